@@ -56,7 +56,7 @@ def inline(count: int) -> str:
 
 
 def scripts(folder: Path, inventory: Path) -> dict[str, Path]:
-    """Write the very scripts that gpuprov runs on these hosts: what `verify` reads, and what `apply` reads."""
+    """Write the scripts that gpuprov runs on these hosts: those of `verify` and of `apply`."""
     spec = judge(load([str(inventory)]).hosts).pairs[0][1]
     found = {}
     for name, probes in (("verify", (*probes_of(spec), house.MACHINE)), ("apply", tuple(probes_for(spec)))):

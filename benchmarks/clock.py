@@ -40,7 +40,7 @@ def command(
 
 
 def row(name: str, timing: Timing, floor: Timing | None = None) -> None:
-    """One line of the result: seconds, memory, ratio to the floor."""
+    """Print one line of the result: seconds, memory, ratio to the floor."""
     ratio = f"{timing.seconds / floor.seconds:6.2f}x" if floor else ""
     sys.stdout.write(f"  {name:<58} {timing.seconds:8.2f} s {timing.mebibytes:7.0f} MiB {ratio}\n")
     sys.stdout.flush()

@@ -37,7 +37,7 @@ class Spent(NamedTuple):
 
 
 def spent(argv: Sequence[str | Path], allowed: Sequence[int]) -> Spent:
-    """What one command takes; its complaint ends the benchmark."""
+    """Return the cost of one command; its error message ends the benchmark."""
     before, started = os.times(), time.perf_counter()
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, text=True, capture_output=True, check=False)
     after, ended = os.times(), time.perf_counter()
@@ -48,7 +48,7 @@ def spent(argv: Sequence[str | Path], allowed: Sequence[int]) -> Spent:
 
 
 def least(argv: Sequence[str | Path], runs: int, folder: Path, allowed: Sequence[int] = (0,)) -> Spent:
-    """The run of least CPU time; before each the spec asks for what no host has yet."""
+    """Return the run of least CPU time; before each run the spec is changed to a value that no host has yet."""
     turns = []
     for _ in range(runs):
         spec = {"nouveau": {}, "readings": {"keep_days": next(DAYS)}}
@@ -58,7 +58,7 @@ def least(argv: Sequence[str | Path], runs: int, folder: Path, allowed: Sequence
 
 
 def measure(names: Sequence[str], folder: Path, runs: int) -> dict[str, Spent]:
-    """Each command with these hosts."""
+    """Measure each command with these hosts."""
     (folder / "play.yml").write_text(PLAY, encoding="utf-8")
     hosts = folder / "hosts.yaml"
     given = (hosts, folder / "spec.yaml")
@@ -75,7 +75,7 @@ def measure(names: Sequence[str], folder: Path, runs: int) -> dict[str, Spent]:
 
 
 def show(counts: Sequence[int], results: Sequence[dict[str, Spent]]) -> None:
-    """A row a command: what each number of hosts takes, and what a further host adds."""
+    """Print a row per command: the cost for each number of hosts, and of each further host."""
     load = os.getloadavg()[0]
     sys.stdout.write(f"CPU seconds of the controller (by the clock); load {load:.1f}\n")
     heads = "".join(f"{f'{number} hosts':>18}" for number in counts)

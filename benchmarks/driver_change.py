@@ -33,7 +33,7 @@ ALLOWED = 1.08
 
 
 class Spent(NamedTuple):
-    """Of one change: seconds by the clock, and of CPU time on the host and on the controller."""
+    """The cost of one change: wall-clock seconds, and CPU time on the host and on the controller."""
 
     seconds: float
     host: float
@@ -44,12 +44,12 @@ class Spent(NamedTuple):
 
 
 def spec(version: str) -> str:
-    """An inventory's variables that ask for this driver."""
+    """Return an inventory's variables that request this driver."""
     return json.dumps({"all": {"vars": {"gpuprov": {"nvidia_driver": {"version": version}}}}})
 
 
 def inventory_of(host: SimulatedHost, version: str, folder: Path) -> Path:
-    """An inventory of one host with one driver version."""
+    """Write an inventory of one host with one driver version."""
     place = folder / f"{host.name}-{version}"
     place.mkdir(exist_ok=True)
     inventory.write([host], place / "hosts.yaml")
@@ -58,7 +58,7 @@ def inventory_of(host: SimulatedHost, version: str, folder: Path) -> Path:
 
 
 def gpuprov(*arguments: str | Path) -> str:
-    """What gpuprov printed; its complaint ends the benchmark."""
+    """Return gpuprov's output; its error message ends the benchmark."""
     done = subprocess.run([GPUPROV, *arguments], stdin=subprocess.DEVNULL, text=True, capture_output=True, check=False)
     if done.returncode not in (0, 1 if arguments[0] == "plan" else 0):
         raise SystemExit(
@@ -68,7 +68,7 @@ def gpuprov(*arguments: str | Path) -> str:
 
 
 def versions(host: str) -> tuple[str, str]:
-    """The newest driver version and the one before it that the host's archive has."""
+    """Return the two newest driver versions in the host's archive."""
     lines = container.run(host, f"apt-get -qq update; apt-cache madison {DRIVER} | cut -d '|' -f 2").split()
     found = list(dict.fromkeys(line.partition("-")[0] for line in lines))
     if len(found) < 2:
@@ -77,7 +77,7 @@ def versions(host: str) -> tuple[str, str]:
 
 
 def by_apt(packages: list[str]) -> Spent:
-    """What one bare transaction takes on a copy of the host."""
+    """Measure one bare transaction on a copy of the host."""
     script = (
         "export DEBIAN_FRONTEND=noninteractive autoinstall_all_kernels=1; "
         "apt-mark unhold $(apt-mark showhold) > /dev/null; apt-get clean; "
@@ -87,7 +87,7 @@ def by_apt(packages: list[str]) -> Spent:
 
 
 def by_gpuprov(newest: str, folder: Path) -> Spent:
-    """What `gpuprov apply` takes on a copy of the host."""
+    """Measure `gpuprov apply` on a copy of the host."""
 
     def apply(host: SimulatedHost) -> object:
         return gpuprov("apply", "--yes", "--no-cache", inventory_of(host, newest, folder))
@@ -108,7 +108,7 @@ def _on_a_copy(name: str, work: Callable[[SimulatedHost], object]) -> Spent:
 
 
 def _host_cpu(name: str) -> float:
-    """Of the container since it was started; by either version of control groups."""
+    """Return the container's CPU time since it was started; with either version of control groups."""
     read = "awk '/^usage_usec/ {print $2 * 1000}' /sys/fs/cgroup/cpu.stat 2> /dev/null || cat /sys/fs/cgroup/cpuacct/cpuacct.usage"
     return float(container.run(name, read)) / 1e9
 

@@ -1,9 +1,9 @@
-"""Many hosts that are a stub of ssh: what each command costs the controller itself, for each host.
+"""Many hosts simulated by a stub of ssh: the cost of each command on the controller, for each host.
 
-usage: python -m benchmarks.fleet [HOSTS]...     1000 unless said. `fold` and `freeze` take ten times as many.
+usage: python -m benchmarks.fleet [HOSTS]... 1000 by default. `fold` and `freeze` take ten times as many.
 
-A stub answers as a good host does, at once, so that what is counted is gpuprov's own work. CPU seconds say more than the clock does
-on a machine that others use, too.
+A stub answers at once like a good host, so that gpuprov's own work is measured. On a machine that others use, too, CPU seconds are
+more reliable than wall-clock time.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ SPEC: dict[str, object] = {
     "dcgm": {},
 }
 GOALS = {"verify": 10.0, "plan --quick": 10.0, "work --act verify": 10.0}
-"""Milliseconds of CPU a host."""
+"""Milliseconds of CPU per host."""
 
 
 def cost(folder: Path, *arguments: str | Path) -> dict[str, float]:
-    """What a gpuprov command cost. Its exit code is its own affair: a stub host is not green in all that is asked."""
+    """Return the cost of a gpuprov command. Its exit code is ignored: a stub host is not green in every respect."""
     file = folder / "costs"
     file.unlink(missing_ok=True)
     argv = [sys.executable, "-m", "benchmarks.own", str(file), *map(str, arguments)]
@@ -59,7 +59,7 @@ def row(name: str, count: int, costs: dict[str, float], floor: float) -> None:
 
 
 def started(count: int) -> float:
-    """The floor: milliseconds of CPU to start a program and read what it prints, for each of so many."""
+    """Return the floor: milliseconds of CPU to start a program and read its output, for each of so many."""
     before = os.times()
     for _ in range(count):
         subprocess.run(["/bin/true"], capture_output=True, check=False)
@@ -68,7 +68,7 @@ def started(count: int) -> float:
 
 
 def inventory(folder: Path, count: int) -> Path:
-    """An inventory of stub hosts, named in a range, one spec for all."""
+    """Write an inventory of stub hosts, named in a range, one spec for all."""
     ssh = stub.transport(folder / "stub", SPEC)
     known = f"ansible_ssh_executable: {ssh}, gpuprov: {json.dumps(SPEC)}"
     file = folder / "inventory.yaml"
@@ -104,7 +104,7 @@ def scale(folder: Path, count: int) -> None:
 
 
 def write(results: Results, host: str) -> None:
-    """A result, without waiting for the disk as a worker does."""
+    """Write a result, without waiting for the disk as a worker does."""
     (results.folder / f"{host}.json").write_bytes(msgspec.json.encode(result(host)))
 
 

@@ -17,7 +17,7 @@ SPEC = "  vars:\n    gpuprov:\n      nouveau: {}\n      nvidia_driver: {version:
 
 
 def inventory(host: SimulatedHost, count: int, folder: Path, control: bool = False) -> Path:
-    """An inventory of `count` hosts: one container, many ports."""
+    """Write an inventory of `count` hosts: one container, many ports."""
     options = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
     lines = ["all:", *SPEC.rstrip().splitlines(), "  hosts:"]
     for number in range(count):
@@ -33,7 +33,7 @@ def inventory(host: SimulatedHost, count: int, folder: Path, control: bool = Fal
 
 
 def up(count: int, folder: Path, gpuprov: Path) -> SimulatedHost:
-    """The converged host with `count` more sshd. Takes some minutes the first time: the driver is really built."""
+    """Start the converged host with `count` more sshd. Takes some minutes the first time: the driver is really built."""
     host = container.up(NAME, Description(user="root"))
     sys.stderr.write("applying the spec to the simulated host (a real DKMS build) ...\n")
     single = inventory(host, 1, folder)

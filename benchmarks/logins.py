@@ -1,5 +1,5 @@
-"""`python -m benchmarks.logins [LOGINS]`: what ssh costs this machine: a login by each key exchange, one over a shared connection, and
-how many logins an apply makes, with and without one.
+"""`python -m benchmarks.logins [LOGINS]`: the cost of ssh on this machine: a login by each key exchange, one over a shared
+connection, and the number of logins of an apply, with and without one.
 
 A simulated Debian host with its own sshd. CPU time of ssh itself, user and system; the floor is to start `ssh -V`. Needs root and
 podman.
@@ -27,7 +27,7 @@ DAYS = count(40)
 
 
 def words(host: SimulatedHost, *more: str) -> list[str]:
-    """The ssh of a login to the host."""
+    """Return the ssh command of a login to the host."""
     return [
         "ssh",
         "-T",
@@ -44,12 +44,12 @@ def words(host: SimulatedHost, *more: str) -> list[str]:
 
 
 def each(argv: Sequence[str], times: int) -> float:
-    """Milliseconds of CPU that one takes."""
+    """Return milliseconds of CPU per run."""
     return 1000 * sum(spent(argv, (0,)).cpu for _ in range(times)) / times
 
 
 def logins(host: SimulatedHost, folder: Path, times: int) -> None:
-    """What a login takes."""
+    """Print the cost of a login."""
     floor = each(["ssh", "-V"], times)
     told = subprocess.run(["ssh", "-V"], capture_output=True, text=True, check=True).stderr.strip()
     sys.stdout.write(f"{told}; to start it: {floor:.1f} ms of CPU\n")
@@ -67,12 +67,12 @@ def logins(host: SimulatedHost, folder: Path, times: int) -> None:
 
 
 def accepted() -> int:
-    """Logins that the host's sshd has let in."""
+    """Return the number of logins that the host's sshd has accepted."""
     return int(container.run(NAME, "journalctl --no-pager -t sshd | grep -c 'Accepted publickey' || true"))
 
 
 def applies(host: SimulatedHost, folder: Path) -> None:
-    """What the commands take, by how ssh is told to do it."""
+    """Print the cost of the commands with each way of using ssh."""
     (folder / "hosts").mkdir()
     inventory.write([host], folder / "hosts" / "hosts.yaml")
     ways = {"as it is": "", "shared": SHARED, "shared, curve25519": f"{SHARED} -o KexAlgorithms=curve25519-sha256"}

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.mig_fit`: how long the search for MIG placements takes, against what is promised.
+"""`python -m benchmarks.mig_fit`: duration of the search for MIG placements, compared with the promised limits.
 
-Every set of instances of every GPU whose placements are known is fitted, and so is every set with one instance too many, which
-is where a reason and what fits instead are searched as well. The slowest counts. Exits with 1 where a promise is not kept.
+Every set of instances of every GPU with known placements is fitted, and so is every set with one instance too many, for which a
+reason and an alternative are searched as well. The slowest counts. Exits with 1 if a promise is broken.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIT, LAYOUTS = 0.05, 1.0
 
 
 def seconds(work: Callable[[], object], runs: int = 3) -> float:
-    """CPU seconds, the best of a few runs."""
+    """Return CPU seconds, the best of a few runs."""
     best = float("inf")
     for _ in range(runs):
         started = time.process_time()
@@ -30,7 +30,7 @@ def seconds(work: Callable[[], object], runs: int = 3) -> float:
 
 
 def slowest_fit(model: Model) -> float:
-    """Of all maximal layouts, and of each with one more instance of each profile."""
+    """Return the slowest time over all maximal layouts, and over each with one more instance of each profile."""
     grid = model.grid or 0
     asked = []
     for layout in layouts(model.profiles, grid):
@@ -40,7 +40,7 @@ def slowest_fit(model: Model) -> float:
 
 
 def shape(model: Model) -> object:
-    """GPUs of one shape differ in the names of their profiles only."""
+    """Return the shape of a GPU: GPUs of one shape differ only in the names of their profiles."""
     return model.grid, tuple(profile[1:] for profile in model.profiles)
 
 

@@ -1,6 +1,6 @@
-"""A gpuprov command, and what it cost itself, without the programs that it starts: CPU seconds, theirs, and its peak memory in MiB.
+"""A gpuprov command and its own cost, without the programs that it starts: CPU seconds, theirs, and its peak memory in MiB.
 
-usage: python -m benchmarks.own FILE ARGUMENT...     the costs are appended to FILE, as a line of JSON
+usage: python -m benchmarks.own FILE ARGUMENT... the costs are appended to FILE, as a line of JSON
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpuprov.__main__ import main
 
 
 def peak() -> int:
-    """KiB that this program had at most. What getrusage says begins with what the process had before it became this program."""
+    """Return peak memory in KiB. The value of getrusage includes that of the process before it became this program."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
 

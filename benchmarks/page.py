@@ -1,6 +1,6 @@
-"""The page of a large fleet: how long it takes to write, and how large it is. Each host has all checks; one in forty is not as wanted.
+"""The page of a large fleet: the time to write it, and its size. Each host has all checks; one in forty differs from its spec.
 
-`python -m benchmarks.page 10000 page.html`, or `... page.html plan` for the page of a plan; how long it takes to open is asked of a
+`python -m benchmarks.page 10000 page.html`, or `... page.html plan` for the page of a plan; the time to open it is measured in a
 browser (benchmarks/page_open.py).
 """
 
@@ -27,7 +27,7 @@ DRIVER = "580.126.09"
 
 
 def results(count: int) -> Iterator[Result]:
-    """Hosts in racks; a figure of its own on each, as a host with a serial number or a temperature has it."""
+    """Yield results for hosts in racks; each has a value of its own, like a serial number or a temperature."""
     known = registry()
     checks = [check for one in (known.house, *known.capabilities) for check in one.checks if check.moment in MOMENTS]
     for number in range(1, count + 1):
@@ -63,12 +63,13 @@ def _result(host: str, number: int, check: Check, *, bad: bool) -> Result:
 
 
 def known(count: int) -> dict[str, Known]:
-    """The rack of each host."""
+    """Return the rack of each host."""
     return {f"gpu{n:05}": Known(groups=("all", "training", f"rack{n // RACK:03}")) for n in range(1, count + 1)}
 
 
 def plans(count: int) -> list[HostPlan]:
-    """Most hosts have one upgrade, from four versions; one in forty has nothing to do, others are blocked, or cannot be reached."""
+    """Return plans: most hosts have one upgrade, from four versions; one in forty has nothing to do, others are blocked, or cannot
+    be reached."""
     return [_plan(f"gpu{number:05}", number) for number in range(1, count + 1)]
 
 

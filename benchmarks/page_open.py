@@ -1,8 +1,8 @@
-"""How long a page takes to open in headless Chromium: CPU time of its main thread, and wall time until two frames were drawn.
+"""Time to open a page in headless Chromium: CPU time of its main thread, and wall time until two frames were drawn.
 
 `python -m benchmarks.page_open page.html [times]`, with a page of `python -m benchmarks.page`.
 
-A busy machine changes the second alone: what counts of it is the least, beside the load it was taken under.
+A busy machine changes only the wall time: its minimum counts, together with the load during the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ READY = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame
 
 
 def opened(program: str, page: Path) -> dict[str, float]:
-    """Seconds by part, in a browser of its own."""
+    """Return seconds by part, in a separate browser."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile, Browser(program, Path(profile)) as browser:
         browser.call("Performance.enable", timeDomain="threadTicks")
         browser.open(page, width=1920, height=1080)

@@ -1,4 +1,4 @@
-"""What pyinfra does for comparable work: packages, holds, files and services of the same spec, on a converged host."""
+"""Comparable work by pyinfra: packages, holds, files and services of the same spec, on a converged host."""
 
 from pyinfra.operations import apt, files, server, systemd
 

@@ -1,4 +1,4 @@
-"""Links of a page, rewritten for another place: README.md on PyPI, where hatchling runs this as a metadata hook."""
+"""Links of a page, rewritten for another place: README.md on PyPI, for which hatchling runs this as a metadata hook."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ FENCE = re.compile(r"(?ms)^(```.*?^```)")
 
 
 def rewrite(text: str, replace: Callable[[str], str]) -> str:
-    """The page with each relative link replaced; blocks of code stay as they are."""
+    """Return the page with each relative link replaced; blocks of code are unchanged."""
     parts = FENCE.split(text)
     return "".join(part if part.startswith("```") else LINK.sub(lambda link: replace(link[0]), part) for part in parts)
 
 
 def find_repository(root: Path) -> str:
-    """The address of the repository, which pyproject.toml decides."""
+    """Return the address of the repository, from pyproject.toml."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return str(project["urls"]["Repository"])
 
 
 def link_to_repository(root: Path, page: Path, target: str) -> str:
-    """The address in the repository of what a page's relative link leads to."""
+    """Return the address in the repository for the target of a page's relative link."""
     name, mark, anchor = target.partition("#")
     path = (page.parent / name).resolve() if name else page
     kind = "tree" if path.is_dir() else "blob"

@@ -1,4 +1,5 @@
-"""What mkdocs does to the files of docs/ for the site: the README as its first page, a menu from docs/index.md, links out of docs/."""
+"""Changes by mkdocs to the files of docs/ for the site: the README as its first page, a menu from docs/index.md, links out of
+docs/."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from links import find_repository, link_to_repository, rewrite
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 MOVED = {ROOT / "README.md": "index.md", DOCS / "index.md": "all-pages.md", DOCS / "README.md": "where-things-live.md"}
-"""Files whose place in the site is another: mkdocs takes both README.md and index.md for the page of their folder."""
+"""Files with another place in the site: mkdocs takes both README.md and index.md for the page of their folder."""
 ITEM = re.compile(r"\* \[([^\]]+)\]\(([^)#]+)\)")
 Menu = list[dict[str, "str | Menu"]]
 
@@ -34,7 +35,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def read_menu(text: str) -> Menu:
-    """The menu that a page of headings and lists of links is: a tab for each `##`, a group for each `###`."""
+    """Return the menu described by a page of headings and lists of links: a tab for each `##`, a group for each `###`."""
     menu: Menu = []
     into = menu
     for line in text.splitlines():
@@ -48,7 +49,7 @@ def read_menu(text: str) -> Menu:
 
 
 def list_reference() -> Menu:
-    """A page for each capability, in the order of its index."""
+    """Return a page for each capability, in the order of its index."""
     text = (DOCS / "reference/README.md").read_text(encoding="utf-8")
     return [{found[1]: f"reference/{found[2]}"} for found in ITEM.finditer(text) if found[2].endswith(".md")]
 
@@ -68,7 +69,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def find_source(page: Page) -> Path:
-    """The file in the repository that a page is made of."""
+    """Return the file in the repository that a page is made of."""
     name = page.file.src_uri
     return next((path for path, moved in MOVED.items() if moved == name), DOCS / name)
 
@@ -81,7 +82,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def place_in_site(source: Path, name: str, target: str) -> str:
-    """Where a link leads in the site: to another page, or to the repository for what is no documentation."""
+    """Return a link's target in the site: another page, or the repository for files that are not documentation."""
     path, mark, anchor = target.partition("#")
     file = (source.parent / path).resolve() if path else source
     if file.is_dir() and (file / "README.md").is_file():

@@ -9,7 +9,7 @@ from io import StringIO
 
 
 def run() -> None:
-    """`main` as a process of its own. Temporal's SDK has threads, which may abort Python as it ends: then nothing is left to end."""
+    """Run `main` as its own process. It exits without Python's shutdown, which threads of Temporal's SDK may abort."""
     from gpuprov.errors import BROKEN, GpuprovError
 
     try:
@@ -28,7 +28,7 @@ def run() -> None:
 
 
 def main() -> None:
-    """Run the command line. Errors that a user can act on are told without a traceback; `--debug` shows it."""
+    """Run the command line. Errors that a user can act on are printed without a traceback; `--debug` shows it."""
     import click
 
     from gpuprov import console

@@ -1,4 +1,4 @@
-"""Where the roles, playbooks and plugins are: inside the installed package, or at the root of a checkout."""
+"""The location of roles, playbooks and plugins: inside the installed package, or at the root of a checkout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuprov.errors import GpuprovError
 
 @cache
 def root() -> Path:
-    """The folder that holds `roles/`, `playbooks/` and `plugins/`. Raises GpuprovError if the installation is broken."""
+    """Return the folder that holds `roles/`, `playbooks/` and `plugins/`. Raises GpuprovError if the installation is broken."""
     package = Path(__file__).resolve().parent
     for folder in (package / "_ansible", package.parent):
         if all((folder / name).is_dir() for name in ("roles", "playbooks", "plugins")):
@@ -19,6 +19,6 @@ def root() -> Path:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    """The files below a folder, by their paths in it, without those that Python made of them."""
+    """Return the files below a folder, by relative path, without bytecode caches."""
     found = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
     return {str(path.relative_to(folder)): path for path in found}

@@ -1,6 +1,6 @@
 """The only module that writes to the terminal: results to stdout, progress to stderr, all of it cleaned (`gpuprov.shown`).
 
-A reader that went away (`| head`) never disturbs the work: what would be said is dropped from then on.
+A reader that goes away (`| head`) never disturbs the work: further output is dropped.
 """
 
 from __future__ import annotations
@@ -24,37 +24,38 @@ if TYPE_CHECKING:
 
 
 def on_terminal(stream: TextIO | None) -> bool:
-    """Whether a person is at the other end of a standard stream (None: it was closed before the start)."""
+    """Return whether a person is at the other end of a standard stream (None: it was closed before the start)."""
     return stream is not None and stream.isatty()
 
 
 def blocking() -> None:
-    """Have the standard streams wait for a slow reader: of one that does not, Python drops what does not fit, and says nothing. The
-    program that started this one may have left them so; Ansible refuses to start (`check_blocking_io` in ansible/cli)."""
+    """Make the standard streams blocking: on a non-blocking stream Python silently drops what a slow reader does not take. The
+    parent process may have left them non-blocking; Ansible refuses to start then (`check_blocking_io` in ansible/cli)."""
     for number in range(3):
         with suppress(OSError):
             os.set_blocking(number, True)
 
 
 def can_ask() -> bool:
-    """Whether a question would be seen and could be answered."""
+    """Return whether a question would be seen and could be answered."""
     return on_terminal(sys.stdin) and on_terminal(sys.stderr)
 
 
 def coloured(stream: TextIO | None) -> bool:
-    """Colour only on a terminal, and not where NO_COLOR is set. https://no-color.org"""
+    """Return whether to use colour: only on a terminal, and not if NO_COLOR is set. https://no-color.org"""
     return on_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def width() -> int:
-    """How wide lines may be: the terminal's width, 100 elsewhere."""
+    """Return the maximum width of lines: the terminal's width, 100 elsewhere."""
     from shutil import get_terminal_size
 
     return get_terminal_size((100, 24)).columns
 
 
 def room(stream: TextIO | None) -> int:
-    """How wide a line may be that is broken between words: the terminal's width; 0 elsewhere, since what is searched is left whole."""
+    """Return the maximum width of a line that is broken between words: the terminal's width; 0 elsewhere, so that searchable output
+    is not broken."""
     if stream is None or not on_terminal(stream):
         return 0
     with suppress(OSError, ValueError):
@@ -64,14 +65,15 @@ def room(stream: TextIO | None) -> int:
 
 
 def paint(text: str, code: str, stream: TextIO | None) -> str:
-    """Text in a colour, if the stream is to be coloured."""
+    """Return text in a colour, if the stream is to be coloured."""
     return shown.paint(text, code) if coloured(stream) else text
 
 
 def result(text: str, *, in_colour: bool = False, order: str = "") -> None:
-    """A result, to standard output. Raises GpuprovError where it cannot be written (a full disk).
+    """Print a result to standard output. Raises GpuprovError if it cannot be written (a full disk).
 
-    in_colour: made with `paint`, of parts that were cleaned before. order: what makes it a command to a CI system, if it is to be one.
+    in_colour: made with `paint`, of parts that were cleaned before. order: the prefix that makes it a command to a CI system, if it
+    is to be one.
     """
     try:
         _write(text, sys.stdout, in_colour=in_colour, order=order)
@@ -82,13 +84,13 @@ def result(text: str, *, in_colour: bool = False, order: str = "") -> None:
 
 
 def progress(text: str, *, in_colour: bool = False) -> None:
-    """What is under way, to standard error; dropped where that cannot be written. in_colour: as `result` has it."""
+    """Print progress to standard error; dropped if that cannot be written. in_colour: as in `result`."""
     with suppress(OSError):
         _write(text if in_colour else _broken(text), sys.stderr, in_colour=in_colour)
 
 
 def _broken(text: str) -> str:
-    """Lines that are longer than the terminal is wide, broken between words."""
+    """Break lines longer than the terminal's width between words."""
     space = room(sys.stderr)
     return "\n".join("\n".join(hanging(line, space)) if 0 < space < len(line) else line for line in text.split("\n"))
 
@@ -107,24 +109,24 @@ def _write(text: str, stream: TextIO | None, *, in_colour: bool = False, order: 
 
 
 def _silence(stream: TextIO) -> None:
-    """Nothing more leaves the stream, and neither do the bytes that it still holds: Python flushes them at exit."""
+    """Discard all further output to the stream, and the bytes in its buffer, which Python flushes at exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
 
 
 def warning(text: str) -> None:
-    """A warning, to standard error."""
+    """Print a warning to standard error."""
     _told("warning:", YELLOW, text)
 
 
 def hint(text: str) -> None:
-    """A way out, to standard error."""
+    """Print a fix to standard error."""
     progress(f"hint: {text}")
 
 
 def error(problem: GpuprovError) -> None:
-    """An error and its way out, to standard error."""
+    """Print an error and its fix to standard error."""
     _told("error:", RED, problem.message)
     if problem.hint:
         hint(problem.hint)
@@ -137,7 +139,7 @@ def _told(kind: str, colour: str, text: str) -> None:
 
 
 def crash(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
-    """A traceback, to standard error; its message may come from a host. For `sys.excepthook`."""
+    """Print a traceback to standard error; its message may come from a host. For `sys.excepthook`."""
     from traceback import format_exception
 
     progress("".join(format_exception(kind, problem, trace)).rstrip())
@@ -151,7 +153,8 @@ def confirm(question: str) -> bool:
 
 
 def ask(question: str, default: str, judge: Callable[[str], str]) -> str:
-    """Ask on the terminal until `judge` takes the answer; it raises GpuprovError for what is none, and may write it better."""
+    """Ask on the terminal until `judge` accepts the answer; it raises GpuprovError for an invalid answer, and may normalise a valid
+    one."""
     import click
 
     def judged(answer: str) -> str:
@@ -166,16 +169,17 @@ def ask(question: str, default: str, judge: Callable[[str], str]) -> str:
 
 
 class Progress:
-    """What each host is doing: one updating block on a terminal, a line per event elsewhere, and every PULSE what is waited for.
+    """The current work on each host: one updating block on a terminal, a line per event elsewhere, and every PULSE the hosts still
+    being waited for.
 
-    On a terminal nothing is shown (and rich is not imported) before DELAY seconds, so that what is quick stays quiet.
-    `quiet` keeps the lines per event back; the live view and the pulse stay. `earlier`: how long it took the last time.
+    On a terminal nothing is shown (and rich is not imported) before DELAY seconds, so that quick commands print nothing. `quiet`
+    suppresses the lines per event; the live view and the pulse stay. `earlier`: how long it took the last time.
     """
 
     DELAY = 0.5
     PULSE = 60.0
     NAMED = 5
-    """Hosts that a pulse names."""
+    """Number of hosts named by a pulse."""
 
     def __init__(self, hosts: Sequence[str], doing: str, *, quiet: bool = False, earlier: str = "") -> None:
         self._doing, self._quiet, self._count, self._earlier = doing, quiet, len(hosts), earlier
@@ -214,20 +218,20 @@ class Progress:
                     self._live.stop()
 
     def act(self, text: str) -> None:
-        """All hosts are in this part of the work now."""
+        """Show that all hosts are now in this part of the work."""
         self._act = text.partition(" - ")[0].replace(",", "").lower()
 
     def note(self, host: str, text: str) -> None:
-        """The host is doing something else now; said where it is waited for alone."""
+        """Record a new activity of the host, which is shown only while the host is being waited for."""
         self._waiting[host] = (text, monotonic())
 
     def update(self, host: str, text: str) -> None:
-        """The host is doing something else now."""
+        """Show a new activity of the host."""
         self.note(host, text)
         self._say(host, text)
 
     def done(self, host: str, text: str = "done") -> None:
-        """The host is finished."""
+        """Show that the host is finished."""
         self._waiting.pop(host, None)
         self._say(host, text)
 
@@ -261,7 +265,7 @@ class Progress:
         return ", ".join(filter(None, (told, self._earlier)))
 
     def lines(self, columns: int, rows: int, now: float) -> list[str]:
-        """The block: a headline, then what each host does and for how long; no line is wider than `columns`."""
+        """Return the block: a headline, then the activity of each host and its duration; no line is wider than `columns`."""
         waiting = list(self._waiting.items())
         shown = waiting[: max(rows - 5, 1)]
         words = max((len(text) for _, (text, _) in shown), default=0)
@@ -289,7 +293,7 @@ class Progress:
 
 
 def clock(seconds: float) -> str:
-    """`0:05`, `12:30`, `1:02:03`."""
+    """Format a duration: `0:05`, `12:30`, `1:02:03`."""
     minutes, rest = divmod(int(max(seconds, 0)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

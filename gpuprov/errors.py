@@ -1,4 +1,4 @@
-"""Errors a user can act on, and the exit codes they become."""
+"""Errors that a user can act on, and their exit codes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ EXIT_CODES: dict[int, str] = {
 }
 
 BROKEN = 70
-"""EX_SOFTWARE, sysexits(3). Python's own status for an exception is 1, which says that a host differs."""
+"""EX_SOFTWARE, sysexits(3). Python's own status for an exception is 1, which means that a host differs."""
 DEFECT = "a defect of gpuprov, not of the host"
 
 
 def defect(where: str, error: BaseException) -> tuple[str, str]:
-    """What to say of an exception that nobody foresaw, while `where` judged one host: a message, and what to report."""
+    """Return a message about an unexpected exception while `where` judged one host, and what to report."""
     import os
     import platform
     import sys
@@ -39,7 +39,7 @@ def defect(where: str, error: BaseException) -> tuple[str, str]:
 
 
 class GpuprovError(Exception):
-    """An error with a cause the user can see and a way out; printed without a traceback."""
+    """An error with a visible cause and a fix; printed without a traceback."""
 
     exit_code = 2
 

@@ -1,4 +1,4 @@
-"""Inventory sources -> typed host specs: the way in for every command. All problems of all hosts are found at once."""
+"""Inventory sources -> typed host specs: the entry point of every command. All problems of all hosts are reported at once."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from gpuprov.spec.url import hide_queries
 
 
 class Fleet(msgspec.Struct, frozen=True):
-    """Hosts with their specs, in inventory order. `unmanaged` are hosts that no `gpuprov` variable reaches. `children`: the groups
-    in each group, where `also` was given."""
+    """Hosts with their specs, in inventory order. `unmanaged`: hosts that no `gpuprov` variable reaches. `children`: the groups in
+    each group, if `also` was given."""
 
     pairs: tuple[tuple[RawHost, HostSpec], ...]
     unmanaged: tuple[str, ...] = ()
@@ -66,13 +66,14 @@ def load_fleet(
 
 
 def _vocabulary() -> set[str]:
-    """Words of gpuprov's own, which are no secrets where a vault holds them: fields and their choices, GPU models."""
+    """Return gpuprov's own words, which are no secrets even if a vault holds them: fields and their choices, GPU models."""
     described = schema(HOUSE.fragment, {one.name: (one.fragment, "") for one in CAPABILITIES})
     return {*texts(described), *(gpu.key for gpu in gpus())}
 
 
 def _unread(name: str) -> Iterable[Problem]:
-    """What to say of an extra variable that looks as if it set something, and does not: roles get theirs from the spec."""
+    """Return problems about an extra variable that looks as if it set something, but does not: roles get their variables from the
+    spec."""
     owner = next((one.name for one in CAPABILITIES if name.startswith(f"{one.name}_")), "")
     if owner and name not in SITE_VARIABLES:
         field = name.removeprefix(f"{owner}_")
@@ -83,7 +84,8 @@ def _unread(name: str) -> Iterable[Problem]:
 
 
 def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: bool = True) -> Fleet:
-    """Typed specs of raw hosts. Hosts that share one merged spec are judged once. `whole`: these are all hosts of the inventory."""
+    """Return typed specs of raw hosts. Hosts that share one merged spec are judged once. `whole`: these are all hosts of the
+    inventory."""
     pairs: list[tuple[RawHost, HostSpec]] = []
     unmanaged: list[str] = []
     problems: list[Problem] = list(warnings)
@@ -141,7 +143,7 @@ def _marked(spec: HostSpec, told: tuple[str, str]) -> HostSpec:
 
 
 def with_site(spec: HostSpec, raw: RawHost) -> HostSpec:
-    """The spec of one of the hosts that share it: with its name, its places and what its site has set."""
+    """Return the spec of one of the hosts that share it, with its name, its places and its site's settings."""
     return HostSpec(
         name=raw.name,
         groups=raw.groups,
@@ -156,7 +158,7 @@ def with_site(spec: HostSpec, raw: RawHost) -> HostSpec:
 
 
 def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
-    """One host's typed spec, or None and every problem with it."""
+    """Return one host's typed spec, or None and all its problems."""
     hide_queries(raw.values)
     blocks: dict[str, Fragment] = {}
     house_names = HOUSE.fragment.__struct_fields__
@@ -205,8 +207,8 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
 
 
 def _of_instance(house: Any, values: dict[Any, Any]) -> tuple[Any, dict[Any, Any], list[Finding]]:
-    """The house's block and the plain values, with what follows from an instance type in the place of a GPU model: model, count, and
-    the fabric of an `rdma` that names none."""
+    """Return the house's block and the plain values, with values derived from an instance type in place of a GPU model: model,
+    count, and the fabric of an `rdma` that names none."""
     instance = find_instance(house.gpu.model) if house and house.gpu else None
     if not instance:
         return house, values, []
@@ -229,7 +231,7 @@ def _of_instance(house: Any, values: dict[Any, Any]) -> tuple[Any, dict[Any, Any
 
 
 def with_contributions(spec: HostSpec) -> tuple[HostSpec, list[Problem]]:
-    """The spec with `kernel` merged from its own block and from what the other capabilities contribute."""
+    """Return the spec with `kernel` merged from its own block and from the contributions of other capabilities."""
     wanted: list[Contribution] = []
     own = spec.capabilities.get("kernel")
     if isinstance(own, Kernel):
@@ -249,7 +251,8 @@ def with_contributions(spec: HostSpec) -> tuple[HostSpec, list[Problem]]:
 
 
 def ruled(spec: HostSpec) -> tuple[list[Problem], tuple[tuple[str, str], ...]]:
-    """What the capabilities' own rules say of the spec; and the rules that broke, which cost this spec alone."""
+    """Return the problems from the capabilities' own rules, and the rules that failed with an exception, which affect this spec
+    only."""
     problems: list[Problem] = []
     defects: list[tuple[str, str]] = []
     for name, fragment in {"host": house_fragment(spec), **spec.capabilities}.items():
@@ -262,7 +265,7 @@ def ruled(spec: HostSpec) -> tuple[list[Problem], tuple[tuple[str, str], ...]]:
 
 
 def place(path: Path, origins: dict[Path, Origin]) -> Origin | None:
-    """Where a path was written, or the nearest enclosing block that was."""
+    """Return the place where a path was written, or the nearest enclosing block."""
     while path:
         if path in origins:
             return origins[path]

@@ -1,7 +1,7 @@
-"""From data to files that Ansible reads: the one way, and no string in them is a template.
+"""The only way from data to files that Ansible reads: no string in them is a template.
 
-A template runs code on the machine that reads it. Templates of an inventory are resolved when it is read, as Ansible resolves
-them; from there on everything is data, wherever it came from. What Ansible is to evaluate stands in roles and playbooks only.
+A template runs code on the machine that reads it. Templates of an inventory are resolved when it is read, as Ansible resolves them;
+from then on everything is data, whatever its source. Expressions for Ansible to evaluate are in roles and playbooks only.
 https://docs.ansible.com/ansible/latest/playbook_guide/playbooks_advanced_syntax.html#unsafe-or-raw-strings
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from gpuprov.shown import cleaned, hides
 
 TAG = "!unsafe"
-"""Ansible's YAML tag for what is no template: of one string, or of all that stands below."""
+"""Ansible's YAML tag for data that is no template: for one string, or for everything below."""
 JSON_KEY = "__ansible_unsafe"
 """The same in JSON, as `ansible-inventory --list` writes it."""
 _LIVE = re.compile(r"\{[{%#]|#jinja2:")
@@ -23,12 +23,12 @@ _MAGIC = "__ansible_"
 
 
 def may_be_template(text: str) -> bool:
-    """Whether Ansible could take a trusted text for a template: delimiters, or the header that brings others."""
+    """Return whether Ansible could take a trusted text for a template: delimiters, or the header that defines others."""
     return _LIVE.search(text) is not None
 
 
 def document(value: object) -> str:
-    """YAML for Ansible alone: nothing in it is a template, whatever it looks like."""
+    """Return YAML for Ansible alone: nothing in it is a template, whatever it looks like."""
     import yaml
 
     try:
@@ -39,9 +39,9 @@ def document(value: object) -> str:
 
 
 def text(value: object) -> str:
-    """YAML for people and for Ansible: only strings (and keys) that look like templates are marked.
+    """Return YAML for people and for Ansible: only strings (and keys) that look like templates are marked.
 
-    Where a string holds what a terminal would not show, all is ASCII, which reads back as what it was.
+    If a string holds characters that a terminal would not show, all is ASCII, which reads back unchanged.
     """
     import yaml
 
@@ -61,7 +61,7 @@ def text(value: object) -> str:
 
 
 def as_json(value: object) -> tuple[str, list[str]]:
-    """JSON that Ansible reads with the same meaning, and what was left out: JSON cannot say that a key is no template."""
+    """Return JSON that Ansible reads with the same meaning, and the keys left out: JSON cannot mark a key as no template."""
     left_out: list[str] = []
     return json.dumps(_marked(value, "", left_out), indent=2, ensure_ascii=False), left_out
 

@@ -1,4 +1,4 @@
-"""Files kept between runs, for speed only: checksummed, of one user (mode 0600), whole or not there, ignored when damaged."""
+"""Files kept between runs, for speed only: checksummed, of one user (mode 0600), complete or absent, ignored if damaged."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import stat
 from pathlib import Path
 
 KEPT = 32
-"""Files of one room; the oldest go."""
+"""Maximum number of files per room; the oldest are deleted."""
 
 
 def folder(room: str) -> Path:
-    """Where the files of a room are: $XDG_CACHE_HOME/gpuprov/ROOM, else ~/.cache/gpuprov/ROOM."""
+    """Return the folder with the files of a room: $XDG_CACHE_HOME/gpuprov/ROOM, else ~/.cache/gpuprov/ROOM."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     home = os.path.expanduser("~")
     usable = home if os.path.isdir(home) and os.path.isabs(home) else os.devnull  # below which nothing can be made
@@ -20,7 +20,7 @@ def folder(room: str) -> Path:
 
 
 def read(room: str, name: str) -> bytes | None:
-    """What was kept under the name, if it is sound and this user's own."""
+    """Return the file kept under the name, if it is sound and this user's own."""
     try:
         handle = os.open(folder(room) / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -35,7 +35,7 @@ def read(room: str, name: str) -> bytes | None:
 
 
 def write(room: str, name: str, body: bytes) -> None:
-    """Keep it; nothing happens where the folder cannot be written."""
+    """Keep a file; does nothing if the folder cannot be written."""
     place = folder(room)
     temporary = place / f".{name}.{os.getpid()}"
     try:

@@ -1,8 +1,8 @@
-"""Secrets in what hosts and programs print, replaced by `***`, so that it can be shown, or attached to a ticket.
+"""Masking of secrets in the output of hosts and programs with `***`, so that it can be shown, or attached to a ticket.
 
-What looks like a secret goes, also where it is none: user and password in a URL, values behind names such as password, token or
-secret, authorization headers, cookies, private keys, JSON web tokens, tokens of services by the form that their makers give them,
-signatures of URLs, and passwords that a command is given by -p. Public keys and fingerprints stay.
+Everything that looks like a secret is masked, even if it is none: user and password in a URL, values after names such as password,
+token or secret, authorization headers, cookies, private keys, JSON web tokens, tokens of services in their makers' formats,
+signatures of URLs, and passwords given to a command by -p. Public keys and fingerprints stay.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FORMATS = (
     r"dckr_pat_[A-Za-z0-9_-]{20,}",  # Docker
     r"AIza[A-Za-z0-9_-]{35}",  # Google
 )
-"""Tokens that say by their first letters whose they are: the alphabet, and fewer characters than any has."""
+"""Tokens with a prefix that identifies their service: the alphabet, and a minimum length below that of any token."""
 _LOGIN = r"""(\b(?:(?:docker|podman|nerdctl|buildah|skopeo|oras)[ \t]+login\b[^\n;|&]{0,200}?|sshpass)[ \t]-p[ \t=]?)(?!["']?\*)"""
 """Commands that take a password as an option of one letter."""
 _PAIR = r"""[^\s=;,"'*]{1,100}=[^\s;,"']+"""
@@ -59,7 +59,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def masked(text: str, secrets: Collection[str] = ()) -> tuple[str, int]:
-    """The text without secrets, and how many were replaced. `secrets`: values to hide wherever they stand.
+    """Return the text without secrets, and the number of replacements. `secrets`: values to hide anywhere.
 
     Quotes stay, so that a configuration can still be read. Switches, small numbers and paths are no secrets.
     """

@@ -1,8 +1,8 @@
 """`pytest --gpuprov inventory.yaml`: each check of each host as a test, and `host`, `spec` and `facts` for a site's own tests.
 
-Without the option only the option itself is registered: testinfra's own `host` fixture stays what it is. With it, a test that
-asks for `host` (testinfra's), `spec` (HostSpec) or `facts` (Facts) runs once per host of the inventory. Hosts are read at the
-first test that needs them, all at a time, once per session (once per worker with pytest-xdist).
+Without the option only the option itself is registered: testinfra's own `host` fixture is unchanged. With it, a test that uses
+`host` (testinfra's), `spec` (HostSpec) or `facts` (Facts) runs once per host of the inventory. Hosts are read at the first test
+that needs them, all in parallel, once per session (once per worker with pytest-xdist).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 NOTHING_ASKED = "gpuprov_nothing_asked"
-"""The property of a test that was run and asks nothing of its host."""
+"""The property of a test that was run and does not apply to its host."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,16 +47,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Plugin:
-    """What is registered when `--gpuprov` is given."""
+    """The plugin that is registered if `--gpuprov` is given."""
 
     def __init__(self, sources: list[str], limit: str | None) -> None:
         self._sources, self._limit = sources, limit
         self.told_unreachable: set[str] = set()
-        """Hosts whose one failure has been reported; their other tests are skipped."""
+        """Hosts whose single failure has been reported; their other tests are skipped."""
 
     @cached_property
     def pairs(self) -> dict[str, tuple[RawHost, HostSpec]]:
-        """The hosts and their specs, by name; a bad inventory is a usage error."""
+        """Return the hosts and their specs, by name; a bad inventory is a usage error."""
         from gpuprov.errors import GpuprovError
         from gpuprov.fleet import load_fleet
 
@@ -68,14 +68,14 @@ class Plugin:
 
     @cached_property
     def gathered(self) -> dict[str, Facts | UnreachableError]:
-        """Every host's facts, read once."""
+        """Return every host's facts, read once."""
         from gpuprov.gather import gather
         from gpuprov.verify import probes_of
 
         return gather([(raw, probes_of(spec)) for raw, spec in self.pairs.values()])
 
     def results(self, host: str) -> dict[str, Result]:
-        """The host's results by check; of an unreachable host there is only one."""
+        """Return the host's results by check; an unreachable host has only one."""
         from gpuprov.errors import UnreachableError
         from gpuprov.verify import evaluate, unreachable
 
@@ -93,7 +93,8 @@ class Plugin:
 
     @cached_property
     def control_path(self) -> str:
-        """Where the site tests' commands on one host share one ssh connection; a socket's path has 108 bytes at most."""
+        """Return the path for the ssh connection that the site tests' commands on one host share; a socket's path has 108 bytes at
+        most."""
         import tempfile
 
         return f"{tempfile.mkdtemp(prefix='gpuprov-', dir='/tmp')}/%C"
@@ -105,8 +106,8 @@ class Plugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Leave out the tests that ask nothing of their host, once hosts may be read. Workers of pytest-xdist keep them: they have
-        told their tests by now."""
+        """Deselect the tests that do not apply to their host, once hosts may be read. Workers of pytest-xdist keep them: they have
+        reported their tests by then."""
         config = session.config
         if config.option.collectonly or hasattr(config, "workerinput") or config.pluginmanager.has_plugin("dsession"):
             return
@@ -126,7 +127,7 @@ class Plugin:
         return report
 
     def pytest_report_teststatus(self, report: Any) -> tuple[str, str, str] | None:
-        """A test that asks nothing of its host is neither passed nor skipped."""
+        """Return the status of a test that does not apply to its host: neither passed nor skipped."""
         return ("n/a", "", "N/A") if (NOTHING_ASKED, True) in getattr(report, "user_properties", ()) else None
 
     def _items(self, root: Root, name: str, spec: HostSpec) -> Iterator[CheckItem]:
@@ -148,7 +149,7 @@ class Plugin:
 
 
 def fixtures(plugin: Plugin) -> ModuleType:
-    """The fixtures as a plugin of their own; made only when asked for, so that nothing shadows testinfra's `host` elsewhere."""
+    """Return the fixtures as their own plugin, created only on request, so that they never shadow testinfra's `host` elsewhere."""
 
     @pytest.fixture(scope="session")
     def gpuprov_host(request: pytest.FixtureRequest) -> str:
@@ -164,12 +165,12 @@ def fixtures(plugin: Plugin) -> ModuleType:
 
     @pytest.fixture(scope="session")
     def spec(gpuprov_host: str) -> HostSpec:
-        """What the inventory wants of the host."""
+        """The host's spec according to the inventory."""
         return plugin.pairs[gpuprov_host][1]
 
     @pytest.fixture(scope="session")
     def facts(gpuprov_host: str) -> Facts:
-        """What gpuprov read of the host."""
+        """The facts that gpuprov read from the host."""
         from gpuprov.errors import UnreachableError
 
         found = plugin.gathered[gpuprov_host]
@@ -202,7 +203,7 @@ class CheckItem(pytest.Item):
 
     @property
     def asks_nothing(self) -> bool:
-        """Whether the spec of the host, or its hardware, leaves nothing to be asked."""
+        """Return whether the check does not apply because of the host's spec or hardware."""
         result = self._plugin.results(self._host).get(self.name)
         return result is not None and result.status == "n/a"
 
@@ -230,11 +231,11 @@ class CheckItem(pytest.Item):
 
 
 class NotAsked(Skipped):
-    """A check of which the spec asks nothing, or which the hardware has nothing for."""
+    """Raised for a check that does not apply because of the spec or the hardware."""
 
 
 class CheckFailed(Exception):
-    """A check that did not pass, in the words of its result."""
+    """Raised for a check that did not pass, with the text of its result."""
 
     def __init__(self, result: Result) -> None:
         rows = (("expected", result.expected), ("found", result.found), ("see", result.evidence), ("hint", result.hint))

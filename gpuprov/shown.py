@@ -1,8 +1,8 @@
-"""What a person sees of a text from elsewhere: nothing in it drives a terminal or a CI, hides itself or turns the line around.
+"""Safe output of external text: nothing in it controls a terminal or a CI, hides itself or changes the direction of the line.
 
 Hosts and inventories are not trusted: a host's name, a version or an error may hold escape sequences. Everything that gpuprov
-prints or writes for people passes through `cleaned`: the console, the reports, the log of a run. So values from a vault, and
-user names and passwords in URLs, are masked in all of it, whoever repeats them.
+prints or writes for people passes through `cleaned`: the console, the reports, the log of a run. It also masks values from a vault,
+and user names and passwords in URLs, wherever they appear.
 """
 
 from __future__ import annotations
@@ -22,25 +22,27 @@ _HIDDEN = re.compile(
 )
 """Changes of direction can make a line read as another: https://www.unicode.org/reports/tr36/#Bidirectional_Text_Spoofing"""
 _ORDER = re.compile(r"#(?=#(?:vso|teamcity)?\[)|^(?P<before>[^\S\n]*):(?=:[A-Za-z-]+(?: [^\n]*)?::)", re.MULTILINE)
-"""By which a line of a log gives orders to the CI that keeps it: to set variables, to send files, to hide words. Azure's and GitHub's
-older ones may stand anywhere in a line: https://github.com/microsoft/azure-pipelines-agent/blob/master/src/Microsoft.VisualStudio.Services.Agent/Command.cs,
-https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs, https://www.jetbrains.com/help/teamcity/service-messages.html"""
+"""Lines in a log that are commands to the CI that keeps it: to set variables, send files, hide words. Azure's and GitHub's older
+ones may be anywhere in a line:
+https://github.com/microsoft/azure-pipelines-agent/blob/master/src/Microsoft.VisualStudio.Services.Agent/Command.cs,
+https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs,
+https://www.jetbrains.com/help/teamcity/service-messages.html"""
 BOLD, FAINT, RED, GREEN, YELLOW, MAGENTA, CYAN = "1", "2", "31", "32", "33", "35", "36"
-"""All that a terminal is told of how text looks; what anything else says of it is not passed on."""
+"""All styles that gpuprov sends to a terminal; styles in external text are not passed on."""
 _COLOUR = re.compile(f"(\x1b\\[(?:0|{'|'.join((BOLD, FAINT, RED, GREEN, YELLOW, MAGENTA, CYAN))})m)")
 MASK = "********"
 SHORTEST = 6
-"""Characters of a secret that is masked wherever it stands; a shorter one is masked where it is all of a value."""
+"""Minimum length of a secret that is masked anywhere; a shorter one is masked only as a whole value."""
 _LOGIN = re.compile(
     r"(?<=://)(?!\*\*\*|\[)(?:[^/\s\"'<>]+@|[^/\s\"'<>@:\[\]\\]{1,200}:(?![0-9]{1,5}(?:[/\s\"']|\Z))[^\s\"'<>@]{0,200}@)"
 )
-"""User name and password in a URL, up to the last @ before the path; and a password that has a slash which nobody escaped."""
+"""User name and password in a URL, up to the last @ before the path; also a password with an unescaped slash."""
 _secrets: set[str] = set()
 _begins: dict[str, list[str]] = {}
 
 
 def hide(text: str) -> None:
-    """Have this text masked from now on, wherever it stands: a value from a vault. Of a text of several lines, each line, too."""
+    """Mask this text from now on, wherever it appears: a value from a vault. If it has several lines, each line, too."""
     import json
 
     for line in {text, *text.splitlines()}:
@@ -57,7 +59,7 @@ def hide(text: str) -> None:
 
 
 def reveal(words: Iterable[str] | None = None) -> None:
-    """Mask these no more, since they are words of gpuprov's own; without any, nothing that was hidden."""
+    """Stop masking these words, since they are gpuprov's own; without words, unmask everything."""
     if words is None:
         _secrets.clear()
         _begins.clear()
@@ -70,23 +72,23 @@ def reveal(words: Iterable[str] | None = None) -> None:
 
 
 def has_secrets() -> bool:
-    """Whether anything is hidden."""
+    """Return whether anything is hidden."""
     return bool(_secrets)
 
 
 def is_hidden(text: str) -> bool:
-    """Whether the text is a hidden one."""
+    """Return whether the text is a hidden one."""
     return text in _secrets
 
 
 def lowered(text: str) -> str:
-    """The text in small letters, each in its place."""
+    """Return the text in lower case, with every character at the same index."""
     small = text.lower()
     return small if len(small) == len(text) else "".join(min(one.lower(), one, key=len) for one in text)
 
 
 def secrets_in(text: str, begins: Mapping[str, Sequence[str]]) -> Iterator[tuple[int, str]]:
-    """The secrets in a text, and where. They are found by how they begin: there may be one for each host."""
+    """Yield the secrets in a text, and their positions. They are looked up by their beginnings: there may be one for each host."""
     size, end = len(next(iter(begins), "")), 0
     for at in range(len(text) - size + 1) if size else ():
         known = begins.get(text[at : at + size], ()) if at >= end else ()
@@ -96,12 +98,12 @@ def secrets_in(text: str, begins: Mapping[str, Sequence[str]]) -> Iterator[tuple
 
 
 def has_login(text: str) -> bool:
-    """Whether there is a URL in the text with a user name or a password."""
+    """Return whether the text contains a URL with a user name or a password."""
     return _LOGIN.search(text) is not None
 
 
 def masked(text: str) -> str:
-    """The text without values from a vault, and without user names and passwords in URLs."""
+    """Return the text without values from a vault, and without user names and passwords in URLs."""
     if "://" in text and "@" in text:
         text = _LOGIN.sub(f"{MASK}@", text)
     if _begins:
@@ -114,10 +116,10 @@ def masked(text: str) -> str:
 
 
 def cleaned(text: str, encoding: str = "") -> str:
-    """The text without secrets (`masked`), each hidden character as `\\u001b`, which JSON reads back as what it was; tabs and line
-    feeds stay.
+    """Return the text without secrets (`masked`), each hidden character as `\\u001b`, which JSON reads back unchanged; tabs and
+    line feeds stay.
 
-    `encoding`: what that cannot hold is written alike. So is the first character of what would be an order to a CI.
+    `encoding`: characters that it cannot hold are escaped in the same way. So is the first character of a command to a CI.
     """
     text = masked(text)
     if _HIDDEN.search(text):
@@ -133,19 +135,19 @@ def cleaned(text: str, encoding: str = "") -> str:
 
 
 def paint(text: str, code: str) -> str:
-    """The text in one of these."""
+    """Return the text in one of these styles."""
     return f"\x1b[{code}m{text}\x1b[0m"
 
 
 def painted(text: str, encoding: str = "") -> str:
-    """The same for a text in gpuprov's own colours: these stay. Its parts that come from elsewhere are cleaned before."""
+    """Clean a text in gpuprov's own colours, which stay. Its external parts have been cleaned before."""
     return "".join(part if number % 2 else cleaned(part, encoding) for number, part in enumerate(_COLOUR.split(text)))
 
 
 def wrapped(text: str, width: int, first: str = "", hang: str = "") -> list[str]:
-    """One line in pieces of at most `width` (0: in one piece), broken between words alone: a name with hyphens stays a name.
+    """Break a line into pieces of at most `width` (0: one piece), between words only: a name with hyphens stays a name.
 
-    `first` and `hang` stand before its first line and before the others.
+    `first` and `hang` are the prefixes of its first line and of the others.
     """
     return textwrap.wrap(
         text,
@@ -158,18 +160,18 @@ def wrapped(text: str, width: int, first: str = "", hang: str = "") -> list[str]
 
 
 def hanging(text: str, width: int) -> list[str]:
-    """The same for a line that has its own indent: what follows is set in below it. 0: in one piece."""
+    """Do the same for a line with its own indent: the following lines are indented below it. 0: one piece."""
     hang = " " * (len(text) - len(text.lstrip()) + 2)
     return wrapped(text, max(width, 20) if width else 0, hang=hang) or [""]
 
 
 def in_markup(text: str) -> str:
-    """The text for HTML and SVG: cleaned, and no tag."""
+    """Return the text for HTML and SVG: cleaned and escaped."""
     return escape(cleaned(text))
 
 
 def hides(text: str) -> bool:
-    """Whether there is a character in the text that `cleaned` would replace."""
+    """Return whether the text contains a character that `cleaned` would replace."""
     return _HIDDEN.search(text) is not None
 
 
@@ -203,7 +205,7 @@ def fold_paths(paths: Iterable[str]) -> list[str]:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun: `1 GPU`, `0 GPUs`, `2 policies`."""
+    """Return a number with its noun: `1 GPU`, `0 GPUs`, `2 policies`."""
     if number == 1:
         return f"1 {noun}"
     if noun.endswith(("s", "x", "ch", "sh")):
@@ -212,7 +214,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def apart(hosts: Sequence[str], room: int) -> list[str]:
-    """Each name in so much room; where what is cut off is what tells them apart, it is their common beginning that goes."""
+    """Return each name in this width; if the ends tell the names apart, their common beginning is cut instead."""
     cut = [cut_to(host, room) for host in hosts]
     if len(set(cut)) == len(set(hosts)):
         return cut
@@ -222,5 +224,5 @@ def apart(hosts: Sequence[str], room: int) -> list[str]:
 
 
 def cut_to(text: str, room: int) -> str:
-    """The text, or its beginning and an ellipsis."""
+    """Return the text, or its beginning and an ellipsis."""
     return text if len(text) <= room else f"{text[: max(room - 1, 0)]}\u2026"

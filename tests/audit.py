@@ -26,7 +26,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def locked(text: str) -> dict[str, set[str]]:
-    """The versions of each package that a lock file names; several where they depend on the Python version."""
+    """Return the versions of each package that a lock file names; several if they depend on the Python version."""
     found: dict[str, set[str]] = {}
     for line in text.splitlines():
         if match := LOCKED.match(line):
@@ -35,7 +35,7 @@ def locked(text: str) -> dict[str, set[str]]:
 
 
 def advisories(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every advisory that was not withdrawn."""
+    """Yield every advisory that was not withdrawn."""
     for file in sorted(path for pattern in ("*.yaml", "*.json") for path in folder.rglob(pattern)):
         text = file.read_text(encoding="utf-8")
         advisory = json.loads(text) if file.suffix == ".json" else yaml.load(text, _LOADER)
@@ -44,7 +44,7 @@ def advisories(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def affects(affected: dict[str, Any], version: str) -> bool:
-    """Whether an entry of an advisory names this version, in its list or in one of its ranges."""
+    """Return whether an entry of an advisory names this version, in its list or in one of its ranges."""
     if version in (affected.get("versions") or ()):
         return True
     return any(
@@ -68,7 +68,7 @@ def _within(events: list[dict[str, str]], version: str) -> bool:
 
 
 def findings(versions: dict[str, set[str]], folder: Path) -> Iterator[str]:
-    """A line for each locked version with a known vulnerability."""
+    """Yield a line for each locked version with a known vulnerability."""
     for advisory in advisories(folder):
         for affected in advisory["affected"]:
             name = canonicalize_name(str(affected.get("package", {}).get("name", "")))
@@ -78,7 +78,7 @@ def findings(versions: dict[str, set[str]], folder: Path) -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code."""
+    """Return the exit code."""
     lock = Path(arguments[0])
     versions = locked(lock.read_text(encoding="utf-8"))
     if len(arguments) < 2:

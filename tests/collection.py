@@ -1,7 +1,7 @@
 """Usage: python tests/collection.py OUT. gpuprov's roles, playbooks and plugins as the Ansible collection gpuprov.gpuprov.
 
-The tree is written to OUT/gpuprov, and built by ansible-galaxy beside it. It is whatever stands in roles/, playbooks/ and plugins/:
-names of our modules become full ones, and what they import is found in the collection. The same tree gives the same bytes.
+The tree is written to OUT/gpuprov, and built by ansible-galaxy beside it. It consists of roles/, playbooks/ and plugins/, with full
+names for our modules, and imports from within the collection. The same tree gives the same bytes.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from gpuprov.render.carried import plugin_files, role_files  # noqa: E402
 
 NAME = "gpuprov.gpuprov"
 FOLDERS = {"library": "modules", "action_plugins": "action", "module_utils": "module_utils"}
-"""Where plugins are in a collection, by the folder that they have beside a playbook."""
+"""Folders of plugins in a collection, by their folder beside a playbook."""
 SHARED = ("ansible.module_utils.gpuprov_onhost", f"ansible_collections.{NAME}.plugins.module_utils.gpuprov_onhost")
 PATH = re.compile(
     r"(?m)^(?:# Ansible finds module_utils.*|import ansible\.module_utils|ansible\.module_utils\.__path__.*)\n"
 )
-"""Lines of an action plugin by which it finds module_utils outside of a collection."""
+"""Lines of an action plugin that let it find module_utils outside of a collection."""
 
 
 def read_project() -> dict[str, Any]:
@@ -45,7 +45,7 @@ def read_project() -> dict[str, Any]:
 
 
 def list_files() -> dict[str, str]:
-    """The text of every file of the collection, by its path."""
+    """Return the text of every file of the collection, by its path."""
     plugins = {_place(name): path.read_text(encoding="utf-8") for name, path in plugin_files().items()}
     modules = {Path(name).stem for name in plugins if name.startswith("plugins/modules/")}
     tree = {name: qualify_python(text, modules) for name, text in plugins.items()}
@@ -64,7 +64,7 @@ def _place(name: str) -> str:
 
 
 def qualify_yaml(text: str, modules: set[str]) -> str:
-    """Keys that are our modules get their full names: tasks, and defaults of modules."""
+    """Replace keys that are our modules with their full names: tasks, and defaults of modules."""
     return re.sub(
         r"(?m)^(\s*(?:- )?)(\w+)(?=:(?:\s|$))",
         lambda found: f"{found[1]}{NAME}.{found[2]}" if found[2] in modules else found[0],
@@ -73,7 +73,7 @@ def qualify_yaml(text: str, modules: set[str]) -> str:
 
 
 def qualify_python(text: str, modules: set[str]) -> str:
-    """Modules that actions run, or documentation names, get their full names; imports are those of the collection."""
+    """Replace modules that actions run, or documentation names, with their full names, and imports with those of the collection."""
     text = PATH.sub("", text).replace(*SHARED)
     text = re.sub(r'"(\w+)"', lambda found: f'"{NAME}.{found[1]}"' if found[1] in modules else found[0], text)
     text = re.sub(r"\bM\((\w+)\)", lambda found: f"M({NAME}.{found[1]})" if found[1] in modules else found[0], text)
@@ -83,7 +83,7 @@ def qualify_python(text: str, modules: set[str]) -> str:
 
 
 def list_metadata() -> dict[str, str]:
-    """What a collection says of itself; pyproject.toml decides it."""
+    """Return the collection's metadata, from pyproject.toml."""
     project = read_project()
     [core] = [one for one in project["dependencies"] if one.startswith("ansible-core")]
     page = ROOT / "docs/how-to/ansible.md"
@@ -114,7 +114,7 @@ def list_metadata() -> dict[str, str]:
 
 
 def write_tree(folder: Path) -> None:
-    """Write the collection into a folder, in place of what is there."""
+    """Write the collection into a folder, replacing its contents."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, text in list_files().items():
         path = folder / name
@@ -134,7 +134,7 @@ def build(out: Path, at: int = 0) -> Path:
 
 
 def make_reproducible(archive: Path, at: int) -> None:
-    """Pack it again in the order of names, with one time for everything."""
+    """Repack it in the order of names, with one time for all files."""
     with tarfile.open(archive) as old:
         packed = [(member, member.isfile() and old.extractfile(member)) for member in old.getmembers()]
         content = {member.name: (member, data.read() if data else b"") for member, data in packed}

@@ -1,4 +1,4 @@
-"""What several test folders share."""
+"""Fixtures and hooks shared by several test folders."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from gpuprov.catalog.drivers.data import drivers_file
 from gpuprov.errors import GpuprovError
 
 LAB = re.compile(r"\b(?:lab: Lab|first: First|moved: Moved|(?:newest|older): str|versions: tuple)\b")
-"""Fixtures of tests/e2e that are, or come of, the lab."""
+"""Fixtures of tests/e2e that are, or are derived from, the lab."""
 
 
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]
-    """Files are kept together, and so are all that use the lab, which is one on a machine: other tests go on beside it."""
+    """A scheduler that keeps the tests of a file together, and all tests that use the lab, of which a machine has one: other tests
+    run beside them."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -35,7 +36,7 @@ def _uses_lab(file: str) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """End the run at a mistake in a file of the catalogue: it would fail hundreds of tests, each of which says the same."""
+    """End the run at a mistake in a file of the catalogue: it would make hundreds of tests fail with the same message."""
     if not hasattr(config, "workerinput"):
         try:
             load_catalogue()
@@ -55,12 +56,12 @@ def load_catalogue() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays to the end: the collector need not go through it again and again."""
+    """Freeze imported and collected objects, which stay to the end, so that the garbage collector need not scan them repeatedly."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
-    """With `--dist loadscope`, in place of xdist's own."""
+    """Return our scheduler for `--dist loadscope`, instead of xdist's own."""
     return Lanes(config, log) if config.getvalue("dist") == "loadscope" else None

@@ -41,7 +41,7 @@ NOUNS = frozenset(
     "mark mask name note number order pack pair place plan process record release report request set start sum "
     "switch".split()
 )
-"""Verbs that are the name of a thing where they stand alone."""
+"""Verbs that are nouns when they stand alone."""
 PRIVATE = ("one", "found", "told", "asked", "said", "wanted", "there", "mine", "way_out", "cure")
 QUESTIONS = ("What", "Whether", "Why", "How", "Where", "Of", "Who", "As", "By", "Which")
 LONGEST_LINE, LONGEST_FUNCTION, MOST_PARAMETERS, SMALLEST_FILE, LARGEST_FILE = 120, 40, 6, 15, 300
@@ -72,7 +72,7 @@ def list_functions(modules: Iterable[Module]) -> Iterator[Function]:
 
 
 def count_code(modules: list[Module]) -> dict[str, int | str]:
-    """Sizes of files, functions and lines."""
+    """Count files, functions and lines."""
     lines = [line for module in modules for line in module.text.splitlines()]
     lengths = [len(module.text.splitlines()) for module in modules]
     functions = list(list_functions(modules))
@@ -114,7 +114,7 @@ def list_tokens(module: Module) -> list[tokenize.TokenInfo]:
 
 
 def count_comments(modules: Iterable[Module]) -> int:
-    """Lines with a comment that is for people, not for a tool."""
+    """Count lines with a comment for people, not for a tool."""
     tool = re.compile(r"#\s*(?:type:|noqa|fmt:|pragma|!|ruff:|mypy:)")
     return sum(
         token.type == tokenize.COMMENT and not tool.match(token.string)
@@ -124,7 +124,7 @@ def count_comments(modules: Iterable[Module]) -> int:
 
 
 def count_names(modules: list[Module]) -> dict[str, int | str]:
-    """What functions are called, and where private words stand as names."""
+    """Count functions by the form of their names, and private words used as names."""
     names = [node.name.strip("_") for node in list_functions(modules) if not re.fullmatch(r"__\w+__", node.name)]
     words: dict[str, set[tuple[Path, int]]] = {word: set() for word in PRIVATE}
     for module in modules:
@@ -146,7 +146,7 @@ def _begins_with_verb(name: str) -> bool:
 
 
 def count_docstrings(modules: Iterable[Module]) -> dict[str, int | str]:
-    """Docstrings of modules, classes and functions, by their first word."""
+    """Count docstrings of modules, classes and functions, by their first word."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     nodes = [node for module in modules for node in ast.walk(module.tree) if isinstance(node, kinds)]
     texts = [text for node in nodes if (text := ast.get_docstring(node))]
@@ -169,7 +169,7 @@ def is_generated(path: Path) -> bool:
 
 
 def count_parts(root: Path) -> dict[str, int | str]:
-    """Lines by what they are."""
+    """Count lines by kind."""
     yaml = [path for folder in ("roles", "playbooks") for path in (root / folder).rglob("*.yml")]
     docs = [path for kind in ("*.md", "*.json", "*.1") for path in (root / "docs").rglob(kind)]
     made = {path for path in (*yaml, *docs) if is_generated(path) or "man" in path.parts}
@@ -197,13 +197,13 @@ def read_paths(folder: Path) -> list[Path]:
 
 
 def count_prose(path: Path) -> int:
-    """Words of a page without its code and the addresses of its links."""
+    """Count words of a page without its code and the addresses of its links."""
     text = re.sub(r"(?ms)^```.*?^```|^ {4}.*?$|^<!--.*?-->", "", path.read_text(encoding="utf-8"))
     return len(re.findall(r"\b[A-Za-z][\w'-]*", re.sub(r"\]\([^)]*\)", "]", text)))
 
 
 def count_rooms(root: Path) -> dict[str, int | str]:
-    """Lines of each package of gpuprov, largest first, and what is written out by hand in capabilities."""
+    """Count lines of each package of gpuprov, largest first, and the hand-written lines in capabilities."""
     rooms = {
         path.name: count_lines(read_paths(path))
         for path in (root / "gpuprov").iterdir()
@@ -222,7 +222,7 @@ def count_rooms(root: Path) -> dict[str, int | str]:
 
 
 def count_all(root: Path) -> dict[str, dict[str, int | str]]:
-    """Every count, by section. Sections about code are about the product: gpuprov and plugins."""
+    """Return every count, by section. Sections about code are about the product: gpuprov and plugins."""
     modules = read_modules([root / "gpuprov", root / "plugins"])
     return {
         "Lines by part": count_parts(root),

@@ -1,4 +1,4 @@
-"""What commands print with --json, judged by the schemas in docs/reference."""
+"""Documents printed by commands with --json, checked against the schemas in docs/reference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
 
 def judged(command: str, text: str) -> Any:
-    """The document. Fails where it is not as the schema says, or has a key of which the schema does not speak."""
+    """Return the document. Fails if it breaks the schema, or has a key that the schema lacks."""
     found = json.loads(text)
     _judge(command).validate(found)
     return found

@@ -15,7 +15,7 @@ PLUGINS = ROLES.parent / "plugins"
 
 
 def commands() -> list[str]:
-    """The command line of each process; not by ps, which a small machine lacks."""
+    """Return the command line of each process; not from ps, which a small machine lacks."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
@@ -31,12 +31,12 @@ def play(
     check: bool = False,
     alone: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """What ansible-playbook said of plays whose working folder is this one, and its exit status.
+    """Run plays with this working folder; return ansible-playbook's output and exit status.
 
-    `alone`: with no process in sight but its own; simulated hosts that run beside it hold GPUs of theirs. It needs root.
+    `alone`: with no process visible but its own; simulated hosts that run beside it hold their own GPUs. It needs root.
 
-    The folder comes first on the PATH, and is $STATE: stand-ins of programs lie there. Python is the one of the tests, unless
-    `extra`, which wins over every other variable, names another (None: Ansible's own choice).
+    The folder comes first in PATH, and is $STATE: stand-ins for programs are in it. Python is that of the tests, unless `extra`,
+    which overrides every other variable, names another (None: Ansible's own choice).
     """
     facts = {"ansible_python_interpreter": sys.executable, **(extra or {})}
     facts = {name: value for name, value in facts.items() if value is not None}
@@ -70,7 +70,7 @@ def play(
 
 
 def moved(folder: Path, *paths: str) -> Path:
-    """Have plays in this folder use gpuprov's modules with these paths of the host below the folder. Returns the folder."""
+    """Make plays in this folder use gpuprov's modules with these host paths moved below the folder. Returns the folder."""
     utils = folder / "module_utils" / "gpuprov_onhost"
     utils.mkdir(parents=True)
     whole = PLUGINS / "module_utils" / "gpuprov_onhost"
@@ -84,6 +84,6 @@ def moved(folder: Path, *paths: str) -> Path:
 
 
 def program(folder: Path, name: str, text: str) -> None:
-    """A stand-in of a program, for `play`."""
+    """Write a stand-in for a program, for `play`."""
     (folder / name).write_text(f"#!/bin/sh\n{text}", encoding="utf-8")
     (folder / name).chmod(0o755)

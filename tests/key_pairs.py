@@ -20,13 +20,13 @@ FORMS = serialization.Encoding
 
 @cache
 def rsa_key(which: str = "one", bits: int = 2048) -> rsa.RSAPrivateKey:
-    """The same key for the same name."""
+    """Return a key; the same name always gives the same key."""
     assert which
     return rsa.generate_private_key(65537, bits)
 
 
 def certificate(key: Key, *, begins: int = -1, ends: int = 365, form: FORMS = FORMS.PEM, serial: int = SERIAL) -> bytes:
-    """A self-signed certificate, valid between these days from now."""
+    """Return a self-signed certificate, valid between these days from now."""
     now = datetime.now(UTC)
     made = (
         x509.CertificateBuilder()
@@ -40,13 +40,13 @@ def certificate(key: Key, *, begins: int = -1, ends: int = 365, form: FORMS = FO
 
 
 def private(key: Key, passphrase: bytes = b"") -> bytes:
-    """The private key in PEM."""
+    """Return the private key in PEM."""
     lock = serialization.BestAvailableEncryption(passphrase) if passphrase else serialization.NoEncryption()
     return key.private_bytes(FORMS.PEM, serialization.PrivateFormat.PKCS8, lock)
 
 
 def site(folder: Path, key: bytes | None = None, crt: bytes | None = None) -> Signing:
-    """The block of a site whose two files are in a folder."""
+    """Return the signing block of a site whose two files are in a folder."""
     (folder / "site.key").write_bytes(private(rsa_key()) if key is None else key)
     (folder / "site.crt").write_bytes(certificate(rsa_key()) if crt is None else crt)
     return Signing(key_file=str(folder / "site.key"), certificate_file=str(folder / "site.crt"))

@@ -1,6 +1,7 @@
 """Usage: python tests/quick.py [COMMIT]. The tests of the rooms that a change touches, and the contracts.
 
-The change is what differs from the last commit; where nothing does, from the branch main. COMMIT names another one to compare with.
+The change is the difference from the last commit, or, if there is none, from the branch main. COMMIT names another commit to
+compare with.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ ALSO = {
     ".github": "tests/test_workflows.py",
     "pyproject.toml": "tests/docs/test_long_description.py",
 }
-"""Tests of what is no Python of gpuprov's, by the beginning of its path."""
+"""Tests for files other than gpuprov's Python, by the beginning of the path."""
 FIXPOINT = "tests/contracts/test_fixpoint.py"
 ROOMS = ("capabilities", "catalog", "onhost", "plan", "probe", "resources", "shared", "spec", "verify")
 JUDGED_BY_IT = (*(f"gpuprov/{room}/" for room in ROOMS), FIXPOINT)
-"""Of all contracts the one that takes longest is left out where none of these changes; make check runs it always."""
+"""The slowest contract is left out unless a change touches these; make check always runs it."""
 
 
 def read_git(*words: str) -> list[str]:
@@ -36,7 +37,7 @@ def read_git(*words: str) -> list[str]:
 
 
 def list_changes(base: str = "") -> list[str]:
-    """Paths that differ from a commit, those that git does not know yet included."""
+    """List paths that differ from a commit, including untracked ones."""
     new = read_git("ls-files", "--others", "--exclude-standard")
     changed = [*read_git("diff", "--name-only", base or "HEAD"), *new]
     if changed or base:
@@ -46,7 +47,7 @@ def list_changes(base: str = "") -> list[str]:
 
 
 def find_tests(path: str, root: Path = ROOT) -> Iterator[str]:
-    """The narrowest tests of a file: its own, those of its package, those of its room."""
+    """Yield the narrowest tests of a file: its own, those of its package, those of its room."""
     parts = Path(path).parts
     if parts[0] == "tests":
         if Path(path).name.startswith("test_") and path.endswith(".py") and (root / path).is_file():
@@ -69,13 +70,13 @@ def _find_narrowest(names: list[str], root: Path) -> list[str]:
 
 
 def choose_tests(changes: list[str], root: Path = ROOT) -> list[str]:
-    """Each test once, without those that another argument has already."""
+    """Return each test once, without those that another argument covers."""
     wanted = {CONTRACTS, *(test for path in changes for test in find_tests(path, root))}
     return sorted(test for test in wanted if not {str(above) for above in Path(test).parents} & wanted)
 
 
 def choose_words(changes: list[str], root: Path = ROOT) -> list[str]:
-    """What pytest is called with."""
+    """Return the arguments of pytest."""
     left_out = [] if any(path.startswith(JUDGED_BY_IT) for path in changes) else [f"--ignore={FIXPOINT}"]
     return [*choose_tests(changes, root), *left_out]
 

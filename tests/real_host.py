@@ -1,8 +1,8 @@
-"""What gpuprov says of a real GPU host against what the host says itself.
+"""Comparison of gpuprov's view of a real GPU host with the host's own.
 
-Without INVENTORY the host is this machine (`ansible_connection: local`). Everything is read-only: export, verify of what was exported,
-topology, capture; then NVML's own reader against nvidia-smi, GPU by GPU, and the MIG profiles and placements that NVML gives against
-the catalogue. All outputs are written into the folder OUT. Exit code 1 where anything disagrees, 2 where there is no GPU.
+Without INVENTORY the host is this machine (`ansible_connection: local`). Everything is read-only: export, verify of the exported
+spec, topology, capture; then NVML's own reader against nvidia-smi, GPU by GPU, and the MIG profiles and placements from NVML
+against the catalogue. All outputs are written into the folder OUT. Exit code 1 if anything disagrees, 2 if there is no GPU.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RAW = {  # what people paste, kept beside the capture
 
 
 def disagreements(facts: RecordedFacts) -> Iterator[str]:
-    """Where NVML, nvidia-smi and the catalogue say different things."""
+    """Yield the differences between NVML, nvidia-smi and the catalogue."""
     smi = {gpu.bus: gpu for gpu in facts.get(nvidia.SMI).gpus}
     state = facts.get(mig.STATE)
     if state.complaint or state.unread:
@@ -76,7 +76,7 @@ def disagreements(facts: RecordedFacts) -> Iterator[str]:
 
 
 def main(out: Path, inventory: str = "", host: str = "this") -> int:
-    """The exit code."""
+    """Return the exit code."""
     out.mkdir(parents=True, exist_ok=True)
     if not inventory:
         inventory = str(out / "inventory.yaml")

@@ -1,7 +1,7 @@
 """Usage: python tests/release.py OUT [KEY]. A release of the last commit: wheel, sdist, Ansible collection, SBOM and SHA256SUMS,
 signed by an ssh key.
 
-What is built is what is committed, whatever else lies in the tree; the commit's time is the time of every file, so that anybody who
+Only committed files are built, whatever else is in the tree; the commit's time is the time of every file, so that anybody who
 builds the same commit gets the same bytes. The SBOM (CycloneDX 1.6) has every package of requirements.lock with its hashes.
 """
 
@@ -29,7 +29,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 NAMESPACE, WHO = "gpuprov-release", "release@gpuprov"
-"""What a release's signature is for, and whom allowed_signers calls its signer."""
+"""The namespace of a release's signature, and its signer's name in allowed_signers."""
 SUMS = "SHA256SUMS"
 ENTRY = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;\\]+)(?: ; (?P<marker>[^\\]+?))?(?: \\)?$")
 HASH = re.compile(r"    --hash=sha256:([0-9a-f]{64})")
@@ -37,7 +37,7 @@ VIA = re.compile(r"    #(?: via)? +(?!via$)([A-Za-z0-9._-]+)( \(pyproject\.toml\
 
 
 def commit(root: Path, *words: str) -> bytes:
-    """What git says of the last commit."""
+    """Return git's data about the last commit."""
     return subprocess.run(["git", "-C", str(root), *words], check=True, capture_output=True).stdout
 
 
@@ -57,14 +57,15 @@ def built(root: Path, out: Path) -> int:
 
 
 def refuse_other_tag(root: Path, version: str) -> None:
-    """A commit that is tagged as a version (v1.2.3) is that version."""
+    """Refuse a commit whose version tag (v1.2.3) is not its version."""
     tags = commit(root, "tag", "--points-at", "HEAD", "v*").decode().split()
     if tags and f"v{version}" not in tags:
         sys.exit(f"the commit is tagged {', '.join(tags)}, and pyproject.toml says {version}. Fix: tag it v{version}")
 
 
 def sbom(lock: str, project: Mapping[str, Any], files: Mapping[str, str], at: int) -> dict[str, Any]:
-    """The document. `files`: digests of what is released, by name. Packages that only development needs have the scope excluded."""
+    """Return the document. `files`: digests of the released files, by name. Packages that only development needs have the scope
+    excluded."""
     rows: dict[str, dict[str, Any]] = {}
     needs: dict[str, set[str]] = {}
     by_name: dict[str, list[str]] = {}
@@ -126,7 +127,7 @@ def _names(listed: list[str]) -> set[str]:
 
 
 def _closure(names: set[str], needs: Mapping[str, set[str]], by_name: Mapping[str, list[str]]) -> set[str]:
-    """These packages with all that they need."""
+    """Return these packages with all their dependencies."""
     found: set[str] = set()
     left = [reference for name in names for reference in by_name.get(name, ())]
     while left:
@@ -138,7 +139,7 @@ def _closure(names: set[str], needs: Mapping[str, set[str]], by_name: Mapping[st
 
 
 def release(root: Path, out: Path, key: Path | None = None) -> list[str]:
-    """Write all of it into an empty folder; its names."""
+    """Write the whole release into an empty folder; return the names of its files."""
     out.mkdir(parents=True, exist_ok=True)
     if any(out.iterdir()):
         sys.exit(f"{out} is not empty: name another folder")

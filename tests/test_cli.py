@@ -250,7 +250,7 @@ def test_explanations_are_as_wide_as_the_terminal(word: str) -> None:
 
 
 def offered(line: str, cwd: Path, env: dict[str, str] | None = None) -> list[str]:
-    """What bash is offered for the last word of a line: `plain,VALUE` or `file,VALUE`."""
+    """Return bash's completions for the last word of a line: `plain,VALUE` or `file,VALUE`."""
     words = line.split(" ")
     asked = {"_GPUPROV_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
     done = gpuprov(env={**asked, **(env or {})}, cwd=cwd)
@@ -328,7 +328,7 @@ sh
 
 @pytest.fixture
 def reached(tmp_path: Path) -> Path:
-    """An inventory of four hosts that an ssh of our own reaches: this machine, four times; gpu3 is down."""
+    """An inventory of four hosts that our own ssh reaches: this machine, four times; gpu3 is down."""
     (tmp_path / "ssh").write_text(FAKE.replace("PLACE", str(tmp_path)))
     (tmp_path / "ssh").chmod(0o755)
     file = tmp_path / "inventory.yaml"

@@ -28,7 +28,7 @@ def list_modules() -> set[str]:
 
 
 def find_actions(entries: list[dict[str, Any]]) -> Iterator[str]:
-    """What each task of a file runs, blocks included."""
+    """Yield the action of each task of a file, including those in blocks."""
     from ansible.playbook.block import Block
     from ansible.playbook.play import Play
     from ansible.playbook.task import Task

@@ -1,4 +1,4 @@
-"""What the terminal's end may do to the work: nothing. Readers that go away, full disks, no terminal to ask on."""
+"""Effects of the terminal's end on the work: none. Readers that go away, full disks, no terminal to ask on."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ sys.exit(run.exit_code)
 
 
 def unread(code: str, *arguments: str | Path) -> int:
-    """The exit status of a program whose output nobody reads."""
+    """Return the exit status of a program whose output nobody reads."""
     for_reading, for_writing = os.pipe()
     os.close(for_reading)
     try:

@@ -1,4 +1,4 @@
-"""The counts are those of a tree whose numbers are known."""
+"""The counts match those of a tree with known numbers."""
 
 from __future__ import annotations
 

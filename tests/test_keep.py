@@ -1,4 +1,4 @@
-"""What is kept between runs is a help, never a danger: damaged, foreign or unwritable, it is as if it were not there."""
+"""Files kept between runs help and never harm: damaged, another user's or unwritable ones are ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said while a user waits: one block on a terminal, whole lines without control codes elsewhere."""
+"""Messages while a user waits: one block on a terminal, whole lines without control codes elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make quick` runs the tests of what was changed, and no others but the contracts."""
+"""`make quick` runs the tests for the changed files, and no others but the contracts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A release is what anybody builds of the same commit, and its signature and list of software hold."""
+"""Anybody can build the same release from the same commit, and its signature and list of software are valid."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_list_is_valid() -> None:
 
 
 def verified(folder: Path, signers: Path, namespace: str = release.NAMESPACE) -> bool:
-    """As docs/explanation/security.md says it."""
+    """Return whether the release verifies as described in docs/explanation/security.md."""
     words = ["ssh-keygen", "-Y", "verify", "-f", str(signers), "-I", release.WHO, "-n", namespace, "-s"]
     with (folder / release.SUMS).open("rb") as sums:
         signed = subprocess.run(

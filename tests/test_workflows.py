@@ -1,4 +1,4 @@
-"""CI's workflows call commands that exist, of actions that nobody can change under us, on the Pythons that pyproject.toml names."""
+"""CI's workflows call commands that exist, use pinned actions, and run the Pythons that pyproject.toml names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 def read_workflow(path: Path) -> dict[str, Any]:
-    """The workflow; its triggers by the key "on", which YAML 1.1 reads as true."""
+    """Return the workflow; its triggers by the key "on", which YAML 1.1 reads as true."""
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
     return {**document, "on": document.pop(True)}
 
@@ -32,7 +32,7 @@ def list_steps(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def list_commands(path: Path) -> Iterator[list[str]]:
-    """Every command of the steps, split into words."""
+    """Yield every command of the steps, split into words."""
     for step in list_steps(path):
         for command in re.split(r"\n|&&", step.get("run", "")):
             yield shlex.split(command)
@@ -44,7 +44,7 @@ def find_make_targets(makefile: str) -> set[str]:
 
 
 def find_unknown_commands(words: list[str], targets: set[str]) -> list[str]:
-    """What a command calls that this repository lacks: targets of make, programs by their path."""
+    """List the called commands that this repository lacks: targets of make, programs by their path."""
     if words[:1] == ["make"]:
         return [word for word in words[1:] if not word.startswith("-") and "=" not in word and word not in targets]
     return [word for word in words[:1] if "/" in word and not os.access(ROOT / word, os.X_OK)]

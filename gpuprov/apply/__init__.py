@@ -1,4 +1,4 @@
-"""Make the hosts what their specs say, then verify. Ansible is entered only where there is something to do."""
+"""Bring the hosts to the state in their specs, then verify. Ansible is entered only if there is something to do."""
 
 from gpuprov.apply.command import run, run_rollback
 from gpuprov.apply.document import as_json

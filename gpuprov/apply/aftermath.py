@@ -1,4 +1,4 @@
-"""What is done for hosts whose run did not end by itself: the lock is given back, temporary folders go, and what hangs is named."""
+"""Cleanup of hosts whose run did not end by itself: return the lock, remove temporary folders, and name what hangs."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from gpuprov.probe.base import Output, Probe
 from gpuprov.spec.model import RawHost
 
 WAIT = 10
-"""Seconds that what still runs on a host gets to end, before it is named."""
+"""Seconds that running processes on a host have to end before they are named."""
 MOST = 600
-"""Seconds that the host itself then waits for it, until the lock goes all the same."""
+"""Seconds that the host then waits for them before it releases the lock anyway."""
 LIMIT = 30.0
-"""Seconds for one host, all hosts at a time: a host that cannot be reached costs no more."""
+"""Seconds for one host, all hosts in parallel: an unreachable host costs no more."""
 WORKERS = 64
-"""Hosts at a time, where nothing else is said."""
+"""Hosts at a time, by default."""
 
 
 class Left(msgspec.Struct, frozen=True):
-    """How a host was left. `running`: what the run started there and has not ended. `held`: the host keeps the lock for that.
-    `problem`: why the lock may still be there."""
+    """The state in which a host was left. `running`: processes that the run started there and that have not ended. `held`: the host
+    keeps the lock because of them. `problem`: why the lock may still be there."""
 
     running: tuple[str, ...] = ()
     held: bool = False
@@ -54,7 +54,7 @@ def leave(
     limit: float = LIMIT,
     at_a_time: int = 0,
 ) -> dict[str, Left]:
-    """Give back the locks that `owner` (a run and its process) holds on these hosts, as far as they are reached in `limit` seconds."""
+    """Return the locks that `owner` (a run and its process) holds on these hosts, as far as they are reached in `limit` seconds."""
     found = {raw.name: Left(problem="not tried") for raw in hosts}
     clear = composed((assets.root() / "roles" / "host" / "files" / "clear.sh").read_text(encoding="utf-8"), limit)
 
@@ -73,7 +73,7 @@ def leave(
 
 
 def composed(text: str, limit: float) -> str:
-    """The script that runs one piece of shell on a host."""
+    """Return the script that runs one piece of shell on a host."""
     return compose((Probe("leave", text, _text),), limit=int(limit))
 
 
@@ -107,11 +107,11 @@ def _left(output: Output) -> Left:
 
 
 NAMED = 5
-"""Tasks that are named when a user interrupts."""
+"""Number of tasks that are named when a user interrupts."""
 
 
 def told_interrupted(ledger: Ledger) -> str:
-    """What is still running on the hosts, and how it will end."""
+    """Describe what is still running on the hosts, and how it will end."""
     running = sorted(ledger.running().items(), key=lambda one: -len(one[1]))
     told = "".join(f"\n  {names(hosts)}: {task}" for task, hosts in running[:NAMED])
     told += f"\n  and {len(running) - NAMED} more tasks" if len(running) > NAMED else ""

@@ -33,8 +33,8 @@ def run(
     about: About | None = None,
     left_out: Mapping[str, HostOutcome] | None = None,
 ) -> int:
-    """Apply, print the result, return the exit code. Asks only where a person can answer. agreed: refuses what was not
-    approved. html: the page, with `about`. left_out: hosts that take no part, and why; they are told beside the others."""
+    """Apply, print the result, return the exit code. Asks only if a person can answer. agreed: refuses changes that were not
+    approved. html: the page, with `about`. left_out: hosts that take no part, and why; they are reported beside the others."""
     check_writable(html)
     asked = console.can_ask()
     outcome = apply(
@@ -79,7 +79,7 @@ def run_rollback(hosts: Sequence[RawHost], options: Options, to: str = "") -> in
 
 
 def confirm(plans: list[HostPlan], act: Act = "apply") -> bool:
-    """Show what will be done and ask."""
+    """Show the plans and ask for confirmation."""
     colour = console.coloured(sys.stderr)
     console.progress(plan_text(plans, colour=colour, width=console.room(sys.stderr), ahead=True), in_colour=colour)
     return console.confirm(f"{act}?")

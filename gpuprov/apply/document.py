@@ -1,4 +1,4 @@
-"""A run as one JSON document: what `gpuprov apply --json` and `gpuprov rollback --json` print.
+"""A run as one JSON document: the output of `gpuprov apply --json` and `gpuprov rollback --json`.
 
 docs/reference/apply.schema.json is made from these types.
 """
@@ -22,11 +22,11 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class AppliedHost(msgspec.Struct, kw_only=True):
-    """What became of one host. `verdict` and `next_boot`: of verify, after; null where it was not verified. `ran`, `skipped`:
-    capabilities with the reason. `changed`: tasks that changed something. `task`, `message`, `hint`: what failed, or why nothing was
-    done, and the fix. `warnings`: what was found on the way and stopped nothing. `results`: of verify, without those that are n/a.
-    `reboot_required`: why the host must still be rebooted. `items`: each change that the plan lists, and what became of it; empty
-    where nothing was to be done. `origin`: the place in the inventory that asks for the capability which failed or was refused."""
+    """The outcome of a host. `verdict` and `next_boot`: of verify, after the run; null if the host was not verified. `ran`,
+    `skipped`: capabilities with the reason. `changed`: tasks that changed something. `task`, `message`, `hint`: what failed, or why
+    nothing was done, and the fix. `warnings`: problems that stopped nothing. `results`: of verify, without those that are n/a.
+    `reboot_required`: why the host must still be rebooted. `items`: each change that the plan lists, and its outcome; empty if
+    there was nothing to do. `origin`: the place in the inventory that requests the capability which failed or was refused."""
 
     host: str
     state: State
@@ -57,8 +57,8 @@ class Summary(msgspec.Struct, kw_only=True):
 
 
 class Applied(msgspec.Struct, kw_only=True):
-    """The document. `acts`: how long each act took. `stopped`: why batches were left out. `locked`: hosts that another run works on.
-    `log`: the file with Ansible's output, empty where Ansible did not run."""
+    """The document. `acts`: how long each act took. `stopped`: why batches were left out. `locked`: hosts that another run works
+    on. `log`: the file with Ansible's output, empty if Ansible did not run."""
 
     gpuprov_apply: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str = __version__
@@ -76,7 +76,7 @@ class Applied(msgspec.Struct, kw_only=True):
 
 
 def document(run: ApplyRun) -> Applied:
-    """The document."""
+    """Return the document."""
     states: dict[State, int] = {}
     for one in run.hosts:
         states[one.state] = states.get(one.state, 0) + 1
@@ -96,7 +96,7 @@ def document(run: ApplyRun) -> Applied:
 
 
 def as_json(run: ApplyRun) -> str:
-    """The document as text."""
+    """Return the document as text."""
     return as_document(document(run))
 
 

@@ -1,4 +1,5 @@
-"""A run of apply: read, decide, run Ansible batch by batch as the policy has it, verify. "failed=0" is not success, verify is."""
+"""A run of apply: read, decide, run Ansible batch by batch according to the policy, verify. Success is decided by verify, not by
+"failed=0"."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ from gpuprov.spec.model import is_secret
 from gpuprov.verify.evaluate import MOMENTS
 
 PREPARING = ("Reach the hosts", "Act 1,")
-"""Acts of a run that only prepares; in the others no host takes part."""
+"""Acts of a run that only prepares; in the other acts it has no hosts."""
 Agreed = Callable[[Mapping[str, Reading], Mapping[str, Mapping[str, str]]], Mapping[str, HostPlan]]
 
 
@@ -49,11 +50,11 @@ def apply(
     known: Known | None = None,
     grace: float = GRACE,
 ) -> ApplyRun:
-    """Make the hosts what their specs say. Raises GpuprovError for options that cannot be, before any host is read.
+    """Bring the hosts to the state in their specs. Raises GpuprovError for invalid options, before any host is read.
 
-    confirm: asked with the plans before anything is changed, unless `options.yes`. agreed: told what was read and what is to be run,
-    by host; returns the plans that were approved, or raises GpuprovError where that is not what they say. known: what became of a
-    host, before the others are: one with nothing to do, one that failed, one that was verified. An interrupt ends in an ApplyRun.
+    confirm: called with the plans before anything is changed, unless `options.yes`. agreed: called with the readings and the
+    capabilities to run, by host; returns the approved plans, or raises GpuprovError if they differ. known: called with the outcome
+    of a host as soon as it is final: nothing to do, failed, or verified. An interrupt ends in an ApplyRun.
     """
     started = time.monotonic()
     everyone = [raw.name for raw, _ in pairs]
@@ -92,7 +93,7 @@ def apply(
 
 
 class _Execution:
-    """One run and what became of its hosts so far."""
+    """A run and the outcomes of its hosts so far."""
 
     def __init__(self, pairs: Sequence[Pair], options: Options, show: Show, known: Known, grace: float) -> None:
         self.known = known
@@ -110,7 +111,7 @@ class _Execution:
         self.laps, self.lists = Laps(), Lists(pairs, options)
 
     def read(self) -> None:
-        """Read every host and decide what is to be done on it."""
+        """Read every host and decide what to do on it."""
         pair_of, found = {pair[0].name: pair for pair in self.pairs}, dict[str, HostOutcome]()
 
         def look(name: str, reading: Reading) -> None:
@@ -130,13 +131,13 @@ class _Execution:
         return self.lists.confirmed(self.pace, self.show)
 
     def tidy(self) -> None:
-        """Remove what runs that were killed have left, here and on hosts that have nothing to do: the others take it over."""
+        """Remove leftovers of killed runs, here and on hosts that have nothing to do; on the other hosts the run takes them over."""
         remove_leftovers(place())
         idle = [raw for raw, _ in self.pairs if self.outcomes[raw.name].state == "unchanged"]
         give_back(idle, self.readings, self.owner, self.pace.forks)
 
     def roll(self, work: list[str]) -> None:
-        """Run Ansible on the hosts with something to do, as the policy has them begin."""
+        """Run Ansible on the hosts with something to do, in the order of the policy."""
         engine = policy.engine(self.pairs, self.options, self.outcomes)
         batches, changing = engine.batches, frozenset(work)
         chosen = [for_ansible(pair, self.readings[pair[0].name]) for pair in self.pairs if pair[0].name in changing]
@@ -214,14 +215,14 @@ class _Execution:
         self._give_back([name for name in batch if self.interrupted or ledger.cut_off(name)])
 
     def _judged(self, name: str, ledger: Ledger, ended: playbook.Ended, log: Log, started: float) -> HostOutcome:
-        """What Ansible's events say became of a host."""
+        """Return the outcome of a host according to Ansible's events."""
         outcome = msgspec.structs.replace(self.outcomes[name])
         judge(outcome, ledger, ended, self.options.act)
         outcome.message, outcome.seconds = log.masked(outcome.message), time.monotonic() - started
         return outcome
 
     def _give_back(self, batch: Sequence[str]) -> None:
-        """Give back the locks of hosts whose playbook did not come to its end, and say what still runs on them."""
+        """Return the locks of hosts whose playbook did not complete, and report what still runs on them."""
         if not batch:
             return
         self.show.say(f"giving back the lock{'s' * (len(batch) > 1)} of {names(batch)}")
@@ -239,7 +240,8 @@ class _Execution:
             outcome.hint = "; ".join(filter(None, (str(one), outcome.hint)))
 
     def verify(self, chosen: Sequence[str]) -> None:
-        """Read hosts again and put the results into their outcomes. Left out: hosts never reached, and a run that only prepares."""
+        """Read hosts again and add the results to their outcomes. Skips hosts that were never reached, and a run that only
+        prepares."""
         if self.options.act == "prepare":
             return
         reached = {name for name in chosen if self.outcomes[name].state != "unreachable"}
@@ -258,14 +260,14 @@ class _Execution:
             read(wanted, MOMENTS, only=self.options.only, pace=self.pace, on_done=done, each=judged)
 
     def give_back_nodes(self, chosen: Sequence[str]) -> None:
-        """Have nodes of Kubernetes in service again, where verify has called their hosts green."""
+        """Return nodes of Kubernetes to service if verify has found their hosts green."""
         if self.cluster is not None and self.options.act == "apply" and not self.interrupted:
             wanted = frozenset(chosen)
             raws = [raw for raw, _ in self.pairs if raw.name in wanted]
             nodes.give_back(self.cluster, raws, self.outcomes, self.owner, self.show.say, self.known)
 
     def keep(self) -> None:
-        """Have hosts that are green as a whole keep what they can be brought back to."""
+        """Have fully green hosts keep a checkpoint."""
         options = self.options
         if options.act == "apply" and options.only is None and options.checkpoint and not self.interrupted:
             keeping.keep(self.pairs, self.outcomes, self.readings, self.owner, self.pace, self.show.say)

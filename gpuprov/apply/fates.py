@@ -1,4 +1,4 @@
-"""What became of the lists of a run, for the terminal and for the page: items of one fate together, and the run in numbers."""
+"""Outcomes of a run's lists, for the terminal and the page: items with the same outcome together, and the totals of the run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gpuprov.plan.fold import bare
 from gpuprov.plan.items import sizes
 
 WORDS: dict[Became, str] = {"unforeseen": "also done"}
-"""What stands for a state, where it is not the state itself."""
+"""Words for states that differ from the state's name."""
 LATER: tuple[Became, ...] = ("not needed", "not done", "taken back", "unknown")
-"""States that are counted beside what was done."""
+"""States that are counted beside the changes made."""
 
 
 class Fate(NamedTuple):
-    """Items of a capability of which the same became."""
+    """Items of a capability with the same outcome."""
 
     capability: str
     state: Became
@@ -28,17 +28,17 @@ class Fate(NamedTuple):
 
     @property
     def told(self) -> str:
-        """The state in words, and why."""
+        """Describe the state, with its reason."""
         return WORDS.get(self.state, self.state) + (f" ({self.why})" if self.why else "")
 
     @property
     def waits(self) -> bool:
-        """Whether it comes with a reboot, and is not wrong."""
+        """Return whether it takes effect at a reboot, and is no error."""
         return self.why.startswith(WAITS)
 
 
 def fates(items: Iterable[AppliedItem]) -> list[Fate]:
-    """Return the items by capability, and by what became of them."""
+    """Return the items by capability and outcome."""
     order: dict[str, None] = {}
     found: dict[tuple[str, Became, str], list[AppliedItem]] = {}
     for one in items:
@@ -48,17 +48,17 @@ def fates(items: Iterable[AppliedItem]) -> list[Fate]:
 
 
 def untouched(outcome: HostOutcome) -> bool:
-    """Whether nothing of a host's list was done, for one reason that stands beside the host."""
+    """Return whether nothing in a host's list was done, for one reason that is shown beside the host."""
     return outcome.state in UNTOUCHED and not any(one.state in MADE for one in outcome.items)
 
 
 def timeless(items: Iterable[AppliedItem]) -> list[AppliedItem]:
-    """Return the items without times and process ids, which are others on each host."""
+    """Return the items without times and process ids, which differ between hosts."""
     return [msgspec.structs.replace(one, name=bare(one.name)) if one.kind == "client" else one for one in items]
 
 
 def in_numbers(outcomes: Sequence[HostOutcome]) -> str:
-    """Say how much was done on these hosts, as the plan says how much there is to do: `done: 12 packages, 5 files; 1 not needed`."""
+    """Summarise the changes made on these hosts, in the format of the plan's summary: `done: 12 packages, 5 files; 1 not needed`."""
     lists = [[one for one in outcome.items if one.state in MADE] for outcome in outcomes if outcome.items]
     number = sum(map(len, lists))
     told = sizes(lists) or [f"{number:,} change{'s' * (number != 1)}"] * bool(number)

@@ -1,4 +1,4 @@
-"""What is to be done on a host, by what was read of it; and why not, where something stops it."""
+"""The decision about a host from its reading: what to do, or the reason why nothing can be done."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gpuprov.verify.unmanaged import in_words
 
 
 def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
-    """The host before anything is changed; `ran` names what is to be done."""
+    """Return the outcome of a host before anything is changed; `ran` names what is to be done."""
     name = pair[0].name
     if reading.lost:
         return left(name, reading.lost)
@@ -65,15 +65,15 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
 
 
 def _had_by(reading: Reading, name: str, options: Options) -> str:
-    """By which other name this run has had the host, in an earlier job of a roll-out; empty for none."""
+    """Return the other name under which this run has worked on the host, in an earlier job of a roll-out; "" if none."""
     last = reading.facts.known(house.FENCE)
     return fence.other_name(last, {"run": options.run, "name": name}) if last and options.run else ""
 
 
 def _since(spec: HostSpec, reading: Reading, options: Options) -> str:
-    """What another run has brought the host to after what is asked was read, and would be undone; empty where nothing was. The clocks
-    of two machines may differ by what `host.clock` allows. What this run did itself, such as a rollback, it may do otherwise
-    again. Another gpuprov, whose roles or tables differ, is no other spec."""
+    """Describe what another run has applied to the host since the spec was read, and this run would undo; "" if nothing. The clocks
+    of two machines may differ by the tolerance of `host.clock`. Changes by this run itself, such as a rollback, do not count.
+    Another gpuprov, whose roles or tables differ, is no other spec."""
     try:
         own = (options.run, of_rollback(options.run))
         mine = not options.asked_at or reading.facts.get(house.FENCE).get("run") in own
@@ -92,8 +92,8 @@ def _since(spec: HostSpec, reading: Reading, options: Options) -> str:
 
 
 def _stops(result: Result, run: Collection[str], options: Options) -> bool:
-    """Whether a result keeps the host from being touched. A drain command takes care of GPU clients, whom a run that only prepares
-    leaves alone."""
+    """Return whether a result keeps the host from being changed. A drain command takes care of GPU clients, and a run that only
+    prepares leaves them alone."""
     if is_broken(result):
         return result.moment == "preflight"
     if not result.stops or result.status != "fail" or result.capability not in {*run, "host"}:
@@ -102,13 +102,13 @@ def _stops(result: Result, run: Collection[str], options: Options) -> bool:
 
 
 def duplicate(name: str, other: str) -> HostOutcome:
-    """A host that the run has already, by another name."""
+    """Return the outcome of a host that the run already has under another name."""
     message, hint = machine.refusal(other)
     return HostOutcome(host=name, state="blocked", task="host.machine", message=message, hint=hint)
 
 
 def left(name: str, error: GpuprovError) -> HostOutcome:
-    """A host that takes no part in the run, for this reason."""
+    """Return the outcome of a host that takes no part in the run, for this reason."""
     if isinstance(error, UnreachableError):
         message, hint = lost(error)
         return HostOutcome(host=name, state="unreachable", message=message, hint=hint)
@@ -116,7 +116,7 @@ def left(name: str, error: GpuprovError) -> HostOutcome:
 
 
 def lost(error: UnreachableError) -> tuple[str, str]:
-    """Message and hint without the host's name, so that an outage of many hosts is told once."""
+    """Return message and hint without the host's name, so that an outage of many hosts is reported once."""
     if isinstance(error, Unreached):
         return error.reason, f"{error.advice}: gpuprov verify shows how" if error.command else error.advice
     return error.message, error.hint

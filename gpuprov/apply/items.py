@@ -1,5 +1,4 @@
-"""What became of each change that the plan lists: the list once more, by a reading after the run, and what modules say they made.
-Pure."""
+"""Outcomes of the changes that the plan lists, from a reading after the run and from what modules report as done. Pure."""
 
 from __future__ import annotations
 
@@ -15,25 +14,25 @@ from gpuprov.spec.model import BLOCKS
 from gpuprov.verify.evaluate import Result
 
 PACKAGES = ("package", "hold")
-"""Kinds of which the package manager's own rows say what was moved."""
+"""Kinds of items for which the package manager's own rows report the changes."""
 MADE = ("done", "unforeseen")
-"""States of what is there now because of the run."""
+"""States of items that exist now because of the run."""
 UNFORESEEN = (*PACKAGES, "file", "service", "initramfs")
-"""Kinds that a module names as a plan does."""
+"""Kinds that a module names in the same way as a plan."""
 UNTOUCHED = {
     "blocked": "blocked: {task}",
     "locked": "another run works on the host",
     "not-started": "not started",
     "prepared": "only prepared: apply does it",
 }
-"""Why nothing was done, by the state of a host that the run did not change."""
+"""The reason why nothing was done, by the state of a host that the run did not change."""
 WAITS = "waits for a reboot"
 NOT_READ, NOT_SEEN = "the host was not read after the run", "what the host has could not be read after the run"
 
 
 class After(msgspec.Struct, frozen=True, kw_only=True):
-    """A host as it was read after the run. left: what still differs, listed by the code of the plan. waiting: capabilities whose
-    packages are still to be moved; unread: those of which not everything could be read."""
+    """A host as it was read after the run. left: the remaining differences, with the plan's own code. waiting: capabilities with
+    package changes still to come; unread: those that could not be read completely."""
 
     left: frozenset[Key]
     waiting: frozenset[str] = frozenset()
@@ -44,8 +43,9 @@ class After(msgspec.Struct, frozen=True, kw_only=True):
 def applied(
     planned: Sequence[Item], comparable: Collection[Key], outcome: HostOutcome, after: After | None
 ) -> list[AppliedItem]:
-    """Return what became of the items of a plan, then what was made beside them. comparable: what a reading like the one after the run
-    listed before it; of the rest, such as packages that only the package manager names, what was made decides."""
+    """Return the outcomes of a plan's items, then of unplanned changes. comparable: the list from an earlier reading of the same
+    kind as the one after the run; for all other items, such as packages that only the package manager names, the reported changes
+    decide."""
     made = _net(outcome.made)
     judge = _Judge(comparable, outcome, after, made)
     found = [judge.item(one) for one in planned]
@@ -55,7 +55,7 @@ def applied(
 
 
 def taken_back(items: Iterable[AppliedItem], back: Iterable[AppliedItem], why: str) -> list[AppliedItem]:
-    """Return the items of a run whose host was rolled back, with what the rollback did beside them. back: the rollback's own."""
+    """Return the items of a run whose host was rolled back, with the rollback's additional changes. back: the rollback's own items."""
     undone = {key(one): one for one in back if one.state in MADE}
     found = [
         msgspec.structs.replace(one, state="taken back", why="") if one.state in MADE and key(one) in undone else one
@@ -66,8 +66,7 @@ def taken_back(items: Iterable[AppliedItem], back: Iterable[AppliedItem], why: s
 
 
 def _net(made: Iterable[Item]) -> dict[Key, Item]:
-    """What was made of each thing in the end, by what it is; a package that was released for a transaction and is held again is left
-    out."""
+    """Return the net change of each thing, by key; a package whose hold was released for a transaction and set again is left out."""
     found: dict[Key, Item] = {}
     first: dict[Key, str] = {}
     for one in made:
@@ -82,7 +81,7 @@ def _applied(item: Item, state: Became, why: str = "", after: str | None = None)
 
 
 class _Judge:
-    """Judges items of one host."""
+    """Decides the outcomes of one host's items."""
 
     def __init__(
         self, comparable: Collection[Key], outcome: HostOutcome, after: After | None, made: dict[Key, Item]
@@ -95,7 +94,7 @@ class _Judge:
         self._acting = {role if role in BLOCKS else HOST for role in roles}
 
     def item(self, item: Item) -> AppliedItem:
-        """Return an item with what became of it."""
+        """Return an item with its outcome."""
         this, after = key(item), self._after
         if after and this in after.left:
             return _applied(item, "not done", self._why(item, after))
@@ -116,13 +115,13 @@ class _Judge:
         return _applied(item, "done" if self._acted(item) else "not needed")
 
     def _cut_off(self, capability: str) -> bool:
-        """Whether nobody knows that the run has come to the end of a capability."""
+        """Return whether it is unknown if the run completed a capability."""
         ended_well = self._outcome.state in ("changed", "unchanged")
         return not ended_well and (capability == self._outcome.culprit or capability not in self._acting)
 
     def _acted(self, item: Item) -> bool:
-        """Whether a task has changed something that may have brought this about. Where packages were moved, each is named; what runs
-        may have come by the reboot."""
+        """Return whether a task has changed something that may have caused this. Package changes are each named; running things may
+        be due to the reboot."""
         if item.kind in PACKAGES and item.capability in self._moving:
             return False
         if item.kind == "client" and self._stopped:
@@ -144,13 +143,13 @@ class _Judge:
 
 
 def _otherwise(item: Item, made: Item) -> str:
-    """Return what the plan said of a package that was moved to another version; empty where it named none, or that one."""
+    """Return the plan's text about a package that was changed to another version; "" if it named no version, or this one."""
     named = item.kind == "package" and ("0" <= item.after[:1] <= "9" or item.after == "removed")
     return f"the plan said {item.after}" if named and not made.after.startswith(item.after) else ""
 
 
 def _results(item: Item, results: Iterable[Result]) -> tuple[list[Result], list[Result]]:
-    """Return the failures that name an item, and the others of its capability."""
+    """Return the failures that name an item, and the other failures of its capability."""
     failing = [one for one in results if one.status == "fail" and one.capability == item.capability]
     named = [one for one in failing if any((each.kind, each.name) == (item.kind, item.name) for each in one.changes)]
     return named, [one for one in failing if one not in named]

@@ -1,4 +1,4 @@
-"""Keeps the leases of hosts that wait while Ansible works on others: it goes task by task, so that one slow host has all wait."""
+"""Renewal of leases for hosts that wait while Ansible works on others: it goes task by task, so that one slow host delays all."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gpuprov.probe.base import Output
 from gpuprov.spec.model import RawHost
 
 SHARE = 4
-"""A host is asked to keep its lease when so much of it (a fourth) has passed since it was heard of."""
+"""The fraction (a fourth) of the lease after which a host is asked to renew it."""
 LIMIT = 20.0
 """Seconds for one round over all hosts."""
 
 
 class Keeper:
-    """Who was heard of when. What a task does on a host renews its lease by itself."""
+    """Times of the last contact with each host. A task on a host renews its lease by itself."""
 
     def __init__(self, hosts: Sequence[RawHost], owner: Mapping[str, object], lease: float, at_a_time: int = 0) -> None:
         self._hosts, self._lease, self._at_a_time = hosts, lease, at_a_time or WORKERS
@@ -33,12 +33,12 @@ class Keeper:
         self._over = threading.Event()
 
     def heard(self, host: str) -> None:
-        """Something was just done on the host."""
+        """Note that something was just done on the host."""
         self._heard[host] = time.monotonic()
 
     @contextlib.contextmanager
     def keeping(self) -> Iterator[None]:
-        """Leases are kept while inside."""
+        """Renew leases in this context."""
         thread = threading.Thread(target=self._run, daemon=True)
         thread.start()
         try:
@@ -55,7 +55,7 @@ class Keeper:
                 run_all((one for raw in silent if (one := self._job(raw))), self._at_a_time)
 
     def _silent(self, name: str) -> bool:
-        """Whether it took part and has not been heard of for long. One that has not begun holds no lock."""
+        """Return whether a host took part and has long been silent. A host that has not begun holds no lock."""
         heard = self._heard.get(name)
         return heard is not None and time.monotonic() - heard >= self._lease / SHARE
 
@@ -74,7 +74,7 @@ class Keeper:
 
 
 def _refused(answer: Answer) -> bool:
-    """Whether the host says that the lock is not this run's any more. One that was not reached says nothing."""
+    """Return whether the host says that the lock is no longer this run's. A host that was not reached says nothing."""
     if isinstance(answer, UnreachableError):
         return False
     with contextlib.suppress(ValueError):

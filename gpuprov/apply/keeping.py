@@ -1,4 +1,4 @@
-"""Checkpoints of hosts that an apply has found, or made, green as a whole."""
+"""Checkpoints of hosts that are fully green before or after an apply."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def keep(
     pace: Pace,
     say: Callable[[str], None],
 ) -> None:
-    """Have green hosts keep what they can be brought back to, where their last checkpoint is another."""
+    """Have green hosts keep a checkpoint if their last one differs."""
     due = [
         one
         for one in pairs

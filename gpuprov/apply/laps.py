@@ -1,4 +1,4 @@
-"""How long the acts of a run took, batch by batch."""
+"""Durations of a run's acts, batch by batch."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from gpuprov.apply.model import Lap
 
 
 class Laps:
-    """Told when an act begins; `all` has those that have begun, in order."""
+    """Durations of the acts that have begun, in order (`all`); updated when an act begins."""
 
     def __init__(self) -> None:
         self.all: list[Lap] = []
         self._since = 0.0
 
     def begins(self, name: str, batch: int, hosts: int) -> None:
-        """An act begins, and with it ends the one before."""
+        """Begin an act, and end the previous one."""
         self.end()
         self._since = time.monotonic()
         self.all.append(Lap(name=name, batch=batch, hosts=hosts))
 
     def end(self) -> None:
-        """The last act has ended."""
+        """End the last act."""
         if self._since:
             self.all[-1].seconds = round(time.monotonic() - self._since, 1)
         self._since = 0.0

@@ -1,4 +1,4 @@
-"""Locks that a killed run of this machine has left on hosts with nothing to do, where no other run would come to take them over."""
+"""Locks that a killed run of this machine has left on hosts with nothing to do, where no other run would take them over."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuprov.spec.model import RawHost
 def give_back(
     hosts: Sequence[RawHost], readings: Mapping[str, Reading], mine: Mapping[str, object], at_a_time: int
 ) -> None:
-    """Give them back, as their runs would have. A host that is not reached any more keeps its own, until its lease is over."""
+    """Return the locks as their runs would have done. An unreachable host keeps its lock until the lease ends."""
     of_owner: dict[str, tuple[dict[str, Any], list[RawHost]]] = {}
     for raw in hosts:
         owner = _dead(readings[raw.name], mine)
@@ -28,7 +28,7 @@ def give_back(
 
 
 def _dead(reading: Reading, mine: Mapping[str, object]) -> dict[str, Any]:
-    """Who holds the lock, if that was a process of this machine and is no more; else nothing."""
+    """Return the holder of the lock if it was a process of this machine and has ended; otherwise nothing."""
     found = reading.facts.known(house.LOCK)
     if found is None or found.damaged or not found.run:
         return {}

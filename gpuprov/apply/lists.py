@@ -1,4 +1,4 @@
-"""The lists of a run: what the plan of each host lists, and what became of it."""
+"""The lists of a run: the items in each host's plan, and their outcomes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from gpuprov.verify.evaluate import MOMENTS
 
 
 class Lists:
-    """The plans of a run's hosts. Where a person is to confirm them, or has approved a saved plan, they are exact; else they say
-    what the reading says, without another login."""
+    """The plans of a run's hosts. They are exact if a person has to confirm them, or has approved a saved plan; otherwise they
+    follow from the reading, without another login."""
 
     def __init__(self, pairs: Sequence[Pair], options: Options) -> None:
         self._pairs = {pair[0].name: pair for pair in pairs}
@@ -37,7 +37,7 @@ class Lists:
         self._plans: dict[str, HostPlan] = {}
 
     def note(self, name: str, reading: Reading) -> None:
-        """Plan a host as soon as it is read, where the plans are to be confirmed."""
+        """Plan a host as soon as it is read, if the plans have to be confirmed."""
         if not self._options.yes:
             self._planner.note(name, reading)
 
@@ -48,11 +48,11 @@ class Lists:
         return found
 
     def approve(self, plans: Mapping[str, HostPlan]) -> None:
-        """Take these plans for those of the run."""
+        """Use these plans as those of the run."""
         self._plans.update(plans)
 
     def settle(self, outcome: HostOutcome, before: Reading | None, after: Reading | None = None) -> None:
-        """Put into an outcome what became of the host's list. after: the host as it was read after the run; None: it was not."""
+        """Add the outcomes of the host's items. after: the host as it was read after the run; None if it was not."""
         if outcome.culprit and not outcome.origin:
             outcome.origin = asked_at(self._pairs[outcome.host][1], outcome.culprit)
         if before is None or before.lost or (outcome.state == "unchanged" and not outcome.ran):
@@ -101,7 +101,7 @@ class Lists:
 
 
 def _listed(pair: Pair, plan: HostPlan, reading: Reading) -> tuple[Item, ...]:
-    """Return the list by the checks that verify runs, and by what differs, for the capabilities of a plan."""
+    """Return the list for the capabilities of a plan, from the checks that verify runs and the differences."""
     results = [one for one in reading.results if one.moment in MOMENTS]
     unmanaged = reading.foreseen.unmanaged if reading.foreseen else ()
     found = host_plan(pair[1], results, reading.facts, Decision(plan.run, {}), datetime.now(UTC), unmanaged=unmanaged)
@@ -109,7 +109,7 @@ def _listed(pair: Pair, plan: HostPlan, reading: Reading) -> tuple[Item, ...]:
 
 
 def _with_files(plan: HostPlan, reading: Reading) -> HostPlan:
-    """Return the plan with the files that differ, where the host is not asked for their texts."""
+    """Return the plan with the files that differ, if the host is not asked for their texts."""
     if not reading.foreseen or plan.unreachable:
         return plan
     foreseen = reading.foreseen.only(plan.run)

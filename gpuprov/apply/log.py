@@ -1,4 +1,4 @@
-"""The log of a run: everything Ansible printed, for this user's eyes only."""
+"""The log of a run: everything that Ansible printed, readable by this user only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuprov.report.files import refuse_anothers, state_folder
 from gpuprov.shown import MASK, cleaned
 
 MOST = 1000
-"""Logs of one run in one second."""
+"""Maximum number of logs of one run in one second."""
 
 
 class Log:
@@ -39,7 +39,7 @@ class Log:
         self._is_begun = self._is_lost = False
 
     def _opened(self) -> int:
-        """A new file. Jobs of one roll-out have one name, and may begin in one second: later ones get a number."""
+        """Open a new file. Jobs of one roll-out share a name, and may begin in the same second: later files get a number."""
         first = self.path
         for number in range(2, MOST):
             with suppress(FileExistsError):
@@ -51,9 +51,10 @@ class Log:
         return GpuprovError(f"cannot write the log {self.path}: {error.strerror}", "name another folder: --log-dir")
 
     def write(self, text: str) -> None:
-        """One or more lines, cleaned, since a log is read on a terminal. Colours, which Ansible may have made, are left out.
+        """Write one or more lines, sanitized, since a log is read on a terminal, and without Ansible's colours.
 
-        Raises GpuprovError where the first cannot be written. A disk that is full later must not cut off what is done to hosts."""
+        Raises GpuprovError if the first line cannot be written. If the disk fills up later, the work on the hosts continues.
+        """
         plain = re.sub(r"\x1b\[[0-9;]*m", "", self.masked(text.replace("\r\n", "\n")))
         try:
             if not self._is_lost:
@@ -66,7 +67,7 @@ class Log:
         self._is_begun = True
 
     def masked(self, text: str) -> str:
-        """The text without secrets."""
+        """Return the text without secrets."""
         return self._secret.sub(MASK, text) if self._secret else text
 
     def __enter__(self) -> Log:

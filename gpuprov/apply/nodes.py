@@ -1,6 +1,6 @@
-"""`--drain kubernetes`: nodes go back into service once verify has called their hosts green, also what an earlier apply has left.
+"""`--drain kubernetes`: nodes return to service once verify has found their hosts green, including nodes left by an earlier apply.
 
-Whoever has a host's lock has its node, so that it is taken up, and given back, under the lock alone.
+The holder of a host's lock has its node, so that it is taken over and given back under the lock alone.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import IN_SERVICE
 
 TRIES = 3
-"""How often a host is asked for its lock, while no answer comes, in LIMIT seconds."""
+"""Attempts to get a host's lock, in LIMIT seconds, if no answer comes."""
 Say = Callable[[str], None]
 Told = tuple[str, str]
-"""What became of a node: that it is in service again; or why it stays out."""
+"""The outcome of a node: that it is in service again; or why it stays out."""
 
 
 def give_back(
@@ -40,9 +40,8 @@ def give_back(
     say: Say,
     known: Known,
 ) -> None:
-    """Give back the nodes of hosts that are green; of others, say that they stay out, and how they come back. `known` is told of each
-    host when that is done: one that was noted as done before would not be looked at again by who goes on after this is killed.
-    """
+    """Return the nodes of green hosts to service; for others, report that they stay out and how to return them. `known` is called
+    for each host when this is done: if it were called before, a process that continues after a kill would skip the host."""
 
     def one(raw: RawHost) -> Told:
         try:
@@ -60,13 +59,13 @@ def give_back(
 
 
 def node_of(raw: RawHost) -> str:
-    """The node, as the inventory names it, and never as the host does."""
+    """Return the node's name in the inventory, never the name that the host reports."""
     return str(raw.connection.get("host_kubernetes_node") or raw.name)
 
 
 def told_anew(outcome: HostOutcome, raw: RawHost, run: str, back: HostOutcome) -> None:
-    """After the rollback of a run's host: what was said of its node holds no more where the node is in service again, or is now the
-    rollback's."""
+    """Update the message about a node after its run was rolled back, if the node is in service again or now belongs to the
+    rollback."""
     before, after = in_play.stays(node_of(raw), run), in_play.stays(node_of(raw), of_rollback(run))
     if after in back.hint:
         outcome.hint = outcome.hint.replace(before, after)
@@ -97,7 +96,7 @@ def _given_back(asked: Asked, raw: RawHost, owner: Mapping[str, object], *, gree
 
 
 def _locked(raw: RawHost, owner: Mapping[str, object]) -> bool:
-    """Whether the lock of the host is this run's now. Where the answer was lost, it may be all the same: who has it gets it again."""
+    """Return whether this run has the host's lock now. If the answer was lost, it may still have it: the holder gets it again."""
     end = time.monotonic() + LIMIT  # of all tries together: a host that has vanished answers none
     for _ in range(TRIES):
         if (rest := end - time.monotonic()) <= 0:

@@ -1,4 +1,4 @@
-"""What an apply does for hosts that it has left red, where their spec says `on_failure: rollback`."""
+"""The rollback of hosts that an apply has left red, if their spec has `on_failure: rollback`."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def apply(
     known: Known | None = None,
     grace: float = GRACE,
 ) -> ApplyRun:
-    """As `execution.apply`; then hosts that it changed and that are red go back to their last checkpoint, where their spec says so.
+    """Apply as `execution.apply` does; then roll back red hosts that it changed to their last checkpoint, if their spec says so.
 
-    What became of them stays as it was, with `rolled_back`: the run is no success.
+    Their outcomes stay the same, with `rolled_back`: the run is no success.
     """
     run = execution.apply(pairs, options, show, confirm=confirm, agreed=agreed, known=known, grace=grace)
     asking = {raw.name for raw, spec in pairs if spec.on_failure == "rollback"}
@@ -54,7 +54,8 @@ def apply(
 
 
 def _is_red(one: HostOutcome) -> bool:
-    """Whether the run has changed the host, and left it otherwise than its spec says. One that waits for a reboot cannot be judged."""
+    """Return whether the run has changed the host, and left it different from its spec. A host that waits for a reboot cannot be
+    judged."""
     begun = bool(one.changed) and one.state in ("changed", "failed")
     return begun and (one.state == "failed" or bool(one.wrong and not one.reboot))
 

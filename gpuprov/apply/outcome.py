@@ -1,4 +1,4 @@
-"""What Ansible's events say became of a host."""
+"""The outcome of a host according to Ansible's events."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gpuprov.plan.playbook import Ended
 from gpuprov.spec.model import HostSpec
 
 HOST_STATUSES = (0, 2, 4)
-"""Exit statuses of ansible-playbook that are about hosts: none failed, some failed, some were unreachable. With any other
-it ended before it could work: https://docs.ansible.com/ansible/latest/cli/ansible-playbook.html"""
+"""Exit statuses of ansible-playbook that are about hosts: none failed, some failed, some were unreachable. With any other status it
+ended before it started work: https://docs.ansible.com/ansible/latest/cli/ansible-playbook.html"""
 GONE = "see why it does not answer (its console, its network), then apply again, which completes it"
 NOT_BACK = (
     "see its console. When it is up again, gpuprov verify says what it has started (host.first_boot); then apply again, "
@@ -21,7 +21,7 @@ NOT_BACK = (
 
 
 def asked_at(spec: HostSpec, capability: str, fields: Sequence[str] = ()) -> str:
-    """Return the place in the inventory that asks for a capability, or for the first of its fields; empty where it is not known."""
+    """Return the place in the inventory that requests a capability, or the first of its fields; "" if it is not known."""
     if capability not in spec.capabilities:
         return ""
     path = (capability, *(fields[0].split(".") if fields else ()))
@@ -29,7 +29,7 @@ def asked_at(spec: HostSpec, capability: str, fields: Sequence[str] = ()) -> str
 
 
 def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended, act: Act = "apply") -> None:
-    """Put into `outcome` what happened on its host in one Ansible run."""
+    """Add the events of a host in one Ansible run to its `outcome`."""
     tally = ledger.hosts.get(outcome.host)
     interrupted = ended.how == "interrupted"
     if act == "apply":
@@ -68,7 +68,7 @@ def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended, act: Act = "apply"
 
 
 def _lost(outcome: HostOutcome, tally: Tally) -> None:
-    """A host that is not reached any more, where it was to undo what had failed, is told with what had failed."""
+    """Report a host that became unreachable while a failed step was being undone, together with that failure."""
     outcome.state, outcome.task, outcome.message, outcome.hint = "unreachable", tally.lost, tally.unreachable, GONE
     if cause := tally.given_up_for:
         outcome.task, outcome.culprit = cause.place, cause.capability

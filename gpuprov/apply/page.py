@@ -1,4 +1,4 @@
-"""What became of an apply as one HTML page: what was not done, what waits for a reboot, what changed, then verify."""
+"""The outcome of an apply as one HTML page: what was not done, what waits for a reboot, what changed, then verify."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STATES: dict[State, tuple[page.State, str]] = {
     "unchanged": ("right", "\u2713"),
 }
 STATUSES: dict[State, ResultStatus] = {"unreachable": "unreachable", "not-started": "skip"}
-"""How a host that was not done stands beside the results of verify; the others failed."""
+"""Statuses, beside the results of verify, of hosts that were not done; other hosts count as failed."""
 
 
 FATES: dict[Became, page.State] = {
@@ -42,11 +42,11 @@ FATES: dict[Became, page.State] = {
     "taken back": "error",
     "unknown": "error",
 }
-"""The colour of what became of a change."""
+"""Colours of outcomes."""
 
 
 class Listed(NamedTuple):
-    """Changes of which the same became."""
+    """Changes with the same outcome."""
 
     fate: Fate
     kind: page.State
@@ -55,7 +55,7 @@ class Listed(NamedTuple):
 
 
 class Tasks(NamedTuple):
-    """Hosts on which the same tasks of Ansible changed something: (role, why it ran, tasks)."""
+    """Hosts on which the same Ansible tasks changed something: (role, why it ran, tasks)."""
 
     hosts: str
     many: int
@@ -63,7 +63,7 @@ class Tasks(NamedTuple):
 
 
 class Card(NamedTuple):
-    """Hosts of which the same is told. numbers: how much was done. tasks: by what changed something, each with its hosts."""
+    """Hosts with the same text. numbers: how much was done. tasks: by what changed something, each with its hosts."""
 
     hosts: str
     many: int
@@ -79,7 +79,7 @@ class Card(NamedTuple):
 def render(
     run: ApplyRun, about: About | None = None, known: Mapping[str, Known] | None = None, *, verbose: bool = False
 ) -> str:
-    """The page. The same run gives the same text."""
+    """Return the page. The same run always gives the same text."""
     return html.render(
         results(run),
         "gpuprov apply",
@@ -106,7 +106,7 @@ def render(
 
 
 def results(run: ApplyRun) -> list[Result]:
-    """Verify's results, and a result for each host that was not done: a page about nothing is never green."""
+    """Return verify's results, and a result for each host that was not done: an empty page is never green."""
     rows = []
     for one in run.hosts:
         if one.state not in DONE:
@@ -126,7 +126,7 @@ def results(run: ApplyRun) -> list[Result]:
 
 
 def headline(run: ApplyRun) -> Headline:
-    """What became of the run, the worst first, as a sentence; then the summary that the terminal shows."""
+    """Return the outcome of the run as a sentence, the worst first; then the summary that the terminal shows."""
     count, more = len(run.hosts), f"{summary(run)}."
     many = f"{count:,} host{'s' * (count != 1)}"
     undone = [one for one in run.hosts if one.state not in DONE]
@@ -165,7 +165,7 @@ def _part(some: Sequence[HostOutcome], count: int) -> str:
 
 
 def _cards(outcomes: Sequence[HostOutcome], alike: Callable[[HostOutcome], object]) -> list[Card]:
-    """Hosts of which the same is told, once; most hosts first within a state."""
+    """Return hosts with the same text as one card; most hosts first within a state."""
     groups: dict[bytes, list[HostOutcome]] = {}
     for one in outcomes:
         groups.setdefault(msgspec.json.encode(alike(one)), []).append(one)

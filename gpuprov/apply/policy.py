@@ -1,4 +1,4 @@
-"""Which hosts of a run come next, and when it stops: a policy of its options, which the engine of a single process carries out."""
+"""The order of a run's hosts, and when it stops: a policy from its options, carried out by the engine of a single process."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gpuprov.verify.verify import verdict
 
 
 def check(pairs: Sequence[Pair], options: Options) -> None:
-    """Raise GpuprovError for options that cannot be: a number, or a canary that is no host of these."""
+    """Raise GpuprovError for invalid options: a number, or a canary that is not among these hosts."""
     _named(_members(pairs), _policy(options))
 
 
 def engine(pairs: Sequence[Pair], options: Options, outcomes: Mapping[str, HostOutcome]) -> InMemory:
-    """The engine over the hosts on which something is to be done: shares are of these. Hosts that --canary names belong to the
-    canary all the same: one on which nothing is to be done counts as it is."""
+    """Return the engine over the hosts with something to do: shares refer to these. Hosts named by --canary belong to the canary
+    even if there is nothing to do on them; they count in their current state."""
     policy, members = _policy(options), _members(pairs)
     named = _named(members, policy)
     taking_part = [member for member in members if outcomes[member.name].ran or member.name in named]
@@ -31,7 +31,7 @@ def engine(pairs: Sequence[Pair], options: Options, outcomes: Mapping[str, HostO
 
 
 def ends(outcomes: Mapping[str, HostOutcome], hosts: Iterable[str], act: Act) -> list[HostEnd]:
-    """What became of these hosts, as the engine counts it."""
+    """Return the outcomes of these hosts as the engine counts them."""
     return [HostEnd(name, _verdict(outcomes[name], act), outcomes[name].state) for name in hosts]
 
 
@@ -44,7 +44,7 @@ def _members(pairs: Sequence[Pair]) -> list[Member]:
 
 
 def _named(members: Sequence[Member], policy: Policy) -> Collection[str]:
-    """The hosts that the canary names; none where it is a number of hosts."""
+    """Return the hosts that the canary names; none if it is a number of hosts."""
     return planned(policy, members, options=OPTIONS).batches[0].hosts if policy.canary.hosts else ()
 
 

@@ -1,4 +1,4 @@
-"""Rollback: apply what a host keeps of the last time that verify was green there. Same checks, same acts, same question."""
+"""Rollback: apply the checkpoint that a host kept when verify was last green there. Same checks, same acts, same question."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ def rollback(
     last: bool = False,
     confirm: Callable[[list[HostPlan]], bool] | None = None,
 ) -> ApplyRun:
-    """Bring hosts back to their checkpoints: of the run `to`, or the last one. A host that has none is blocked; the others go on.
+    """Roll hosts back to their checkpoints: of the run `to`, or the last one. A host without a checkpoint is blocked; the others
+    continue.
 
-    last: to where they were when verify was last green, unless that is what was applied.
+    last: to the state in which verify was last green, unless that is what was applied.
     """
     show, pace, run = show or Show(), Pace(options.forks), checked_run(options.run) if options.run else new_run()
     mine = owner(run, options.lease)
@@ -98,7 +99,7 @@ def rollback(
 
 
 def acknowledge(hosts: Sequence[RawHost], done: ApplyRun, forks: int = 0) -> None:
-    """Have hosts that are back know that this was said: from now on a rollback goes one further."""
+    """Note on hosts that are back that this was reported: the next rollback goes one checkpoint further."""
     mine, raws = owner(done.run), {raw.name: raw for raw in hosts}
     back = [one.host for one in done.hosts if one.rolled_back and one.green]
     on_hosts({name: (raws[name], {"action": "told", "owner": of_host(mine, name)}) for name in back}, Pace(forks))
@@ -135,7 +136,7 @@ def _targets(
 
 
 def _judged(hosts: Sequence[RawHost], targets: dict[str, Back], outcomes: dict[str, HostOutcome]) -> Fleet | None:
-    """The specs of the checkpoints. A host whose checkpoint cannot be judged is blocked, and costs the others nothing."""
+    """Return the specs of the checkpoints. A host whose checkpoint cannot be judged is blocked, without affecting the others."""
     hint = "--to RUN goes to another checkpoint; or name the versions in the inventory, and apply"
 
     def refuse(name: str, why: str) -> None:
@@ -167,7 +168,7 @@ def _begin(
     mine: Mapping[str, object],
     broken: Sequence[str],
 ) -> None:
-    """Take each host's lock, have it note where it goes, and offer what it kept; one that cannot is left alone."""
+    """Take each host's lock, record its target there, and offer the packages that it kept; leave a host alone if that fails."""
     asked: dict[str, tuple[RawHost, dict[str, Any]]] = {
         name: (
             raws[name],
@@ -205,7 +206,8 @@ def _begin(
 
 
 def _ended(outcome: HostOutcome, run: str) -> dict[str, Any]:
-    """The host is where it was to go, or was left alone: then nothing is to be gone on with. One that waits for a reboot is not."""
+    """Return the answer for the host: `over` if it was left alone, `there` if it has reached its target. A host that waits for a
+    reboot has not."""
     return {
         "over": outcome.state in ("blocked", "not-started", "locked"),
         "there": run if outcome.green else "",

@@ -29,7 +29,7 @@ COLOURS: dict[Became, str] = {
 
 
 class Line(NamedTuple):
-    """A line of the text. `bold`: its beginning; `colour`: that of what comes next, up to a comma, a colon or a bracket. `sign`:
+    """A line of the text. `bold`: its beginning; `colour`: that of what follows, up to a comma, a colon or a bracket. `sign`:
     before it all, in this colour. `whole`: never broken (a diff)."""
 
     text: str
@@ -52,9 +52,10 @@ class Line(NamedTuple):
 
 
 def as_text(run: ApplyRun, *, verbose: bool = False, width: int = 0, colour: bool = False) -> str:
-    """A block per host, hosts that fared alike told once; the last line sums up. Broken between words at `width`; 0: not at all.
+    """Format a run: a block per host, hosts with the same outcome together; the last line sums up. Broken between words at `width`;
+    0: not at all.
 
-    colour: green what is as wanted, yellow what waits or is not proven, red what is not done.
+    colour: green for what matches the spec, yellow for what waits or is not proven, red for what is not done.
     """
     folded: dict[bytes, list[HostOutcome]] = {}
     for outcome in run.hosts:
@@ -108,7 +109,7 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | Line]:
 
 
 def _list(outcome: HostOutcome, items: Sequence[AppliedItem], verbose: bool) -> Iterable[Line]:
-    """What the plan listed, and what became of it. Of a host that was left alone the numbers will do."""
+    """Yield the plan's items and their outcomes. For a host that was left alone, only the numbers."""
     if untouched(outcome) and not verbose:
         if items and outcome.state != "prepared":
             listed = ", ".join(sizes([items])) or "the changes of its plan"
@@ -166,8 +167,8 @@ def _end(run: ApplyRun) -> Iterable[str | Line]:
 
 
 def summary(run: ApplyRun) -> str:
-    """`4 hosts: 3 changed, 1 failed; of these 1 not as wanted`: each host once before `of these`, and after it only those that were
-    brought to their end."""
+    """Return `4 hosts: 3 changed, 1 failed; of these 1 not as wanted`: each host once before `of these`, and after it only those
+    whose run was completed."""
     states = [outcome.state for outcome in run.hosts]
     states_told = ", ".join(f"{states.count(word)} {word}" for word in WORDS if word in states)
     back = sum(one.undone for one in run.hosts)

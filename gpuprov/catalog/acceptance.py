@@ -16,7 +16,7 @@ RESULT = "/var/lib/gpuprov/acceptance.json"
 
 
 class Tool(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Programs of one package; what it is called in each family of distributions."""
+    """Programs of one package, and its name in each family of distributions."""
 
     key: str
     programs: tuple[str, ...]
@@ -26,7 +26,7 @@ class Tool(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Link(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A line rate, and the least bandwidth expected of it with memory of the host and of a GPU, in Gb/s; 0: no figure is known."""
+    """A line rate, and the minimum bandwidth expected of it with memory of the host and of a GPU, in Gb/s; 0: no figure is known."""
 
     rate: float
     name: str
@@ -35,7 +35,7 @@ class Link(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Collective(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The least bus bandwidth, in GB/s, of a test of nccl-tests at one message size."""
+    """The minimum bus bandwidth, in GB/s, of a test of nccl-tests at one message size."""
 
     test: str
     size: str
@@ -70,7 +70,7 @@ class AcceptanceFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Floor(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure of the catalogue: the value, where it comes from, how sure it is."""
+    """A figure of the catalogue: the value, its source, its confidence."""
 
     value: float
     origin: str
@@ -83,7 +83,7 @@ def acceptance_file() -> AcceptanceFile:
 
 
 MESSAGE = 1 << 20
-"""The message size in bytes from which on a link's floor is asked for."""
+"""The message size in bytes from which on a link's floor applies."""
 
 
 def link_floor(layer: str, rate: float, memory: str, size: int) -> Floor | None:
@@ -106,7 +106,7 @@ def model(key: str, count: int) -> Model | None:
 
 
 def busbw_floor(key: str, count: int, test: str, size: str) -> Floor | None:
-    """The least bus bandwidth (GB/s) published for this test at this message size or a smaller one."""
+    """Return the minimum bus bandwidth (GB/s) published for this test at this message size or a smaller one."""
     published = model(key, count)
     if published is None or published.nccl.test != test or in_bytes(size) < in_bytes(published.nccl.size):
         return None
@@ -114,7 +114,7 @@ def busbw_floor(key: str, count: int, test: str, size: str) -> Floor | None:
 
 
 def copy_floor(key: str, count: int, test: str) -> Floor | None:
-    """The least bandwidth (GB/s) of each copy of a test case of nvbandwidth."""
+    """Return the minimum bandwidth (GB/s) of each copy of a test case of nvbandwidth."""
     published = model(key, count)
     value = published.nvbandwidth.get(test, 0.0) if published else 0.0
     return (
@@ -123,7 +123,7 @@ def copy_floor(key: str, count: int, test: str) -> Floor | None:
 
 
 def in_bytes(size: str) -> int:
-    """A message size as nccl-tests takes it (`8G`, `512M`), in bytes."""
+    """Convert a message size as used by nccl-tests (`8G`, `512M`) to bytes."""
     match = re.fullmatch(r"(\d+)([KMG]?)", size)
     if match is None:
         raise ValueError(f"{size} is no size")
@@ -138,7 +138,7 @@ def packages(programs: Iterable[str], family: str) -> tuple[str, ...]:
 
 
 def folder(name: str, sha256: str) -> str:
-    """Return the folder of what was built from an archive."""
+    """Return the folder of an archive's build."""
     return f"{FOLDER}/{name}-{sha256[:12]}"
 
 

@@ -1,4 +1,4 @@
-"""Alibaba Cloud's cGPU: the nodes of /proc/cgpu_km, what a policy's number means, which drivers a version works with."""
+"""Alibaba Cloud's cGPU: the nodes of /proc/cgpu_km, the meaning of a policy's number, the drivers that work with each version."""
 
 from __future__ import annotations
 
@@ -67,25 +67,25 @@ def cgpu_file() -> CgpuFile:
 
 
 def bounds(key: str) -> tuple[int, int]:
-    """The least and the greatest value of a node."""
+    """Return the minimum and maximum value of a node."""
     return next((node.least, node.most) for node in cgpu_file().nodes if node.key == key)
 
 
 def order(version: str) -> tuple[int, ...]:
-    """The numbers that a version begins with, by which versions are compared."""
+    """Return the numbers at the beginning of a version, for comparing versions."""
     match = re.match(r"\d+(\.\d+)*", version)
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 def drivers_of(version: str) -> Drivers | None:
-    """Return what is documented of a cGPU version; None if no documentation names it, such as a newer one."""
+    """Return the documented facts about a cGPU version; None if no documentation names it, such as a newer one."""
     return next(
         (entry for entry in cgpu_file().drivers if order(entry.first) <= order(version) <= order(entry.last)), None
     )
 
 
 def newest() -> Drivers:
-    """Return what is documented of the newest cGPU versions."""
+    """Return the documented facts about the newest cGPU versions."""
     return max(cgpu_file().drivers, key=lambda entry: order(entry.last))
 
 

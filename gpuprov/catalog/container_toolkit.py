@@ -1,4 +1,5 @@
-"""The NVIDIA Container Toolkit: its packages, files and units, and the releases in which it learned what gpuprov relies on."""
+"""The NVIDIA Container Toolkit: its packages, files and units, and the releases that introduced the features which gpuprov relies
+on."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ PACKAGES = (
     "libnvidia-container-tools",
     "libnvidia-container1",
 )
-"""The four that NVIDIA's install guide pins to one version; they lie in a repository of their own, not in the driver's."""
+"""The four packages that NVIDIA's install guide pins to one version; they are in a repository of their own, not in the driver's."""
 # What the same programs were packaged as before 2023: https://github.com/NVIDIA/cloud-native-docs container-toolkit/troubleshooting.md
 OLD_PACKAGES = ("nvidia-docker", "nvidia-docker2", "nvidia-container-runtime", "nvidia-container-runtime-hook")
 CONFIG = "/etc/nvidia-container-runtime/config.toml"
@@ -22,10 +23,10 @@ COMMENTED = {
     ("nvidia-container-cli", "user"): "root:video",
     ("nvidia-container-runtime", "debug"): "/var/log/nvidia-container-runtime.log",
 }
-"""Settings of CONFIG that `nvidia-ctk config` comments out where they have these values, whoever has set them; it has others in force
-then."""
+"""Settings of CONFIG that `nvidia-ctk config` comments out if they have these values, whoever has set them; other values are then
+in force."""
 KEEPS_SETTINGS = "1.20.0"
-"""The first release that does not: https://github.com/NVIDIA/nvidia-container-toolkit/commit/d5ae0644"""
+"""The first release that keeps them: https://github.com/NVIDIA/nvidia-container-toolkit/commit/d5ae0644"""
 REFRESH_ENVIRONMENT = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
 OUTPUT_VARIABLE = "NVIDIA_CTK_CDI_OUTPUT_FILE_PATH"
 FLAGS_VARIABLE = "NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS"
@@ -34,8 +35,8 @@ FLAGS_VARIABLE = "NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS"
 WRITTEN_CDI = "0.7.0"
 """The version of a CDI file in which nvidia-ctk 1.19.1 and newer give containers the groups of device files (additionalGids)."""
 WITHOUT_GIDS = "no-additional-gids-for-device-nodes"
-"""The feature that leaves them out, so that the file is of an older version. In a container, a user other than root has then no access
-to device files of a group's, such as /dev/dri/renderD128."""
+"""The feature that leaves them out, so that the file has an older version. In a container, a user other than root then has no
+access to device files of a group, such as /dev/dri/renderD128."""
 WITHOUT_GIDS_SINCE = "1.19.0"
 # https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/CHANGELOG.md
 MODERN = "1.18.0"

@@ -1,4 +1,4 @@
-"""A line and the message in it: what stands beside the message, and where its words begin and end."""
+"""A line and the message in it: the text beside the message, and the boundaries of its words."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _OF_NVIDIA = re.compile(r"NVRM|nvidia|(?<![a-z])gpu", re.IGNORECASE)
 _OF_OTHERS = re.compile(
     r"transaction|postgres|wraparound|vacuum|mysql|innodb|dhc|bootp|(?<![a-z])(nfs|rpc|xa)(?![a-z])", re.IGNORECASE
 )
-"""Databases, DHCP and RPC number their own matters by an xid."""
+"""Words of databases, DHCP and RPC, which use xid for identifiers of their own."""
 _HOST = re.compile(r"(\S+ +\d+ \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[t ]\d\d:\d\d:\S+) [^ :\[\]]+ (?=\S)", re.IGNORECASE)
 """The time and the host at the beginning of a line of syslog or of the journal."""
 
 
 def without_host(line: str) -> str:
-    """A line without the time and the host in front of it."""
+    """Return a line without the time and the host in front of it."""
     return line[host.end() :] if (host := _HOST.match(line)) else line
 
 
 def named_xid(text: str) -> str:
-    """The number of the Xid that a text names; empty where it names none, or an xid of another program."""
+    """Return the number of the Xid that a text names; "" if it names none, or an xid of another program."""
     text = without_host(text)
     match = XID.search(text)
     if match is None or _OF_NVIDIA.search(text):
@@ -35,13 +35,13 @@ QUOTES = str.maketrans({"\\": None, '"': " ", "\u201c": " ", "\u201d": " ", "\u2
 
 
 def fold(text: str) -> str:
-    """A text without quotes, case and runs of blanks, to be compared; web pages write ' as a curved one, and logs put a backslash
-    before a quote within quotes."""
+    """Normalise a text for comparison: without quotes, case and runs of blanks; web pages write ' as a curved one, and logs put a
+    backslash before a quote within quotes."""
     return " ".join(text.translate(QUOTES).split()).casefold()
 
 
 def bounded(text: str) -> str:
-    """A text as a pattern that does not end, or begin, in the middle of a number."""
+    """Return a text as a pattern that does not begin or end in the middle of a number."""
     before, after = (r"(?<!\w)" if text[0] in DIGITS else ""), (r"(?![a-z0-9])" if text[-1] in DIGITS else "")
     return f"{before}{re.escape(text)}{after}"
 
@@ -50,14 +50,14 @@ _STAMP = re.compile(r"(\[ *[\d.]+\] *|\d{4}[-/]\d\d[-/]\d\d[t ][\d:.,]+z? |kerne
 
 
 def is_whole_line(signature: str, line: str) -> bool:
-    """True if a folded line says nothing but the signature."""
+    """True if a folded line consists of the signature only."""
     bare = _STAMP.sub("", line, count=1)
     return signature.rstrip(" .:!,") in (line.rstrip(" .:!,"), bare.rstrip(" .:!,"))
 
 
 def any_of(words: Iterable[str]) -> re.Pattern[str]:
-    """One of these words, or its plural: `nvidia` is in nvidia-dkms and in nvidia0, `mig` not in migration, and `gpu` not in gpu01,
-    which is a host."""
+    """Return a pattern for one of these words, or its plural: `nvidia` is in nvidia-dkms and in nvidia0, `mig` not in migration,
+    and `gpu` not in gpu01, which is a host."""
     return re.compile("|".join(map(_a_word, words)))
 
 

@@ -1,4 +1,4 @@
-"""NVIDIA Data Center GPU Manager: its packages by release line, units and files, which CUDA build and exporter fit."""
+"""NVIDIA Data Center GPU Manager: its packages by release line, units and files, the matching CUDA build and exporter."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ PIECES = (
     *(f"datacenter-gpu-manager-4-module-{name}" for name in ("config", "diag", "health", "introspect", "nvswitch")),
     *(f"datacenter-gpu-manager-4-module-{name}" for name in ("policy", "sysmon")),
 )
-"""Parts of later releases: each comes along in the set's version where the repository has it in that version."""
+"""Parts of later releases: each is added in the set's version if the repository has it in that version."""
 CONFIG = "datacenter-gpu-manager-config"
-"""Data of line 3 in a package and version of its own; the guide has it removed for line 4."""
+"""Data of line 3, in a package with its own version; the guide removes it for line 4."""
 PATTERNS: dict[Line, str] = {
     "3": r"datacenter-gpu-manager(-config)?",
     "4": r"datacenter-gpu-manager-4-.+|dcgmi|libdcgm|nv-hostengine",
@@ -59,7 +59,7 @@ CUDA_13_CAPABILITY = (7, 5)
 # https://github.com/NVIDIA/DCGM/blob/master/config-files/systemd/nvidia-dcgm.service.in
 UNIT = "nvidia-dcgm.service"
 OLD_UNIT = "dcgm.service"
-"""In line 3 a unit of its own that conflicts with UNIT; in line 4 an alias of it."""
+"""In line 3 a separate unit that conflicts with UNIT; in line 4 an alias of it."""
 PROGRAM = "/usr/bin/nv-hostengine"
 COMMAND = f"{PROGRAM} -n --service-account nvidia-dcgm"
 # https://github.com/NVIDIA/DCGM/blob/master/hostengine/src/HostEngineCommandLine.cpp
@@ -82,17 +82,17 @@ PAIRS: tuple[tuple[str, str], ...] = (
 
 
 def drop_in(unit: str) -> str:
-    """gpuprov's own settings of a unit."""
+    """Return the path of gpuprov's own settings for a unit."""
     return f"/etc/systemd/system/{unit}.d/50-gpuprov.conf"
 
 
 def cuda_of(branch: int) -> str:
-    """The CUDA major of the user-mode driver of a branch; empty where DCGM has no build for it."""
+    """Return the CUDA major of the user-mode driver of a branch; "" if DCGM has no build for it."""
     return next((major for major, first in CUDA.items() if branch >= first), "")
 
 
 def builds(cuda: str, branch: int, pci_ids: Iterable[str]) -> tuple[str, ...]:
-    """The CUDA builds that a host needs: the one asked for, or those that its driver and GPUs (`10de:1db6`) ask for."""
+    """Return the CUDA builds that a host needs: the requested one, or those for its driver and GPUs (`10de:1db6`)."""
     if cuda != "auto":
         return (cuda,)
     major = cuda_of(branch)
@@ -102,7 +102,7 @@ def builds(cuda: str, branch: int, pci_ids: Iterable[str]) -> tuple[str, ...]:
 
 
 def before_cuda_13() -> tuple[str, ...]:
-    """PCI ids of GPUs that CUDA 13 left behind."""
+    """Return PCI ids of GPUs that CUDA 13 no longer supports."""
     old = (gpu for gpu in gpus.gpus() if _capability(gpu.compute_capability) < CUDA_13_CAPABILITY)
     return tuple(entry.id for gpu in old for entry in gpu.pci_ids)
 
@@ -113,7 +113,7 @@ def _capability(text: str) -> tuple[int, ...]:
 
 
 def line(version: str, installed: Iterable[str], cuda: Sequence[str]) -> Line:
-    """The release line: of the version asked for; with `any` the installed one where it fits the driver, else 4."""
+    """Return the release line of the requested version; with `any` the installed line if it fits the driver, else 4."""
     if version != "any":
         return "3" if version.partition(".")[0] == "3" else "4"
     lines = {candidate for candidate in LINES for name in installed if re.fullmatch(PATTERNS[candidate], name)}
@@ -121,18 +121,18 @@ def line(version: str, installed: Iterable[str], cuda: Sequence[str]) -> Line:
 
 
 def names(of: Line, parts: Parts, cuda: Sequence[str]) -> list[str]:
-    """The packages of one version for these parts and builds. `parts`: part by name, whether it is wanted."""
+    """Return the packages of one version for these parts and builds. `parts`: by name, whether the part is requested."""
     package_names = [name for part, given in NAMES[of].items() if parts.get(part, True) for name in given]
     return filled(package_names, cuda)
 
 
 def filled(templates: Iterable[str], cuda: Sequence[str]) -> list[str]:
-    """Names with {cuda} once for each build."""
+    """Return the names, with {cuda} expanded for each build."""
     return [n for t in templates for n in ([t.format(cuda=release) for release in cuda] if "{cuda}" in t else [t])]
 
 
 def all_names() -> tuple[str, ...]:
-    """Every name that an index is asked for."""
+    """Return every name to look up in an index."""
     templates = [name for given in NAMES.values() for part in given.values() for name in part]
     return tuple(filled((*templates, *PIECES, EXPORTER), tuple(CUDA)))
 
@@ -153,13 +153,14 @@ def follow(version: str, of: Line, packages: Mapping[str, str], index: Mapping[s
 
 
 def other_builds(names: Iterable[str], cuda: Sequence[str]) -> list[str]:
-    """The packages of line 4 that are builds for another CUDA major than these: a driver of another major leaves them behind."""
+    """Return the packages of line 4 that are builds for other CUDA majors than these: they remain after a change to a driver of
+    another major."""
     matches = ((name, re.match(rf"{CUDA_BUILD}(-|\Z)", name)) for name in names)
     return [name for name, build in matches if build and build[1] not in cuda]
 
 
 def exporter_bound(dcgm: str) -> str:
-    """The newest exporter for a DCGM release; empty where the catalogue knows of no bound."""
+    """Return the newest exporter for a DCGM release; "" if the catalogue knows no bound."""
     if resolve.order(dcgm) > resolve.order(PAIRS[0][0]):
         return ""
     fits = (exporter for release, exporter in PAIRS if resolve.order(release) <= resolve.order(dcgm))
@@ -174,7 +175,7 @@ def exporter_fits(version: str, dcgm: str) -> bool:
 
 
 def arguments(listen: str) -> str:
-    """nv-hostengine's arguments for an address: `HOST:PORT`, `ALL:PORT` or a socket's path."""
+    """Return nv-hostengine's arguments for an address: `HOST:PORT`, `ALL:PORT` or a socket's path."""
     if listen.startswith("/"):
         return f"--domain-socket {listen}"
     host, _, port = listen.rpartition(":")
@@ -182,5 +183,5 @@ def arguments(listen: str) -> str:
 
 
 def reached_at(listen: str) -> str:
-    """Return the address at which dcgmi and the exporter on the same host reach it."""
+    """Return the address at which dcgmi and the exporter on the same host connect to it."""
     return f"unix://{listen}" if listen.startswith("/") else re.sub(r"^(ALL|0\.0\.0\.0):", "localhost:", listen)

@@ -1,4 +1,4 @@
-"""The distributions: one row each of data/distributions.yaml, by which every other table about distributions goes."""
+"""The distributions: one row each of data/distributions.yaml, whose keys all other tables about distributions use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAMILIES: dict[str, Family] = {"apt": "debian", "dnf": "redhat", "zypper": "suse
 
 
 class CudaRepository(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """NVIDIA's repository for a distribution. `folder`: where its name is not the distribution's key."""
+    """NVIDIA's repository for a distribution. `folder`: its name, if it differs from the distribution's key."""
 
     folder: str = ""
     architectures: tuple[str, ...]
@@ -25,9 +25,9 @@ class CudaRepository(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A distribution. `id`, `version_id`: as in /etc/os-release; `likes`: other IDs with the same packages.
 
-    `ansible`: what Ansible calls an ID, where it has another name. `groups`: names under which lists of packages mean it with others.
-    `builds_from`: where DKMS and the compiler come from. `no_driver`: what to do where its own archive has no driver.
-    `without`: tables that lack it because nobody offers what they list, and the source or reason.
+    `ansible`: Ansible's name for an ID, if it differs. `groups`: names by which lists of packages include it with others.
+    `builds_from`: the source of DKMS and the compiler. `no_driver`: the fix if its own archive has no driver. `without`: tables
+    that lack it because nobody offers what they list, and the source or reason.
     """
 
     key: str
@@ -50,7 +50,7 @@ class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def family(self) -> Family:
-        """The family whose package manager it has."""
+        """The family of its package manager."""
         return FAMILIES[self.manager]
 
     @property

@@ -1,4 +1,4 @@
-"""CDI files that releases of container engines read."""
+"""CDI file versions that releases of container engines read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Engine = Literal["docker", "containerd", "crio", "podman"]
 
 
 class Reads(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The newest version of a CDI file that an engine reads from a release on."""
+    """The newest version of a CDI file that an engine reads, from a release on."""
 
     engine: Engine
     since: str
@@ -20,7 +20,7 @@ class Reads(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Known(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The newest release of an engine that was looked at."""
+    """The newest examined release of an engine."""
 
     engine: Engine
     version: str
@@ -46,23 +46,23 @@ def engines_file() -> EnginesFile:
 
 
 def reads_cdi(engine: str, version: str) -> str:
-    """The newest version of a CDI file that this release reads; empty for one that reads none, or that gives no version."""
+    """Return the newest version of a CDI file that this release reads; "" if it reads none, or its version is unknown."""
     rows = [row for row in engines_file().reads if row.engine == engine and number(row.since) <= number(version)]
     return rows[-1].cdi if rows else ""
 
 
 def first_reader(engine: str, cdi: str) -> str:
-    """The first release of an engine that reads this version of a CDI file; empty where none is known."""
+    """Return the first release of an engine that reads this version of a CDI file; "" if unknown."""
     rows = engines_file().reads
     return next((row.since for row in rows if row.engine == engine and number(row.cdi) >= number(cdi)), "")
 
 
 def newest_known(engine: str) -> str:
-    """The newest release of an engine that was looked at."""
+    """Return the newest examined release of an engine."""
     return next(row.version for row in engines_file().known if row.engine == engine)
 
 
 def needed_cdi(version: str, fields: Iterable[str]) -> str:
-    """The version of a CDI file that its reader must know, by what it says and by its fields; empty where it says none."""
+    """Return the version of a CDI file that its reader must know, by its declared version and its fields; "" if it declares none."""
     by_field = [row.cdi for row in engines_file().fields if row.field in set(fields)]
     return max([version, *by_field], key=number) if version else ""

@@ -1,4 +1,4 @@
-"""NVSwitch boards and Fabric Manager: which hardware needs it, what its packages are called, which settings it knows."""
+"""NVSwitch boards and Fabric Manager: the hardware that requires it, its packages, its settings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SUBNET_MODULES = ("mlx5_core", "mlx5_ib", "ib_umad")
 REGISTERS_SINCE = 3
 """The first generation whose GPUs register with the fabric, which nvidia-smi shows, and must be reset when the daemon restarts."""
 LIBRARY = {2: "nscq", 3: "nscq", 4: "nvsdm"}
-"""The library by which DCGM reads NVSwitches, by their generation. Of generation 1 (HGX-2) no document says that NSCQ knows it:
+"""The library through which DCGM reads NVSwitches, by their generation. No document says that NSCQ supports generation 1 (HGX-2):
 https://docs.nvidia.com/datacenter/dcgm/latest/installation.html (NVSwitch on HGX A100 and newer),
 https://docs.nvidia.com/datacenter/tesla/nvsdm/introduction.html (Blackwell)"""
 BOARD = 8
@@ -57,13 +57,13 @@ NO_LIMIT = 9999
 
 @cache
 def switches() -> dict[str, int]:
-    """The generation of each NVSwitch that is a PCI function, by its id (`10de:22a3`)."""
+    """Return the generation of each NVSwitch that is a PCI function, by its id (`10de:22a3`)."""
     ids = (gpu.nvswitch for gpu in gpus() if gpu.nvswitch and gpu.nvswitch.pci_id)
     return {switch.pci_id: switch.generation for switch in ids if switch.generation}
 
 
 def generation(pci_ids: list[str], *, bridged: bool) -> int:
-    """The generation of a host's NVSwitches by the functions on its bus, or by its bridges; 0 if it has none."""
+    """Return the generation of a host's NVSwitches, from the functions on its bus or its bridges; 0 if it has none."""
     known = [switches()[identifier] for identifier in pci_ids if identifier in switches()]
     return max(known, default=BRIDGED_GENERATION if bridged else 0)
 
@@ -79,8 +79,8 @@ def why_not(gpu: Gpu) -> str:
 
 @cache
 def rules(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[dict[str, Any], ...]:
-    """The package's names on a distribution (`part` imex: nvidia-imex's), as `gpuprov.shared.resolve` takes them: `name` with
-    {branch}, `min` and `max` branch, and `needs` where it goes with the driver of one archive only: a package of that driver."""
+    """Return the package's names on a distribution (`part` imex: nvidia-imex's), for `gpuprov.shared.resolve`: `name` with
+    {branch}, `min` and `max` branch, and `needs`, a package of the driver of one archive, if it only goes with that."""
     distribution = find_distribution(os_id, version_id)
     if distribution is None:
         return ()
@@ -94,7 +94,7 @@ def rules(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[di
 
 
 def names(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[str, ...]:
-    """Every name that the package has for some branch, for asking an index."""
+    """Return every name that the package has for some branch, for looking it up in an index."""
     known = [int(branch.branch) for branch in branches()]
     by_platform = {
         rule["name"].replace("{branch}", str(branch)): None
@@ -127,8 +127,8 @@ def followed(platforms: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
 def beside(
     capabilities: Mapping[str, object], gpu_ids: Callable[[], Sequence[str]], os_id: str, version_id: str
 ) -> tuple[tuple[Rules, tuple[str, ...]], ...]:
-    """Return the packages with names of their own that a spec with these blocks wants in the driver's version, on a
-    host with these GPUs: the rules and all names of each."""
+    """Return the packages with their own names that a spec with these blocks requests in the driver's version, on a host with these
+    GPUs: the rules and all names of each."""
     block = capabilities.get(followers.FABRIC_MANAGER)
     imex = getattr(block, "imex", None)
     query = str(getattr(block, "query_library", "never"))
@@ -158,7 +158,7 @@ def settings() -> dict[str, Setting]:
 
 
 def refused(entry: Setting, value: str) -> str:
-    """Return the permitted values of this key if this value is not one of them; else ""."""
+    """Return the permitted values of this key if this value is not one of them; "" otherwise."""
     if entry.kind == "choice":
         return "" if value in entry.choices else " or ".join(entry.choices)
     if entry.kind == "number":

@@ -46,7 +46,7 @@ def gpu_settings_file() -> GpuSettingsFile:
 
 
 def power_of(gpu: Gpu) -> PowerFact | None:
-    """The power limits of a model, where somebody published them."""
+    """Return the power limits of a model, if published."""
     return next((entry for entry in gpu_settings_file().power if entry.gpu == gpu.key), None)
 
 

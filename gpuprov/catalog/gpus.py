@@ -27,9 +27,9 @@ class Alias(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PciId(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`id` is vendor:device, lower-case hex ("10de:2330"); `subsystems` are those seen, same form, not a closed list.
+    """`id` is vendor:device, lower-case hex ("10de:2330"); `subsystems` are known ones in the same form, not a closed list.
 
-    An id that several models have is told apart by them; without a known one it is that of the first model.
+    If several models share an id, the subsystem distinguishes them; without a known one it is that of the first model.
     """
 
     id: str
@@ -38,7 +38,7 @@ class PciId(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class NvSwitch(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Boards that join this GPU by NVSwitch. `pci_id` of the switch is unset where it is no PCI function of the host."""
+    """Boards that connect this GPU by NVSwitch. `pci_id` of the switch is unset if it is no PCI function of the host."""
 
     generation: int | None = None
     boards: tuple[str, ...] = ()
@@ -49,8 +49,8 @@ class NvSwitch(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class FabricManager(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The fabric services that a host with this GPU needs.
 
-    `nvswitch-boards` means: only if the GPU is on an NVSwitch board, which only the host can tell. `nvlsm` goes with
-    Fabric Manager, `imex` is requested from the host without it.
+    `nvswitch-boards` means: only if the GPU is on an NVSwitch board, which only the host can show. `nvlsm` goes with Fabric
+    Manager, `imex` is requested from the host without it.
     """
 
     needed: Literal["never", "nvswitch-boards"]
@@ -60,7 +60,7 @@ class FabricManager(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Vbios(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The oldest VBIOS that has MIG, for the device with this PCI id."""
+    """The oldest VBIOS that supports MIG, for the device with this PCI id."""
 
     pci_id: str
     version: str
@@ -83,11 +83,11 @@ class KernelModules(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Gpu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One GPU model. What is unset is unknown.
+    """One GPU model. Unset fields are unknown.
 
-    `memory_gb`: GB as in the product name, one per variant. `min_branch`, `last_branch`: driver branches.
-    `first_listed`: the first open-module release whose README lists one of its ids: evidence, not a minimum
-    (T4 works long before it is listed). `unsure`: fields that are less sure than the entry.
+    `memory_gb`: GB as in the product name, one per variant. `min_branch`, `last_branch`: driver branches. `first_listed`: the first
+    open-module release whose README lists one of its ids: evidence, not a minimum (T4 works long before it is listed). `unsure`:
+    fields with less confidence than the entry.
     """
 
     key: str
@@ -147,7 +147,7 @@ def _names() -> dict[str, Gpu]:
 
 @cache
 def _ids() -> dict[str, dict[str, Gpu]]:
-    """Return GPUs by device, then by subsystem; an empty subsystem is any other."""
+    """Return GPUs by device, then by subsystem; an empty subsystem means any other."""
     by_id: dict[str, dict[str, Gpu]] = {}
     for gpu in gpus():
         for pci in gpu.pci_ids:
@@ -157,16 +157,16 @@ def _ids() -> dict[str, dict[str, Gpu]]:
 
 
 def _subsystem(text: str) -> str:
-    """'10de:227a' of itself and of '0x227A10DE'."""
+    """Return '10de:227a' from itself or from '0x227A10DE'."""
     match = re.fullmatch(r"0x([0-9a-f]{4})([0-9a-f]{4})", text.strip().casefold())
     return f"{match[2]}:{match[1]}" if match else text.strip().casefold()
 
 
 def by_pci_id(vendor_device: str, subsystem: str = "") -> Gpu | None:
-    """The GPU with this PCI id: '10de:2330', '0x233010DE' (device, then vendor), '0x2330' or '2330'.
+    """Return the GPU with this PCI id: '10de:2330', '0x233010DE' (device, then vendor), '0x2330' or '2330'.
 
-    The subsystem, in one of the first two forms, tells models with one id apart; as a suffix it is ignored. The id of A16 and A2
-    is one, and so is the entry.
+    The subsystem, in one of the first two forms, distinguishes models with the same id; as a suffix it is ignored. A16 and A2 share
+    an id and an entry.
     """
     text = vendor_device.strip().casefold()
     match = re.fullmatch(rf"(?:{_VENDOR}:)?(?:0x)?([0-9a-f]{{4}})", text) or re.fullmatch(
@@ -177,14 +177,14 @@ def by_pci_id(vendor_device: str, subsystem: str = "") -> Gpu | None:
 
 
 def those(model: str) -> tuple[Gpu, ...]:
-    """The GPUs that a host may have whose spec names this model: all, where it names none or one that is not known."""
+    """Return the possible GPUs of a host whose spec names this model: all, if it names none or an unknown one."""
     found = find_gpu(model) if model else None
     return (found,) if found else gpus()
 
 
 def find_gpu(text: str) -> Gpu | None:
-    """The GPU with this key, product name (as nvidia-smi or a label of Kubernetes has it), instance type or PCI id; case does not
-    matter. None when nothing is exactly it."""
+    """Return the GPU with this key, product name (as in nvidia-smi or a label of Kubernetes), instance type or PCI id; case does
+    not matter. None if nothing matches exactly."""
     found = _names().get(_fold(text)) or _labels().get(as_label(text)) or by_pci_id(text)
     if not found and (instance := find_instance(text)):
         found = _names().get(_fold(instance.model))
@@ -193,7 +193,7 @@ def find_gpu(text: str) -> Gpu | None:
 
 @cache
 def _labels() -> dict[str, Gpu]:
-    """GPUs by product name in words, with and without NVIDIA in front; one word alone says too little."""
+    """Return GPUs by product name in words, with and without the prefix NVIDIA; single words are too ambiguous."""
     found: dict[str, Gpu] = {}
     several: set[str] = set()
     for gpu in gpus():
@@ -206,7 +206,7 @@ def _labels() -> dict[str, Gpu]:
 
 
 def explain_unknown(text: str) -> tuple[str, str]:
-    """What to say of a name that is no GPU of the catalogue: what it is, and the fix."""
+    """Describe a name that is no GPU of the catalogue, with the fix."""
     if vendor := find_vendor(text):
         return f"is {vendor} hardware", "gpuprov manages NVIDIA GPUs: leave gpu out where the host has none"
     near = nearest_types(text) or nearest_gpu(text)
@@ -233,7 +233,7 @@ def _squeeze(text: str) -> str:
 
 
 def stem(text: str) -> str:
-    """The model in a name: `h200` of `H200-SXM5-141GB` and of `NVIDIA H200 NVL`; empty where no word is one."""
+    """Return the model in a name: `h200` of `H200-SXM5-141GB` and of `NVIDIA H200 NVL`; "" if no word is a model."""
     plain = re.sub(r"^(nvidia|tesla)\s+", "", text.strip().casefold())
     match = re.match(r"(?:(?:quadro|rtx|pro|geforce|titan)[\s_-]*)*[a-z]{0,2}\d+[a-z]*", plain)
     return _squeeze(match[0]) if match else ""
@@ -247,8 +247,8 @@ def of_stem(text: str) -> list[Gpu]:
 
 
 def meant(text: str) -> list[Gpu]:
-    """The models that a name from elsewhere may mean: Slurm and Kubernetes write `nvidia_a100-sxm4-80gb`, `NVIDIA-H100-80GB-HBM3`
-    or plain `a100`, which is each A100. None where it is no name of these."""
+    """Return the models that an external name may mean: Slurm and Kubernetes write `nvidia_a100-sxm4-80gb`, `NVIDIA-H100-80GB-HBM3`
+    or plain `a100`, which is each A100. Empty if it is no such name."""
     sought, plain = _squeeze(text), text.replace("_", " ")
     if text.strip().casefold() == stem(plain):
         return of_stem(plain)
@@ -258,8 +258,7 @@ def meant(text: str) -> list[Gpu]:
 
 
 def _misspelled(text: str, name: str) -> bool:
-    """Return whether a squeezed text may be a misspelled name: an RTX 5090 is no misspelled RTX 4090, an RTX490 may be
-    one."""
+    """Return whether a squeezed text may be a misspelled name: an RTX 5090 is no misspelled RTX 4090, but an RTX490 may be."""
     letters, number = _series(text)
     series, other = _series(name)
     return number == other or (letters == series and len(number) != len(other))
@@ -274,14 +273,14 @@ def _begun(text: str, name: str) -> bool:
 
 
 def _series(squeezed: str) -> tuple[str, str]:
-    """The letters that a squeezed name begins with, and the first number in it."""
+    """Return the letters at the beginning of a squeezed name, and its first number."""
     number = re.search(r"\d+", squeezed)
     return (squeezed[: number.start()], number[0]) if number else (squeezed, "")
 
 
 def nearest_gpu(text: str) -> list[str]:
-    """Keys that resemble the text, best first: the one that it is but for a typing error, every one of the model that it names, or up
-    to three. None for a PCI id, and none of another model number: a GPU that is not here is not another one."""
+    """Return keys that resemble the text, best first: the key with one typing error, every key of the model that it names, or up to
+    three. Empty for a PCI id; never one with another model number: a GPU that is not listed is not another one."""
     if re.fullmatch(rf"({_VENDOR}:|0x)[0-9a-f]{{4,}}", text.strip().casefold()) or find_vendor(text):
         return []
     sought = _squeeze(text)

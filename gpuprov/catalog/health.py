@@ -14,7 +14,7 @@ class Default(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Limit(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """From where on something is bad, for which `health` has no field."""
+    """A threshold for which `health` has no field."""
 
     key: str
     value: float

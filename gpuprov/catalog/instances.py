@@ -1,4 +1,4 @@
-"""Instance types of clouds, and cards of other vendors: what people write in place of a GPU model."""
+"""Instance types of clouds, and cards of other vendors: names written in place of a GPU model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class InstanceTypes(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Vendor(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Another vendor. `pci`: its id; `begins`: how names of its cards and of instance types with them begin, squeezed."""
+    """Another vendor. `pci`: its id; `begins`: prefixes of the names of its cards and of instance types with them, squeezed."""
 
     vendor: str
     pci: str
@@ -38,11 +38,12 @@ class InstancesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 _SHARED = re.compile(r"(?:-mig-[0-9]+g\.[0-9a-z.+]+)?(?:-shared)?\Z")
-"""What GPU feature discovery adds to a product name: https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/lm/resource.go"""
+"""Suffixes that GPU feature discovery adds to a product name:
+https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/lm/resource.go"""
 
 
 def as_label(text: str) -> str:
-    """A product name as words, from the label nvidia.com/gpu.product, from Slurm or from nvidia-smi of any branch."""
+    """Return a product name as words, from the label nvidia.com/gpu.product, from Slurm or from nvidia-smi of any branch."""
     return " ".join(re.sub(r"[-_]", " ", _SHARED.sub("", text.strip().casefold())).split())
 
 
@@ -57,7 +58,7 @@ def find_instance(text: str) -> InstanceTypes | None:
 
 
 def nearest_types(text: str) -> list[str]:
-    """Instance types that resemble a text which looks like one: a typing error away, or none."""
+    """Return instance types one typing error away from a text that looks like one; may be empty."""
     if not _TYPE.fullmatch(text.strip().casefold()):
         return []
     names = {name.casefold(): name for row in load("instances", InstancesFile).instances for name in row.types}
@@ -65,7 +66,7 @@ def nearest_types(text: str) -> list[str]:
 
 
 def find_vendor(text: str) -> str:
-    """The vendor of a card that is not NVIDIA's, by its name, its PCI id or an instance type with it; else empty."""
+    """Return the vendor of a card that is not NVIDIA's, by its name, its PCI id or an instance type with it; "" if there is none."""
     plain = text.strip().casefold()
     squeezed = re.sub(r"[^a-z0-9]", "", plain)
     for row in load("instances", InstancesFile).vendors:

@@ -21,7 +21,7 @@ FILES = (
     *(DEVICE_PLUGIN, PLUGIN_VALUES, OPERATOR_VALUES, MIG_CONFIG, RUNTIME_CLASS, NODE_LABELS, SUMMARY),
     *(HAMI_VALUES, GPUSHARE_VALUES),
 )
-"""Every file that can be rendered; one that a spec does not ask for is removed."""
+"""Every file that can be rendered; files that a spec does not request are removed."""
 PLUGIN_CONFIG, MIG_LABEL, MPS_CAPABLE = (
     "nvidia.com/device-plugin.config",
     "nvidia.com/mig.config",
@@ -34,21 +34,21 @@ MIN_REPLICAS = 2
 
 
 class Label(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A label that something in the cluster goes by."""
+    """A label that something in the cluster uses."""
 
     key: str
     meaning: str
 
 
 class Replicas(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The replicas that the plugin allows with MPS from a compute capability on."""
+    """The replicas that the plugin allows with MPS, from a compute capability on."""
 
     compute_capability: str
     replicas: int
 
 
 class Clients(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The clients that MPS has per device from a driver branch on."""
+    """The clients that MPS supports per device, from a driver branch on."""
 
     branch: str
     clients: int
@@ -79,7 +79,8 @@ def _number(text: str) -> tuple[int, ...]:
 
 
 def replica_limit(gpus: Iterable[Gpu], branch: int = 0) -> tuple[int, str]:
-    """The most replicas with the plugin's MPS on all of these GPUs with a driver of this branch (0: not known), and why."""
+    """Return the maximum number of replicas with the plugin's MPS on all of these GPUs with a driver of this branch (0: unknown),
+    and the reason."""
     rows = sorted(known().plugin_replicas, key=lambda row: _number(row.compute_capability))
     limit, why = rows[-1].replicas, "the device plugin's own limit"
     for gpu in gpus:
@@ -109,5 +110,5 @@ def kubelet_may_set(key: str) -> bool:
 
 
 def mig_resource(profile: str) -> str:
-    """The resource of MIG devices of a profile with strategy mixed."""
+    """Return the resource name of MIG devices of a profile with strategy mixed."""
     return f"nvidia.com/mig-{profile.replace('+', '.')}"

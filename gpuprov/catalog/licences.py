@@ -1,4 +1,4 @@
-"""Classes of licences: which packages may be copied to hosts by whoever has them, and which only by somebody's word."""
+"""Classes of licences: packages that their owner may copy to hosts, and packages for which somebody has to confirm this."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gpuprov.catalog.reader import Fact, File, load
 
 
 class Licence(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A class. `accept`: whether somebody has to say that the site may copy it. `names`: of packages, a regular expression."""
+    """A class. `accept`: whether somebody has to confirm that the site may copy it. `names`: of packages, a regular expression."""
 
     key: str
     told: str

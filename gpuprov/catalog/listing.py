@@ -14,7 +14,7 @@ from gpuprov.errors import GpuprovError
 
 
 class Table(NamedTuple):
-    """Header and rows of text, all of one width; `legend` explains the marks. `spare`: columns that go where there is no room."""
+    """Header and rows of text, all of one width; `legend` explains the marks. `spare`: columns that are dropped if space is short."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -140,7 +140,7 @@ def _known(name: str) -> str:
 
 
 def table(name: str) -> Table:
-    """The listing as text; every value that is not confirmed is marked ~ or ?."""
+    """Return the listing as text; every unconfirmed value is marked ~ or ?."""
     rows = _TEXT[_known(name)]()
     cells = tuple(tuple(row.values()) for row in rows)
     return Table(tuple(rows[0]), cells, _SPARE.get(name, ("sources",)), _legend(name))

@@ -1,4 +1,4 @@
-"""NVIDIA's Multi-Process Service: client limits, what a driver branch has, packages of its programs, paths that gpuprov uses."""
+"""NVIDIA's Multi-Process Service: client limits, features of a driver branch, packages of its programs, paths that gpuprov uses."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class FeatureFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Scaling(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The compute slices of a whole GPU, by which a MIG device's share of the limit is reckoned."""
+    """The compute slices of a whole GPU, from which a MIG device's share of the limit is calculated."""
 
     slices: int
 
@@ -70,14 +70,14 @@ class Chunk(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class MigSms(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The least share of a GPU's SMs that its largest MIG instance has: `of` of `whole`."""
+    """The minimum share of a GPU's SMs in its largest MIG instance: `of` of `whole`."""
 
     of: int
     whole: int
 
 
 class ProgramPackages(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Packages of a family of distributions, one of which has the programs."""
+    """Packages of a family of distributions, any of which may have the programs."""
 
     family: Literal["debian", "redhat", "suse"]
     packages: tuple[str, ...]
@@ -102,19 +102,19 @@ def mps_file() -> MpsFile:
 
 
 def capability(text: str) -> tuple[int, ...]:
-    """A compute capability for comparing; one that is not known counts as the newest."""
+    """Return a compute capability for comparing; an unknown one counts as the newest."""
     parts = text.split(".")
     return tuple(int(part) for part in parts) if all(is_whole(part) for part in parts) else (99,)
 
 
 def client_limit(gpu: Gpu | None, branch: int) -> int:
-    """Return how many clients a whole GPU takes with a driver of this branch (0: unknown, then the most that any branch
-    takes)."""
+    """Return the number of clients that a whole GPU supports with a driver of this branch (0: unknown, then the maximum of all
+    branches)."""
     return limit_of(gpu.compute_capability if gpu else "", branch)
 
 
 def limit_of(compute_capability: str, branch: int) -> int:
-    """The limit of a compute capability (empty: not known)."""
+    """Return the limit for a compute capability (empty: unknown)."""
     reached = capability(compute_capability)
     fitting = [
         limit.clients
@@ -132,7 +132,7 @@ def mig_share(limit: int, slices: int) -> int:
 
 
 def chunk_sms(gpu: Gpu) -> int:
-    """SMs of a chunk of the GPU's static partitions; 0 where it has none."""
+    """Return the SMs of a chunk of the GPU's static partitions; 0 if it has none."""
     reached = capability(gpu.compute_capability)
     return next(
         (chunk.sms for chunk in reversed(mps_file().chunks) if reached >= capability(chunk.compute_capability)), 0
@@ -140,7 +140,8 @@ def chunk_sms(gpu: Gpu) -> int:
 
 
 def most_sms(gpu: Gpu) -> int:
-    """No GPU of this model has more SMs, by those of its largest MIG instance; 0: not known. Inferred: see data/mps.yaml."""
+    """Return the maximum number of SMs of this model, calculated from those of its largest MIG instance; 0: unknown. Inferred: see
+    data/mps.yaml."""
     share, largest = mps_file().mig_sms, max((profile.sm or 0 for profile in profiles_for(gpu)), default=0)
     return -(-largest * share.whole // share.of)
 

@@ -10,14 +10,14 @@ from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.catalog.xids import Action
 
 ALL = "all"
-"""In `clears`: every line before, but for those that only a boot makes past."""
+"""In `clears`: every earlier line, except those that only a boot clears."""
 
 
 class NicLine(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message of one or more drivers, by the texts that stand in it as printed.
+    """A message of one or more drivers, by the texts in it as printed.
 
-    `clears`: keys of the entries whose earlier lines of the same device are past after this one.
-    `until`: what else makes the line past: the driver's next loading of the device (or a boot), or a boot alone.
+    `clears`: keys of the entries whose earlier lines of the same device are obsolete after this one. `until`: other events that
+    make the line obsolete: the driver's next loading of the device (or a boot), or a boot alone.
     """
 
     key: str
@@ -37,7 +37,7 @@ class NicLine(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return f"journalctl -k -b | grep -wE '{'|'.join((*self.drivers, 'infiniband'))}'"
 
     def makes_past(self, earlier: NicLine) -> bool:
-        """True if a line of `earlier`, of the same device, is past after this one."""
+        """True if a line of `earlier`, of the same device, is obsolete after this one."""
         return earlier.key in self.clears or (ALL in self.clears and earlier.until == "reload")
 
 
@@ -49,7 +49,7 @@ class Counter(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RdmaName(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Drivers that may have an RDMA device whose name begins so."""
+    """Drivers that may have an RDMA device with this name prefix."""
 
     begins: str
     drivers: tuple[str, ...]
@@ -72,12 +72,12 @@ SPOKEN = re.compile(
     r"|NETDEV WATCHDOG: \S{1,40} \((?P<of_interface>\w{1,40})\)|infiniband (?P<device>[a-z][\w-]{0,63})): ",
     re.IGNORECASE,
 )
-"""How a line names who says it: as __ibdev_printk does
+"""The prefix of a line that names its driver: as __ibdev_printk does
 (https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c), or `infiniband NAME: `."""
 
 
 def speakers(line: str) -> frozenset[str] | None:
-    """The drivers that may have said a line; None where it does not name who did."""
+    """Return the drivers that may have written a line; None if it does not name them."""
     match = SPOKEN.search(line)
     if match is None:
         return None
@@ -89,7 +89,7 @@ def speakers(line: str) -> frozenset[str] | None:
 
 
 def find_nic_line(drivers: Iterable[str], text: str) -> NicLine | None:
-    """The entry that judges what one of these drivers said, whatever its case; None for what means nothing."""
+    """Return the entry for a line from one of these drivers, whatever its case; None for an irrelevant line."""
     known, lowered = set(drivers), text.casefold()
     return next(
         (

@@ -15,7 +15,7 @@ def origins(distribution: str) -> tuple[Origin, ...]:
 
 
 def offers(distribution: str, package: str) -> tuple[Offer, ...]:
-    """Versions of the package that were seen for the distribution; for offline advice only."""
+    """Return versions of the package that were seen for the distribution; for offline advice only."""
     return tuple(e for e in drivers_file().offers if (e.distribution, e.package) == (distribution, package))
 
 
@@ -29,9 +29,9 @@ def _covers(entry: PackageSet, branch: str) -> bool:
 def package_sets(
     distribution: str, part: str, branch: str, *, origin: str, flavour: Flavour | None = None
 ) -> tuple[PackageSet, ...]:
-    """The sets for a part ("kernel-modules", "user-space", "fabric-manager", ...), usually one; empty: not known.
+    """Return the sets for a part ("kernel-modules", "user-space", "fabric-manager", ...), usually one; empty: unknown.
 
-    `branch` may be a full version. A set without flavour fits both; without `flavour`, sets of either are given.
+    `branch` may be a full version. A set without flavour fits both; without `flavour`, sets of either are returned.
     """
     return tuple(
         entry

@@ -66,13 +66,13 @@ def pcie_file() -> PcieFile:
 
 
 def processors(cpu: str, gpu: str = "") -> tuple[Cpu, ...]:
-    """Whose IOMMU is meant: of the processor that is named, else of a Grace CPU if the GPU (`GB200`) has one, else of both vendors of
-    x86 processors, since parameters of the one have no effect with the other."""
+    """Return the processors whose IOMMU is relevant: the named one, else a Grace CPU if the GPU (`GB200`) has one, else both
+    vendors of x86 processors, since parameters of one have no effect on the other."""
     return CPUS["arm" if cpu == "auto" and gpu.startswith(ARM_GPUS) else cpu]
 
 
 def words(mode: str, cpu: str, gpu: str = "") -> dict[str, str]:
-    """The kernel parameters of a mode. Empty where there are none: no parameter switches the IOMMU of an Arm machine off."""
+    """Return the kernel parameters of a mode; empty if there are none: no parameter switches the IOMMU of an Arm machine off."""
     known = processors(cpu, gpu)
     all_words: dict[str, str] = {}
     for entry in pcie_file().iommu:
@@ -87,7 +87,7 @@ def computed_acs(identifier: str) -> str:
 
 
 def no_relaxed_ordering(identifier: str) -> str:
-    """Whose root port it is, if relaxed ordering must stay off below it; else empty."""
+    """Return the processor of a root port below which relaxed ordering must stay off; "" for any other port."""
     vendor, _, device = identifier.partition(":")
     try:
         number = int(device or "0", 16)
@@ -100,6 +100,6 @@ def no_relaxed_ordering(identifier: str) -> str:
 
 
 def acs_bits(control: int) -> str:
-    """The bits that are set, as lspci names them: `SrcValid+ ReqRedir+`."""
+    """Return the bits that are set, with lspci's names: `SrcValid+ ReqRedir+`."""
     named = [f"{name}+" for bit, name in enumerate(ACS_BITS) if control & 1 << bit]
     return " ".join(named + ([f"0x{control:04x}"] if control >> len(ACS_BITS) else []))

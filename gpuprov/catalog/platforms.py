@@ -6,8 +6,8 @@ from gpuprov.catalog.distributions import distributions
 
 
 def platforms() -> dict[str, str]:
-    """`debian-12`, `ubuntu-24.04`, `redhat-9`, `rocky-9` ... -> `debian12`, `ubuntu2404`, `rhel9`: NAME-VERSION as Ansible has
-    them, where the version is the major one, or for Ubuntu the whole."""
+    """Return `debian-12`, `ubuntu-24.04`, `redhat-9`, `rocky-9` ... -> `debian12`, `ubuntu2404`, `rhel9`: NAME-VERSION as in
+    Ansible, with the major version, or for Ubuntu the whole."""
     return {
         f"{entry.ansible.get(name, name)}-{entry.version_id}": entry.key
         for entry in distributions()
@@ -17,14 +17,13 @@ def platforms() -> dict[str, str]:
 
 
 def platform(distribution: str, version: str) -> str:
-    """The catalogue's key of what Ansible calls a distribution (`Debian`, `12.5`), whose version counts whole or by its major number;
-    empty for one that is not supported."""
+    """Return the catalogue's key of Ansible's name of a distribution (`Debian`, `12.5`); the version matches as a whole or by its
+    major number. "" if it is not supported."""
     name, known = distribution.lower().replace(" ", ""), platforms()
     fitting = (f"{name}-{version}", f"{name}-{version.partition('.')[0]}")
     return next((known[key] for key in fitting if key in known), "")
 
 
 def family(os_family: str) -> str:
-    """Return the family of packages by ansible_facts['os_family']: debian, suse, or redhat for all others that are
-    supported."""
+    """Return the family of packages by ansible_facts['os_family']: debian, suse, or redhat for all other supported ones."""
     return {"Debian": "debian", "Suse": "suse"}.get(os_family, "redhat")

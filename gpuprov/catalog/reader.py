@@ -1,7 +1,7 @@
-"""The one reader of the catalogue: YAML in `data/`, typed by msgspec, read at first use.
+"""The only reader of the catalogue: YAML in `data/`, typed by msgspec, read at first use.
 
-Importing PyYAML and parsing the two files that every `verify` needs takes about 35 ms, a tenth of reading one host; so the
-parsed data is kept between runs under the hash of the file's bytes, and typed anew each time.
+Importing PyYAML and parsing the two files that every `verify` needs takes about 35 ms, a tenth of reading one host; so the parsed
+data is kept between runs under the hash of the file's bytes, and typed again each time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DATA = Path(__file__).parent / "data"
 _MARKS: Mapping[str, str] = {"confirmed": "", "inferred": "~", "unconfirmed": "?"}
 
 SHOWN = 5
-"""Mistakes of a file that are listed."""
+"""Maximum number of listed mistakes per file."""
 
 LEGEND = "~ inferred, ? unconfirmed"
 
@@ -48,14 +48,14 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Note(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fact in words, for readers; nothing computes with it."""
+    """A fact as text, for readers; nothing computes with it."""
 
     key: str
     text: str
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of `data/`: where its facts come from, and what is known in words. `sources_of`: files whose sources it names, too."""
+    """A file of `data/`: its sources, and facts in words. `sources_of`: files whose sources it names, too."""
 
     sources_of: tuple[str, ...] = ()
     sources: dict[str, Source]
@@ -64,7 +64,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class BranchFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A driver branch ("580") with a source of its own."""
+    """A driver branch ("580") with its own source."""
 
     branch: str
 
@@ -109,7 +109,7 @@ def choose_fix(of_contributor: str = "correct the file") -> str:
 
 
 def read_yaml(text: str | bytes, where: str) -> object:
-    """Plain data; `where` names the file in errors, of which a key that is written twice is one."""
+    """Return plain data; `where` names the file in errors, including those for duplicate keys."""
     try:
         return reading.placed_yaml(text, reading.FILE)[0]
     except reading.Unreadable as error:
@@ -118,7 +118,8 @@ def read_yaml(text: str | bytes, where: str) -> object:
 
 
 def typed(plain: object, kind: type[T], where: str, text: str | bytes = b"") -> T:
-    """Plain data as `kind`; `where` names the file in errors, and `text`, from which the data was read, tells the lines."""
+    """Convert plain data to `kind`; `where` names the file in errors, and `text`, from which the data was read, gives the line
+    numbers."""
     twice = _find_duplicates(plain)
     try:
         data = msgspec.convert(plain, kind)
@@ -133,7 +134,7 @@ def typed(plain: object, kind: type[T], where: str, text: str | bytes = b"") -> 
 
 
 def _find_duplicates(plain: object) -> list[Finding]:
-    """Rows of a table with the key of an earlier one."""
+    """List rows of a table that repeat an earlier row's key."""
     findings: list[Finding] = []
     for table, rows in plain.items() if isinstance(plain, dict) else ():
         keys = [row.get("key") if isinstance(row, dict) else None for row in rows] if isinstance(rows, list) else []
@@ -146,7 +147,8 @@ def _find_duplicates(plain: object) -> list[Finding]:
 
 
 def _describe(plain: object, findings: list[Finding], where: str, text: str | bytes) -> GpuprovError:
-    """The mistakes of a file, a line each: its place, the row by its name, the value, and what is allowed."""
+    """Return the error with all mistakes of a file, a line each: its place, the row by its name, the value, and the permitted
+    values."""
     places = reading.placed_yaml(text, reading.FILE)[1] if text else {}
     lines = []
     for path, message, allowed in findings[:SHOWN]:
@@ -160,7 +162,7 @@ def _describe(plain: object, findings: list[Finding], where: str, text: str | by
 
 
 def _name_rows(plain: Any, path: tuple[str | int, ...]) -> str:
-    """`gpus[M40].pci_ids[10de:17fd]` of `gpus[3].pci_ids[0]`: each row by its key, or by the first text in it."""
+    """Return `gpus[M40].pci_ids[10de:17fd]` for `gpus[3].pci_ids[0]`: each row by its key, or by its first text."""
     words, row = "", plain
     for part in path:
         row = row[part]
@@ -180,6 +182,6 @@ def mark(value: object, confidence: Confidence) -> str:
 
 
 def weakest(*confidences: Confidence) -> Confidence:
-    """The least sure of them; confirmed when there is none."""
+    """Return the lowest confidence; confirmed if there is none."""
     order: tuple[Confidence, ...] = ("unconfirmed", "inferred", "confirmed")
     return next((level for level in order if level in confidences), "confirmed")

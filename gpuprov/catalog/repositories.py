@@ -9,7 +9,7 @@ from gpuprov.catalog.reader import Fact, File, load
 
 
 class Key(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A signing key. Without a fingerprint it is known by its short id, and nothing trusts it by default."""
+    """A signing key. A key without a fingerprint is only known by its short id, and not trusted by default."""
 
     id: str
     file: str
@@ -53,9 +53,9 @@ def retired_keys() -> tuple[Retired, ...]:
 
 
 def cuda(distribution: str, machine: str = "x86_64") -> dict[str, Any] | None:
-    """NVIDIA's CUDA repository, in the shape of a spec's `repository` block; None where there is none.
+    """Return NVIDIA's CUDA repository, in the form of a spec's `repository` block; None if there is none.
 
-    `fingerprint` is empty where no public source confirms it: the spec must then say it.
+    `fingerprint` is empty if no public source confirms it: the spec must then provide it.
     """
     folder = FOLDERS.get(machine, "")
     for row in distributions():
@@ -67,7 +67,7 @@ def cuda(distribution: str, machine: str = "x86_64") -> dict[str, Any] | None:
 
 
 def container_toolkit(family: str, machine: str = "x86_64") -> dict[str, Any] | None:
-    """The container toolkit's repository, in the same shape; one for all distributions of a family."""
+    """Return the container toolkit's repository, in the same form; one for all distributions of a family."""
     names = DEBIAN if family == "debian" else {name: name for name in DEBIAN}
     if machine not in names:
         return None

@@ -1,4 +1,4 @@
-"""Which symptoms a line shows: their signatures, found by the words that they need, and what is to stand beside them."""
+"""Symptoms in a line: matched by the required words of their signatures, and by the required text beside them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from gpuprov.catalog.symptoms import Symptom, of_line, symptoms
 from gpuprov.reading import is_whole, whole
 
 DENIED = re.compile(r"\w*\s*:\s*(not active|inactive|no|none|n/a|not supported|disabled|0|\d+ us)\s*\Z")
-"""What follows a message that is the name of a row of nvidia-smi -q, where what it names is not there, or is counted only."""
+"""Text after a message that is the name of a row of nvidia-smi -q, meaning that the named error is absent, or only counted."""
 ANY = "*"
-"""In a signature: any text without a blank, at its end also none."""
+"""In a signature: any text without a blank; at its end, may be empty."""
 _WORD = re.compile(r"[a-z0-9_]+")
 _OPEN = "0x"
-"""The end of a signature in whose lines a number follows."""
+"""The end of a signature that is followed by a number."""
 _COMMON = frozenset(
     "address allocate another available cannot command connection container could couldn connect device devices disabled driver "
     "enabled error exited failed found initialize initialization installed invalid kernel loaded loading memory module nvidia "
     "operation package permission possible process provider register running server service status support supported system "
     "this timeout unable unknown version without".split()
 )
-"""Words that lines of every program have: a signature is looked for by another of its words, where it has one."""
+"""Words in lines of every program: if possible, a signature is looked up by another of its words."""
 
 
 class Signature(NamedTuple):
-    """A signature, folded. `entire`: those of its words that a line has as words, too; `word`: the one by which it is looked for."""
+    """A signature, folded. `entire`: those of its words that must be whole words of a line, too; `word`: the word by which it is
+    looked up."""
 
     text: str
     words: frozenset[str]
@@ -59,8 +60,8 @@ def _signature(text: str) -> Signature:
 
 @cache
 def _pattern(text: str) -> re.Pattern[str]:
-    """Where a line holds a signature, whose words begin and end where the line's do, except beside a *; of a single word a setting of
-    its name is none."""
+    """Return a pattern for a signature. Its words must begin and end where those of the line do, except beside a *; a setting with
+    the name of a single-word signature does not match."""
     inner = r"\S*".join(map(re.escape, text.split(ANY)))
     before = r"(?<!\w)" if re.match(r"\w", text) else ""
     after = (
@@ -73,7 +74,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 @cache
 def _by_word() -> dict[str, tuple[tuple[Signature, tuple[Symptom, ...]], ...]]:
-    """By the word that it is chosen by: each signature with the symptoms that have it, in their order."""
+    """Return, by lookup word, each signature with its symptoms, in their order."""
     holders: dict[Signature, list[Symptom]] = {}
     for symptom in symptoms():
         for one in signatures_of(symptom):
@@ -86,20 +87,20 @@ def _by_word() -> dict[str, tuple[tuple[Signature, tuple[Symptom, ...]], ...]]:
 
 @cache
 def chosen_by() -> dict[str, tuple[frozenset[str], ...]]:
-    """A folded line that holds any signature has one of these words, and all of one of the sets that belong to it."""
+    """Return the word sets for choosing lines: a folded line with any signature has one of these words, and all of one of its sets."""
     return {word: tuple({one.entire for one, _ in pairs}) for word, pairs in _by_word().items()}
 
 
 class Held(NamedTuple):
-    """A symptom that a line shows, by the most telling of its signatures in it."""
+    """A symptom in a line, by the most specific of its signatures in it."""
 
     signature: Signature
     symptom: Symptom
 
 
 def held_in(line: str) -> list[Held]:
-    """The symptoms of which a folded line holds a message, the most telling first. Of messages that are a part of each other the
-    longest counts."""
+    """Return the symptoms with a message in a folded line, the most specific first. If one message is a part of another, the longer
+    counts."""
     known, found = _by_word(), []
     words = dict.fromkeys(_WORD.findall(line))
     for word in words:
@@ -133,7 +134,7 @@ def _nic_lines() -> dict[str, NicLine]:
 
 
 def may_say(symptom: Symptom, line: str) -> bool:
-    """False if a line is of a driver for whose lines this symptom is not: the words of one mean nothing from another."""
+    """False if a line is from a driver that cannot have this symptom: the words of one driver mean nothing in another's line."""
     entry = _nic_lines().get(symptom.key)
     drivers = None if entry is None else speakers(line)
     return drivers is None or find_nic_line(drivers, line) is entry
@@ -141,14 +142,14 @@ def may_say(symptom: Symptom, line: str) -> bool:
 
 @cache
 def _words_of(symptom: Symptom) -> tuple[dict[str, re.Pattern[str]], re.Pattern[str] | None]:
-    """Of a symptom: the words that its folded signatures need, and those of lines that it is not."""
+    """Return, for a symptom, the required words of its folded signatures, and a pattern for lines that are not of the symptom."""
     narrow_last = sorted(symptom.needs, key=lambda one: bool(one.of))
     needs = {fold(text): any_of(one.words) for one in narrow_last for text in one.of or symptom.signatures}
     return needs, any_of(symptom.unless) if symptom.unless else None
 
 
 def _fits(symptom: Symptom, signature: str, line: str) -> bool:
-    """True if a folded line that holds a signature has what this symptom asks for beside it."""
+    """True if a folded line with a signature has the text that this symptom requires beside it."""
     if not may_say(symptom, line):
         return False
     line = without_host(line)
@@ -166,27 +167,28 @@ def _fits(symptom: Symptom, signature: str, line: str) -> bool:
 
 @cache
 def _of_drivers(key: str) -> re.Pattern[str] | None:
-    """The names of the network drivers whose lines a symptom is of; None for one of another matter."""
+    """Return the names of the network drivers whose lines a symptom is about; None if it is about something else."""
     entry = _nic_lines().get(key)
     also = ("mlx5", "infiniband", "port module event", "health issue observed")
     return any_of((*entry.drivers, *also)) if entry else None
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """A symptom that stands beside another, and the line or message that shows it."""
+    """A symptom that appears beside another, and the line or message that shows it."""
 
     symptom: Symptom
     line: str
 
 
 def decides(symptom: Symptom, seen: Iterable[Beside]) -> Beside | None:
-    """The one of those beside a symptom that says which cause it has: the first that the symptom itself names."""
+    """Return the symptom beside another that decides its cause: the first that the symptom itself names."""
     known = {one.symptom.key: one for one in seen}
     return next((known[key] for key in symptom.decided_by if key in known), None)
 
 
 def _matches(wanted: str, asked: list[str], symptom: Symptom) -> int:
-    """3: it is a signature or the key; 2: a longer message has it; 1: all words are in one message; 0: no match."""
+    """Return the rank of a match: 3 if it is a signature or the key; 2 if a longer message has it; 1 if all words are in one
+    message; 0 for no match."""
     if wanted == symptom.key:
         return 3
     best = 0
@@ -201,11 +203,11 @@ def _matches(wanted: str, asked: list[str], symptom: Symptom) -> int:
 
 
 def find_symptom(words: str) -> list[Symptom]:
-    """Symptoms that match, best first: those of which the words hold a message; else a number ("79", "802"), a key, or a part of a
-    message. Two and three words are looked for wherever they stand; more are a message, as is what has a colon. A single word is
-    never a part of a message.
+    """Return matching symptoms, best first: those with a message in the words; else with a number ("79", "802"), a key, or a part
+    of a message. Two and three words match anywhere; more are a message, as is text with a colon. A single word is never a part of
+    a message.
 
-    A plain number is an Xid or a number inside a signature; "Xid 79" and kernel log lines are an Xid only.
+    A plain number is an Xid or a number inside a signature; "Xid 79" and kernel log lines are only an Xid.
     """
     if not (wanted := fold(words)):
         return []

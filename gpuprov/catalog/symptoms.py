@@ -1,4 +1,4 @@
-"""What users see when something is wrong: what it means, where to look, what to do."""
+"""Problems as users see them: their meaning, where to look, the fix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuprov.catalog.xids import Xid, asks, resolution, xids_file
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A cause with the read-only command that shows it, and what to do."""
+    """A cause with the read-only command that shows it, and the fix."""
 
     cause: str
     check: str
@@ -21,7 +21,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Words of which a line has to hold one beside these signatures, all of the symptom where none is named."""
+    """Words of which a line must contain one beside these signatures; beside all of the symptom if none is named."""
 
     words: tuple[str, ...]
     of: tuple[str, ...] = ()
@@ -30,11 +30,12 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`signatures`: text as printed. `xids`: kernel error numbers. `check`: a read-only command that shows it, or "".
 
-    `cause`, `check` and `fix` are of the likeliest cause; `others` follow in the order of likelihood. `action`: of an Xid,
-    what NVIDIA says is to be done. `decided_by`: keys of symptoms that say, where they are seen beside it, which cause it has.
+    `cause`, `check` and `fix` are of the likeliest cause; `others` follow in order of likelihood. `action`: of an Xid, the action
+    that NVIDIA specifies. `decided_by`: keys of symptoms that decide its cause if they are seen beside it.
 
-    `needs`: what the lines hold beside signatures that programs of other matters print too, unless the signature is the whole line.
-    `unless`: words of lines that are not this symptom."""
+    `needs`: required text in lines with signatures that other programs print too, unless the signature is the whole line. `unless`:
+    words of lines that are not this symptom.
+    """
 
     key: str
     signatures: tuple[str, ...]
@@ -60,7 +61,7 @@ FILES = ("symptoms_programs", "symptoms_services", "symptoms", "symptoms_public"
 
 
 def addresses(symptom: Symptom) -> tuple[str, ...]:
-    """Where each of its sources is to be read, or what it is where it has no address."""
+    """Return the address of each of its sources, or its description if it has no address."""
     return tuple(_sources()[key] for key in symptom.source)
 
 
@@ -73,7 +74,8 @@ def _sources() -> dict[str, str]:
 
 @cache
 def symptoms() -> tuple[Symptom, ...]:
-    """All symptoms: messages first, then Xids by subject, then what the kernel says of peer memory modules and network adapters."""
+    """Return all symptoms: messages first, then Xids by subject, then kernel messages about peer memory modules and network
+    adapters."""
     known = gpudirect_file()
     spoken = (_of_message(message) for message in (*known.messages, known.bad_context))
     files = (load(name, SymptomsFile).symptoms for name in FILES)
@@ -98,7 +100,7 @@ def _of_xid(xid: Xid) -> Symptom:
 
 
 def of_line(symptom: Symptom, number: int, line: str) -> Symptom:
-    """A symptom with what this very line asks for, where it says so itself."""
+    """Return a symptom with the action of this very line, if the line specifies it."""
     known = resolution(asks(number, line))
     if known is None:
         return symptom

@@ -1,4 +1,4 @@
-"""Words of the field, and what each means."""
+"""Technical terms and their meanings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gpuprov.catalog.reader import Fact, File, load
 
 
 class Term(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A word as it is written; `also`: other spellings; `see`: a command that shows it, or the block or field that is about it."""
+    """A term as it is written; `also`: other spellings; `see`: a command that shows it, or the block or field that is about it."""
 
     key: str
     also: tuple[str, ...]
@@ -21,7 +21,7 @@ class TermsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def find_term(word: str) -> Term | None:
-    """The term that a word is, in any case."""
+    """Return the term with this name, in any case."""
     wanted = word.casefold()
     return next((one for one in terms_file().terms if wanted in map(str.casefold, (one.key, *one.also))), None)
 

@@ -7,7 +7,7 @@ from gpuprov.catalog.reader import Fact, File, load
 
 
 class ModelLinks(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`links` are up on each GPU of the model; on a card that takes a bridge, where it has all bridges."""
+    """`links` are up on each GPU of the model; on a card that takes bridges, if it has all of them."""
 
     model: str
     links: int
@@ -20,7 +20,7 @@ class TopologyFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def nvlinks(gpu: Gpu | None) -> int | None:
-    """NVLinks of the model: 0 for one that has none, None where that is not known."""
+    """Return the NVLinks of the model: 0 if it has none, None if unknown."""
     if gpu is None:
         return None
     if gpu.nvlink == "no":

@@ -28,7 +28,7 @@ class Release(BranchFact, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Setting(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key of gridd.conf. `default`: what gridd takes without it. `values`: how the field's values are written."""
+    """A key of gridd.conf. `default`: gridd's value without it. `values`: the spelling of the field's values."""
 
     key: str
     field: str
@@ -44,7 +44,7 @@ class WithoutVgpu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Hypervisor(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`kind` is systemd-detect-virt's word. `memory`: the way out where memory regions have no room. `hidden`: how it hides."""
+    """`kind` is systemd-detect-virt's word. `memory`: the fix if there is no room for memory regions. `hidden`: how it hides."""
 
     kind: str
     name: str
@@ -79,7 +79,7 @@ def vgpu_file() -> VgpuFile:
 
 
 def release_of(branch: str) -> str:
-    """The vGPU release of a driver branch: '580' -> '19'; empty for a branch that no release has."""
+    """Return the vGPU release of a driver branch: '580' -> '19'; "" for a branch without a release."""
     return next((release.release for release in vgpu_file().releases if release.branch == branch), "")
 
 
@@ -91,8 +91,8 @@ def has_no_vgpu(gpu: str) -> bool:
 def together(guest: str, host: str) -> bool:
     """Return whether a guest driver of one branch works with a vGPU manager of another, by NVIDIA's release notes.
 
-    It does with the same branch, the one before it, or the long-term branch before a long-term branch. A branch that is
-    no known release is judged by its age alone.
+    It works with the same branch, the previous one, or the long-term branch before a long-term branch. A branch that is no known
+    release is judged by its age alone.
     """
     if int(guest) >= int(host):
         return guest == host
@@ -107,22 +107,22 @@ def together(guest: str, host: str) -> bool:
 
 
 def settings_for(licensing: str) -> tuple[Setting, ...]:
-    """The keys that mean something for this way of licensing."""
+    """Return the keys that apply to this way of licensing."""
     return tuple(setting for setting in vgpu_file().settings if licensing in setting.licensing)
 
 
 def written(setting: Setting, value: object) -> str:
-    """A field's value as gridd.conf has it."""
+    """Return a field's value in the format of gridd.conf."""
     return setting.values.get(str(value), str(value))
 
 
 def hypervisor(kind: str) -> Hypervisor | None:
-    """The hypervisor that systemd-detect-virt calls so."""
+    """Return the hypervisor with this name in systemd-detect-virt."""
     return next((entry for entry in vgpu_file().hypervisors if entry.kind == kind), None)
 
 
 def cloud(vendor: str, product: str, tag: str) -> str:
-    """The cloud that a machine's DMI names; empty for none that is known."""
+    """Return the cloud named by a machine's DMI; "" if it is unknown."""
     actual = {"vendor": vendor, "product": product, "tag": tag}
     for entry in vgpu_file().clouds:
         expected = {"vendor": entry.vendor, "product": entry.product, "tag": entry.tag}

@@ -1,4 +1,4 @@
-"""Xids and SXids, NVIDIA's errors in the kernel log: what each means, and what NVIDIA says is to be done."""
+"""Xids and SXids, NVIDIA's errors in the kernel log: the meaning of each, and the action that NVIDIA specifies."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import msgspec
 from gpuprov.catalog.reader import Fact, File, load
 
 Action = Literal["none", "restart", "update", "reset", "reboot", "drain", "return"]
-"""What makes a host fit again: nothing, a program started again, other software, the GPU reset, the host rebooted; or it is to
-be drained and looked at, or the card returned."""
+"""Action that repairs a host: nothing, restart of a program, other software, GPU reset, host reboot; or the host has to be drained
+and inspected, or the card returned."""
 SEVERITY: tuple[Action, ...] = ("none", "restart", "update", "reset", "reboot", "drain", "return")
-"""The mildest first."""
+"""Ordered from mild to severe."""
 
 
 class Resolution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of NVIDIA's names of what is to be done, and what it comes to; `named`: it does name something, if only nothing."""
+    """One of NVIDIA's names of an action, and the result; `named`: it does name an action, even if it is none."""
 
     key: str
     action: Action
@@ -67,14 +67,14 @@ class Xid(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An action with its words."""
+    """An action with its description."""
 
     action: Action
     words: str
 
 
 class SXids(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`fatal`: what a fatal SXid asks for; `always`: what one of `always_fatal` does."""
+    """`fatal`: the action for a fatal SXid; `always`: the action for one of `always_fatal`."""
 
     fatal: Course
     always: Course
@@ -106,12 +106,12 @@ def find_xid(number: int) -> Xid | None:
 
 
 def resolution(key: str) -> Resolution | None:
-    """NVIDIA's resolution of this name."""
+    """Return NVIDIA's resolution with this name."""
     return next((entry for entry in xids_file().resolutions if entry.key == key), None)
 
 
 NVLINK5 = range(144, 151)
-"""Xids whose lines say themselves what they ask for."""
+"""Xids whose lines contain their action."""
 _LINE = re.compile(
     r"\b([A-Z]+[A-Z0-9_]*)\s+(?:Fatal|Nonfatal)\b[^(]{0,80}\((0x[0-9a-f]{1,8})\b(?:[\s,]+(0x[0-9a-f]{1,8})\b)?",
     re.IGNORECASE,
@@ -119,16 +119,16 @@ _LINE = re.compile(
 
 
 def asks(number: int, text: str) -> str:
-    """The key of the resolution that a line of an Xid itself asks for; empty of those that say nothing of it."""
+    """Return the key of the resolution that a line of an Xid itself specifies; "" if it specifies none."""
     return nvlink5(number, text) if number in NVLINK5 else ""
 
 
 def nvlink5(number: int, text: str) -> str:
-    """The key of the resolution that a line of Xid 144 to 150 asks for.
+    """Return the key of the resolution for a line of Xid 144 to 150.
 
-    Lines that no row knows go by their word Fatal or Nonfatal, as do those whose word is another than the row's: NVIDIA may promote an
-    error. A line does not say which driver wrote it, and need not: no unit's bits of one form are those of its other with another
-    answer.
+    Lines without a matching row are decided by their word Fatal or Nonfatal, as are those whose word differs from the row's: NVIDIA
+    may promote an error. A line does not name the driver version, and need not: for no unit do the same bits have different answers
+    in both forms.
     """
     fatal = re.search(r"\bFatal\b", text, re.IGNORECASE)
     quiet = re.search(r"\bNonfatal\b", text, re.IGNORECASE) and not fatal

@@ -1,1 +1,1 @@
-"""What happens next on a fleet, by a policy: pure functions, which a roll-out and a single `gpuprov apply` have in common."""
+"""The next actions on a fleet according to a policy: pure functions, shared by roll-outs and a single `gpuprov apply`."""

@@ -1,6 +1,7 @@
-"""What to do next: a pure function of the plan, of what has happened and of the time. No I/O, no clock, no chance.
+"""The next actions: a pure function of the plan, the events and the time. No I/O, no clock, no randomness.
 
-Whoever executes it (this machine, or a workflow engine) records an action as its event before carrying it out, and asks again.
+The engine that executes them (this machine, or a workflow engine) records an action as its event before carrying it out, and asks
+again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Drain(msgspec.Struct, frozen=True):
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """The host was not free in time."""
+    """Give up on a host that was not free in time."""
 
     host: str
     message: str
@@ -36,7 +37,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Return(msgspec.Struct, frozen=True):
-    """To be asked of the adapter until it has answered; `green`: give back."""
+    """Ask the adapter until it has answered; `green`: give the host back."""
 
     host: str
     green: bool
@@ -55,7 +56,7 @@ class Finish(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """`until`: when something may follow without any event; None: never."""
+    """`until`: the time when an action may follow without any event; None: never."""
 
     why: str
     until: float | None = None
@@ -65,7 +66,7 @@ Action = Drain | GiveUp | Work | Return | EndBatch | Stop | Finish | Wait
 
 
 def following(state: State, now: float) -> list[Action]:
-    """The next actions from a state."""
+    """Return the next actions from a state."""
     if state.finished:
         return []
     actions: list[Action] = [*_returns(state), *_late(state, now)]
@@ -84,7 +85,7 @@ def following(state: State, now: float) -> list[Action]:
 
 
 def event_of(action: Action, state: State, at: float) -> Event | None:
-    """What is recorded before the action is carried out; None: it is recorded when it was, or changes nothing."""
+    """Return the event to record before the action is carried out; None if it is recorded afterwards, or changes nothing."""
     match action:
         case Drain(hosts=hosts):
             return kinds.Draining(at=at, hosts=hosts)
@@ -102,7 +103,7 @@ def event_of(action: Action, state: State, at: float) -> Event | None:
 
 
 def record(actions: Iterable[Action], state: State, at: float) -> list[Event]:
-    """Add to the state what is recorded before the actions are carried out, and return it."""
+    """Add to the state the events that are recorded before the actions are carried out, and return them."""
     recorded = []
     for action in actions:
         if (event := event_of(action, state, at)) is not None:
@@ -112,12 +113,12 @@ def record(actions: Iterable[Action], state: State, at: float) -> list[Event]:
 
 
 def begun(state: State, act: Act, hosts: tuple[str, ...], at: float) -> Event:
-    """The next job."""
+    """Return the event that begins the next job."""
     return kinds.Working(at=at, job=len(state.acts) + 1, act=act, hosts=hosts)
 
 
 def broken(state: State) -> str:
-    """Why nothing more may start; empty if it may."""
+    """Return the reason why nothing more may start; "" if it may."""
     plan, budget = state.plan, state.plan.policy.budget
     failed_in_all = []
     for batch in plan.batches:
@@ -135,7 +136,7 @@ def broken(state: State) -> str:
 
 
 def _waits(plan: Plan) -> str:
-    """Why a host whose reboot is still to come proves nothing."""
+    """Return the reason why a host with a pending reboot proves nothing."""
     if plan.policy.reboot == "if-needed":
         return "still waits for a reboot, which is permitted"
     return f"waits for a reboot that is not permitted ({plan.name_of(REBOOT)} permits it)"
@@ -197,7 +198,8 @@ def _closed(plan: Plan, now: float) -> Iterator[Wait]:
 
 
 def _start(state: State, batch: Sequence[str], now: float) -> tuple[list[Action], list[Wait]]:
-    """What may begin now, and what is waited for: on hosts that are out already, of whatever batch, then on others of this batch."""
+    """Return the actions that may begin now, and the waits: first for hosts that are already out, from any batch, then for others
+    of this batch."""
     policy, slots = state.plan.policy, _Slots(state)
     pause = seconds(policy.retry.after)
     mine = [(name, host) for name, host in state.hosts.items() if host.held or host.stage in OUT]
@@ -241,7 +243,7 @@ class _Slots:
 
 
 def _room(state: State, fresh: list[tuple[str, Host]]) -> tuple[list[str], Wait | None]:
-    """Hosts that may be taken out of service now, and why others may not."""
+    """Return the hosts that may be taken out of service now, and the reason why others may not."""
     limits, domains = state.plan.policy.limits, state.plan.domains
     room = limits.at_once - sum(host.stage in OUT for host in state.hosts.values())
     out = Counter(domains[name] for name, host in state.hosts.items() if host.out)
@@ -264,7 +266,7 @@ def _room(state: State, fresh: list[tuple[str, Host]]) -> tuple[list[str], Wait 
 
 
 def _soaked(state: State, batch: Batch, now: float, slots: _Slots) -> list[Action]:
-    """After the last host of a batch: wait, verify again, end it."""
+    """Act after the last host of a batch: wait, verify again, end it."""
     hosts = state.of(batch)
     if not batch.soak:
         return [EndBatch(batch.number)]

@@ -1,4 +1,4 @@
-"""What has happened in a roll-out: recorded one after another and never changed. All that is known of it follows from these."""
+"""Events of a roll-out: recorded one after another and never changed. All its state follows from these."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import msgspec
 
 Act = Literal["prepare", "apply", "verify"]
 Verdict = Literal["green", "waits", "failed", "again"]
-"""green: as wanted. waits: for a reboot that is not permitted. failed. again: locked, not reached or without a result; tried again."""
+"""green: matches its spec. waits: for a reboot that is not permitted. failed. again: locked, not reached or without a result; tried
+again."""
 LATER = frozenset({"locked", "unreachable", "not-started"})
-"""States of hosts that may well succeed at another time."""
+"""States of hosts that may succeed at another time."""
 ENDED = frozenset({"verified", "unchanged", "changed"})
-"""States of hosts on which an act came to its end."""
+"""States of hosts on which an act was completed."""
 
 
 def verdict_of(state: str, *, green: bool, reboot: bool) -> Verdict:
-    """The verdict on a host in this state. `green`: as wanted, and proven. `reboot`: it must still be rebooted."""
+    """Return the verdict on a host in this state. `green`: it matches its spec, proven by verify. `reboot`: it must still be
+    rebooted."""
     if green:
         return "green"
     if state in LATER:
@@ -47,7 +49,7 @@ class Paused(_Event, frozen=True, tag="paused"):
 
 
 class Resumed(_Event, frozen=True, tag="resumed"):
-    """`retry`: hosts that failed, or wait, are done again. `forgive`: those that failed until now count no more."""
+    """`retry`: hosts that failed, or wait, are done again. `forgive`: failures until now no longer count."""
 
     by: str
     retry: bool = False
@@ -60,7 +62,7 @@ class Aborted(_Event, frozen=True, tag="aborted"):
 
 
 class Stopped(_Event, frozen=True, tag="stopped"):
-    """By the policy: a budget, or the canary."""
+    """The policy has stopped the roll-out: a budget, or the canary."""
 
     why: str
 
@@ -70,7 +72,7 @@ class Draining(_Event, frozen=True, tag="draining"):
 
 
 class Drained(_Event, frozen=True, tag="drained"):
-    """`untold`: why a host itself does not know that it is out."""
+    """`untold`: the reason why the host itself does not know that it is out."""
 
     hosts: tuple[str, ...]
     untold: str = ""
@@ -82,7 +84,7 @@ class NotDrained(_Event, frozen=True, tag="not-drained"):
 
 
 class Working(_Event, frozen=True, tag="working"):
-    """A job begins; recorded before its process starts, so that a job that is not over is done again, or waited for."""
+    """A job begins; recorded before its process starts, so that an unfinished job is repeated, or waited for."""
 
     job: int
     act: Act
@@ -90,7 +92,7 @@ class Working(_Event, frozen=True, tag="working"):
 
 
 class HostEnd(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a job's result says of one host."""
+    """The result of one host, from a job's result."""
 
     host: str
     verdict: Verdict
@@ -104,15 +106,15 @@ class Done(_Event, frozen=True, tag="done"):
 
 
 class JobOver(_Event, frozen=True, tag="job-over"):
-    """The job's process has ended; a host without a result until now gets none from it."""
+    """The job's process has ended; hosts without a result until now get none from it."""
 
     job: int
     message: str = ""
 
 
 class Returned(_Event, frozen=True, tag="returned"):
-    """The adapter has said its last word on these hosts: given back where they were green or untouched, else kept out. `untold`: why
-    a host that is in service does not know it; None where it is out, and knows what it knew."""
+    """The adapter has given its final answer on these hosts: given back if they were green or untouched, else kept out. `untold`:
+    the reason why a host in service does not know that; None if it is out, and its own note is unchanged."""
 
     hosts: tuple[str, ...]
     message: str = ""

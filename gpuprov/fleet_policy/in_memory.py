@@ -1,4 +1,4 @@
-"""The engine of a single process: it carries out what `decide` says, one job at a time, and keeps what happens in memory alone."""
+"""The engine of a single process: it carries out the actions of `decide`, one job at a time, and keeps events in memory only."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gpuprov.fleet_policy.state import State
 
 
 class InMemory:
-    """One policy over some hosts, of one job at a time: it neither drains nor waits.
+    """A policy over some hosts, with one job at a time: it neither drains nor waits.
 
-    `idle`: hosts on which nothing is to be done, as they are.
+    `idle`: hosts on which there is nothing to do, with their states.
     """
 
     def __init__(self, plan: Plan, idle: Sequence[HostEnd] = (), clock: Callable[[], float] = time.time) -> None:
@@ -24,7 +24,7 @@ class InMemory:
             self.end(idle)
 
     def begin(self) -> tuple[str, ...]:
-        """Begin the next job, and return its hosts; none where the policy stops, or nothing is left."""
+        """Begin the next job, and return its hosts; none if the policy stops, or nothing is left."""
         while not self.state.jobs:
             now = self._clock()
             if not decide.record(decide.following(self.state, now), self.state, now):
@@ -32,19 +32,19 @@ class InMemory:
         return tuple(name for job in self.state.jobs.values() for name in job.hosts)
 
     def end(self, hosts: Sequence[HostEnd]) -> None:
-        """End the job that was begun, with what became of its hosts."""
+        """End the job that was begun, with the results of its hosts."""
         [number] = self.state.jobs
         self.state.add(events.Done(at=self._clock(), job=number, hosts=tuple(hosts)))
         self.state.add(events.JobOver(at=self._clock(), job=number))
 
     @property
     def batches(self) -> int:
-        """The number of batches with hosts that wait for their turn."""
+        """Return the number of batches with hosts that wait for their turn."""
         return sum(
             any(host.stage == "waiting" for _, host in self.state.of(batch)) for batch in self.state.plan.batches
         )
 
     @property
     def waiting(self) -> int:
-        """The number of hosts that wait for their turn."""
+        """Return the number of hosts that wait for their turn."""
         return sum(host.stage == "waiting" for host in self.state.hosts.values())

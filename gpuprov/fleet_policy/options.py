@@ -1,4 +1,4 @@
-"""A policy from options of a command: with the types, and the messages, that the policy's file has."""
+"""A policy from command-line options, with the types and error messages of the policy's file."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gpuprov.fleet_policy.policy import MOST, Batches, Budget, Canary, Count, Li
 from gpuprov.spec.build import convert
 
 OPTIONS = {CANARY: "--canary", "batches.size": "--serial", "budget.whole": "--max-fail", REBOOT: "--reboot"}
-"""The option that stands for a key of the policy."""
+"""The option for each key of the policy."""
 NUMBER = re.compile(r"\s*-?\d{1,18}\s*%?\s*")
 
 
 def policy_of(*, canary: str = "", serial: str = "", max_fail: str = "0", reboot: bool = False) -> Policy:
-    """The policy of a process that has each batch done in one job, tries no host again, and ends where it stops. Raises GpuprovError
-    for a number that the policy's file could not have either."""
+    """Return the policy of a process that does each batch in one job, never retries a host, and ends where it stops. Raises
+    GpuprovError for a number that the policy's file could not have either."""
     by_number = NUMBER.fullmatch(canary)
     return Policy(
         gpuprov_rollout=1,
@@ -36,7 +36,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _number(key: str, text: str, kind: Any) -> int | str:
-    """`"5"` or `"20%"` as the policy's file has it."""
+    """Return `"5"` or `"20%"` as the policy's file has it."""
     plain = "".join(text.split())
     value = plain if "%" in plain or not NUMBER.fullmatch(plain) else int(plain)
     number, problems = convert(value, kind, (OPTIONS[key],))

@@ -1,4 +1,4 @@
-"""A policy over the hosts of a fleet: who is in which batch and failure domain. Worked out once; nothing of it changes later."""
+"""A policy over the hosts of a fleet: the batch and failure domain of each host. Computed once, and constant from then on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CANARY = "canary.hosts"
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A host of the fleet. `domain` and `site` are empty where the policy names none."""
+    """A host of the fleet. `domain` and `site` are empty if the policy names none."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -33,14 +33,16 @@ class Batch(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """As messages and approvals name it."""
+        """The name in messages and approvals."""
         return f"batch {self.number}" if self.number else "canary"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What `decide` goes by, beside what has happened.
+    """The input of `decide`, beside the events.
 
-    `total`: the hosts that shares are of. `options`: keys of the policy that options of a command stand for, with the option."""
+    `total`: the number of hosts that shares refer to. `options`: keys of the policy that were set by command-line options, with the
+    option.
+    """
 
     policy: Policy
     domains: dict[str, str]
@@ -52,18 +54,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     zone: Zone | None = None
 
     def name_of(self, key: str) -> str:
-        """A key of the policy as its user knows it."""
+        """Return the user's name for a key of the policy."""
         return self.options.get(key, key)
 
     def by_site(self, hosts: Iterable[str]) -> dict[str, list[str]]:
-        """The hosts of each site, in their order."""
+        """Return the hosts of each site, in their order."""
         found: dict[str, list[str]] = {}
         for name in hosts:
             found.setdefault(self.sites.get(name, ""), []).append(name)
         return found
 
     def approvals(self, batch: Batch) -> list[tuple[str, Approval]]:
-        """Steps that must be approved before the batch begins."""
+        """Return the steps that must be approved before the batch begins."""
         first = next((one.number for one in self.batches if one.number), None)
         found = []
         for one in self.policy.approvals:
@@ -84,10 +86,11 @@ def planned(
     total: int | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Raises GpuprovError where the canary names nobody, or a host is in no failure domain, or at no site.
+    """Return the plan. Raises GpuprovError if the canary names no host, or a host has no failure domain or site.
 
-    `pinned`: the policy's time zone, where it is not to be looked up on this machine. `total`, `options`: as the plan has them; the
-    total is all members unless it is given."""
+    `pinned`: the policy's time zone, if it is not to be looked up on this machine. `total`, `options`: as in the plan; the total is
+    all members by default.
+    """
     total, options = len(members) if total is None else total, dict(options or {})
     _refuse_lost([one.name for one in members if not one.domain], "in no failure domain", policy.domain)
     _refuse_lost([one.name for one in members if not one.site], "at no site", policy.site)

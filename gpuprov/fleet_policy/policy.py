@@ -24,16 +24,16 @@ _SHARE = "a share of them (10%)"
 Hosts = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 Share = Annotated[str, msgspec.Meta(pattern=r"^(100|[1-9][0-9]?)%$", description=_SHARE)]
 Count = Hosts | Annotated[str, msgspec.Meta(pattern=r"^(100|[1-9]?[0-9])%$", description=_SHARE)]
-"""A number of hosts, or a share of them: none, too."""
+"""A number of hosts, or a share of them; may be none."""
 Size = Annotated[int, msgspec.Meta(ge=1, le=MOST)] | Share
-"""A number of hosts, or a share of them: one at least."""
+"""A number of hosts, or a share of them; at least one."""
 TIME = r"^[0-9]{1,5}[smhd]$"
 Name = Annotated[str, msgspec.Meta(min_length=1, description="a name of at least one character")]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(min_length=1)]
 
 
 class Canary(Fragment, frozen=True):
-    """Hosts that are done first, alone. If one of them is not green, nothing else starts, whatever the budget is."""
+    """Hosts that are done first, alone. If any of them is not green, nothing else starts, whatever the budget is."""
 
     hosts: Annotated[tuple[Name, ...], msgspec.Meta(description="Hosts, groups and globs")] = ()
     count: Annotated[
@@ -47,7 +47,7 @@ class Canary(Fragment, frozen=True):
 
 
 class Batches(Fragment, frozen=True):
-    """How the other hosts are divided, in the inventory's order. A batch begins when the one before it has ended."""
+    """Division of the other hosts, in the inventory's order. A batch begins when the previous one has ended."""
 
     size: Annotated[Size, msgspec.Meta(description="A number of hosts (5) or a share of all hosts (10%)")] = "100%"
     by_domain: Annotated[bool, msgspec.Meta(description="A batch is one failure domain, in place of a size")] = False
@@ -57,7 +57,7 @@ class Batches(Fragment, frozen=True):
 
 
 class Limits(Fragment, frozen=True):
-    """What may be under way at one time."""
+    """Limits on work at the same time."""
 
     at_once: Annotated[int, msgspec.Meta(ge=1, description="Hosts that are out of service or worked on at once")] = 50
     per_domain: (
@@ -76,14 +76,14 @@ class Limits(Fragment, frozen=True):
 
 
 class Budget(Fragment, frozen=True):
-    """How many hosts may fail before the roll-out stops. The canary has none."""
+    """Number of hosts that may fail before the roll-out stops. The canary has none."""
 
     batch: Annotated[Count, msgspec.Meta(description="In one batch: a number of hosts, or a share of its hosts")] = 0
     whole: Annotated[Count, msgspec.Meta(description="In all: a number of hosts, or a share of all hosts")] = 0
 
 
 class Retry(Fragment, frozen=True):
-    """What is done with a host that was locked by another run, could not be reached, or of which a process left no result."""
+    """Retries of a host that was locked by another run, could not be reached, or got no result from its process."""
 
     attempts: Annotated[int, msgspec.Meta(ge=1, le=20, description="How often it is tried in all")] = 3
     after: Annotated[
@@ -92,7 +92,7 @@ class Retry(Fragment, frozen=True):
 
 
 class Windows(Fragment, frozen=True):
-    """When hosts may be started on. What has begun is brought to its end; verify and giving back happen at any time."""
+    """Times when hosts may be started. Work that has begun is completed; verify and giving back happen at any time."""
 
     time_zone: Annotated[str, msgspec.Meta(description="a name of the tz database, such as Europe/Berlin or UTC")]
     open: Annotated[
@@ -108,7 +108,7 @@ class Windows(Fragment, frozen=True):
 
 
 class Approval(Fragment, frozen=True):
-    """Who must approve a step before it begins: `gpuprov rollout approve ID`."""
+    """Users who must approve a step before it begins: `gpuprov rollout approve ID`."""
 
     before: Annotated[
         Literal["canary", "batches", "each-batch"],
@@ -119,7 +119,7 @@ class Approval(Fragment, frozen=True):
 
 
 class Drain(Fragment, frozen=True):
-    """How a host is taken out of service before it is changed, and given back when it is green."""
+    """The way a host is taken out of service before it is changed, and given back when it is green."""
 
     adapter: Annotated[Literal["slurm", "kubernetes", "command"], msgspec.Meta(description="Who hands out the hosts")]
     command: Annotated[str, msgspec.Meta(description="Of adapter command: what the site runs for each step")] = ""
@@ -139,7 +139,7 @@ class Drain(Fragment, frozen=True):
 
 
 class Policy(Fragment, frozen=True):
-    """How a roll-out goes over a fleet."""
+    """The course of a roll-out over a fleet."""
 
     gpuprov_rollout: Annotated[Literal[1], msgspec.Meta(description="Version of this format")]
     domain: Annotated[
@@ -174,22 +174,22 @@ class Policy(Fragment, frozen=True):
 
 
 def seconds(duration: str) -> int:
-    """`"30m"` in seconds."""
+    """Return `"30m"` in seconds."""
     return int(duration[:-1]) * UNITS[duration[-1]]
 
 
 def number_of(count: int | str, total: int) -> int:
-    """A number of hosts, or a share of `total`, rounded down."""
+    """Return a number of hosts, or a share of `total`, rounded down."""
     return total * int(count[:-1]) // 100 if isinstance(count, str) else count
 
 
 def at_least_one(size: int | str, total: int) -> int:
-    """The same, and one where the share is less than a host."""
+    """Return the same, but one if the share is less than a host."""
     return max(1, number_of(size, total))
 
 
 def load(path: File) -> Policy:
-    """The policy in a file. Raises SpecError with everything that is wrong in it."""
+    """Return the policy in a file. Raises SpecError with all its errors."""
     try:
         data = reading.contents(str(path), LARGEST)
     except OSError as error:
@@ -200,7 +200,7 @@ def load(path: File) -> Policy:
 
 
 def read(text: str | bytes, file: str) -> Policy:
-    """The policy of a text. Raises SpecError with everything that is wrong in it."""
+    """Return the policy in a text. Raises SpecError with all its errors."""
     try:
         value, places = reading.placed_yaml(text, LARGEST)
     except reading.Unreadable as error:
@@ -228,7 +228,7 @@ def _origin(file: str, places: dict[Path, tuple[int, int]], path: Path) -> Origi
 
 
 def _across(policy: Policy) -> Iterator[Finding]:
-    """What no type says."""
+    """Yield the errors that no type expresses."""
     if policy.canary.hosts and policy.canary.count:
         yield (
             ("canary", "count"),
@@ -283,12 +283,12 @@ def _windows(windows: Windows) -> Iterator[Finding]:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of a policy."""
+    """Return the JSON Schema of a policy."""
     from gpuprov.spec.schema import of_document
 
     return of_document(Policy, "gpuprov roll-out policy")
 
 
 def schema_text() -> str:
-    """The same, to print."""
+    """Return the same as text."""
     return as_document(schema())

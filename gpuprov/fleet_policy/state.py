@@ -1,4 +1,4 @@
-"""What is known of a roll-out after some events. `State.add` is the only thing that changes it."""
+"""The state of a roll-out after some events. Only `State.add` changes it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from gpuprov.fleet_policy.events import Act, Event, HostEnd, Verdict
 from gpuprov.fleet_policy.planned import Batch, Plan
 
 Stage = Literal["waiting", "preparing", "prepared", "draining", "ready", "working", "worked", "done"]
-"""ready: free, for its job to begin. worked: its result is there, and it is not given back yet."""
+"""ready: free, for its job to begin. worked: it has a result, and is not given back yet."""
 OUT = frozenset({"draining", "ready", "working", "worked"})
 
 
 @dataclass(slots=True)
 class Host:
     """`since`: when its stage began. `held`: taken out or left broken by this roll-out, and not good since. `touched`: a job that
-    changes was begun. `ended`: when it was done. `proved`: verified again after the soak. `forgiven`: its failure counts no more.
-    `untold`: why the host itself does not know that it is out, or in service again.
-    """
+    changes was begun. `ended`: when it was done. `proved`: verified again after the soak. `forgiven`: its failure no longer counts.
+    `untold`: the reason why the host itself does not know that it is out, or in service again."""
 
     stage: Stage = "waiting"
     verdict: Verdict | Literal[""] = ""
@@ -37,12 +36,12 @@ class Host:
 
     @property
     def bad(self) -> bool:
-        """Whether it is not as wanted, and nobody has forgiven that."""
+        """Return whether it differs from its spec, and nobody has forgiven that."""
         return self.stage in ("worked", "done") and self.verdict in ("failed", "waits") and not self.forgiven
 
     @property
     def out(self) -> bool:
-        """Whether it is, or may be, out of service."""
+        """Return whether it is, or may be, out of service."""
         return self.stage in OUT or ((self.held or self.bad) and not self.forgiven)
 
 
@@ -58,7 +57,7 @@ class Job:
 
 @dataclass(slots=True)
 class State:
-    """Of a whole roll-out. `seen`: how many events."""
+    """The state of a whole roll-out. `seen`: the number of events."""
 
     plan: Plan
     hosts: dict[str, Host] = field(default_factory=dict)
@@ -78,21 +77,21 @@ class State:
         self.hosts = {name: Host() for name in self.plan.domains}
 
     def of(self, batch: Batch) -> list[tuple[str, Host]]:
-        """The hosts of a batch."""
+        """Return the hosts of a batch."""
         return [(name, self.hosts[name]) for name in batch.hosts]
 
     @property
     def batch(self) -> Batch | None:
-        """The first that is not over."""
+        """Return the first batch that is not over."""
         return next((one for one in self.plan.batches if one.number not in self.over), None)
 
     @property
     def busy(self) -> bool:
-        """Whether something is under way, which comes to its end whatever people say."""
+        """Return whether something is under way, which is completed whatever people say."""
         return bool(self.jobs) or any(one.stage in OUT - {"ready"} for one in self.hosts.values())
 
     def add(self, event: Event) -> None:
-        """What follows from one more event."""
+        """Apply one more event."""
         self.seen += 1
         self.last = event.at
         match event:
@@ -194,7 +193,7 @@ class State:
 
 
 def folded(plan: Plan, events: Iterable[Event]) -> State:
-    """What is known after these events."""
+    """Return the state after these events."""
     state = State(plan)
     for event in events:
         state.add(event)

@@ -15,7 +15,7 @@ SPAN = rf"^(daily|{_DAY}(-{_DAY})?(,{_DAY}(-{_DAY})?)*) {_TIME}-({_TIME}|24:00)$
 
 
 class Span(NamedTuple):
-    """A window that opens on some days of the week; minutes from midnight. One that ends before it begins ends on the next day."""
+    """A window that opens on some days of the week; minutes from midnight. If it ends before it begins, it ends on the next day."""
 
     days: frozenset[int]
     begin: int
@@ -23,7 +23,7 @@ class Span(NamedTuple):
 
 
 def parsed(text: str) -> Span:
-    """`"mon-thu,sat 22:00-05:00"`, which matches SPAN."""
+    """Parse `"mon-thu,sat 22:00-05:00"`, which matches SPAN."""
     days, _, times = text.partition(" ")
     begin, end = (int(one[:2]) * 60 + int(one[3:]) for one in times.split("-"))
     return Span(_days(days), begin, end - begin if end > begin else end - begin + 1440)
@@ -41,7 +41,7 @@ def _days(text: str) -> frozenset[int]:
 
 
 def zone(name: str) -> Zone | None:
-    """The time zone of this name; None where there is none."""
+    """Return the time zone of this name; None if there is none."""
     from zoneinfo import ZoneInfo
 
     if not re.fullmatch(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", name):
@@ -55,13 +55,13 @@ def zone(name: str) -> Zone | None:
 
 
 class Pinned(tzinfo):
-    """A zone by its changes: from each moment on, so many seconds east of UTC. It is the same wherever, and whenever, it is asked."""
+    """A zone as a list of changes: the offset in seconds east of UTC from each moment on. Independent of place and time of its use."""
 
     def __init__(self, changes: Sequence[tuple[float, int]]) -> None:
         self._changes = changes
 
     def utcoffset(self, moment: datetime | None) -> timedelta:
-        """Of a local time; `fold` tells which one of an hour that comes twice is meant."""
+        """Return the offset at a local time; `fold` selects one of the two when an hour occurs twice."""
         offset = self._changes[0][1]
         if moment is None:
             return timedelta(seconds=offset)
@@ -74,7 +74,7 @@ class Pinned(tzinfo):
         return timedelta(seconds=offset)
 
     def fromutc(self, moment: datetime) -> datetime:
-        """Local time; the second one of an hour that comes twice is told by `fold`."""
+        """Return local time; `fold` marks the second of an hour that occurs twice."""
         plain = moment.replace(tzinfo=UTC)
         now = plain.timestamp()
         past = [change for change in self._changes if change[0] <= now] or [self._changes[0]]
@@ -90,7 +90,7 @@ class Pinned(tzinfo):
 
 
 def changes(of: Zone, begin: float, end: float) -> list[tuple[float, int]]:
-    """A zone's offset at the beginning, and each change of it until the end, to the second."""
+    """List a zone's offset at the beginning, and each change of it until the end, to the second."""
 
     def offset(at: float) -> int:
         return int((datetime.fromtimestamp(at, of).utcoffset() or timedelta(0)).total_seconds())
@@ -109,13 +109,13 @@ def changes(of: Zone, begin: float, end: float) -> list[tuple[float, int]]:
 
 
 def is_open(spans: Sequence[Span], zone: Zone, now: float, margin: int = 0) -> bool:
-    """Whether a window is open at this moment (seconds since 1970, UTC) and for `margin` seconds more: where one ends as the next
-    begins, they are one."""
+    """Return whether a window is open at this time (seconds since 1970, UTC) and for `margin` seconds more; adjacent windows count
+    as one."""
     return any(begin <= now and now + margin < end for begin, end in _joined(_around(spans, zone, now)))
 
 
 def opens(spans: Sequence[Span], zone: Zone, now: float) -> float:
-    """When the next window opens after this moment."""
+    """Return when the next window opens after this time."""
     return min(begin for begin, _ in _around(spans, zone, now) if begin > now)
 
 
@@ -130,7 +130,7 @@ def _joined(windows: Iterable[tuple[float, float]]) -> Iterator[tuple[float, flo
 
 
 def _around(spans: Sequence[Span], zone: Zone, now: float) -> list[tuple[float, float]]:
-    """Windows from a day before to eight days after, as moments; the zone's changes of its clock are in them."""
+    """Return windows from a day before to eight days after, as times, with the zone's clock changes taken into account."""
     today = datetime.fromtimestamp(now, zone).date()
     found = []
     for offset in range(-1, 9):

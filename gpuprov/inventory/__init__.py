@@ -1,4 +1,4 @@
-"""Whatever Ansible reads, as plain hosts: `gpuprov` deep-merged, every value with its place, connection variables.
+"""Anything that Ansible reads, as plain hosts: `gpuprov` deep-merged, every value with its place, connection variables.
 
 Nothing here judges the spec. Importing this package does not import Ansible, and a cache hit does not either.
 """
@@ -21,10 +21,10 @@ __all__ = ["Inventory", "Play", "default_sources", "load"]
 
 
 class Inventory(msgspec.Struct, frozen=True):
-    """The hosts of the sources, in the order they are written there.
+    """The hosts of the sources, in the order in which they are written there.
 
-    `extra`: the names that extra variables set. `children`: the groups in each group, where `also` was given.
-    Hosts with the same groups and no variables of their own share one `values`, `origins`, `connection` and `places`: read only.
+    `extra`: the names that extra variables set. `children`: the groups in each group, if `also` was given. Hosts with the same
+    groups and no variables of their own share one `values`, `origins`, `connection` and `places`: read only.
     """
 
     sources: tuple[str, ...]
@@ -46,19 +46,18 @@ def load(
     alone: bool = False,
     play: Play | None = None,
 ) -> Inventory:
-    """The inventory, narrowed to `limit` (an Ansible host pattern). Raises SpecError with every problem found.
+    """Return the inventory, narrowed to `limit` (an Ansible host pattern). Raises SpecError with every problem.
 
-    extra_vars: as Ansible's --extra-vars: they win over what the inventory says; `gpuprov` among them is merged over its own.
+    extra_vars: as Ansible's --extra-vars, they override the inventory; a `gpuprov` among them is merged over the inventory's.
 
-    alone: group_vars and host_vars of the folder that somebody works in, which Ansible reads beside the sources', say nothing of these
-    hosts; nothing is kept.
+    alone: ignore group_vars and host_vars of the working folder, which Ansible reads beside the sources'; nothing is cached.
 
-    play: the ansible-playbook that asks; it has read the passwords and extra variables.
+    play: the calling ansible-playbook; it has read the passwords and extra variables.
 
-    also: variables beside those that say how a host is reached, which stand among them in `connection`.
+    also: variables to include in `connection` beside those that say how a host is reached.
 
-    `cache` lets a resolved inventory be kept and reused; it is never used for sources with vaults, scripts, plugin
-    configurations, templates or secrets (see `gpuprov.inventory.cache`).
+    `cache` lets a resolved inventory be kept and reused; it is never used for sources with vaults, scripts, plugin configurations,
+    templates or secrets (see `gpuprov.inventory.cache`).
     """
     import gpuprov.inventory.cache as store
     from gpuprov.inventory.limit import select
@@ -94,7 +93,7 @@ def _unopened(file: str, why: str) -> SpecError:
 
 
 def _reader() -> Callable[..., Resolved]:
-    """The reader; importing it imports Ansible, which reads its configuration then and may have something to say."""
+    """Return the reader. Importing it imports Ansible, which then reads its configuration and may print messages."""
     from contextlib import redirect_stderr
     from io import StringIO
 

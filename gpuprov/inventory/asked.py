@@ -1,4 +1,4 @@
-"""A password from the terminal. Without one, getpass would warn and read standard input in the open."""
+"""Password input from the terminal. Without a terminal, getpass would warn and read standard input with the password visible."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gpuprov.errors import GpuprovError
 
 
 def asked(prompt: str, what: str, hint: str) -> str:
-    """The password. Raises GpuprovError where there is no terminal to ask on; the hint names what needs none."""
+    """Return the password. Raises GpuprovError if there is no terminal; the hint names the option that needs none."""
     import warnings
     from getpass import GetPassWarning, getpass
 

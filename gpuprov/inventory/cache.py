@@ -1,8 +1,7 @@
 """The resolved inventory, kept between runs, so that a run on unchanged sources need not import Ansible.
 
-Never kept: what a script, a plugin, a template or a vault computed, anything that looks like a secret, and inventories
-with problems. A file belongs to one user (mode 0600), is written whole or not at all, and is ignored when it is damaged
-or somebody else's.
+Never kept: results of scripts, plugins, templates or vaults, anything that looks like a secret, and inventories with problems. A
+file belongs to one user (mode 0600), is written completely or not at all, and is ignored if it is damaged or another user's.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _KEY_FILE = re.compile(r"private_key_file\Z")
 
 
 class Entry(msgspec.Struct, array_like=True):
-    """What is written: values and places once for all hosts that share them."""
+    """The contents of a cache file: values and places are stored once for all hosts that share them."""
 
     files: list[str]
     paths: list[tuple[str | int, ...]]
@@ -45,11 +44,11 @@ class Entry(msgspec.Struct, array_like=True):
 
 
 class Unkept(Exception):
-    """These sources are never kept."""
+    """Raised for sources that are never kept."""
 
 
 def key(paths: list[str]) -> str | None:
-    """The name of the entry: all that the answer depends on. None for sources that are never kept."""
+    """Return the name of the entry, a digest of all that the answer depends on; None for sources that are never kept."""
     digest = hashlib.sha256()
 
     def tell(*parts: str | bytes) -> None:
@@ -75,7 +74,7 @@ def key(paths: list[str]) -> str | None:
 
 
 def read(name: str) -> Resolved | None:
-    """The entry, if there is a sound one of this user."""
+    """Return the entry if there is a sound one of this user."""
     body = keep.read(ROOM, f"{name}.msgpack")
     if body is None:
         return None
@@ -86,7 +85,7 @@ def read(name: str) -> Resolved | None:
 
 
 def write(name: str, resolved: Resolved) -> None:
-    """Keep it, unless it must not be kept or the folder cannot be written."""
+    """Store the entry, unless it must not be kept or the folder cannot be written."""
     if not resolved.cacheable:
         return
     try:
@@ -97,7 +96,7 @@ def write(name: str, resolved: Resolved) -> None:
 
 
 def _ansible() -> bytes:
-    """The Ansible that would be imported, without importing it."""
+    """Identify the Ansible that would be imported, without importing it."""
     from importlib.util import find_spec
 
     spec = find_spec("ansible")
@@ -107,7 +106,7 @@ def _ansible() -> bytes:
 
 
 def _contents(paths: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Every file the answer depends on, in a fixed order."""
+    """Yield every file that the answer depends on, in a fixed order."""
     beside = ["group_vars", "host_vars", "vars_plugins"]
     trees: list[str] = []
     for source in paths:
@@ -199,7 +198,7 @@ def _unpack(entry: Entry) -> Resolved:
 
 
 def _keepable(value: object, name: str = "") -> None:
-    """Raises Unkept for a secret-like name, a template, or a type that would not come back as it was."""
+    """Raise Unkept for a secret-like name, a template, or a type that would not be restored unchanged."""
     if _SECRET.search(name) and not _KEY_FILE.search(name):
         raise Unkept
     if isinstance(value, Mapping):

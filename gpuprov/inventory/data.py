@@ -1,4 +1,4 @@
-"""Ansible's inventory data, which keeps more of what the sources say, and no more hosts than a limit."""
+"""Ansible's inventory data, extended to keep more of the sources' contents, and at most a limited number of hosts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ DOTTED = "gpuprov."
 
 
 class Data(InventoryData):  # type: ignore[misc]
-    """Keeps every `gpuprov` that a source sets, in order: Ansible itself keeps only the last one of a group or host."""
+    """Inventory data that keeps every `gpuprov` that a source sets, in order: Ansible itself keeps only the last one of a group or
+    host."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,13 +28,13 @@ class Data(InventoryData):  # type: ignore[misc]
         self.unread = Unread()
 
     def add_host(self, host: str, group: str | None = None, port: int | str | None = None) -> Any:
-        """As Ansible's, up to the limit."""
+        """Add a host as Ansible does, up to the limit."""
         if len(self.hosts) >= ranges.MOST and host not in self.hosts:
             raise AnsibleError("too many hosts") from reading.Unreadable("too many hosts", f"{ranges.MOST}")
         return super().add_host(host, group, port)
 
     def set_variable(self, entity: str, varname: str, value: Any) -> None:
-        """As Ansible's; remembers `gpuprov`, and names that look like it."""
+        """Set a variable as Ansible does; remember `gpuprov`, and names that look like it."""
         if not isinstance(varname, str):
             raise AnsibleError(f"a variable is called {varname}, which is no text")
         super().set_variable(entity, varname, value)
@@ -45,7 +46,7 @@ class Data(InventoryData):  # type: ignore[misc]
 
 
 class Unread:
-    """Variables that look as if they were of a spec, and are none. One of many places in a file is told."""
+    """Variables that look as if they belonged to a spec, but do not. Of many places in a file, one is reported."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], Problem] = {}
@@ -60,7 +61,7 @@ class Unread:
             self._found[key] = Problem(message=told[0], origin=origin, hint=told[1], severity="warning")
 
     def problems(self) -> list[Problem]:
-        """A warning for each."""
+        """Yield a warning for each variable."""
         return list(self._found.values())
 
 
@@ -81,7 +82,7 @@ def _why_unread(name: str, value: object) -> tuple[str, str] | None:
 
 
 def nested(name: str, value: object) -> str:
-    """`gpuprov.a.b` as the value of `gpuprov` that is meant by it, in JSON."""
+    """Return `gpuprov.a.b` as the nested value of `gpuprov` that it stands for, in JSON."""
     meant = value
     for part in reversed(name.split(".")[1:]):
         meant = {part: meant}

@@ -1,4 +1,4 @@
-"""What Ansible warns of: duplicate keys of a YAML file, told apart from a key that overrides one of a merge (`<<: *base`)."""
+"""Ansible's warnings: duplicate keys of a YAML file, distinguished from keys that override those of a merge (`<<: *base`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuprov.spec.problem import Origin, Problem
 
 
 def told(heard: Heard) -> tuple[list[Problem], list[Problem]]:
-    """Problems and warnings out of what Ansible said: duplicate keys are problems."""
+    """Split Ansible's messages into problems and warnings: duplicate keys are problems."""
     problems: list[Problem] = []
     warnings: list[Problem] = []
     files: dict[str, None] = {}
@@ -31,7 +31,7 @@ def told(heard: Heard) -> tuple[list[Problem], list[Problem]]:
 
 
 def duplicates(file: str) -> Iterator[Problem]:
-    """A problem for each key that is written twice in one mapping of the file, with the line of the first."""
+    """Yield a problem for each key that is written twice in one mapping of the file, with the line of the first."""
     with open(file, encoding="utf-8", errors="replace") as text:
         content = text.read()
     if content.startswith("$ANSIBLE_VAULT"):

@@ -1,4 +1,4 @@
-"""What --extra-vars says, as Ansible reads it: `key=value` words, YAML or JSON, or @FILE. It comes last, and wins."""
+"""Values of --extra-vars, read as Ansible does: `key=value` words, YAML or JSON, or @FILE. They come last, and override the others."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from gpuprov.spec.problem import Origin
 
 OPTION = "--extra-vars"
 RAW = "_raw_params"
-"""Where Ansible keeps words that are no NAME=VALUE. Nothing reads it."""
+"""Ansible's key for words that are not NAME=VALUE. Nothing reads it."""
 EXAMPLE = """-e '{"gpuprov": {"nouveau": {}}}'"""
 
 
 def read(loader: Loader, given: Sequence[str], findings: Findings) -> dict[str, Any]:
-    """The variables of all of them, later ones over earlier ones; what is wrong goes to the findings."""
+    """Return the variables of all options, later ones overriding earlier ones; add problems to the findings."""
     found: dict[str, Any] = {}
     for text in given:
         try:

@@ -1,4 +1,4 @@
-"""Problems as they are found, host by host; the same one of many hosts is kept once."""
+"""Problems as they are detected, host by host; the same problem of many hosts is kept once."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ class Findings:
         self._hosts: dict[Problem, list[str]] = {}
 
     def add(self, message: str, origin: Origin | None, host: str = "", path: Path = (), hint: str = "") -> None:
-        """One finding; `host` is empty where it is about a file and not a host."""
+        """Add a finding; `host` is empty if it is about a file and not a host."""
         problem = Problem(message=message, origin=origin, path=path, hint=hint)
         hosts = self._hosts.setdefault(problem, [])
         if host and (not hosts or hosts[-1] != host):
             hosts.append(host)
 
     def take(self, problem: Problem) -> None:
-        """A problem that is already one."""
+        """Add an existing problem."""
         self._hosts.setdefault(problem, [])
 
     def __bool__(self) -> bool:
         return bool(self._hosts)
 
     def problems(self) -> list[Problem]:
-        """Each problem once."""
+        """Return each problem once."""
         return [
             Problem(
                 message=p.message, origin=p.origin, path=p.path, hint=p.hint, hosts=tuple(hosts), severity=p.severity

@@ -1,4 +1,4 @@
-"""The folder that Ansible keeps for itself (~/.ansible), and a private one where that cannot be: no home, or a read-only one."""
+"""The folder that Ansible keeps for itself (~/.ansible), and a private one if that is impossible: no home, or a read-only one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIX = "gpuprov-ansible-"
 
 
 def environment() -> dict[str, str]:
-    """What Ansible's environment needs here: nothing where its folder can be used, else ANSIBLE_HOME."""
+    """Return the environment that Ansible needs here: empty if its folder can be used, else ANSIBLE_HOME."""
     if os.environ.get("ANSIBLE_HOME") or _usable(os.path.expanduser("~")):
         return {}
     return {"ANSIBLE_HOME": _private()}
@@ -24,7 +24,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def in_place() -> Iterator[None]:
-    """The environment of this process has it while Ansible is imported: it makes its temporary folder then."""
+    """Set this environment in the process while Ansible is imported: that is when Ansible makes its temporary folder."""
     given: Mapping[str, str] = environment()
     os.environ.update(given)
     try:
@@ -47,7 +47,7 @@ def _usable(home: str) -> bool:
 
 @cache
 def _private() -> str:
-    """One for this process, removed at its end."""
+    """Return a folder for this process, removed at its end."""
     try:
         folder = str(temporary.folder(PREFIX))
     except OSError as error:

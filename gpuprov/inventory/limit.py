@@ -1,8 +1,8 @@
-"""`--limit`: Ansible's host patterns, evaluated without importing Ansible.
+"""`--limit`: Ansible's host patterns (https://docs.ansible.com/ansible/latest/inventory_guide/intro_patterns.html), evaluated
+without importing Ansible.
 
-https://docs.ansible.com/ansible/latest/inventory_guide/intro_patterns.html
-Beyond them, a name may have ranges as in an inventory (`gpu[001:032]`), as gpuprov shows many hosts. A group of the name before the
-bracket goes first, whose members are counted then, as Ansible does it.
+In addition, a name may have ranges as in an inventory (`gpu[001:032]`), which is how gpuprov shows many hosts. If a group has the
+name before the bracket, the bracket is a subscript of its members, as in Ansible.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SUBSCRIPT = re.compile(r"^(.+)\[(?:(-?[0-9]+)|([0-9]+)[:-]([0-9]*))\]\Z")
 
 
 def select(hosts: Sequence[RawHost], groups: Sequence[str], limit: str) -> tuple[tuple[RawHost, ...], list[Problem]]:
-    """The hosts that the pattern means, in inventory order; a problem for each part that means nothing."""
+    """Return the hosts that the pattern matches, in inventory order, and a problem for each part that matches nothing."""
     patterns, problems = _patterns(limit)
     universe = _Universe(hosts, groups)
     wanted = [p for p in patterns if p[0] not in "!&"] or ([] if problems else ["all"])
@@ -43,7 +43,7 @@ def select(hosts: Sequence[RawHost], groups: Sequence[str], limit: str) -> tuple
 
 
 def from_anywhere(limit: str) -> str:
-    """The same pattern for whoever works in another folder: the files that it names have their whole path."""
+    """Return the same pattern for use in another folder: the files that it names get absolute paths."""
     if "@" not in limit:
         return limit
     return ",".join(f"@{os.path.abspath(part[1:])}" if part.startswith("@") else part for part in _split(limit))
@@ -90,7 +90,7 @@ def _is_address(text: str) -> bool:
 
 
 class _Universe:
-    """Host and group names, and what each pattern means among them."""
+    """Host and group names, and the meaning of patterns among them."""
 
     def __init__(self, hosts: Sequence[RawHost], groups: Sequence[str]) -> None:
         self.problems: list[Problem] = []

@@ -1,4 +1,4 @@
-"""Files of variables that are not what they seem: links that lead nowhere or in a circle, and what another user has put there."""
+"""Problems with files of variables: links that are broken or circular, and files that belong to another user."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ VARIABLES = ("group_vars", "host_vars")
 
 
 def astray(sources: Iterable[str]) -> Iterator[Problem]:
-    """A problem for each link that is a loop, or leads back, below the group_vars and host_vars that belong to the sources, and for
-    those that are another user's: Ansible's ad-hoc commands read none of the current folder for that (CVE-2018-10874)."""
+    """Yield a problem for each link that is a loop, or leads back, below the group_vars and host_vars that belong to the sources,
+    and for those of another user: for this reason, Ansible's ad-hoc commands read none in the current folder (CVE-2018-10874)."""
     paths = [source for source in sources if not is_host_list(source)]
     folders = [path if os.path.isdir(path) else os.path.dirname(path) for path in paths]
     seen: set[str] = set()

@@ -1,10 +1,10 @@
 """The deep merge of `gpuprov`, with the place of every value.
 
-Mappings merge; lists and scalars replace; `false` replaces a block, and a later mapping replaces `false`. A template
-meets a mapping: it is resolved first, so a block behind a template merges like a block.
+Mappings merge; lists and scalars replace; `false` replaces a block, and a later mapping replaces `false`. When a template meets a
+mapping, it is resolved first, so that a block from a template merges like any block.
 
-`origins` has, for each path, the place of the value where it is text or a number, and else of its key (Ansible cannot
-tell the place of true, false, null; a block or list is found at its key).
+For each path, `origins` has the place of the value if it is text or a number, else of its key (Ansible does not record the place of
+true, false and null; a block or list is located at its key).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from gpuprov.inventory.origin import is_template, origin_of, plain
 from gpuprov.spec.problem import Origin, Path
 
 Resolve = Callable[[Any, Path], Any]
-"""A template and its path -> the value it stands for."""
+"""Resolves a template at a path to its value."""
 Refuse = Callable[[AnsibleError, Path], None]
-"""Told of a vaulted value that cannot be decrypted."""
+"""Called for a vaulted value that cannot be decrypted."""
 
 _paths: dict[tuple[Path, str | int], Path] = {}
 
 
 class Merge:
-    """One host's (or one chain of groups') values and origins; `copy()` before going on for another."""
+    """Values and origins of one host (or one chain of groups); `copy()` it before continuing with another."""
 
     def __init__(self, refuse: Refuse, resolve: Resolve | None = None) -> None:
         self.refuse = refuse
@@ -36,18 +36,18 @@ class Merge:
         self.resolve = resolve
 
     def copy(self) -> Merge:
-        """A merge that starts from this one and leaves it as it is."""
+        """Return a new merge that starts from this one and leaves it unchanged."""
         other = Merge(self.refuse, self.resolve)
         other.values, other.origins = dict(self.values), dict(self.origins)
         other.templates = self.templates
         return other
 
     def add(self, layer: Mapping[Any, Any]) -> None:
-        """Lay one `gpuprov` mapping over what is there."""
+        """Merge one `gpuprov` mapping over the current values."""
         self._fill(self.values, (), layer, None)
 
     def finish(self) -> None:
-        """Resolve the templates that are left."""
+        """Resolve the remaining templates."""
         self._settle(self.values, ())
 
     def _fill(self, box: dict[Any, Any], path: Path, layer: Mapping[Any, Any], above: Origin | None) -> None:
@@ -114,7 +114,7 @@ class Merge:
 
 
 def _of_file(own: Origin | None, place: Origin | None) -> Origin | None:
-    """The place of a value; what a lookup found has none in a file: the template's then."""
+    """Return the place of a value; for the result of a lookup, which has no place in a file, that of the template."""
     return place if own is None or (not own.line and place and place.line) else own
 
 

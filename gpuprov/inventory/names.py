@@ -1,4 +1,4 @@
-"""Many host names in few words, and back: `gpu[001:032]`, as an inventory writes ranges and as --limit takes them."""
+"""Many host names in few words, and back: `gpu[001:032]`, as in the ranges of an inventory and in --limit."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 _NUMBER = re.compile(r"([0-9]{1,18})")
 _RANGE = re.compile(r"\[([0-9]{1,18}):([0-9]{1,18})\]")
 _LEAST = 3
-"""Names in a row that are worth a range."""
+"""Minimum number of consecutive names for a range."""
 
 Parts = tuple[str, ...]
-"""A name cut at its numbers, which have the odd places."""
+"""A name split at its numbers, which have the odd indices."""
 
 
 def folded(hosts: Iterable[str]) -> str:
-    """The names, separated by commas, runs of numbers as ranges: `gpu[001:003], login`.
+    """Join the names with commas, and runs of numbers as ranges: `gpu[001:003], login`.
 
-    Of several numbers in a name (`train100.dc1.example.com`) that one is a range which makes the fewest words; the others after it.
+    If a name has several numbers (`train100.dc1.example.com`), the one that makes the fewest words becomes a range first, then the
+    others.
     """
     alike: dict[Parts, list[Parts]] = {}
     for host in dict.fromkeys(hosts):
@@ -28,7 +29,7 @@ def folded(hosts: Iterable[str]) -> str:
 
 
 def _ranged(group: list[Parts]) -> list[Parts]:
-    """Names that differ in their numbers only, with ranges."""
+    """Combine names that differ only in their numbers into ranges."""
     places = range(len(group[0]) - 2, 0, -2)
     if len(group) < _LEAST or not places:
         return group
@@ -40,7 +41,7 @@ def _ranged(group: list[Parts]) -> list[Parts]:
 
 
 def _at(group: Sequence[Parts], place: int) -> list[Parts]:
-    """The names with ranges at one place, where all else is equal."""
+    """Combine names that differ only at one index into ranges at that index."""
     others: dict[Parts, list[str]] = {}
     for parts in group:
         others.setdefault((*parts[:place], "", *parts[place + 1 :]), []).append(parts[place])
@@ -66,7 +67,7 @@ def _follows(number: str, following: str) -> bool:
 
 
 def unfolded(pattern: str, known: Collection[str]) -> set[str]:
-    """The known names that a name with ranges means; nothing where it has none."""
+    """Return the known names that match a name with ranges; empty if it has no ranges."""
     ranges = [(int(first), int(last), len(first)) for first, last in _RANGE.findall(pattern)]
     if not ranges:
         return set()

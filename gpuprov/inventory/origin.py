@@ -1,4 +1,4 @@
-"""The one place that touches Ansible's private tags: where a loaded value was written, and its plain Python value."""
+"""The only module that uses Ansible's private tags: the place where a loaded value was written, and its plain Python value."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from gpuprov.spec.problem import Origin
 _ASSIGNED = re.compile(r"""=[ \t]*(?:["']([^"'\n]*)["']|(\S+))""")
 _QUOTED_PATH = re.compile(r"'(/[^']*)'")
 SECRET_LOOKUPS = re.compile(r"(\A|\.)(pipe|password)\Z|vault|pass|secret|keyring|token")
-"""Lookups whose results are secrets, by their name; of env, file and others it is the name of what is looked up that tells."""
+"""Lookups whose results are secrets because of the lookup's name; for env, file and others, the name of the item decides."""
 _names: dict[tuple[str, str], str] = {}
 
 
 def origin_of(value: Any) -> Origin | None:
-    """Where Ansible says the value was written; None for a value that carries no tag (true, false, null, computed)."""
+    """Return the place where Ansible says the value was written; None for a value without a tag (true, false, null, computed)."""
     tag = value if isinstance(value, Tag) else Tag.get_tag(value)
     return None if tag is None else to_origin(tag)
 
 
 def to_origin(tag: Any) -> Origin:
-    """Ansible's place as ours; an INI source has lines but no columns: column 1."""
+    """Convert Ansible's place to ours; an INI source has lines but no columns: column 1."""
     if tag.path is None:
         found = _QUOTED_PATH.search(tag.description or "")
         return Origin(_shown(found.group(1)) if found else str(tag.description))
@@ -40,17 +40,17 @@ def to_origin(tag: Any) -> Origin:
 
 
 def is_template(value: Any) -> bool:
-    """Whether Ansible would resolve this value as a Jinja template."""
+    """Return whether Ansible would resolve this value as a Jinja template."""
     return isinstance(value, str) and may_be_template(value) and bool(is_trusted_as_template(value))
 
 
 def is_vaulted(value: Any) -> bool:
-    """Whether the value is an inline `!vault` secret, decrypted on use."""
+    """Return whether the value is an inline `!vault` secret, decrypted on use."""
     return isinstance(value, EncryptedString)
 
 
 def plain(value: Any) -> Any:
-    """A scalar without tags, in its exact Python type. A vaulted value is decrypted; Ansible's error passes through."""
+    """Return a scalar without tags, in its exact Python type. A vaulted value is decrypted; Ansible's error is passed on."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, EncryptedString):
@@ -65,14 +65,14 @@ def plain(value: Any) -> Any:
 
 
 def hide_encrypted(document: Any) -> None:
-    """Have every text of a document masked if its file was encrypted; `!vault` values are hidden when they are decrypted."""
+    """Mask every text of a document if its file was encrypted; `!vault` values are hidden when they are decrypted."""
     if SourceWasEncrypted.is_tagged_on(document):
         for text in _scalars(document):
             hide(text)
 
 
 def hide_encrypted_text(text: str) -> None:
-    """The same for the text of an inventory in INI: what stands behind each `=`."""
+    """Do the same for the text of an INI inventory: everything after each `=`."""
     if SourceWasEncrypted.is_tagged_on(text):
         for quoted, bare in _ASSIGNED.findall(text):
             hide(quoted or bare)
@@ -94,7 +94,7 @@ def _scalars(value: Any) -> Iterator[str]:
 
 
 def hide_decrypted() -> None:
-    """Have every `!vault` value masked as soon as it is decrypted, wherever Ansible does so (a template, a plugin)."""
+    """Mask every `!vault` value as soon as it is decrypted, wherever Ansible does so (a template, a plugin)."""
     decrypt = EncryptedString._decrypt
     if getattr(decrypt, "hides", False):
         return
@@ -109,7 +109,7 @@ def hide_decrypted() -> None:
 
 
 def hide_looked_up() -> None:
-    """Have what a template looks up masked, where it is a secret by its kind or its name."""
+    """Mask the results of lookups in templates if they are secrets by the kind or name of the lookup."""
     from ansible._internal._templating import _jinja_plugins as jinja
 
     look_up: Any = getattr(jinja, "_invoke_lookup", None)

@@ -1,4 +1,4 @@
-"""What an ansible-playbook that is under way adds to its inventory sources."""
+"""Inputs that a running ansible-playbook adds to its inventory sources."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 
 class Play(NamedTuple):
-    """`folder`: of the playbook, whose group_vars and host_vars count. `extra`: the extra variables, as Ansible parsed them.
-    `secrets`: the vault passwords that Ansible was given, each with its vault id."""
+    """The running play. `folder`: of the playbook, whose group_vars and host_vars count. `extra`: the extra variables, as Ansible
+    parsed them. `secrets`: the vault passwords that Ansible was given, each with its vault id."""
 
     folder: str
     extra: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Ansible's chatter, caught instead of printed."""
+"""Ansible's messages, captured instead of printed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible.utils.display import Display
 
 @dataclass
 class Heard:
-    """Warnings with the object they are about, and the failures of inventory plugins: (plugin name, exception)."""
+    """Warnings with the object they are about, and failures of inventory plugins: (plugin name, exception)."""
 
     warnings: list[tuple[str, Any]] = field(default_factory=list)
     failures: list[tuple[str, BaseException]] = field(default_factory=list)
@@ -20,7 +20,7 @@ class Heard:
 
 @contextmanager
 def quiet() -> Iterator[Heard]:
-    """While open, nothing of Ansible reaches the terminal; warnings and plugin failures are kept, the rest is dropped."""
+    """Keep Ansible's output off the terminal in this context; warnings and plugin failures are kept, the rest is dropped."""
     heard = Heard()
 
     def warning(msg: str, formatted: bool = False, *, help_text: str | None = None, obj: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""Ranges of hosts (`gpu[001:032]`), judged before they are expanded: Ansible makes every name first and looks later."""
+"""Ranges of hosts (`gpu[001:032]`), checked before they are expanded: Ansible creates every name before it checks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gpuprov.shown import counted
 from gpuprov.spec import build
 
 MOST = 100_000
-"""Hosts of one inventory."""
+"""Maximum number of hosts in an inventory."""
 MOST_RANGES = 8
-"""Ranges in one name; each is expanded inside the one before."""
+"""Maximum number of ranges in a name; each is expanded inside the previous one."""
 
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
 _SHELL = re.compile(r"([\[{])(\d+|[A-Za-z])(?:-|\.\.|:)(\d+|[A-Za-z])[\]}]")
@@ -25,7 +25,7 @@ _expand = module.expand_hostname_range
 
 
 def expand(line: str) -> list[str]:
-    """The names, as Ansible has them. Raises AnsibleError for a range that means too many."""
+    """Return the names that Ansible would make. Raises AnsibleError for a range with too many."""
     try:
         judge(line)
     except Unreadable as error:
@@ -35,7 +35,7 @@ def expand(line: str) -> list[str]:
 
 
 def judge(name: str) -> None:
-    """Raise Unreadable for ranges that mean too many hosts, or that never end; what is no range is left to Ansible."""
+    """Raise Unreadable for ranges with too many hosts, or without end; leave anything else to Ansible."""
     found = _RANGE.findall(name)
     if len(found) > MOST_RANGES:
         raise Unreadable(f"{show(name)} has {len(found)} ranges", f"{MOST_RANGES}")
@@ -55,7 +55,8 @@ def judge(name: str) -> None:
 
 
 def corrected(name: str) -> str:
-    """What to write for hosts as the shell or Slurm name them: gpu[01-16], gpu{01..16}, gpu[1,4]; empty if it is none of these."""
+    """Return the correct spelling of hosts written as for the shell or Slurm: gpu[01-16], gpu{01..16}, gpu[1,4]; "" if it is none
+    of these."""
     if several := _LIST.fullmatch(name):
         before, items, after = several.groups()
         return ", ".join(f"{before}{item.strip()}{after}" for item in items.split(",")) + ", each on a line of its own"
@@ -71,10 +72,10 @@ def corrected(name: str) -> str:
 
 
 def show(name: str) -> str:
-    """The name in quotes, short enough for a message."""
+    """Return the name in quotes, short enough for a message."""
     return build.show(plain(name))
 
 
 def bound() -> None:
-    """Let Ansible's inventory plugins expand ranges as `expand` does."""
+    """Make Ansible's inventory plugins expand ranges as `expand` does."""
     vars(plugins.inventory)["expand_hostname_range"] = expand

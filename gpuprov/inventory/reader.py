@@ -1,4 +1,4 @@
-"""Reads inventory sources through Ansible. Imported only where the cache has no answer: importing Ansible is slow."""
+"""The reader of inventory sources through Ansible. Imported only on a cache miss: importing Ansible is slow."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read(
     alone: bool = False,
     play: Play | None = None,
 ) -> Resolved:
-    """All hosts of the sources (absolute paths or host lists). Raises SpecError with every problem found. See `load`."""
+    """Return all hosts of the sources (absolute paths or host lists). Raises SpecError with every problem. See `load`."""
     with quiet() as heard, _no_collection():
         for memory in (host_group_vars.FOUND, host_group_vars.NAK, host_group_vars.CANONICAL_PATHS):
             memory.clear()
@@ -125,7 +125,7 @@ def _read(
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """No garbage collection while tens of thousands of small objects are made that all stay alive."""
+    """Disable garbage collection while tens of thousands of small objects are created that all stay alive."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -137,7 +137,7 @@ def _no_collection() -> Iterator[None]:
 
 @dataclass
 class _Chain:
-    """What the groups of a host give it; shared by all hosts with the same groups."""
+    """The values that a host gets from its groups; shared by all hosts with the same groups."""
 
     names: tuple[str, ...]
     said: Own
@@ -147,14 +147,14 @@ class _Chain:
 
 
 class _Hosts:
-    """Turns Ansible's hosts into ours."""
+    """Conversion of Ansible's hosts to ours."""
 
     def __init__(
         self, loader: Loader, manager: Manager, findings: Findings, extra: Mapping[str, Any], also: Sequence[str] = ()
     ) -> None:
         self.variables = Variables(loader, manager, findings, extra, also)
         self.computed = False
-        """Whether any value is templated or vaulted."""
+        """True if any value is templated or vaulted."""
         self._loader, self._manager, self._findings, self._extra = loader, manager, findings, extra
         self._chains: dict[tuple[int, ...], _Chain] = {}
         self._merged: dict[tuple[object, ...], Merge] = {}
@@ -162,7 +162,7 @@ class _Hosts:
         self._templates: Templates | None = None
 
     def all(self) -> list[RawHost]:
-        """In the order in which the sources name them."""
+        """Return all hosts in the order in which the sources name them."""
         hosts = list(self._manager.hosts.values())
         said = [(host, self._chain(host), self.variables.of_host(host)) for host in hosts]
         for path, error in self._loader.failed.items():
@@ -216,7 +216,7 @@ class _Hosts:
         )
 
     def _merge(self, host: Any, chain: _Chain, own: Own) -> Merge:
-        """Hosts of one range share their merged values: their own layers were written at one place."""
+        """Merge the values of a host. Hosts of one range share theirs: their own layers were written at one place."""
         if not own.layers:
             return chain.merge
         places = tuple(origin_of(layer) for layer in own.layers)
@@ -231,7 +231,7 @@ class _Hosts:
         return merge
 
     def _shared(self, merge: Merge) -> Merge:
-        """The merge of an earlier host that came to the same, in value and place: what is equal is judged once."""
+        """Return an earlier host's merge with the same values and places, if there is one: equal merges are judged once."""
         return self._same.setdefault((repr(merge.values), *merge.origins.items()), merge)
 
     def _plain(self, name: str, value: Any) -> Any:

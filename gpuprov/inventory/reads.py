@@ -1,4 +1,5 @@
-"""What a template reads. One that always says the same of the same values is evaluated once for all hosts that share them."""
+"""The variables that a template reads. A template with a constant result for the same values is evaluated once for all hosts that
+share them."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from jinja2.filters import FILTERS
 from gpuprov.inventory.origin import is_template
 
 _HOST = frozenset({"hostvars", "vars"})
-"""They hold the variables of every host, or all of one: what is read of them cannot be told from the template."""
+"""Variables of every host, or all variables of a host: what is read from them does not follow from the template."""
 _CALLS = frozenset({"range", "dict"})
-"""Functions of the same result each time; `lookup`, `query` and `now` are not."""
+"""Functions with the same result each time; `lookup`, `query` and `now` are not among them."""
 _FILTERS = (FILTERS.keys() - {"random"}) | {
     *(
         "b64decode",
@@ -41,13 +42,13 @@ _FILTERS = (FILTERS.keys() - {"random"}) | {
     ),
     *("to_nice_json", "to_nice_yaml", "to_yaml", "union", "zip"),
 }
-"""Those of Jinja and of ansible.builtin that have the same result each time: not random, shuffle, random_mac, password_hash."""
+"""Filters of Jinja and of ansible.builtin with the same result each time: not random, shuffle, random_mac, password_hash."""
 _PARSER = Environment(extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"], autoescape=False)
 
 
 @functools.lru_cache(maxsize=4096)
 def names(template: str) -> frozenset[str] | None:
-    """The variables that a template names; None where its result may not be kept (random, lookups, other hosts' variables)."""
+    """Return the variables that a template names; None if its result may not be kept (random, lookups, other hosts' variables)."""
     if template.startswith("#jinja2:"):
         return None
     try:
@@ -61,7 +62,7 @@ def names(template: str) -> frozenset[str] | None:
 
 
 def all_names(template: str, variables: Mapping[str, Any]) -> frozenset[str] | None:
-    """As `names`, with what the templates in those variables name in their turn."""
+    """Return the same as `names`, including the names in templates in those variables."""
     seen: set[str] = set()
     waiting = [str.__str__(template)]
     while waiting:
@@ -75,7 +76,7 @@ def all_names(template: str, variables: Mapping[str, Any]) -> frozenset[str] | N
 
 
 def templates_in(value: Any) -> Iterator[str]:
-    """The templates in a value, at any depth."""
+    """Yield the templates in a value, at any depth."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from templates_in(key)

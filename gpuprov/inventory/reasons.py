@@ -1,4 +1,4 @@
-"""Ansible's errors as problems: one line, the place, what to do."""
+"""Ansible's errors as problems: one line, the place, the fix."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _LINE_COLUMN = re.compile(r" \(at line (\d+), column (\d+)\)\Z")
 
 
 def problem_of(error: BaseException, file: str, subject: str = "the file") -> Problem:
-    """The problem that an error of Ansible means; `file` is the source that was read when it was raised."""
+    """Convert an error of Ansible to a problem; `file` is the source that was being read."""
     place = _place(error) or Origin(shown(file))
     whole = " | ".join(f"{type(cause).__name__}: {cause}" for cause in _chain(error))
     said = _stderr(error)
@@ -98,7 +98,7 @@ def problem_of(error: BaseException, file: str, subject: str = "the file") -> Pr
 
 
 def _indented(whole: str, place: Origin, file: str) -> Problem | None:
-    """A line that is indented otherwise than the block which it continues; libyaml looks for a key there."""
+    """Return a problem for a line with another indentation than the block it continues; libyaml expects a key there."""
     seen = _INDENTED.search(whole)
     if not seen:
         return None
@@ -112,7 +112,8 @@ def _indented(whole: str, place: Origin, file: str) -> Problem | None:
 
 
 def _no_key(whole: str, place: Origin, file: str) -> Problem | None:
-    """A line between keys that is none: mostly a colon without a space after it. YAML takes it as the begin of the next line."""
+    """Return a problem for a line between keys that is not a key: usually a colon without a space after it. YAML takes it for the
+    start of the next line."""
     seen = _NO_KEY.search(whole)
     lines = _lines(place, file)
     line = int(seen["key"] or int(seen["next"]) - 1) if seen else 0
@@ -136,7 +137,7 @@ def _lines(place: Origin, file: str) -> list[str]:
 
 
 def reason(error: BaseException) -> str:
-    """Ansible's own words, without the boilerplate around them, in one line."""
+    """Return Ansible's message without its boilerplate, in one line."""
     innermost: BaseException = error
     for cause in _chain(error):
         if str(cause).strip():
@@ -147,7 +148,7 @@ def reason(error: BaseException) -> str:
 
 
 def cleaned(text: str) -> str:
-    """Words of Ansible without boilerplate, in one line that can follow a colon."""
+    """Return Ansible's text without boilerplate, in one line that can follow a colon."""
     text = _NOISE.sub("", " ".join(text.split())).rstrip(".")
     text = re.sub(r"<class '(?:[\w.]+\.)?_?(?:AnsibleTagged)?(\w+)'>", r"\1", text)
     text = re.sub(r"TOML file '[^']*' is invalid: ", "not valid TOML: ", text)
@@ -174,7 +175,7 @@ def _place(error: BaseException) -> Origin | None:
 
 
 def _stderr(error: BaseException) -> str:
-    """The last line that an inventory script wrote to standard error, without secrets."""
+    """Return the last line that an inventory script wrote to standard error, without secrets."""
     for cause in _chain(error):
         text = getattr(cause, "_help_text", None) or ""
         if text.startswith("Standard error from inventory script:"):
@@ -184,7 +185,7 @@ def _stderr(error: BaseException) -> str:
 
 
 def _search(file: str, text: str) -> tuple[int, int] | None:
-    """Line and column of what an INI error quotes; Ansible 2.19 forgets the line on the way."""
+    """Return line and column of the text that an INI error quotes; Ansible 2.19 loses the line."""
     quoted = re.findall(r"got: (.+)\Z|'([^']+)'|(\[[^\]]+\])|\"([^\"]+)\"", text)
     wanted = [part for groups in quoted for part in groups if part]
     try:

@@ -1,4 +1,4 @@
-"""What a reading of the sources yields, before `--limit`."""
+"""The result of reading the sources, before `--limit`."""
 
 from __future__ import annotations
 

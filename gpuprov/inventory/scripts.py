@@ -1,4 +1,4 @@
-"""Inventory scripts end: Ansible's `script` plugin waits for ever for what it runs."""
+"""A time limit for inventory scripts: Ansible's `script` plugin would wait for them for ever."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ansible.errors import AnsibleError
 from gpuprov import reading
 
 LIMIT = 60.0
-"""Seconds that one call of a script may take."""
+"""Maximum number of seconds for one call of a script."""
 
 
 class Timed(subprocess.Popen[bytes]):
-    """A script in a session of its own, without input: it cannot wait for an answer, and its helpers end with it."""
+    """A script in its own session, without input: it cannot wait for an answer, and its child processes end with it."""
 
     def __init__(self, command: list[str], heard: Callable[[bytes], None] | None = None, **given: Any) -> None:
         self._heard = heard
         super().__init__(command, stdin=subprocess.DEVNULL, start_new_session=True, **given)
 
     def communicate(self, input: bytes | None = None, timeout: float | None = None) -> tuple[bytes, bytes]:  # noqa: A002
-        """As Popen's, but it ends, and what it prints has a limit."""
+        """Communicate as Popen does, with limits on time and output."""
         try:
             out, error = self._read(time.monotonic() + (LIMIT if timeout is None else timeout))
             reading.check_json(out.decode(errors="replace"))
@@ -71,13 +71,13 @@ class Timed(subprocess.Popen[bytes]):
 
 
 def time_limit(plugin: object, heard: Callable[[bytes], None] | None = None) -> None:
-    """Let the `script` plugin run scripts as `Timed`. `heard`: told of all that they print."""
+    """Make the `script` plugin run scripts as `Timed`. `heard`: called with all their output."""
     module = sys.modules[type(plugin).__module__]
     vars(module)["subprocess"] = SimpleNamespace(Popen=partial(Timed, heard=heard), PIPE=subprocess.PIPE)
 
 
 def specs_in(output: bytes) -> Iterator[str]:
-    """The hosts that have a gpuprov under `_meta` of what a script printed, be they in a group or not."""
+    """Yield the hosts that have a `gpuprov` under `_meta` in a script's output, whether or not they are in a group."""
     if b"gpuprov" not in output or b"_meta" not in output:
         return
     try:

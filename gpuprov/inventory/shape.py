@@ -19,7 +19,7 @@ SECTIONS = ("hosts", "vars", "children")
 
 
 def judge(document: Any, file: str) -> Iterator[Problem]:
-    """Every fault in the form of a YAML inventory document; what is harmless is a warning."""
+    """Yield every fault in the form of a YAML inventory document; harmless ones are warnings."""
     if document is None or document == {}:
         yield Problem(message="the inventory is empty", origin=Origin(file), hint="write all: {hosts: {NAME: {}}}")
         return
@@ -45,7 +45,8 @@ _VARIABLE = "it is a variable: put it under vars of a group, or under a host"
 
 
 def _is_anchor(name: Any, body: Any) -> bool:
-    """Whether a key of the top holds nothing of a group, and an anchor for other places. Ansible skips what is in it, and warns."""
+    """Return whether a top-level key has no content of a group, only an anchor for other places. Ansible skips its contents with a
+    warning."""
     place = origin_of(name)
     if not isinstance(name, str) or body is None or place is None or not place.line:
         return False
@@ -59,7 +60,7 @@ def _is_anchor(name: Any, body: Any) -> bool:
 
 
 def listed(groups: Mapping[Any, Any]) -> Iterator[str]:
-    """The groups that have hosts or children of their own, be it none, in a document without faults."""
+    """Yield the groups that declare hosts or children, even empty, in a document without faults."""
     for name, body in groups.items():
         if not isinstance(body, Mapping):
             continue
@@ -108,7 +109,7 @@ def _section(key: Any, section: Any, group: str, place: Origin | None) -> Iterat
 
 
 def names(variables: Mapping[Any, Any], what: str, above: Origin | None) -> Iterator[Problem]:
-    """A fault for each variable whose name is no text: YAML reads an unquoted 5, true or null as something else."""
+    """Yield a fault for each variable whose name is not text: YAML reads an unquoted 5, true or null as something else."""
     for name in variables:
         if not isinstance(name, str):
             message = f"{what}: the name {show(plain(name))} is no text"
@@ -144,7 +145,8 @@ def _host(name: Any, variables: Any, group: str, above: Origin | None) -> Iterat
 
 
 def misplaced(variables: Mapping[Any, Any], where: str) -> Iterator[Problem]:
-    """A fault for each gpuprov in what belongs to a group of a YAML inventory, and is no more than another variable here."""
+    """Yield a fault for each `gpuprov` in a group's section that is written among variables of a YAML inventory, where it is just
+    another variable."""
     for section in SECTIONS:
         for key in _specs_in(variables.get(section)):
             yield Problem(

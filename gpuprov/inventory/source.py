@@ -1,4 +1,4 @@
-"""Ansible's loader, inventory data and manager, listening: what was read, which file said what, what went wrong."""
+"""Ansible's loader, inventory data and manager, with a record of the files read, their contents and the errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ YAML_NAMES = (".yaml", ".yml", ".json")
 
 
 class Loader(DataLoader):  # type: ignore[misc]
-    """Reads each file once (Ansible's `auto` and `yaml` plugins each read it again) and remembers who failed."""
+    """A loader that reads each file once (Ansible's `auto` and `yaml` plugins each read it again) and records the plugins that
+    failed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,13 +38,13 @@ class Loader(DataLoader):  # type: ignore[misc]
         self.faults: list[Problem] = []
         self.opened: list[tuple[str, Any]] = []
         self.tolerant = False
-        """Set while variable files are read: a broken one counts as empty, so that the next ones are judged too."""
+        """True while variable files are read: a broken file counts as empty, so that the next ones are checked, too."""
         self.note: Callable[[object, object], None] = lambda _name, _value: None  # told of each variable in these, once
         self._documents: dict[str, Any] = {}
 
     @property
     def read(self) -> Iterator[str]:
-        """The files that were read, but for inventories."""
+        """Yield the files that were read, except inventories."""
         return iter([*self._documents, *self.failed])
 
     def load_from_file(
@@ -54,7 +55,7 @@ class Loader(DataLoader):  # type: ignore[misc]
         json_only: bool = False,
         trusted_as_template: bool = False,
     ) -> Any:
-        """As Ansible's, from memory the second time. A plugin's own configuration is read exactly as Ansible does."""
+        """Load a file as Ansible does, from memory the second time. A plugin's own configuration is read exactly as Ansible does."""
         path = str(self.path_dwim(file_name))
         if path not in self._documents and path not in self.failed:
             try:
@@ -74,7 +75,7 @@ class Loader(DataLoader):  # type: ignore[misc]
         return document if unsafe or cache == "none" else copy.deepcopy(document)
 
     def load(self, data: str, *given: Any, **named: Any) -> Any:
-        """As Ansible's, of a text within limits: its own readers of JSON and YAML have none."""
+        """Load a text as Ansible does, but within limits: its own readers of JSON and YAML have none."""
         text = str.__str__(data)
         try:
             reading.check_json(text)
@@ -85,14 +86,15 @@ class Loader(DataLoader):  # type: ignore[misc]
         return super().load(data, *given, **named)
 
     def get_text_file_contents(self, file_name: str, encoding: str | None = None) -> str:
-        """As Ansible's. What an encrypted file of another kind than YAML says is hidden, too."""
+        """Return the contents as Ansible does. Values of an encrypted file that is not YAML are hidden, too."""
         text: str = super().get_text_file_contents(file_name, encoding)
         if not str(file_name).endswith(YAML_NAMES):
             hide_encrypted_text(text)
         return text
 
     def _get_file_contents(self, file_name: str) -> tuple[bytes, bool]:
-        """As Ansible's, of a regular file of bearable size: it would wait for a pipe, and read a device for ever."""
+        """Return the contents as Ansible does, but only for a regular file of acceptable size: it would wait for a pipe, and read a
+        device for ever."""
         path = str(self.path_dwim(file_name))
         try:
             reading.judge_file(path)
@@ -122,14 +124,14 @@ class Loader(DataLoader):  # type: ignore[misc]
         return {}
 
     def forget(self, path: str) -> None:
-        """Let go of a document that is no longer needed (an inventory of thousands of hosts is large)."""
+        """Release a document that is no longer needed (an inventory of thousands of hosts is large)."""
         self._documents.pop(path, None)
         self.failed.pop(path, None)
         self.opened.clear()
 
     @contextmanager
     def watch(self) -> Iterator[list[tuple[str, Any]]]:
-        """The files (with their content) that are used while the block runs, in order."""
+        """Collect the files (with their contents) that are used in this context, in order."""
         used: list[tuple[str, Any]] = []
         self.opened = used
         yield used
@@ -137,7 +139,7 @@ class Loader(DataLoader):  # type: ignore[misc]
 
 
 class Manager(InventoryManager):  # type: ignore[misc]
-    """Parses each source; a source that cannot be parsed is a problem, not a warning."""
+    """An inventory manager that parses each source; a source that cannot be parsed is a problem, not a warning."""
 
     def __init__(self, loader: Loader, sources: list[str], heard: Heard) -> None:
         super().__init__(loader=loader, sources=sources, parse=False)
@@ -153,12 +155,12 @@ class Manager(InventoryManager):  # type: ignore[misc]
         self.scripted: dict[str, str] = {}
         ranges.bound()
         self.listed: set[str] = set()
-        """Groups that a YAML inventory gives hosts or children, be it none."""
+        """Groups that a YAML inventory gives hosts or children, even empty."""
         self.plain = set(constants.INVENTORY_ENABLED) <= {"host_list", "script", "auto", "yaml", "ini", "toml"}
-        """Whether all sources so far are hosts written down (no script, no plugin configuration)."""
+        """True if all sources so far are written-down hosts (no script, no plugin configuration)."""
 
     def parse_source(self, source: str, cache: bool = False) -> bool:
-        """As Ansible's, for one source (files of a directory come here too); True if hosts or groups were read."""
+        """Parse one source as Ansible does (files of a directory come here too). Return whether hosts or groups were read."""
         known = len(self.problems)
         if not is_host_list(source) and (what := reading.refused(source)):
             message = f"this is {what}"
@@ -201,7 +203,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
             self._above.pop()
 
     def _fetch_inventory_plugins(self) -> list[Any]:
-        """All that are enabled, or only the one that this source is for: others would take it for something else."""
+        """Return all enabled plugins, or only the one for this source: the others would misread it."""
         plugins = list(super()._fetch_inventory_plugins())
         for plugin in plugins:
             if getattr(plugin, "_load_name", "") in ("script", "ansible.builtin.script"):
@@ -216,7 +218,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
             return False
 
     def _is_too_much(self, source: str) -> bool:
-        """Whether a file that is no YAML goes beyond a limit (which is then told); YAML is judged where it is read."""
+        """Return whether a file that is not YAML exceeds a limit, and report that; YAML is checked when it is read."""
         if source.endswith(YAML_NAMES):
             return False
         try:
@@ -235,7 +237,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
         return False
 
     def _is_faulty_yaml(self, source: str) -> bool:
-        """Whether the file is a YAML inventory with faults (which are then told), judged before Ansible acts on it."""
+        """Return whether the file is a YAML inventory with faults, and report them, before Ansible acts on it."""
         named_yaml = source.endswith(YAML_NAMES)
         if not named_yaml and os.path.splitext(source)[1]:
             return False
@@ -265,7 +267,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
 
 
 def _relevant(source: str, failures: dict[str, BaseException], configured: bool) -> BaseException | None:
-    """The failure that tells most: of the plugin that the file is meant for."""
+    """Return the most informative failure: that of the plugin which the file is meant for."""
     with open(source, "rb") as file:
         head = file.read(4096).lstrip()
     if _is_script(source) or not failures.keys() - {"script"}:

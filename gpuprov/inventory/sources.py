@@ -1,4 +1,4 @@
-"""Which inventory is meant, and Ansible's configuration file in force; without importing Ansible."""
+"""The inventory to use, and Ansible's configuration file in force; without importing Ansible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuprov.spec.problem import Origin, Problem
 
 MOST_FILES = 200
 BESIDE = ("group_vars", "host_vars", "vars_plugins")
-"""Folders in an inventory folder that hold variables; Ansible takes nothing in them for an inventory."""
+"""Folders in an inventory folder that hold variables; Ansible never reads files in them as inventories."""
 SYSTEM = frozenset(
     "/ /etc /home /media /mnt /opt /root /run /srv /tmp /usr /usr/local /usr/share /var /var/lib /var/log /var/tmp".split()
 )
@@ -29,7 +29,7 @@ PLANTED = "not yours, in a folder that all may write to: whoever put it there wo
 
 
 def refuse_nowhere() -> None:
-    """Raise GpuprovError where the current folder was removed: Ansible looks there for its configuration, and ends without one."""
+    """Raise GpuprovError if the current folder was removed: Ansible looks there for its configuration, and fails without it."""
     try:
         os.getcwd()
     except FileNotFoundError as error:
@@ -37,7 +37,8 @@ def refuse_nowhere() -> None:
 
 
 def default_sources() -> tuple[str, ...]:
-    """$GPUPROV_INVENTORY, else ./inventory.yaml, else what $ANSIBLE_INVENTORY or ansible.cfg names; else GpuprovError."""
+    """Return $GPUPROV_INVENTORY, else ./inventory.yaml, else the sources in $ANSIBLE_INVENTORY or ansible.cfg. Raises GpuprovError
+    if there are none."""
     refuse_nowhere()
     named = os.environ.get("GPUPROV_INVENTORY")
     if named:
@@ -69,8 +70,8 @@ def default_sources() -> tuple[str, ...]:
 
 
 def ansible_config() -> str | None:
-    """The configuration file that Ansible would use: $ANSIBLE_CONFIG, ./ansible.cfg (not where all may write), home, /etc.
-    Raises GpuprovError for what is no file: Ansible would read a device for ever, and wait for a pipe."""
+    """Return the configuration file that Ansible would use: $ANSIBLE_CONFIG, ./ansible.cfg (unless the folder is world-writable),
+    home, /etc. Raises GpuprovError unless it is a regular file: Ansible would read a device for ever, and wait for a pipe."""
     candidates = []
     named = os.environ.get("ANSIBLE_CONFIG")
     if named is not None:
@@ -91,12 +92,12 @@ def ansible_config() -> str | None:
 
 
 def is_host_list(source: str) -> bool:
-    """Whether a source is a list of hosts (`gpu01,gpu02` or `gpu01,`) and not a path."""
+    """Return whether a source is a list of hosts (`gpu01,gpu02` or `gpu01,`) and not a path."""
     return "," in source and not os.path.exists(source)
 
 
 def absolute(sources: Sequence[str]) -> tuple[list[str], list[Problem]]:
-    """The sources as absolute paths (host lists as they are), and a problem for each that does not exist."""
+    """Return the sources as absolute paths (host lists unchanged), and a problem for each path that does not exist."""
     paths: list[str] = []
     problems: list[Problem] = []
     if not sources:
@@ -118,7 +119,8 @@ def absolute(sources: Sequence[str]) -> tuple[list[str], list[Problem]]:
 
 
 def no_inventory_folder(path: str) -> str:
-    """Why a folder is surely not meant, or "". Ansible reads every file below a folder and runs those it may execute."""
+    """Return the reason why a folder is certainly a mistake; "" if it may be an inventory. Ansible reads every file below a folder
+    and runs executable ones."""
     real = os.path.realpath(path)
     if real in SYSTEM or any(real == tree or real.startswith(tree + "/") for tree in SYSTEM_TREES):
         return "it is a folder of the system"
@@ -138,7 +140,7 @@ def no_inventory_folder(path: str) -> str:
 
 
 def shown(path: str) -> str:
-    """A path as messages show it: relative to the current folder when it is below it."""
+    """Return a path for messages: relative to the current folder if it is below it."""
     here = os.getcwd()
     return os.path.relpath(path, here) if path.startswith(here.rstrip("/") + "/") else path
 

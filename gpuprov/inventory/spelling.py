@@ -1,4 +1,4 @@
-"""Mistakes of writing that a parser reports far from where they are: a quote that is not closed, a range in the way of the shell."""
+"""Spelling mistakes that a parser reports far from their place: an unclosed quote, a range in shell syntax."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEY = re.compile(r"([\w.-]+)[ ]*:[ ]*\Z")
 
 
 def open_quote(said: str, place: Origin, lines: Sequence[str]) -> Problem | None:
-    """The first quote before the place of a YAML error that does not close in its line."""
+    """Return a problem for the first quote before the place of a YAML error that is not closed in its line."""
     numbers = [int(number) for number in _YAML.findall(said)]
     if not numbers:
         return None
@@ -30,7 +30,7 @@ def open_quote(said: str, place: Origin, lines: Sequence[str]) -> Problem | None
 
 
 def _unclosed(line: str) -> int | None:
-    """The column of a quote that opens in a line and does not close in it."""
+    """Return the column of a quote that opens in a line and is not closed in it."""
     start = 0
     while opened := _OPENED.search(line, start):
         if re.search(r"(?:\A|[ ])#", line[start : opened.start("quote")]):
@@ -44,7 +44,7 @@ def _unclosed(line: str) -> int | None:
 
 
 def shell_range(said: str, place: Origin, lines: Sequence[str]) -> Problem | None:
-    """The name in an INI file that is a range to the shell or Slurm, and none to Ansible."""
+    """Return a problem for a name in an INI file that is a range to the shell or Slurm, but not to Ansible."""
     if "host range must" not in said:
         return None
     for number, line in enumerate(lines, 1):

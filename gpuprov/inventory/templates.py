@@ -19,14 +19,14 @@ from gpuprov.spec.problem import Path, dotted
 _LOST = object()
 _Values = tuple[tuple[str, object], ...]
 _Known = dict[object, dict[frozenset[str], dict[_Values, Any]]]
-"""Results by template, by the variables that it reads, by what hosts of one chain of groups say of these themselves."""
+"""Results by template, by the variables that it reads, and by the hosts' own values of these within one chain of groups."""
 _UNDEFINED = re.compile(r"'([^']+)' is undefined")
 
 
 class Templates:
     """Resolves values with all the variables that Ansible gives a host (group_vars, host_vars, hostvars, groups, ...).
 
-    shares: whether all that a host is given is known, so that hosts with the same values share results.
+    shares: True if all variables of a host are known, so that hosts with the same values share results.
     """
 
     def __init__(
@@ -49,21 +49,21 @@ class Templates:
         self._shares = shares and constants.CACHE_PLUGIN in ("memory", "ansible.builtin.memory")
 
     def of(self, host: Any, chain: object, own: Mapping[str, Any]) -> HostTemplates:
-        """The templates of one host; valid until the next host's are asked for.
+        """Return the templates of one host; valid until those of the next host are requested.
 
-        chain: what stands for all that its groups give it. own: the variables that the host itself has.
+        chain: identifies all values from its groups. own: the variables that the host itself has.
         """
         said = {**own, "inventory_hostname": host.name, "inventory_hostname_short": host.name}
         known = self._known.setdefault(chain, {}) if self._shares else {}
         return HostTemplates(host, self, said, known)
 
     def variables(self, host: Any) -> Mapping[str, Any]:
-        """All the variables that Ansible gives a host; they are what `evaluate` reads until they are asked for of the next."""
+        """Return all the variables that Ansible gives a host; `evaluate` uses them until the next call."""
         self._templar.available_variables = found = self._variables.get_vars(host=host)
         return found  # type: ignore[no-any-return]
 
     def evaluate(self, value: Any, name: str, path: Path, host: str) -> Any:
-        """The value that a template stands for with the variables asked for last; _LOST and a finding where there is none."""
+        """Return the value of a template with the variables requested last; _LOST, with a finding, if it has none."""
         try:
             return self._templar.template(value)
         except AnsibleUndefinedVariable as error:
@@ -80,18 +80,18 @@ class Templates:
 
 
 class HostTemplates:
-    """Resolves values for one host; what cannot be resolved becomes a finding and None."""
+    """Resolves values for one host; a value that cannot be resolved becomes a finding and None."""
 
     def __init__(self, host: Any, templates: Templates, own: Mapping[str, Any], known: _Known) -> None:
         self._host, self._templates, self._own, self._known = host, templates, own, known
         self._variables: Mapping[str, Any] | None = None
 
     def resolve(self, value: Any, path: Path) -> Any:
-        """The value that a template at this path of `gpuprov` stands for."""
+        """Return the value of a template at this path of `gpuprov`."""
         return self.named(value, dotted(path) or "gpuprov", path)
 
     def named(self, value: Any, name: str, path: Path = ()) -> Any:
-        """The value that a template stands for; `name` is what messages call it."""
+        """Return the value of a template; `name` is its name in messages."""
         if not any(templates_in(value)):
             return value
         key = _key(value)
@@ -110,7 +110,7 @@ class HostTemplates:
         return result
 
     def _given(self, read: frozenset[str]) -> _Values:
-        """What the host itself says of variables, in place and value: all else comes from its groups."""
+        """Return the host's own values of variables, with their places: all others come from its groups."""
         return tuple((name, _key(self._own[name])) for name in sorted(read) if name in self._own)
 
 
@@ -125,7 +125,7 @@ def _all_read(value: Any, variables: Mapping[str, Any]) -> frozenset[str] | None
 
 
 def _key(value: Any) -> object:
-    """What tells a value from another, place and all: a result may carry the place of what it was made of."""
+    """Return a key that distinguishes values, including their places: a result may carry the place of its input."""
     if isinstance(value, Mapping):
         return "{}", tuple((_key(name), _key(item)) for name, item in value.items())
     if isinstance(value, list | tuple | set):

@@ -1,8 +1,7 @@
-"""Specs that were written and reach no host: of a group without hosts, and in files of variables that Ansible does not read.
+"""Specs that reach no host: of a group without hosts, or in files of variables that Ansible does not read.
 
-A script or a plugin of an inventory may say tomorrow what it does not say today, files of variables may serve several inventories,
-and a group may be empty on purpose, which `hosts:` below it says. All of that is a warning. A group in a YAML inventory that has
-nothing but variables is an error.
+These are warnings: a script or plugin may return other hosts tomorrow, files of variables may serve several inventories, and a
+group may be empty on purpose, as an empty `hosts:` shows. A group in a YAML inventory that has nothing but variables is an error.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from gpuprov.spec.problem import Origin, Problem
 
 FOLDERS: dict[str, Literal["group", "host"]] = {"group_vars": "group", "host_vars": "host"}
 EXTENSIONS = ("", *constants.YAML_FILENAME_EXTENSIONS)
-"""Of files of variables that Ansible reads."""
+"""Extensions of files of variables that Ansible reads."""
 ASIDE = (".disabled", ".example", ".md", ".off", ".old", ".orig", ".pyc", ".rej", ".rst", ".sample", ".swp", "~")
-"""Ends of names that say themselves that nobody is to read it."""
+"""Suffixes that mark a file as not to be read."""
 _WRITTEN = re.compile(rb"^[^#;\n]*\bgpuprov[\"']?[ \t]*[:=]", re.MULTILINE)
 HOSTS_HINT = "have the script list it under hosts of a group"
 VAULT = b"$ANSIBLE_VAULT"
 
 
 def unreached(manager: Manager, loader: Loader, folders: Iterable[str], findings: Findings) -> list[Problem]:
-    """The warnings; errors go to the findings. `folders`: those whose group_vars and host_vars count. Every file of variables that
-    Ansible reads has been read."""
+    """Return the warnings; errors go to the findings. `folders`: those whose group_vars and host_vars count. Every file of
+    variables that Ansible reads has been read."""
     found = [*_groups(manager), *_in_files(manager, loader, folders), *_scripted(manager), *_skipped(manager)]
     for problem in found:
         if problem.severity == "error":
@@ -53,7 +52,7 @@ def _in_files(manager: Manager, loader: Loader, folders: Iterable[str]) -> Itera
 
 
 def _scripted(manager: Manager) -> Iterator[Problem]:
-    """Hosts with a gpuprov of their own in what a script printed."""
+    """Yield problems for hosts with their own `gpuprov` in a script's output."""
     for name, source in manager.scripted.items():
         if name not in manager.hosts:
             message = f'the gpuprov of host "{name}" in _meta of this script reaches nobody: the host is in no group'
@@ -61,7 +60,7 @@ def _scripted(manager: Manager) -> Iterator[Problem]:
 
 
 def _skipped(manager: Manager) -> Iterator[Problem]:
-    """Files in folders of inventories that Ansible skips by how their names end."""
+    """Yield problems for files in folders of inventories that Ansible skips because of their suffix."""
     ends = tuple(map(str, constants.INVENTORY_IGNORE_EXTS))
     for folder in filter(os.path.isdir, manager._sources):
         for place, inner, names in os.walk(folder):
@@ -80,7 +79,7 @@ def _skipped(manager: Manager) -> Iterator[Problem]:
 
 
 def _is_written(file: str) -> bool:
-    """Whether there is a gpuprov in a file of any format."""
+    """Return whether there is a `gpuprov` in a file of any format."""
     try:
         return _WRITTEN.search(reading.contents(file)) is not None
     except (OSError, reading.Unreadable):
@@ -104,7 +103,7 @@ def _groups(manager: Manager) -> Iterator[Problem]:
 
 
 def _file_problem(manager: Manager, folder: str, path: str, place: Origin) -> Problem:
-    """What to say of a file in group_vars or host_vars that Ansible has not read."""
+    """Return the problem with a file in group_vars or host_vars that Ansible has not read."""
     kind = FOLDERS[folder]
     whole = path.split(os.sep, maxsplit=1)[0]
     name = next((whole.removesuffix(end) for end in EXTENSIONS[1:] if whole.endswith(end)), whole)
@@ -138,7 +137,7 @@ def _near(name: str, names: Iterable[str]) -> str:
 
 
 def _files(folder: str) -> Iterator[str]:
-    """The files below that may be meant to be read: not hidden ones, nor those whose name says that they are not."""
+    """Yield the files below a folder that may be meant to be read: neither hidden ones, nor those with a suffix of ASIDE."""
     for place, inner, names in os.walk(folder):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         for name in sorted(names):
@@ -147,7 +146,7 @@ def _files(folder: str) -> Iterator[str]:
 
 
 def _spec_in(loader: Loader, file: str) -> Origin | None:
-    """Where a file of variables has a gpuprov; None where it has none, or cannot be read."""
+    """Return the place of `gpuprov` in a file of variables; None if there is none, or the file cannot be read."""
     try:
         data = reading.contents(file)
         if b"gpuprov" not in data and not data.startswith(VAULT):

@@ -27,17 +27,17 @@ STAGE = "task"
 
 @dataclass
 class Own:
-    """What one place in the order says: `gpuprov` mappings (or templates) in order, and connection variables."""
+    """Values from one place in the order of precedence: `gpuprov` mappings (or templates) in order, and connection variables."""
 
     layers: list[Any] = field(default_factory=list)
     connection: dict[str, Any] = field(default_factory=dict)
     places: dict[str, Origin | None] = field(default_factory=dict)
-    """Where SITE_VARIABLES were written."""
+    """Places of SITE_VARIABLES."""
     variables: list[Mapping[str, Any]] = field(default_factory=list)
-    """All variables of the place, in order: what a template may read of it."""
+    """All variables of the place, in order, for use by templates."""
 
     def extend(self, other: Own) -> None:
-        """What is said later comes after, and wins."""
+        """Append the values of another place, which override these."""
         self.layers += other.layers
         self.connection |= other.connection
         self.places |= other.places
@@ -45,7 +45,7 @@ class Own:
 
 
 class Variables:
-    """Reads them off an inventory; each chain of groups once."""
+    """Reads the variables from an inventory; each chain of groups once."""
 
     def __init__(
         self, loader: Loader, manager: Manager, findings: Findings, extra: Mapping[str, Any], also: Iterable[str] = ()
@@ -57,13 +57,13 @@ class Variables:
         self.builtin = [str(getattr(p, "ansible_name", "")) for p in _active_plugins()] == [
             "ansible.builtin.host_group_vars"
         ]
-        """Whether Ansible's own group_vars/host_vars plugin is the only source of variables beside the inventory."""
+        """True if Ansible's own group_vars/host_vars plugin is the only source of variables beside the inventory."""
         self._extra = self._of(extra)
         folders = variable_folders(self._sources, self._basedir)
         self._host_files = not self.builtin or any(os.path.isdir(os.path.join(f, "host_vars")) for f in folders)
 
     def of_groups(self, groups: list[Any]) -> Own:
-        """What `all` and these groups say, in the order of Ansible's `precedence` setting."""
+        """Return the values of `all` and these groups, in the order of Ansible's `precedence` setting."""
         every = [self._manager.groups["all"]]
         rest = sort_groups([group for group in groups if group.name != "all"])
         steps: dict[str, Callable[[], Own]] = {
@@ -81,7 +81,7 @@ class Variables:
         return said
 
     def of_host(self, host: Any) -> Own:
-        """What the host itself says: in the inventory, then in host_vars; and what extra variables say of each."""
+        """Return the host's own values: from the inventory, then from host_vars; and those that extra variables set for each host."""
         said = self._written("host", [host])
         if self._host_files:
             said.extend(self._beside_inventory([host]))
@@ -90,7 +90,7 @@ class Variables:
         return said
 
     def _of(self, extra: Mapping[str, Any]) -> Own:
-        """What extra variables say of every host."""
+        """Return the values that extra variables set for every host."""
         said = Own(connection=self._connection(extra), places=dict.fromkeys(_places(extra), Origin("--extra-vars")))
         if "gpuprov" in extra:
             self._layer(said, extra["gpuprov"], Origin("--extra-vars"))
@@ -154,12 +154,12 @@ class Variables:
 
 
 def variable_folders(sources: Iterable[str], basedir: str) -> set[str]:
-    """Where Ansible looks for group_vars and host_vars."""
+    """Return the folders in which Ansible looks for group_vars and host_vars."""
     return {s if os.path.isdir(s) else os.path.dirname(s) for s in sources if not is_host_list(s)} | {basedir}
 
 
 def _places(variables: Mapping[str, Any]) -> dict[str, Origin | None]:
-    """Where SITE_VARIABLES were written: the value, and where it has no place, its name."""
+    """Return the places of SITE_VARIABLES: of the value, or, if it has no place, of its name."""
     if SITE_VARIABLES.isdisjoint(variables):
         return {}
     return {
@@ -170,7 +170,7 @@ def _places(variables: Mapping[str, Any]) -> dict[str, Origin | None]:
 
 
 def _active_plugins() -> list[Any]:
-    """The variable plugins that Ansible consults: those it finds, and those it is told to enable."""
+    """Return the variable plugins that Ansible uses: those it finds by itself, and those that its configuration enables."""
     found = {getattr(plugin, "ansible_name", ""): plugin for plugin in vars_loader.all()}
     return [p for p in found.values() if not getattr(p, "REQUIRES_ENABLED", False)] + [
         plugin for name in constants.VARIABLE_PLUGINS_ENABLED if name and (plugin := vars_loader.get(name)) is not None

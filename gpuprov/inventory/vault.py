@@ -1,4 +1,4 @@
-"""Vault passwords: those given, and those that Ansible's configuration names."""
+"""Vault passwords: those given, and those in Ansible's configuration."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gpuprov.spec.problem import Origin, Problem
 
 
 def set_secrets(loader: Any, files: Sequence[str], ask: bool) -> list[Problem]:
-    """Give the loader (and inline `!vault` values) the passwords; a problem for each file that has none.
+    """Set the passwords of the loader (and of inline `!vault` values); return a problem for each file without a password.
 
-    A file may carry a vault id (`prod@FILE`). $ANSIBLE_VAULT_PASSWORD_FILE and the vault identity list count too.
+    A file may have a vault id (`prod@FILE`). $ANSIBLE_VAULT_PASSWORD_FILE and the vault identity list count too.
     """
     hide_decrypted()
     secrets: list[tuple[str, Any]] = []
@@ -48,7 +48,7 @@ def set_secrets(loader: Any, files: Sequence[str], ask: bool) -> list[Problem]:
 
 
 def use_secrets(loader: Any, secrets: Sequence[tuple[str, Any]]) -> None:
-    """Have the loader, and inline `!vault` values, decrypted with these."""
+    """Have the loader, and inline `!vault` values, decrypted with these passwords."""
     known = list(secrets)
     loader.set_vault_secrets(known or None)
     current = VaultSecretsContext.current(optional=True)

@@ -1,1 +1,1 @@
-"""The one judge inside a play: the same checks as `plan`'s, asked under the host's lock, and what each role then brings about."""
+"""The judge inside a play: the same checks as `plan`'s, run under the host's lock, and the desired state for each role."""

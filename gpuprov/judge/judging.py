@@ -1,4 +1,4 @@
-"""A host's spec and what its probes printed -> why apply must leave it alone, and what each role brings about otherwise."""
+"""Decides from a host's spec and its probes' output why apply must leave it alone, and otherwise what each role has to do."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ DRIVER = "nvidia_driver"
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """`refusals`: why nothing may be changed, each with its way out. `desired`: by capability, what its role brings about.
-    `resources`: what it then has on the host, as the receipt names it; said after the installation alone."""
+    """`refusals`: reasons why nothing may be changed, each with its fix. `desired`: by capability, the state that its role brings
+    about. `resources`: the resulting resources on the host, as named in the receipt; only known after the installation."""
 
     refusals: tuple[str, ...]
     desired: dict[str, dict[str, Any]]
@@ -32,7 +32,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def script(spec: HostSpec, only: Collection[str], *, preflight: bool) -> str:
-    """The script that reads of the host what `judge` with the same arguments wants to know."""
+    """Return the script that reads the input for `judge` with the same arguments from the host."""
     probes: list[Probe[Any]] = [*probes_of(spec, only=only, stops=True)] if preflight else []
     for name in _asked(spec, only):
         if wanted := BY_NAME[name].desired:
@@ -43,7 +43,7 @@ def script(spec: HostSpec, only: Collection[str], *, preflight: bool) -> str:
 
 
 def facts_of(streams: bytes) -> Facts:
-    """The facts that the script printed, from both of its streams. Raises GpuprovError where it did not come to its end."""
+    """Return the facts from both output streams of the script. Raises GpuprovError if it did not complete."""
     outputs = split(streams)
     if outputs is None and bundle.MISSING.encode() in streams:
         raise GpuprovError(bundle.MISSING, bundle.WAY_OUT)
@@ -61,9 +61,9 @@ def judge(
     run: Collection[str] | None = None,
     drains: bool = False,
 ) -> Verdict:
-    """`preflight`: ask also what must hold before anything is changed. `only`: no other capabilities than these. `run`: those that
-    are applied in this run, if they are more. `drains`: there is a drain command, so that who uses the GPUs is no reason to stop; the
-    roles that must have them free run it, and ask again."""
+    """Judge the host. `preflight`: also check the conditions for changing anything. `only`: only these capabilities. `run`: those
+    that are applied in this run, if they are more. `drains`: there is a drain command, so that processes using the GPUs are no
+    reason to stop; the roles that need the GPUs free run it, and check again."""
     together = frozenset(only if run is None else run)
     results = evaluate(spec, facts, only=only, stops=True, run=together) if preflight else []
     refusals = [refusal(result) for result in results if result.refuses and not (drains and result.drained)]
@@ -85,8 +85,8 @@ def judge(
 
 
 def driver(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """By what packages of a driver are told on a host, as gpuprov_packages takes it: their names, and the driver that this run
-    brings."""
+    """Return how to recognise packages of a driver on a host, as gpuprov_packages takes it: their names, and the driver that this
+    run installs."""
     made = desired.get(DRIVER, {})
     coming = {
         "version": made.get("version", ""),
@@ -100,7 +100,7 @@ def driver(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def with_driver(spec: HostSpec, version: str) -> HostSpec:
-    """The spec by which what follows the driver is judged: with the version that this run brings, if it brings one."""
+    """Return the spec for judging capabilities after the driver: with the version that this run installs, if it installs one."""
     block = spec.capabilities.get(DRIVER)
     if not block or version in ("", getattr(block, "version", "")):
         return spec
@@ -110,12 +110,12 @@ def with_driver(spec: HostSpec, version: str) -> HostSpec:
 
 
 def waiting(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """By capability, what waits for a package source that another role adds (`base.Desired`)."""
+    """Return, by capability, the items that wait for a package source which another role adds (`base.Desired`)."""
     return {name: made["later"] for name, made in desired.items() if made.get("later")}
 
 
 def refusal(result: Result) -> str:
-    """A check that forbids to go on, in one line."""
+    """Describe a check that forbids the run, in one line."""
     expected = f" (expected: {result.expected})" if result.expected else ""
     return f"{result.check}: {result.found}{expected}" + (f". Fix: {result.hint}" if result.hint else "")
 

@@ -1,4 +1,5 @@
-"""Variables of a rendered host -> its spec again: the way back of render/variables.py, so that a play is judged by what it will do."""
+"""Conversion of a rendered host's variables back to its spec, the inverse of render/variables.py, so that a play is judged by what
+it will do."""
 
 from __future__ import annotations
 
@@ -21,14 +22,14 @@ F = TypeVar("F", bound=Fragment)
 
 @cache
 def names() -> tuple[str, ...]:
-    """The variables that `spec_of` reads, as far as a host has them."""
+    """Return the names of the variables that `spec_of` reads, as far as a host has them."""
     own = [RENDERED, "gpuprov_capabilities", "gpuprov_reboot", "gpuprov_gpu"]
     fields = (name for one in CAPABILITIES for name, _ in _fields(one.name, one.fragment))
     return (*own, *sorted(SITE_VARIABLES), *fields)
 
 
 def prepare() -> None:
-    """Have msgspec learn the types of all blocks, as it does where one is first converted: forked processes then know them."""
+    """Have msgspec learn the types of all blocks, as it does at the first conversion, so that forked processes know them."""
     names()
     for one in CAPABILITIES:
         with suppress(msgspec.ValidationError):
@@ -36,7 +37,7 @@ def prepare() -> None:
 
 
 def spec_of(host: str, groups: Iterable[str], variables: Mapping[str, Any]) -> HostSpec:
-    """The host's spec. Raises GpuprovError for variables of another version, or that are not what the roles take."""
+    """Return the host's spec. Raises GpuprovError for variables of another version, or that the roles would not accept."""
     said = {name: variables[name] for name in names() if name in variables}  # Ansible's own kinds of text and lists
     plain: dict[str, Any] = reading.json(json.dumps(said))
     rendered = str(plain.get(RENDERED, ""))
@@ -63,7 +64,7 @@ def spec_of(host: str, groups: Iterable[str], variables: Mapping[str, Any]) -> H
 
 @cache
 def _fields(name: str, fragment: type[Fragment]) -> list[tuple[str, str]]:
-    """Each variable of a role, and the field that it holds."""
+    """Return each variable of a role, and the field that it holds."""
     return [(f"{name}_{item.encode_name}", item.encode_name) for item in msgspec.structs.fields(fragment)]
 
 

@@ -1,7 +1,7 @@
-"""Package managers as they would be with package sources that are still to be added.
+"""Package managers as they will be with package sources that are still to be added.
 
-The index of each such source is fetched into a folder of its own, and proven as before the source is written. The host's own sources
-and lists are linked beside it; they stay as they are, and so do its caches. The folder goes at the end.
+The index of each such source is fetched into a separate folder, and verified before the source is written. The host's own sources
+and lists are linked beside it; they and the caches stay unchanged. The folder is deleted at the end.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .packages.model import Manager, Refused
 
 PREFIX = "gpuprov-ahead-"
 SECONDS = 120.0
-"""In which the index of a source has to come as a whole."""
+"""Maximum number of seconds for the complete index of a source."""
 LARGEST = 512 << 20
-"""Bytes of one file of an index."""
+"""Maximum size of one file of an index, in bytes."""
 ROOM = 512 << 20
-"""Bytes that must be free for it."""
+"""Minimum free space for it, in bytes."""
 OLD = 3600
-"""Seconds after which a folder that nobody uses has been left by a run that was killed."""
+"""Seconds after which an unused folder is considered a leftover of a killed run."""
 APT_LISTS = "/var/lib/apt/lists"
 DNF_CONF = "/etc/dnf/dnf.conf"
 DNF_SOURCES = ("/etc/yum.repos.d", "/etc/yum/repos.d", "/etc/distro.repos.d")
@@ -50,9 +50,10 @@ class Ahead:
         self._rooms: dict[str, str] = {}
 
     def try_source(self, manager: Manager, desired: Mapping[str, Any]) -> dict[str, Any]:
-        """Prove a source; the answer of `repository.settle` in check mode. Raises Refused, also where it is late or too large.
+        """Verify a source; return the answer of `repository.settle` in check mode. Raises Refused, also if it is late or too large.
 
-        A source of apt's without a key of gpuprov's is `files` by path, as the action `fetch` of gpuprov_packages takes it."""
+        An apt source without a key from gpuprov is `files` by path, as the action `fetch` of gpuprov_packages takes it.
+        """
         room = os.path.join(self._folder, f"source-{len(os.listdir(self._folder))}")
         os.mkdir(room, 0o755)
         named = desired["url"] if "url" in desired else ", ".join(desired["files"])
@@ -69,8 +70,8 @@ class Ahead:
 
     @contextlib.contextmanager
     def seen(self, without: Sequence[str]) -> Iterator[None]:
-        """Inside, apt, dnf and zypper see what was proven beside the host's own sources, but for gpuprov's of the names in `without`.
-        Raises Refused where that cannot be had."""
+        """Context in which apt, dnf and zypper see the verified sources beside the host's own, except gpuprov's of the names in
+        `without`. Raises Refused if that is impossible."""
         more: dict[str, str] = {}
         # A run with a bundle sees that alone, whatever sources there are.
         if self._rooms and not os.environ.get(bundle.VARIABLE):
@@ -93,7 +94,7 @@ class Ahead:
         return {"changed": True, "comes": True, "diff": [{"after_header": path, "after": text}]}
 
     def _tell(self, files: Sequence[Mapping[str, str]]) -> None:
-        """Have the source and its key told of by what reads a host's sources (`source_files`), as if they were there."""
+        """Make the reader of a host's sources (`source_files`) report the source and its key as if they existed."""
         lines = []
         for file in files:
             lines += [f"@file {file['after_header']}", *(f" {line}" for line in file["after"].splitlines())]
@@ -169,7 +170,8 @@ class Ahead:
 
 @contextlib.contextmanager
 def opened(family: str) -> Iterator[Ahead]:
-    """A folder for such sources, which goes; and those that killed runs have left. Raises Refused where there is no room."""
+    """Yield a folder for such sources, and delete it; also delete those of killed runs. Raises Refused if there is not enough
+    space."""
     place = tempfile.gettempdir()
     _remove_leftovers(place)
     free = shutil.disk_usage(place).free
@@ -189,7 +191,7 @@ def opened(family: str) -> Iterator[Ahead]:
 
 
 def _remove_leftovers(place: str) -> None:
-    """Remove the folders of this user's that no process has locked, but for one that may be about to be."""
+    """Remove this user's folders that no process has locked, except one that may be about to be locked."""
     for path in glob.glob(os.path.join(glob.escape(place), f"{PREFIX}*")):
         with contextlib.suppress(OSError):
             folder = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
@@ -213,7 +215,7 @@ def _is_list_of_dnf(path: str) -> bool:
 
 
 def _link(source: str, target: str, is_selected: Callable[[str], bool] = lambda _: True) -> None:
-    """Have links to the files below a folder in folders of the same names; to what is there already, none."""
+    """Link the files below a folder into folders with the same names; skip existing ones."""
     for folder, _, names in os.walk(source):
         destination = os.path.normpath(os.path.join(target, os.path.relpath(folder, source)))
         for name in names:
@@ -230,7 +232,8 @@ def _write(path: str, text: str) -> None:
 
 @contextlib.contextmanager
 def _in_time(what: str) -> Iterator[None]:
-    """Inside, nothing lasts longer, and no program writes a larger file, than an index may. Raises Refused: what could not be done."""
+    """Context in which nothing takes longer, and no program writes a larger file, than permitted for an index. Raises Refused with
+    what could not be done."""
 
     def end(*_: object) -> None:
         raise Refused(

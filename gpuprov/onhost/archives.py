@@ -1,4 +1,4 @@
-"""Archives of installers on this host: unpacked into a folder of their own, of which nothing may lie or lead outside."""
+"""Archives of installers on this host: unpacked into a separate folder that nothing may lead out of."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import zlib
 
 MOST_BYTES = 16 << 30
 MOST_ENTRIES = 200000
-"""The most entries an archive may have; AWS's installer has some hundred entries and about a GiB."""
+"""Maximum number of entries in an archive; AWS's installer has some hundred entries and about a GiB."""
 
 BROKEN: tuple[type[Exception], ...] = (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, RecursionError)
 try:
@@ -25,7 +25,7 @@ class Unsafe(Exception):
 
 
 def unpack(archive: str, into: str) -> None:
-    """Unpack a tar, compressed or not, into this folder, all of it as root's. Raises Unsafe; what was unpacked by then stays."""
+    """Unpack a tar, compressed or not, into this folder, with root as the owner. Raises Unsafe; files unpacked by then stay."""
     home, size, count = os.path.realpath(into), 0, 0
     links: list[str] = []
     try:

@@ -1,4 +1,4 @@
-"""The bootloader's entries, as far as the kernel command line needs them written anew."""
+"""The bootloader's entries that must be rewritten for the kernel command line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Failed(Exception):
 
 
 def outdated(words: Sequence[str], *, by_entry: bool) -> list[str]:
-    """The entries, or the menu, whose command line is not what is wanted. Raises Failed."""
+    """Return the entries, or the menu, whose command line differs. Raises Failed."""
     if by_entry:
         try:
             return command_line.check(words)
@@ -33,7 +33,7 @@ def outdated(words: Sequence[str], *, by_entry: bool) -> list[str]:
 
 
 def renew(words: Sequence[str], *, by_entry: bool) -> None:
-    """Write them anew. Raises Failed."""
+    """Rewrite them. Raises Failed."""
     if by_entry:
         try:
             problem = command_line.write(words)

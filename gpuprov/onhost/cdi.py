@@ -1,5 +1,4 @@
-"""Generation of what containers need to find the current GPUs of this host: links in /dev/char, and one CDI
-specification."""
+"""Generation of the files that let containers find the current GPUs of this host: links in /dev/char, and one CDI specification."""
 
 from __future__ import annotations
 
@@ -18,19 +17,19 @@ SPECIFICATION = "nvidia.yaml"
 DIRECTORIES = ("/var/run/cdi", "/etc/cdi")
 """Directories in which engines look for specifications."""
 UVM = "/dev/nvidia-uvm"
-"""What CUDA opens first, and no kernel makes: a specification that is generated without it gives GPUs on which no program runs.
-https://github.com/NVIDIA/nvidia-container-toolkit/issues/50"""
+"""The first device file that CUDA opens, and that no kernel creates: a specification generated without it provides GPUs on which no
+program runs. https://github.com/NVIDIA/nvidia-container-toolkit/issues/50"""
 NODES = "nvidia-ctk --quiet system create-device-nodes --control-devices"
-"""Makes it. With --load-kernel-modules, which fails where one of the driver's modules is not there, it loads them first. The
-toolkit's own unit does so from 1.20 on."""
+"""The command that creates it. With --load-kernel-modules, which fails if one of the driver's modules is missing, it loads them
+first. The toolkit's own unit does so from 1.20 on."""
 MAKE_UVM = f"[ -e {UVM} ] || {NODES} --load-kernel-modules || {NODES}"
 SETTINGS = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
-"""What the site has nvidia-ctk write, in variables of its own, which the toolkit's unit gives it at each boot, too.
+"""Variables with which the site configures nvidia-ctk; the toolkit's unit uses them at each boot, too.
 https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/deployments/systemd/nvidia-cdi-refresh.env"""
 LINKS = ["nvidia-ctk", "--quiet", "system", "create-dev-char-symlinks", "--create-all"]
 DEVICES, BY_NUMBER = "/dev/nvidia*", "/dev/char"
 CORRUPTED_INFOROM = 14
-"""nvidia-smi ends with it where a GPU's infoROM is corrupted, and lists the GPUs all the same."""
+"""Exit status of nvidia-smi if a GPU's infoROM is corrupted; it still lists the GPUs."""
 
 
 class Refused(Exception):
@@ -38,19 +37,20 @@ class Refused(Exception):
 
 
 class Ran(NamedTuple):
-    """A program's exit status and the last lines of its complaint; 127 where there is no such program."""
+    """A program's exit status and the last lines of its error output; 127 if there is no such program."""
 
     status: int
     said: str
 
 
 def settle(directory: str, *, check: bool) -> list[str]:
-    """Links and the specification in this directory, and in no other. What changed, or in check mode would. Raises Refused."""
+    """Create the links, and the specification in this directory only. Return the changes, in check mode the pending ones. Raises
+    Refused."""
     return [*_link(check), *_specify(directory, check)]
 
 
 def unlinked() -> list[str]:
-    """NVIDIA's device files without a link in /dev/char: systemd takes them from containers at a daemon-reload."""
+    """List NVIDIA's device files without a link in /dev/char: systemd takes them from containers at a daemon-reload."""
     missing = []
     for path in sorted(glob.glob(DEVICES)):
         state = os.stat(path)
@@ -85,7 +85,7 @@ def _specify(directory: str, check: bool) -> list[str]:
 
 
 def _generate(path: str, check: bool) -> bool:
-    """Have the specification that nvidia-ctk would write now in its place; whether that changes anything."""
+    """Replace the specification by the one that nvidia-ctk would write now; return whether it differs."""
     with tempfile.TemporaryDirectory(prefix="gpuprov-cdi-") as folder:
         made = os.path.join(folder, SPECIFICATION)  # the name's ending decides the format
         ran = _run(["nvidia-ctk", "--quiet", "cdi", "generate", f"--output={made}"], **settings())
@@ -104,7 +104,7 @@ def _generate(path: str, check: bool) -> bool:
 
 
 def settings() -> dict[str, str]:
-    """NVIDIA's variables of the site's file, as systemd reads them."""
+    """Return NVIDIA's variables in the site's file, as systemd reads them."""
     values = {}
     with contextlib.suppress(OSError), open(SETTINGS, encoding="utf-8", errors="replace") as file:
         for line in file:

@@ -1,8 +1,8 @@
-"""The checkpoints of a host: what was applied when verify called it green, exactly, and the packages of it as files.
+"""The checkpoints of a host: the exact spec that was applied when verify was green, and its packages as files.
 
-Run on a host as a program, by root: a request as JSON on standard input, the answer as one line of JSON. A folder for each checkpoint,
-for root alone; the files are beside them, once for all, where apt's own user reads them. What is done here is the work of a run, whose
-owner is in each request; one at a time: a rollback takes the host's lock before it offers anything.
+Run on a host as a program, by root: a request as JSON on standard input, the answer as one line of JSON. Each checkpoint has a
+folder that only root can read; the files are beside them, stored once for all, where apt's own user can read them. The work belongs
+to a run, whose owner is in each request; one at a time: a rollback takes the host's lock before it offers anything.
 """
 
 from __future__ import annotations
@@ -27,27 +27,25 @@ from .packages.model import Refused
 FOLDER = "/var/lib/gpuprov/checkpoints"
 POOL = "/var/lib/gpuprov/packages"
 TARGET = f"{FOLDER}/target.json"
-"""The checkpoint that a rollback has begun to go back to, until one has ended and said so; of which run, and what stood here
-`before` it."""
+"""The target of a rollback that has begun and not yet ended with a report; with its run, and the previous contents (`before`)."""
 LAST = f"{FOLDER}/last.json"
-"""The checkpoint that the host was at, when verify was last green, and when that was."""
+"""The checkpoint of the host when verify was last green, and the time of that."""
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 KINDS: dict[str, ModuleType] = {"debian": kept_debs, "redhat": kept_rpms, "suse": kept_rpms}
 OFFERS = frozenset(
     ((kept_debs.SOURCE, f"file:{POOL}"), *((path, f"file://{kept_rpms.FOLDER}") for path in kept_rpms.SOURCES.values()))
 )
-"""The sources that offer the kept files to a package manager during a rollback: the source's file, and the address in
-it."""
+"""The sources that offer the kept files to a package manager during a rollback: the source's file, and the address in it."""
 MOST = 3
-"""Checkpoints that are kept: the newest."""
+"""Maximum number of checkpoints; the newest are kept."""
 BYTES = 2 << 30
-"""The most that the files of one checkpoint take."""
+"""Maximum size of the files of one checkpoint, in bytes."""
 FREE = 2 << 30
 """Bytes that stay free on the disk."""
 
 
 def keep(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a checkpoint, with the packages that are held now; the oldest go."""
+    """Write a checkpoint, with the packages that are held now; delete the oldest."""
     run = _name(request["run"])
     _refuse_others(request["owner"])
     _withdraw()
@@ -64,9 +62,9 @@ def keep(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def begin(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Take the host's lock, note where the host goes back to, and have its package manager offer the kept files. `offered` and
-    `missing`: of what no repository has any more, or `unasked`, why they could not be asked. `locked`: what `lock.take` says where
-    another run has the lock. Where offering fails, the host is left alone."""
+    """Take the host's lock, record the rollback's target, and make its package manager offer the kept files. `offered` and
+    `missing`: packages that no repository has any more, or `unasked`, why the repositories could not be queried. `locked`: the
+    answer of `lock.take` if another run has the lock. If offering fails, the host is left alone."""
     run, owner = _name(request["run"]), request["owner"]
     kept = _read(run)
     taken = lock.take(owner, request.get("broken", ()), request.get("stale"))
@@ -104,10 +102,11 @@ def _offered(kept: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def end(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Withdraw what `begin` offered, and give the lock back. `over`: the host was left alone, and what stood in TARGET before stands
-    there again. `there`: the checkpoint that it has come to. What another run has begun since stays.
+    """Withdraw the offers of `begin`, and release the lock. `over`: the host was left alone, and the previous contents of TARGET
+    are restored. `there`: the checkpoint that it has reached. Anything begun by another run since then stays.
 
-    A rollback that is killed now has told nobody that the host is back: done again it goes there, and no further (`told`)."""
+    If a rollback is killed now, nobody knows that the host is back: the next one goes to the same target, and no further (`told`).
+    """
     owner = request["owner"]
     try:
         target = _target()
@@ -125,7 +124,7 @@ def end(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def told(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Forget where a rollback went: it has said that the host is there."""
+    """Forget the target of a rollback: it has reported that the host is there."""
     if _target().get("of") == request["owner"]["run"]:
         os.unlink(TARGET)
     return {}
@@ -180,7 +179,7 @@ def _packages() -> tuple[dict[str, str], dict[str, str], list[str]]:
 
 
 def _fitting(packages: Sequence[Kept]) -> Iterator[Kept]:
-    """Those for which there is room: what would be left out is not downloaded either."""
+    """Yield the packages for which there is room; the others are not downloaded either."""
     size = 0
     for package in packages:
         length = _length(package) or package.size
@@ -190,13 +189,13 @@ def _fitting(packages: Sequence[Kept]) -> Iterator[Kept]:
 
 
 def _length(package: Kept) -> int:
-    """Bytes of its file in the pool; 0 where it is not there."""
+    """Return the size of its file in the pool in bytes; 0 if there is none."""
     place = f"{POOL}/{package.file}"
     return os.path.getsize(place) if os.path.exists(place) else 0
 
 
 def _known() -> dict[str, str]:
-    """The pool's files that are as a checkpoint names them. The others go: one that was cut off has its whole name, too."""
+    """Return the pool's files that match a checkpoint. Others are deleted: an interrupted download has its final name, too."""
     named = {entry for checkpoint in _all() for entry in checkpoint.get("files", {}).items()}
     good = {}
     for file in os.listdir(POOL):
@@ -215,7 +214,7 @@ def _withdraw() -> None:
 
 
 def _prune() -> None:
-    """Checkpoints beyond the newest go, and those of which a newer one is the like; then files that none of them names."""
+    """Delete checkpoints beyond the newest, and those identical to a newer one; then files that none of them names."""
     kept: list[dict[str, Any]] = []
     for checkpoint in sorted(_all(), key=lambda item: str(item.get("at")), reverse=True):
         alike = any(

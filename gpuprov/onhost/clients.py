@@ -26,18 +26,17 @@ LENT = re.compile(r"/dev/vfio/(?:(?:noiommu-)?(?P<group>\d+)|devices/(?P<device>
 SYS = "/sys"
 NVIDIA = "0x10de"
 NEEDED_BY = "RequiredBy,RequisiteOf,BoundBy,ConsistsOf,PropagatesStopTo"
-"""Properties along which a stop propagates:
-https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html#Requires="""
+"""Properties through which a stop propagates: https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html#Requires="""
 RESTARTED = (".service", ".socket", ".timer", ".path")
 OURS = "gpuprov-persistence.service"
-"""The unit by which gpuprov keeps GPUs initialised where there is no nvidia-persistenced."""
+"""The unit with which gpuprov keeps GPUs initialised if there is no nvidia-persistenced."""
 
 
 def holders(services: Collection[str], *, guests: bool = False) -> list[str]:
-    """Processes that have an NVIDIA device file open, without those of the services, which may be patterns.
+    """List processes that have an NVIDIA device file open, without those of the services, which may be patterns.
 
-    guests: also those that have a GPU for a virtual machine, which a reboot ends, and a change of this host's driver does not.
-    Raises OSError where processes cannot be looked at: nobody is an answer only where it can be seen to be one.
+    guests: also those that hold a GPU for a virtual machine, which a reboot ends, but a change of this host's driver does not.
+    Raises OSError if processes cannot be examined: an empty list must be reliable.
     """
     os.readlink(f"/proc/{os.getpid()}/cwd")
     processes = []
@@ -80,7 +79,7 @@ def _described(pid: str, unit: str) -> str:
 
 
 def active(services: Sequence[str]) -> list[str]:
-    """The services that run, in the order in which they are stopped. Of a pattern those that systemd has loaded."""
+    """Return the running services, in the order in which they are stopped. A pattern means those that systemd has loaded."""
     units: list[str] = []
     for service in (*services, OURS):
         units += show(service, "Id").split() if "*" in service else [service]
@@ -88,7 +87,7 @@ def active(services: Sequence[str]) -> list[str]:
 
 
 def dependents(units: Sequence[str]) -> list[str]:
-    """Other units that run, and that systemd stops together with these. No target: to start one starts all that it wants."""
+    """Return other running units that systemd stops together with these. No target: starting one starts everything that it wants."""
     known = list(units)
     for unit in known:
         for name in show(unit, NEEDED_BY).split():
@@ -98,7 +97,7 @@ def dependents(units: Sequence[str]) -> list[str]:
 
 
 def stop(units: Sequence[str], dependent: Sequence[str]) -> str:
-    """Note all, and stop the units. Returns what went wrong with the first that does not stop; the others are left alone then."""
+    """Record all, and stop the units. Return the error of the first that does not stop; the others are then left alone."""
     for unit in dependent:
         write(f"{STOPPED}/{unit}", "")
     for unit in units:
@@ -110,8 +109,7 @@ def stop(units: Sequence[str], dependent: Sequence[str]) -> str:
 
 
 def noted(services: Sequence[str]) -> list[str]:
-    """List the stopped services in the order in which they are started, the reverse: Fabric Manager before DCGM, says
-    its guide."""
+    """List the stopped services in the order in which they are started, the reverse: Fabric Manager before DCGM, as its guide says."""
     try:
         names = sorted(name for name in os.listdir(STOPPED) if not name.startswith("."))
     except FileNotFoundError:
@@ -121,17 +119,17 @@ def noted(services: Sequence[str]) -> list[str]:
 
 
 def forget(patterns: Collection[str]) -> None:
-    """Note no more that units of these names were stopped."""
+    """Forget that units with these names were stopped."""
     for name in noted(()):
         if any(fnmatchcase(name, pattern) for pattern in patterns):
             remove(f"{STOPPED}/{name}")
 
 
 def start(units: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Start each. Returns those that were started, and those that do not start, with why.
+    """Start each. Return those that were started, and those that do not start, with the reason.
 
-    What does not start stays noted, for the next run; a host that waits for a reboot starts it then, since its driver may not be
-    usable before.
+    The latter stay recorded for the next run; a host that waits for a reboot then starts them, since its driver may not be usable
+    before.
     """
     waits = bool(reasons.known())
     started: list[str] = []

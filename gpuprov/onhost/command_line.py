@@ -1,8 +1,8 @@
 """The kernel command line of every boot entry, on hosts that have grubby, or (SUSE) make grub.cfg from GRUB's defaults.
 
-`check` lists what differs; `write` puts it right: the entries and grub's environment through grubby or grub2-mkconfig, and what
-entries of later kernels are made from (/etc/default/grub, and /etc/kernel/cmdline where it is). Words that an earlier run wrote and
-that are not wanted any more are taken out; RECORD remembers them.
+`check` lists the differences; `write` fixes them: the entries and grub's environment through grubby or grub2-mkconfig, and the
+templates for entries of later kernels (/etc/default/grub, and /etc/kernel/cmdline if it exists). Words that an earlier run wrote
+and that are no longer wanted are removed; RECORD lists them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GIVEN = re.compile(r"^[ \t]*(?:export[ \t]+)?GRUB_CMDLINE_LINUX=.*", re.MULTILIN
 
 
 def read(path: str) -> str:
-    """The text of a file; nothing if there is none."""
+    """Return the text of a file; "" if there is none."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read()
@@ -35,7 +35,7 @@ def read(path: str) -> str:
 
 
 def replace(path: str, text: str) -> None:
-    """The file is whole at any moment."""
+    """Replace a file, which is complete at any moment."""
     scratch = path + ".gpuprov"
     with open(scratch, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
@@ -45,18 +45,18 @@ def replace(path: str, text: str) -> None:
 
 
 def pairs(words: Iterable[str]) -> dict[str, str]:
-    """Values by key, the last one winning as in the kernel."""
+    """Return values by key, the last one winning as in the kernel."""
     return {key: value for key, _, value in (word.partition("=") for word in words)}
 
 
 def expanded(options: str, environment: Mapping[str, str]) -> list[str]:
-    """Words of an entry; EL 8 keeps them in grub's environment, as $kernelopts."""
+    """Return the words of an entry; EL 8 keeps them in grub's environment, as $kernelopts."""
     filled = (environment.get(word[1:], "") if word.startswith("$") else word for word in options.split())
     return " ".join(filled).split()
 
 
 def entries() -> dict[str, list[str]]:
-    """The words of each boot entry, by what a message calls it."""
+    """Return the words of each boot entry, by the entry's name in messages."""
     fallback = re.search(r'set kernelopts="(.*)"', read(BOOT + "/grub2/grub.cfg"))
     environment = {"kernelopts": fallback.group(1)} if fallback else {}
     environment.update(re.findall(r"^(\w+)=(.*)$", read(BOOT + "/grub2/grubenv"), re.MULTILINE))
@@ -72,7 +72,7 @@ def entries() -> dict[str, list[str]]:
 
 
 def setting(text: str) -> tuple[int, int, str, list[str]]:
-    """(start, end, quotes, words) of the line of GRUB's defaults that counts, the last one."""
+    """Return (start, end, quotes, words) of the effective line of GRUB's defaults, the last one."""
     matches, given = list(SETTING.finditer(text)), GIVEN.findall(text)
     if len(matches) != len(given):
         raise OSError(f'{DEFAULTS} has {given[-1].strip()}; write it as GRUB_CMDLINE_LINUX="...", on one line')
@@ -84,7 +84,7 @@ def setting(text: str) -> tuple[int, int, str, list[str]]:
 
 
 def inherited() -> dict[str, list[str]]:
-    """The words that entries of later kernels will have, by file."""
+    """Return the words that entries of later kernels will have, by file."""
     command_lines = {DEFAULTS: setting(read(DEFAULTS))[3]} if os.path.exists(DEFAULTS) else {}
     if read(INHERITED).strip():
         command_lines[INHERITED] = read(INHERITED).split()
@@ -92,19 +92,19 @@ def inherited() -> dict[str, list[str]]:
 
 
 def wrong(words: Sequence[str], desired: Sequence[str], unwanted: Sequence[str]) -> bool:
-    """Return whether words lack one that is wanted, or include one that is not."""
+    """Return whether words lack a wanted one, or include an unwanted one."""
     have = pairs(words)
     return any(have.get(key) != value for key, value in pairs(desired).items()) or any(key in have for key in unwanted)
 
 
 def settled(words: Sequence[str], desired: Sequence[str], unwanted: Sequence[str]) -> list[str]:
-    """The words with those that are wanted, each key once, and without those that are not."""
+    """Return the words with the wanted ones, each key once, and without the unwanted ones."""
     gone = set(pairs(desired)) | set(unwanted)
     return [word for word in words if word.partition("=")[0] not in gone] + list(desired)
 
 
 def inherit(path: str, words: Sequence[str]) -> None:
-    """Write what later kernels get."""
+    """Write the words for later kernels."""
     if path == INHERITED:
         replace(path, " ".join(words) + "\n")
         return
@@ -128,7 +128,7 @@ def grubby(desired: Sequence[str], unwanted: Sequence[str]) -> str:
 
 
 def remade() -> str:
-    """Make grub.cfg anew from GRUB's defaults."""
+    """Regenerate grub.cfg from GRUB's defaults."""
     command = ["grub2-mkconfig", "-o", BOOT + "/grub2/grub.cfg"]
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace", check=False
@@ -137,7 +137,7 @@ def remade() -> str:
 
 
 def check(desired: Sequence[str]) -> list[str]:
-    """List the differences. Raises OSError for a line of the site's that cannot be rewritten."""
+    """List the differences. Raises OSError for a line of the site that cannot be rewritten."""
     earlier = read(RECORD).split()
     if not desired and not earlier:
         return []
@@ -147,7 +147,7 @@ def check(desired: Sequence[str]) -> list[str]:
 
 
 def write(desired: Sequence[str]) -> str:
-    """Put right what `check` lists; what could not be, in words, or nothing. Raises OSError as `check` does."""
+    """Fix the differences that `check` lists; return what could not be fixed, or "". Raises OSError as `check` does."""
     earlier = read(RECORD).split()
     if not desired and not earlier:
         return ""

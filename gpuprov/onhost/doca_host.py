@@ -1,4 +1,4 @@
-"""NVIDIA's doca-host package on this host: installed, so that its package source is there, and the lists of that source fetched."""
+"""NVIDIA's doca-host package on this host: installed, so that its package source exists, and the lists of that source fetched."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .packages.model import Settings
 NAME = "doca-host"
 APT, DNF = "/etc/apt/sources.list.d", "/etc/yum.repos.d"
 DONE = ".done"
-"""Ends the name of the file that says, beside a package, that it was installed."""
+"""Suffix of the file beside a package that marks it as installed."""
 
 
 class Refused(Exception):
@@ -23,7 +23,7 @@ class Refused(Exception):
 
 
 def add(package: str, named: str) -> None:
-    """Install the package at this path; `named` is what the spec calls it. Raises Refused."""
+    """Install the package at this path; `named` is its name in the spec. Raises Refused."""
     (_deb if package.endswith(".deb") else _rpm)(package)
     write(package + DONE, f"{named}\n")
 
@@ -52,7 +52,7 @@ def _rpm(package: str) -> None:
 
 
 def _check(ran: Ran, otherwise: str) -> None:
-    """Refuse what is no package, or another one, before anything of it runs."""
+    """Refuse a file that is no package, or another package, before any of it runs."""
     if ran.status:
         raise Refused(otherwise)
     name = ran.out.strip()

@@ -1,6 +1,6 @@
 """AWS's EFA installer on this host: whether it has to run, the run itself, and the driver that is loaded afterwards.
 
-The judgement is pure, and the check rdma.efa_source asks it, too. Options of efa_installer.sh:
+The decision is pure, and the check rdma.efa_source uses it, too. Options of efa_installer.sh:
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html and its own --help.
 """
 
@@ -28,7 +28,7 @@ class EfaError(Exception):
 
 
 def options(params: Mapping[str, Any]) -> list[str]:
-    """The installer's options. `asked`: kmod, plugin (bools), mpi. Its own test is left out: the checks look further."""
+    """Return the installer's options for kmod, plugin (bools) and mpi. Its own test is left out: the checks are more thorough."""
     kmod = [] if params["kmod"] else ["--skip-kmod"]
     plugin = [] if params["plugin"] else ["--skip-plugin"]
     return ["-y", "--no-verify", "--skip-limit-conf", *kmod, *plugin, *MPI[str(params["mpi"])]]
@@ -51,7 +51,7 @@ def due(record: str, sha256: str, wanted: list[str]) -> str:
 
 
 def read(path: str) -> str:
-    """A file's text; empty where there is none."""
+    """Return a file's text; "" if there is none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -60,7 +60,7 @@ def read(path: str) -> str:
 
 
 def unpacked(archive: str, into: str) -> str:
-    """The folder with the installer, unpacked into this one. Raises EfaError."""
+    """Unpack the installer into this folder, and return its own folder. Raises EfaError."""
     try:
         unpack(archive, into)
     except Unsafe as error:
@@ -72,7 +72,7 @@ def unpacked(archive: str, into: str) -> str:
 
 
 def install(archive: str, sha256: str, wanted: list[str]) -> str:
-    """Run the installer of this archive; its last words. Raises EfaError."""
+    """Run the installer of this archive; return its last lines. Raises EfaError."""
     checksum = digest(archive)
     if checksum != sha256:
         raise EfaError(f"{archive} has SHA-256 {checksum}, and the spec says {sha256}; nothing was run")
@@ -109,8 +109,8 @@ def said_by(*command: str) -> str:
 def stale() -> bool:
     """Return whether the loaded driver is another build than the one on disk.
 
-    The kernel's own has no version, and a srcversion only if the kernel was built with MODULE_SRCVERSION_ALL, as
-    Debian's is not.
+    The kernel's own has no version, and a srcversion only if the kernel was built with MODULE_SRCVERSION_ALL, which Debian's is
+    not.
     """
     if not said_by("modinfo", "-n", "efa"):
         return False
@@ -119,7 +119,7 @@ def stale() -> bool:
 
 
 def settle(*, change: bool) -> dict[str, Any]:
-    """Have the driver on disk loaded. `reboot`: why that takes one; empty where it does not."""
+    """Have the driver on disk loaded. `reboot`: why that needs a reboot; "" if it does not."""
     loaded = os.path.isdir(MODULE)
     if loaded and not stale():
         return {"changed": False, "reboot": ""}

@@ -1,7 +1,7 @@
-"""Steps of a change of a container engine on this host: its files kept and put back, nvidia-ctk run, texts written, the daemon told.
+"""Steps of a change of a container engine on this host: keep and restore its files, run nvidia-ctk, write texts, reload the daemon.
 
-Which steps, with what, is decided beside Ansible by `capabilities/container_toolkit/registration.py`: it reads TOML, for which the
-Pythons of older hosts have no reader.
+The order of the steps is decided on the controller by `capabilities/container_toolkit/registration.py`: it reads TOML, for which
+older hosts' Pythons have no parser.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .systemd import systemctl
 
 BACKUP = "/var/lib/gpuprov/container_toolkit"
 WRITTEN = "written.json"
-"""Beside the files of before the last change: digests of what the change made of them."""
+"""File beside the backups from before the last change: digests of the files after the change."""
 
 
 def read(script: str) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def read(script: str) -> dict[str, Any]:
 
 
 def keep(engine: str, paths: Sequence[str]) -> dict[str, Any]:
-    """Keep the engine's files as they are. Raises Refused for one that would not come back as it was."""
+    """Back up the engine's files. Raises Refused for a file that could not be restored exactly."""
     for path in filter(os.path.exists, paths):
         with open(path, "rb") as file:
             _refuse_bytes(path, file.read())
@@ -47,7 +47,7 @@ def keep(engine: str, paths: Sequence[str]) -> dict[str, Any]:
 
 
 def begin(engine: str, paths: Sequence[str]) -> dict[str, Any]:
-    """The files that were kept, without NVIDIA's drop-in file (each path but the first), in folders that are there."""
+    """Restore the kept files, without NVIDIA's drop-in file (each path but the first), and create their folders."""
     _put_back(engine, paths)
     for path in paths[1:]:
         files.remove(path)
@@ -56,13 +56,13 @@ def begin(engine: str, paths: Sequence[str]) -> dict[str, Any]:
 
 
 def run(argv: Sequence[str], paths: Sequence[str]) -> dict[str, Any]:
-    """Run nvidia-ctk: its exit status, its first complaint, and the files that are there now."""
+    """Run nvidia-ctk; return its exit status, its first error, and the resulting files."""
     done = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return {"status": done.returncode, "error": _complaint(done.stderr), "texts": _texts(paths)}
 
 
 def write(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Write these files, each with the mode that it has."""
+    """Write these files, each with its present mode."""
     for path, text in texts.items():
         mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o644
         files.write(os.path.realpath(path), text, mode)
@@ -70,14 +70,14 @@ def write(texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def settled(engine: str, paths: Sequence[str]) -> dict[str, Any]:
-    """Remember what the change made of the files."""
+    """Record the digests of the changed files."""
     files.write(os.path.join(_place(engine), WRITTEN), json.dumps(_digests(paths)))
     return {}
 
 
 def back(engine: str, paths: Sequence[str], unless_changed: bool) -> dict[str, Any]:
-    """Put the files back that were kept. `unless_changed`: not where somebody has changed them since the change that they were kept
-    for, or where nothing was kept. Says whether it was done."""
+    """Restore the kept files. `unless_changed`: not if somebody has changed them since the change they were kept for, or if nothing
+    was kept. Return whether it was done."""
     if unless_changed:
         try:
             known = json.loads(files.read(os.path.join(_place(engine), WRITTEN)) or "{}")
@@ -90,7 +90,7 @@ def back(engine: str, paths: Sequence[str], unless_changed: bool) -> dict[str, A
 
 
 def tell(verb: str, engine: str) -> dict[str, Any]:
-    """Reload or restart the daemon; one that failed too often, too."""
+    """Reload or restart the daemon, even one that failed too often."""
     unit = f"{engine}.service"
     if verb == "restart":
         systemctl("reset-failed", "--", unit)
@@ -99,7 +99,7 @@ def tell(verb: str, engine: str) -> dict[str, Any]:
 
 
 def own(user: str) -> dict[str, Any]:
-    """A user's own docker configuration."""
+    """Return a user's own docker configuration."""
     account = rootless.account(user)
     text = rootless.read(account)
     _refuse_bytes(account.file, text.encode("utf-8", "surrogateescape"))
@@ -117,7 +117,7 @@ def run_on_copy(argv: Sequence[str], text: str) -> dict[str, Any]:
 
 
 def write_own(user: str, text: str) -> dict[str, Any]:
-    """Have the user write this text, and a daemon of the user's take it."""
+    """Have the user write this text, and reload the user's daemon."""
     rootless.write(rootless.account(user), text)
     return {"reloaded": rootless.reload(user)}
 
@@ -125,7 +125,7 @@ def write_own(user: str, text: str) -> dict[str, Any]:
 STEPS: dict[str, Callable[..., dict[str, Any]]] = {
     step.__name__: step for step in (read, keep, begin, run, write, settled, back, tell, own, run_on_copy, write_own)
 }
-"""Each is whole in itself: what comes between them may be the end of the connection."""
+"""Each step is complete in itself: the connection may end between any two."""
 
 
 def _place(engine: str) -> str:
@@ -142,7 +142,7 @@ def _put_back(engine: str, paths: Sequence[str]) -> None:
 
 
 def _copy(path: str, to: str) -> None:
-    """With mode, owner and times; a link is followed, and stays one where it is written to."""
+    """Copy with mode, owner and times; a link is followed, and a link at the destination is kept."""
     os.makedirs(os.path.dirname(to), exist_ok=True)
     shutil.copy2(path, to)
     state = os.stat(path)
@@ -150,7 +150,7 @@ def _copy(path: str, to: str) -> None:
 
 
 def _refuse_bytes(path: str, content: bytes) -> None:
-    """TOML and JSON are UTF-8, and what goes through Ansible has to be."""
+    """Refuse bytes that are not UTF-8: TOML and JSON are UTF-8, and data passing through Ansible has to be."""
     try:
         content.decode()
     except UnicodeDecodeError as error:
@@ -172,5 +172,5 @@ def _digests(paths: Sequence[str]) -> dict[str, str]:
 
 
 def _complaint(output: bytes) -> str:
-    """nvidia-ctk's own words; all that it says stands in one line of its log."""
+    """Return nvidia-ctk's error message; its whole output is in one line of its log."""
     return output.decode(errors="replace").strip().partition("\n")[0].rpartition("msg=")[2]

@@ -13,7 +13,7 @@ from .archives import Unsafe, unpack
 from .files import digest, write
 
 RECORD = "/var/lib/gpuprov/erdma-installer"
-"""The SHA-256 of the installer that was run last, and for which mode."""
+"""The SHA-256 of the last installer that was run, and its mode."""
 UNPACKED = "/var/cache/gpuprov/erdma/unpacked"
 DKMS = "/var/lib/dkms/erdma"
 PROGRAM = "install.sh"
@@ -47,7 +47,7 @@ def install(archive: str, sha256: str, mode: str, environment: Mapping[str, str]
 
 
 def _unpacked(archive: str) -> str:
-    """The installer's program, unpacked into a folder that is new."""
+    """Unpack the installer into a new folder; return its program."""
     fix = "Fix: an archive of Alibaba's, erdma_installer-VERSION.tar.gz, and its sha256"
     shutil.rmtree(UNPACKED, ignore_errors=True)
     os.makedirs(UNPACKED, mode=0o700)
@@ -65,8 +65,8 @@ def _unpacked(archive: str) -> str:
 
 
 def build(kernels: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Have DKMS build and install the driver for each kernel, against the OFED that it has a tree of, as always. DKMS builds no
-    version twice: what it had built is removed before, and put back where the new build fails. Raises Failed."""
+    """Have DKMS build and install the driver for each kernel, as always against the OFED whose tree it has. DKMS builds no version
+    twice: an earlier build is removed first, and restored if the new build fails. Raises Failed."""
     version = registered(_run(["dkms", "status"], {}).stdout)
     if not version:
         raise Failed(
@@ -79,7 +79,7 @@ def build(kernels: Sequence[str], environment: Mapping[str, str]) -> None:
 
 
 def registered(status: str) -> str:
-    """The newest version of erdma that `dkms status` knows; empty for none."""
+    """Return the newest version of erdma that `dkms status` lists; "" if none."""
     devices = re.findall(r"^erdma[,/] *([^,: ]+)", status, re.MULTILINE)
     return max(devices, key=lambda version: [int(number) for number in re.findall("[0-9]+", version)], default="")
 
@@ -104,7 +104,7 @@ def _build(version: str, kernel: str, environment: Mapping[str, str], kept: str)
 
 
 def _restored(of: Sequence[str], kernel: str, built: str, kept: str, environment: Mapping[str, str]) -> str:
-    """Put back what was built before; in words, if that was done."""
+    """Restore the earlier build; return a description if that was done."""
     if not os.path.isdir(kept):
         return ""
     shutil.rmtree(built, ignore_errors=True)

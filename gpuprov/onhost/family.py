@@ -1,4 +1,4 @@
-"""The families of distributions, by what os-release(5) says. Programs that happen to be installed decide nothing."""
+"""The families of distributions according to os-release(5). Installed programs do not matter."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ IDS: dict[str, str] = {
     **dict.fromkeys(("openEuler", "anolis", "alinux"), "redhat"),
     **dict.fromkeys(("sles", "opensuse-leap", "opensuse", "suse"), "suse"),
 }
-"""ID and words of ID_LIKE that name a family; the first that is known decides."""
+"""ID and words of ID_LIKE that name a family; the first known one decides."""
 
 
 def family_of(*names: str) -> str:
-    """The family of a distribution with this ID and these words of ID_LIKE; empty if it is of none."""
+    """Return the family of a distribution with this ID and these words of ID_LIKE; "" if it belongs to none."""
     known = {name.casefold(): family for name, family in IDS.items()}
     return next((known[name.casefold()] for name in names if name.casefold() in known), "")
 
 
 def here(path: str = "/etc/os-release") -> str:
-    """The family of this host; empty if it is of none."""
+    """Return the family of this host; "" if it belongs to none."""
     fields: dict[str, str] = {}
     try:
         with open(path, encoding="utf-8", errors="replace") as file:

@@ -1,4 +1,4 @@
-"""The fence of a host: one line that says who took its lock last, by which name of the host, and under which number."""
+"""The fence of a host: one line with the last run that took its lock, its name for the host, and its number."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Mapping
 
 
 def line(token: str, owner: Mapping[str, object]) -> str:
-    """The text of the fence for an owner who takes the lock now."""
+    """Return the text of the fence for an owner who takes the lock now."""
     who = [word(owner.get(key)) for key in ("run", "user", "host")]
     return " ".join([token, *who, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), word(owner.get("name"))]) + "\n"
 
 
 def word(value: object) -> str:
-    """A value as one word of the fence; "-" for an empty one."""
+    """Return a value as one word of the fence; "-" for an empty one."""
     return re.sub(r"[^A-Za-z0-9._:@+-]", "_", str(value or "")) or "-"
 
 

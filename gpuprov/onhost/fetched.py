@@ -1,4 +1,5 @@
-"""A file that a spec names by its SHA-256: what comes is written aside, measured, and put in its place only if it is that one."""
+"""A file that a spec names by its SHA-256: a download is written to a temporary file, verified, and moved into place only if it
+matches."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from .files import make_folder
 from .pull.received import PART, received
 
 PATIENCE = 3600
-"""Seconds in which a file has to have come as a whole."""
+"""Maximum number of seconds for a complete download."""
 
 
 class Refused(Exception):
@@ -19,11 +20,11 @@ class Refused(Exception):
 
 
 class OtherDigest(Refused):
-    """A whole file came, and it is another one."""
+    """A complete file was fetched, but it is another one."""
 
 
 class Wanted(NamedTuple):
-    """The file at `path` with this SHA-256, of at most so many bytes, which nobody but root may read unless `mode` says so."""
+    """The file at `path` with this SHA-256, of at most so many bytes, readable by root only unless `mode` allows more."""
 
     path: str
     sha256: str
@@ -38,7 +39,7 @@ def of_bundle(sha256: str) -> str:
 
 
 def put(desired: Wanted, parts: Iterable[bytes]) -> None:
-    """Have it from its parts. Raises Refused; then nothing is left of what came."""
+    """Write the file from its parts. Raises Refused, and then leaves nothing behind."""
     folder = os.path.dirname(desired.path)
     if desired.mode == 0o600:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -67,11 +68,11 @@ def put(desired: Wanted, parts: Iterable[bytes]) -> None:
 
 
 def put_file(desired: Wanted, source: str) -> None:
-    """The same from a file of this machine."""
+    """Do the same from a file on this machine."""
     with open(source, "rb") as file:
         put(desired, iter(lambda: file.read(PART), b""))
 
 
 def put_answer(desired: Wanted, ask: Callable[[], ContextManager[Any]]) -> None:
-    """The same from a server, which `ask` asks; it has PATIENCE for all of it."""
+    """Do the same from a server, with the request `ask`, in PATIENCE seconds altogether."""
     put(desired, received(ask, PATIENCE))

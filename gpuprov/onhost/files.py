@@ -1,4 +1,4 @@
-"""Text files as they should be: written whole beside their place and renamed into it, or gone."""
+"""Text files and their desired state: written as a whole to a temporary file and renamed, or removed."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ SETTINGS = "/etc/gpuprov"
 """Folder of the settings that gpuprov's programs read."""
 
 SETTLES = 300
-"""Seconds that a file system may take to write what it has not written yet."""
+"""Seconds that a file system may take to write its pending data."""
 
 MOUNTS = "/proc/self/mounts"
 REMOTE = re.compile(r"nfs|cifs|smb|ceph|lustre|gpfs|beegfs|glusterfs|afs|9p|autofs|fuse")
-"""Prefixes of the types of file systems that are served by others, or may wait for others."""
+"""Prefixes of the types of network file systems, or of those that may wait for others."""
 
 
 class Wanted(NamedTuple):
-    """A file of root's. `content` None: it should not be there. `whole`: all of it is gpuprov's, so that a link in its place
-    gives way; of a file in which only lines are, a link may be the site's."""
+    """A file of root's. `content` None: it should not exist. `whole`: all of it is gpuprov's, so that a link in its place is
+    replaced; if only lines of a file are gpuprov's, a link may be the site's."""
 
     path: str
     content: str | None
@@ -59,7 +59,7 @@ class Difference(NamedTuple):
 
 
 class Refused(Exception):
-    """A path that holds something else than a file of root's; its message says what, and what to do."""
+    """A path that holds something other than a file of root's; its message says what, and the fix."""
 
 
 def differences(desired: list[Wanted]) -> list[Difference]:
@@ -69,7 +69,7 @@ def differences(desired: list[Wanted]) -> list[Difference]:
 
 
 def bring_about(desired: list[Wanted]) -> list[Difference]:
-    """Write and remove what `differences` names; what changed. Folders that are missing are made with mode 0755."""
+    """Write and remove the files that `differences` lists; return the changes. Missing folders are created with mode 0755."""
     changed = differences(desired)
     by_path = {item.path: item for item in desired}
     for folder in own_folders(by_path):
@@ -90,7 +90,7 @@ def bring_about(desired: list[Wanted]) -> list[Difference]:
 
 
 def _remove_empty_folders(path: str) -> None:
-    """Remove the folders above a path that are gpuprov's and empty."""
+    """Remove empty gpuprov folders above a path."""
     folder = os.path.dirname(path)
     with contextlib.suppress(OSError):  # one that is not empty
         while f"{folder}/".startswith((f"{ABOVE}/", f"{SETTINGS}/")):
@@ -99,7 +99,7 @@ def _remove_empty_folders(path: str) -> None:
 
 
 def with_lines(path: str, keys: Mapping[str, str], *, made: bool = False) -> Wanted:
-    """The file with these keys as lines KEY=VALUE, and all else as it is. `made`: one that is not there counts as empty."""
+    """Return the file with these keys as lines KEY=VALUE, and the rest unchanged. `made`: a missing file counts as empty."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -114,7 +114,7 @@ def with_lines(path: str, keys: Mapping[str, str], *, made: bool = False) -> Wan
 
 
 def write(path: str, content: str, mode: int = 0o644) -> None:
-    """Put a whole file in its place: a reader sees the old one or the new one, also after a loss of power."""
+    """Replace a whole file: a reader sees the old one or the new one, even after a loss of power."""
     folder = os.path.dirname(path)
     make_folder(folder)
     handle, temporary = tempfile.mkstemp(prefix=".gpuprov-", dir=folder)
@@ -132,14 +132,14 @@ def write(path: str, content: str, mode: int = 0o644) -> None:
 
 
 def read(path: str) -> str:
-    """The text of a file; empty where there is none."""
+    """Return the text of a file; "" if there is none."""
     with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as file:
         return file.read()
     return ""
 
 
 def digest(path: str) -> str:
-    """The SHA-256 of a file; empty where it cannot be read."""
+    """Return the SHA-256 of a file; "" if it cannot be read."""
     checksum = hashlib.sha256()
     try:
         with open(path, "rb") as file:
@@ -151,7 +151,7 @@ def digest(path: str) -> str:
 
 
 def remove(path: str) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file, if it exists."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
@@ -188,13 +188,12 @@ def _difference(one: Wanted) -> Difference | None:
 
 
 def own_folders(paths: Iterable[str]) -> set[str]:
-    """The folders of gpuprov's own programs among these paths: nothing else lies in them."""
+    """Return the folders of gpuprov's own programs among these paths: they contain nothing else."""
     return {folder for path in paths if (folder := os.path.dirname(path)).startswith(f"{ABOVE}/")}
 
 
 def extra(desired: Sequence[Wanted]) -> list[Wanted]:
-    """List files to remove: those beside the files of these programs that are not theirs. Python would load them
-    instead."""
+    """List files to remove: foreign files beside those of these programs, which Python would load instead."""
     known = {file.path for file in desired}
     programs = [file.path for file in desired if file.content is not None]
     places = [place for folder in own_folders(programs) for place, _, _ in os.walk(folder)]
@@ -205,7 +204,7 @@ def extra(desired: Sequence[Wanted]) -> list[Wanted]:
 
 
 def make_folder(folder: str) -> None:
-    """Like os.makedirs, but with mode 0755 whatever the umask."""
+    """Create a folder like os.makedirs, but with mode 0755 whatever the umask."""
     if os.path.isdir(folder):
         return
     make_folder(os.path.dirname(folder))
@@ -214,8 +213,8 @@ def make_folder(folder: str) -> None:
 
 
 def settle(paths: Sequence[str]) -> None:
-    """Have the file systems that hold these paths on disk as they are now: what other programs wrote is not flushed by itself for half
-    a minute. Nothing that a network brings below the root, as /opt on clusters: it may not answer, and to look at it may never end."""
+    """Flush the file systems that hold these paths: files from other programs stay unflushed for half a minute otherwise. Skips
+    network file systems below the root, such as /opt on clusters: they may not answer, and access may never end."""
     devices: dict[int, str] = {}
     for path in paths:
         if _remote(path):
@@ -237,7 +236,7 @@ def _remote(path: str) -> bool:
 
 
 def to_disk(path: str) -> None:
-    """Have a file, or a folder's list of files, be there after a loss of power."""
+    """Flush a file, or a folder's list of files, so that it survives a loss of power."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

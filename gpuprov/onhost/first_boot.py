@@ -1,8 +1,8 @@
-"""The first boot into what was changed, and the way back if the host does not come up: boot counting by the bootloader.
+"""The first boot after a change, and the fallback if the host does not come up: boot counting by the bootloader.
 
-Before anything is changed, the kernel, the initramfs and the command line that the host runs by are kept beside its menu. Before
-a reboot the boot is counted: the bootloader starts the new state for the first time, and from then on what was kept, until
-first_boot_judge, which a unit runs at boot, has found the boot complete and the driver answering. The site's default stays.
+Before anything is changed, the kernel, the initramfs and the command line in use are kept beside the boot menu. Before a reboot the
+boot is counted: the bootloader starts the new state once, and from then on the kept one, until first_boot_judge, which a unit runs
+at boot, finds that the boot is complete and the driver answers. The site's default entry is unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .first_boot_tools import BACK, FIRST, KEPT, ROOT
 
 ROLLBACK = ROOT + "/var/lib/gpuprov/checkpoints/target.json"
 PROGRAM = "/usr/local/lib/gpuprov/first_boot"
-"""A folder with the package gpuprov_boot, which has the judge and what it needs."""
+"""A folder with the package gpuprov_boot, which contains the judge and its imports."""
 OLD = "/usr/local/lib/gpuprov/first_boot_judge.py"
 """The program of the unit of earlier versions."""
 UNIT = "gpuprov-first-boot.service"
@@ -47,7 +47,7 @@ WantedBy=sysinit.target
 
 
 def keep(run: str) -> str:
-    """Keep what the host runs by, before anything is changed; why it cannot be kept, or nothing."""
+    """Keep the state that the host runs, before anything is changed; return the reason why it cannot be kept, or ""."""
     loader = judge.loader()
     why = loader.impossible()
     if why:
@@ -94,7 +94,7 @@ def keep(run: str) -> str:
 
 
 def count(programs: Mapping[str, str], python: str) -> str:
-    """Count the next boot; why it is not counted, or nothing. `programs`: the judge's modules, by name, for the unit."""
+    """Count the next boot; return the reason why it is not counted, or "". `programs`: the judge's modules, by name, for the unit."""
     state, loader = judge.record(), judge.loader()
     why = loader.impossible() if state else "what the host ran by was not kept"
     if why:
@@ -123,7 +123,7 @@ def count(programs: Mapping[str, str], python: str) -> str:
 
 
 def came_up() -> str:
-    """After a reboot: why the host is not what it was rebooted for, or nothing."""
+    """Return, after a reboot, why the host differs from the expected state, or ""."""
     state, kept = judge.record(), KEPT in judge.words_of_boot(own=True)
     if not kept and not judge.counted():
         return ""
@@ -150,7 +150,7 @@ def came_up() -> str:
 
 
 def no_reboot() -> None:
-    """Nothing was changed that a boot could fail of, or a rollback has taken it back."""
+    """Drop the kept state: nothing was changed that a boot could fail on, or a rollback has undone it."""
     if os.path.exists(ROLLBACK):
         judge.settle()
     judge.drop()

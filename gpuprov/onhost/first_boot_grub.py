@@ -21,7 +21,7 @@ MENU = GRUB + "/grub.cfg"
 HOOK = ROOT + "/etc/grub.d/42_gpuprov"
 WORDS = ROOT + "/etc/default/grub.d/99-gpuprov-first-boot.cfg"
 PLAIN = re.compile(r"[A-Za-z0-9_.,:;=/@%+~^*?!()\[\]{}<>|&#-]+")
-"""A word that stands in GRUB's menu between single quotes and comes out as it was."""
+"""A word that can be in single quotes in GRUB's menu and is read unchanged."""
 UNWRITABLE = ("btrfs", "cpiofs", "newc", "odc", "romfs", "squash4", "tarfs", "zfs")
 """File systems that GRUB cannot write to: https://www.gnu.org/software/grub/manual/grub/html_node/Environment-block.html"""
 
@@ -63,7 +63,7 @@ def impossible() -> str:
 
 
 def why_not(*, container: bool, menu: bool, environment: bool, layers: str, system: str) -> str:
-    """The same of what is known. `menu`: update-grub makes GRUB's menu; `layers`: of the disk, as grub-probe names them."""
+    """Return the same from known facts. `menu`: update-grub makes GRUB's menu; `layers`: of the disk, as grub-probe names them."""
     if container:
         return "a container has no bootloader"
     if not menu:

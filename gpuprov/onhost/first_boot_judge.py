@@ -1,6 +1,6 @@
-"""Judges the boot that the host is in: whether the first boot into what gpuprov changed is a good one. A unit runs it at boot.
+"""Judge of the current boot: whether the first boot after gpuprov's change is a good one. A unit runs it at boot.
 
-Where it is, it is counted no more. Where it is not, or this never runs, the next boot starts what was before: see first_boot.
+If it is good, it is no longer counted. If it is not, or this never runs, the next boot starts the kept state: see first_boot.
 
 Usage: python -m gpuprov_boot.first_boot_judge. Managed by gpuprov.
 """
@@ -25,18 +25,18 @@ from .first_boot_tools import BACK, FIRST, KEPT, ROOT, Loader, text_of
 STATE = ROOT + "/var/lib/gpuprov/first_boot.json"
 PANIC = "/proc/sys/kernel/panic"
 PATIENCE = 900
-"""Seconds for a first boot to be complete; then the host is started again, with what was kept, unless it is in service or at work."""
+"""Seconds for a first boot to complete; then the host reboots into the kept state, unless it is in service or at work."""
 DAEMONS = re.compile(r"/(nvidia-|nv-|dcgm|gpuprov-)[^/]*\.service(/|\n|\Z)")
-"""In the cgroup of what has GPUs open without working on them."""
+"""Cgroups of services that have GPUs open without working on them."""
 
 
 def loader() -> Loader:
-    """The bootloader that has started the host."""
+    """Return the bootloader that has started the host."""
     return first_boot_systemd if first_boot_systemd.started() else first_boot_grub
 
 
 def judge() -> str:
-    """The boot that the host is in: a good first boot is not counted any more. What was found."""
+    """Judge the current boot: a good first boot is no longer counted. Return the result."""
     known = record()
     if FIRST[0] in words_of_boot(own=True):
         return _first(known)
@@ -51,9 +51,9 @@ def judge() -> str:
 
 
 def _first(known: dict[str, Any]) -> str:
-    """A boot that does not end is ended, also where /boot and /var, with all that was noted, are what is missing in it.
+    """Reboot if a first boot does not end, even if /boot and /var, with all records, are what is missing in it.
 
-    A kexec may start a kernel with the first boot's words again, long after it: then what counts can be read, and counts nothing.
+    A kexec may start a kernel with the first boot's words again, long after it: then the counter can be read, and counts nothing.
     """
     if loader().readable() and not counted():
         return "no boot is counted"
@@ -79,7 +79,7 @@ def _first(known: dict[str, Any]) -> str:
 
 
 def _panic_as_before(known: dict[str, Any]) -> None:
-    """kernel.panic as it would be without what was added to the command line: what was applied may have set it, too."""
+    """Reset kernel.panic to its value without the added words of the command line: the applied spec may have set it, too."""
     if f"panic={text_of(PANIC)}" not in FIRST:
         return
     now, before = ([word for word in words if word.startswith("panic=")] for words in (words_of_boot(), known["words"]))
@@ -90,10 +90,10 @@ def _panic_as_before(known: dict[str, Any]) -> None:
 
 
 def settle() -> None:
-    """A rollback has taken back what is booted, while the bootloader starts what was kept.
+    """Settle a rollback that has undone the booted state, while the bootloader starts the kept one.
 
-    The next boot, whoever does it, is the first one of its own default again. Where that is a newer kernel, which did not come up,
-    the host stays with what was kept until that kernel is gone.
+    The next boot, whoever starts it, is again a first boot of its own default. If that is a newer kernel, which did not come up,
+    the host stays with the kept state until that kernel is gone.
     """
     known = record()
     if known and counted() == BACK:
@@ -122,8 +122,8 @@ def _serves() -> bool:
 
 
 def _at_work() -> str:
-    """The number and name of a process that has a GPU open and is none of NVIDIA's daemons: a scheduler that has started may have
-    given the host a job."""
+    """Return number and name of a process that has a GPU open and is no NVIDIA daemon: a scheduler that has started may have given
+    the host a job."""
     for path in glob.iglob(f"{ROOT}/proc/[0-9]*/fd/*"):
         with contextlib.suppress(OSError):
             pid = path.split("/")[-3]
@@ -149,7 +149,7 @@ def _forget(known: dict[str, Any]) -> None:
 
 
 def drop() -> None:
-    """Delete what was kept: nothing was changed that could make a boot fail."""
+    """Delete the kept state: nothing was changed that could make a boot fail."""
     if not counted() and os.path.exists(STATE):
         loader().drop(record())
         os.unlink(STATE)
@@ -161,7 +161,7 @@ def counted() -> str:
 
 
 def record() -> dict[str, Any]:
-    """Return the record of what was kept, and what became of it; empty if there is none or it is damaged."""
+    """Return the record of the kept state and its outcome; empty if there is none or it is damaged."""
     try:
         with open(STATE, encoding="utf-8") as file:
             content = json.load(file)
@@ -178,7 +178,7 @@ def words_of_boot(*, own: bool = False) -> list[str]:
 
 
 def without_first(words: Sequence[str]) -> list[str]:
-    """A command line without what was added for a first boot; the site may have a `panic=30` of its own."""
+    """Return a command line without the words for a first boot; the site may have a `panic=30` of its own."""
     remaining = list(words)
     for word in FIRST if FIRST[0] in remaining else ():
         if word in remaining:

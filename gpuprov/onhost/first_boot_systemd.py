@@ -1,7 +1,7 @@
-"""Boot counting with systemd-boot: it starts an entry of ours one time (LoaderEntryOneShot), and from then on what was kept.
+"""Boot counting with systemd-boot: it starts our entry once (LoaderEntryOneShot), and from then on the kept one.
 
-The first entry is the one that it would start by itself, with FIRST on its command line. What was kept is LoaderEntryDefault; the
-site's own value is noted, and set again once the boot is good. https://systemd.io/BOOT_LOADER_INTERFACE/
+The first entry is the one that it would start by itself, with FIRST on its command line. The kept one is LoaderEntryDefault; the
+site's own value is recorded, and restored once the boot is good. https://systemd.io/BOOT_LOADER_INTERFACE/
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ VARIABLES = "/sys/firmware/efi/efivars"
 VENDOR = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 ONE_SHOT, DEFAULT = "LoaderEntryOneShot", "LoaderEntryDefault"
 FIRST_ENTRY, KEPT_ENTRY = "_-gpuprov-first.conf", "_-gpuprov-kept.conf"
-"""By these names, and without a sort-key, they come last in the menu: the first of it, or of what a pattern names, is none of them."""
+"""Names of the entries. With these, and without a sort-key, they are last in the menu, so that they are never the first entry, or
+the first match of a pattern."""
 OWN = (FIRST_ENTRY, KEPT_ENTRY)
 SINCE = 252
 """The version in Debian 12. Older ones start the last of their entries, later ones the first."""
 LINES = ("/etc/kernel/cmdline", "/usr/lib/kernel/cmdline")
 COUNTER = re.compile(r"\+\d+(-\d+)?(?=\.conf\Z)")
-"""Of an entry's name where systemd counts its boots: https://systemd.io/AUTOMATIC_BOOT_ASSESSMENT/"""
+"""The part of an entry's name in which systemd counts its boots: https://systemd.io/AUTOMATIC_BOOT_ASSESSMENT/"""
 
 
 def started() -> bool:
@@ -49,7 +50,7 @@ def impossible() -> str:
 def why_not(
     *, container: bool, info: str, program: bool, writable: bool, saved: bool, line: bool, listing: Iterable[str]
 ) -> str:
-    """The same of what is known. `info`: its name with its version. `saved`: what was chosen last is the default. `line`:
+    """Return the same from known facts. `info`: its name with its version. `saved`: the last choice is the default. `line`:
     kernel-install has a command line of its own."""
     if container:
         return "a container has no bootloader"
@@ -118,7 +119,7 @@ def prepare(known: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
 
 
 def again(known: Mapping[str, Any]) -> dict[str, Any]:
-    """The site's default is what bootctl calls so by the site's own settings, for which those of gpuprov go for a moment."""
+    """Return the site's default: bootctl's, with the site's own settings, for which gpuprov's are removed for a moment."""
     own = bool(counted())
     if own:
         forget(known)
@@ -140,7 +141,7 @@ def again(known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def arm(known: Mapping[str, Any], *, once: bool) -> None:
-    """Until the last step the site's default starts, or what is new does, one time."""
+    """Arm the counter. Until the last step the site's default starts, or the new state, once."""
     kept, first = _own(known)
     tools.write(kept, known["kept"])
     if once:
@@ -155,7 +156,7 @@ def counted() -> str:
 
 
 def counts(default: str, one_shot: str) -> str:
-    """The same of these values."""
+    """Return the same from these values."""
     if default != KEPT_ENTRY:
         return ""
     return ONCE if one_shot == FIRST_ENTRY else BACK
@@ -184,7 +185,7 @@ def kernels() -> list[str]:
 
 
 def words_of(line: Sequence[str]) -> list[str]:
-    """It hands the initramfs over as a word."""
+    """Return the words of the command line without those that the loader adds: it passes the initramfs as an argument."""
     return [word for word in line if not word.startswith(("BOOT_IMAGE=", "initrd="))]
 
 
@@ -213,7 +214,8 @@ def _defaults() -> list[str]:
 
 
 def _running(kernel: str) -> str:
-    """The file of the entry that the host was started by; after a first boot, whose own is gone, that of the same kernel."""
+    """Return the file of the entry that the host was started by; after a first boot, whose own entry is gone, that of the same
+    kernel."""
     name = COUNTER.sub("", variable("LoaderEntrySelected")).lower()
     listed = [
         entry for entry in entries(_listing()) if entry.get("source", "").endswith(".conf") and entry["id"] not in OWN

@@ -10,15 +10,16 @@ from typing import Any, Mapping, Protocol, Sequence
 
 ROOT = os.environ.get("GPUPROV_ROOT", "")
 ONCE, BACK = "once", "back"
-"""The counter's states: the next boot starts the new state, for the first time; every boot starts what was kept."""
+"""The counter's states: the next boot starts the new state, for the first time; every boot starts the kept state."""
 FIRST = ("gpuprov.first", "panic=30")
-"""On the command line of the first boot: without `panic` a kernel that panics, and an initramfs that gives up, wait for ever."""
+"""Words on the command line of the first boot: without `panic`, a kernel that panics and an initramfs that gives up would wait for
+ever."""
 KEPT = "gpuprov.kept"
-"""On the command line of what was kept."""
+"""Word on the command line of the kept entry."""
 
 
 class Loader(Protocol):
-    """A bootloader that counts. `known`: the record of what was kept, which has what the loader has told to note there."""
+    """A bootloader that counts boots. `known`: the record of the kept state, which includes the loader's own notes."""
 
     NAME: str
 
@@ -29,37 +30,37 @@ class Loader(Protocol):
         """Return the reason why an entry cannot have this command line; "" if it can."""
 
     def sources(self, kernel: str) -> dict[str, str]:
-        """The files that the host was started from, by the names that they are kept under: the kernel, then initramfs."""
+        """Return the files that the host was started from, by the names under which they are kept: the kernel, then initramfs."""
 
     def folder(self, kernel: str) -> str:
         """Return the folder in which kernel and initramfs are kept."""
 
     def prepare(self, known: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
-        """Make all ready for a counted boot, with this command line for what was kept; what to note of it."""
+        """Prepare a counted boot, with this command line for the kept state; return the loader's notes for the record."""
 
     def again(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        """The same where only the site's own default is to be tried once more."""
+        """Do the same if only the site's own default is to be tried once more."""
 
     def arm(self, known: Mapping[str, Any], *, once: bool) -> None:
-        """Count: start what is new one time, and then, or else at once, what was kept."""
+        """Count: start the new state once, and then, or otherwise at once, the kept one."""
 
     def counted(self) -> str:
-        """ONCE or BACK; empty where the site's own default starts."""
+        """Return ONCE or BACK; "" if the site's own default starts."""
 
     def readable(self) -> bool:
         """Return whether `counted` can give an answer: its record may be on a file system that does not mount."""
 
     def forget(self, known: Mapping[str, Any]) -> None:
-        """The site's own default starts again."""
+        """Start the site's own default again."""
 
     def drop(self, known: Mapping[str, Any]) -> None:
-        """Remove what was kept."""
+        """Remove the kept state."""
 
     def kernels(self) -> list[str]:
-        """Releases of the kernels that it starts."""
+        """List the releases of the kernels that it starts."""
 
     def words_of(self, line: Sequence[str]) -> list[str]:
-        """A running kernel's command line without what the bootloader puts there."""
+        """Return a running kernel's command line without the bootloader's words."""
 
 
 def newest(kernels: Sequence[str]) -> str:
@@ -75,7 +76,7 @@ def text_of(path: str) -> str:
 
 
 def write(path: str, text: str, mode: int | None = None) -> None:
-    """Whole, and on the disk before this returns: a kernel may panic next. FAT has no modes."""
+    """Write a whole file, flushed to disk before this returns: a kernel may panic next. FAT has no modes."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     scratch = path + ".gpuprov-new"
     with open(scratch, "w", encoding="utf-8", errors="surrogateescape") as file:

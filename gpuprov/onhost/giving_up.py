@@ -14,7 +14,7 @@ def reason(failure: Mapping[str, Any]) -> str:
 
 
 def told(failure: Mapping[str, Any], leftovers: Iterable[str], not_started: Iterable[str]) -> str:
-    """The reason, and what could not be taken back: `left` in words, `not_started` by the services' names."""
+    """Return the reason, and what could not be undone: `left` in words, `not_started` by the services' names."""
     words = [reason(failure), *leftovers]
     if names := ", ".join(not_started):
         words.append(f"stopped for it, and not to be started again: {names} (systemctl status says why)")

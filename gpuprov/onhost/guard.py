@@ -1,9 +1,9 @@
 """The guard of a lock: a program through which the run that holds the lock runs others on the host, and which refuses all others.
 
-It refuses them also in a boot that the run has not asked for: what the run did before may be half done, and what it knows be wrong.
+It also refuses them in a boot that the run did not request: its earlier work may be half done, and its knowledge wrong.
 
-Every module of the playbook goes through it, as the interpreter that Ansible is told to use: what a run does that lost the lock while
-it slept is refused at its next step, whatever module it is. A module that has begun is seen by its mark when the lock is taken over.
+Every module of the playbook goes through it, as the interpreter that Ansible is configured to use: a run that lost the lock while
+it slept is refused at its next step, whatever the module. A running module is recognised by its mark when the lock is taken over.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .locked import BOOTED, LOST
 from .marked import MARK
 
 GUARDS = 4
-"""Guards of earlier tokens that stay, and refuse."""
+"""Number of guards of earlier tokens that stay, and refuse."""
 THROUGH = 0o011
 """Permissions that let users other than root reach a file below a folder."""
 GUARD = f"""#!/bin/sh
@@ -62,7 +62,7 @@ exit 1
 
 
 def booted() -> tuple[str, str]:
-    """The boot, and when the first process started, which is another in a container that was started afresh (proc_pid_stat(5))."""
+    """Return the boot, and the start time of the first process, which differs in a restarted container (proc_pid_stat(5))."""
     stat_ = (lock.read("/proc/1/stat") or "").rpartition(")")[2].split()
     return (lock.read("/proc/sys/kernel/random/boot_id") or "").strip(), stat_[19] if len(stat_) > 19 else ""
 

@@ -1,7 +1,7 @@
-"""Every initramfs that is older than its configuration, or than the NVIDIA modules in it, made anew by the program that made it.
+"""Rebuild of every initramfs that is older than its configuration, or than the NVIDIA modules in it, by the program that made it.
 
-Left out are images for a rescue, which dracut never rebuilds, for kdump, where no GPU driver runs, and copies that are no kernel's
-(.old-dkms, .bak): made anew, a copy would have no modules.
+Left out are rescue images, which dracut never rebuilds, kdump images, in which no GPU driver runs, and copies that belong to no
+kernel (.old-dkms, .bak): rebuilt, a copy would have no modules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PARTITIONS = ("/efi", "/boot", "/boot/efi")
 """Possible mount points of the partition with systemd-boot's files:
 https://uapi-group.org/specifications/specs/boot_loader_specification/"""
 FAT = 2
-"""Seconds that times of files on it may be too early: https://docs.kernel.org/filesystems/vfat.html"""
+"""Seconds by which file times on it may be too early: https://docs.kernel.org/filesystems/vfat.html"""
 NVIDIA = re.compile(r"nvidia([-_]current([-_]open)?)?([-_](uvm|modeset|drm|peermem))?\.ko(\.\w+)?")
 """Files of the driver's modules, under the names of each distribution; the kernel has nvidiafb of its own."""
 CONFIGURATION = ("/etc/modprobe.d", "/etc/dracut.conf.d/90-gpuprov.conf")
@@ -35,7 +35,7 @@ class Image(NamedTuple):
 
 
 class Failed(Exception):
-    """Its message says what could not be made, and why."""
+    """Its message says what could not be rebuilt, and why."""
 
 
 def stale() -> list[Image]:
@@ -59,7 +59,7 @@ def stale() -> list[Image]:
 
 
 class Copy(NamedTuple):
-    """An image's, by size and the second when it was written. `same`: older than the image, and byte for byte the same."""
+    """A copy of an image, by size and time in seconds. `same`: older than the image, and byte for byte the same."""
 
     size: int
     made: int
@@ -68,8 +68,8 @@ class Copy(NamedTuple):
 
 
 def old_copy(image: Image) -> str:
-    """The copy that kernel-install has made of an earlier state of the image, from which systemd-boot starts the host: a run that was
-    cut off between the two leaves one. Empty: there is none. PARTITION/TOKEN/VERSION/NAME, kernel-install(8)."""
+    """Return the outdated copy of the image made by kernel-install, from which systemd-boot starts the host: a run that was
+    interrupted between the two leaves one. "" if there is none. PARTITION/TOKEN/VERSION/NAME, kernel-install(8)."""
     if not first_boot_systemd.started():
         return ""
     name, current = os.path.basename(image.path), _copy(image.path, "")
@@ -98,7 +98,7 @@ def old_of(size: int, made: int, copies: Iterable[Copy]) -> str:
 
 
 def rebuild(image: Image) -> None:
-    """Make it anew; /boot must hold a second one while it is written. Raises Failed."""
+    """Rebuild it; /boot must have room for a second one while it is written. Raises Failed."""
     need = os.path.getsize(image.path) // 1048576 + 1
     free = shutil.disk_usage(BOOT).free // 1048576
     if free <= need:

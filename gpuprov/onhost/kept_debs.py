@@ -1,4 +1,4 @@
-"""The packages of a checkpoint where apt is: which they are, their files, and a source of them while a rollback runs."""
+"""A checkpoint's packages on hosts with apt: their list, their files, and a source of them during a rollback."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _sizes(packages: Sequence[str]) -> dict[tuple[str, str, str], int]:
 
 
 def bring(lacking: Sequence[Kept], pool: str, free: int) -> None:
-    """Put what can be had into the pool: from apt's archives, whose signatures it has checked, or from a repository."""
+    """Add the available packages to the pool: from apt's archives, whose signatures it has checked, or from a repository."""
     for package in lacking:
         if shutil.disk_usage(pool).free - package.size < free:
             continue
@@ -59,7 +59,7 @@ def bring(lacking: Sequence[Kept], pool: str, free: int) -> None:
 
 
 def offered(names: Sequence[str]) -> dict[str, list[str]]:
-    """The versions that repositories have, by name."""
+    """Return the versions in repositories, by name."""
     versions: dict[str, list[str]] = {}
     for line in _out(["apt-cache", "madison", *names]).splitlines() if names else ():
         name, version = (cell.strip() for cell in line.split("|")[:2])
@@ -68,7 +68,7 @@ def offered(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def offer(files: Mapping[str, str], pool: str) -> None:
-    """An index of these files, and a source of it. They were root's alone since apt had checked their signatures."""
+    """Create an index of these files, and a source of it. Only root could write them since apt checked their signatures."""
     stanzas = []
     for file in sorted(files):
         path = f"{pool}/{file}"
@@ -83,7 +83,7 @@ def offer(files: Mapping[str, str], pool: str) -> None:
 
 
 def withdraw() -> None:
-    """The source goes, also one that a rollback which was killed has left."""
+    """Remove the source, even one left by a killed rollback."""
     if os.path.exists(SOURCE):
         os.unlink(SOURCE)
         for path in glob.glob(LISTS):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Kept(NamedTuple):
-    """A package at an exact version, what its file is called, and how many bytes it has; 0 where nobody says."""
+    """A package at an exact version, its file name, and its size in bytes; 0 if unknown."""
 
     name: str
     version: str
@@ -27,6 +27,6 @@ def is_of(file: str, name: str, version: str) -> bool:
 
 
 def there(source: str, place: str) -> None:
-    """A copy, which is whole or not there."""
+    """Copy a file; the copy is complete or absent."""
     shutil.copyfile(source, f"{place}.part")
     os.replace(f"{place}.part", place)

@@ -1,7 +1,7 @@
-"""The packages of a checkpoint where dnf or zypper is: which they are, their files, and a repository of them while a rollback runs.
+"""A checkpoint's packages on hosts with dnf or zypper: their list, their files, and a repository of them during a rollback.
 
-A file is kept only where it is what rpm has installed, byte for byte: its header has the digest of the installed one, and the digests
-in that header are those of what follows it. Whoever signed it was asked for when it was installed.
+A file is kept only if it is the one that rpm has installed, byte for byte: its header has the digest of the installed one, and the
+digests in that header match the contents. Its signature was checked when it was installed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SOURCES = {"redhat": f"/etc/yum.repos.d/{NAME}.repo", "suse": zypper_answer.KEPT
 CACHES = ("/var/cache/dnf/*/packages/*.rpm", "/var/cache/zypp/packages/**/*.rpm")
 LISTS = (f"/var/cache/dnf/{NAME}-*", f"/var/cache/dnf/{NAME}*.solv*", f"/var/cache/zypp/*/{NAME}")
 MIRROR_TIMEOUT = 10
-"""Seconds: a rollback does without mirrors, and has its own limit."""
+"""Seconds: a rollback continues without mirrors, and has its own limit."""
 # A module's streams do not count for them; with priority, zypper takes a package that two repositories have from here.
 TEXT = f"""# Of gpuprov rollback, while it runs
 [{NAME}]
@@ -56,7 +56,7 @@ def mine() -> list[Kept]:
 
 
 def bring(lacking: Sequence[Kept], pool: str, free: int) -> None:
-    """Put what can be had into the pool: from the manager's cache, or from a repository."""
+    """Add the available packages to the pool: from the manager's cache, or from a repository."""
     rows = {package.file: row for row in _rows() for package in lacking if package.file == _file(row)}
     _take(rows, _cached(), pool, free)
     room, rest = shutil.disk_usage(pool).free - free, []
@@ -79,12 +79,12 @@ def bring(lacking: Sequence[Kept], pool: str, free: int) -> None:
 
 
 def offered(names: Sequence[str]) -> dict[str, list[str]]:
-    """The versions that repositories have, by name."""
+    """Return the versions in repositories, by name."""
     return _manager().read(list(names)).index if names else {}
 
 
 def offer(files: Mapping[str, str], pool: str) -> None:
-    """A repository of these files, by name with their SHA-256, whose lists are fetched."""
+    """Create a repository of these files, by name with their SHA-256, and fetch its lists."""
     withdraw()
     os.makedirs(FOLDER, 0o755)
     plain = {file: file.replace("%", "-") for file in files}  # %3a would be read as a colon in an address
@@ -101,7 +101,7 @@ def offer(files: Mapping[str, str], pool: str) -> None:
 
 
 def withdraw() -> None:
-    """The repository goes, also one that a rollback which was killed has left."""
+    """Remove the repository, even one left by a killed rollback."""
     for path in SOURCES.values():
         if os.path.exists(path):
             os.unlink(path)
@@ -113,7 +113,7 @@ def withdraw() -> None:
 
 
 def _take(rows: Mapping[str, Sequence[str]], paths: Sequence[str], pool: str, free: int) -> None:
-    """Copy those of the files that are wanted, and what rpm has installed."""
+    """Copy the wanted files that match what rpm has installed."""
     for path in paths:
         for row in _headers(path):
             file = _file(row)

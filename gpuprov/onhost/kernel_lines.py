@@ -1,4 +1,4 @@
-"""Lines of the kernel's log: which of them the kernel says itself. The rest of a line may hold what a user of the host has chosen."""
+"""Lines of the kernel's log that come from the kernel itself. The rest of a line may contain text chosen by a user of the host."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ STAMP = r"^([0-9.]+ [^ ]+ [^ :]+: |\[ *[0-9.]+\](\[[^]]*\])? )"
 """Prefix of a line of `journalctl -o short-unix` (`1763848800.123456 host kernel: `), and of dmesg (`[ 12.345678]
 `)."""
 OF_A_PROGRAM = r".{1,15}\[[0-9]+\]:? "
-"""`NAME[7]: segfault at 0 ip 0 sp 0 error 4 in FILE[...]`: whoever runs the program names it, and its file, as they like."""
+"""`NAME[7]: segfault at 0 ip 0 sp 0 error 4 in FILE[...]`: the user who runs the program chooses its name, and that of its file."""
 PEER_MEMORY = "nvidia.peermem[: ]|nv_peer_mem[: ]|nv_mem(ERR|INFO)? "
 """Prefixes of lines from the modules for peer memory: the kernel's name of the module, and the module's own."""
 
 
 _OPEN = r"NVRM: (The NVIDIA |API mismatch: )(.*[^.])?$|NVRM: This PCI I/O region .*:$"
-"""A message of NVIDIA's driver that goes on in the next line: nv.c and nv-pci.c in
+"""A message of NVIDIA's driver that continues in the next line: nv.c and nv-pci.c in
 https://github.com/NVIDIA/open-gpu-kernel-modules/tree/main/kernel-open/nvidia, os-pci.c and osinit.c below src/nvidia."""
 _BEGINS = "(Xid |The NVIDIA |API mismatch|This PCI |GPU |loading )"
 """Beginnings of another message, in case the lines between are missing."""
 _MOST = 10
-"""Lines of one message; it is at most a hundred times as long in characters."""
+"""Maximum number of lines in one message; it has at most a hundred times as many characters."""
 JOINED = f"""awk '{{ a = index($0, "NVRM: "); t = substr($0, a + 6)
   if (n && a && n < {_MOST} && length(l) < {100 * _MOST} && t !~ /^{_BEGINS}/ && (/^[ \t]/ || l ~ /{_OPEN.replace("/", "[/]")}/)) {{
     sub(/^[ \t]+/, "", t); sub(/[ \t]+$/, "", l); l = l " " t; n++; next }}
   if (NR > 1) print l
   l = $0; n = a > 0 }} END {{ if (NR) print l }}'"""
-"""`joined` as a filter of a shell."""
+"""`joined` as a shell filter."""
 
 
 def joined(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, those of one message of NVIDIA's driver as one. dmesg and the journal show what follows the first indented, or with
-    its own stamp."""
+    """Yield the lines, with the lines of one message of NVIDIA's driver joined. dmesg and the journal print the following lines
+    indented, or with their own stamp."""
     whole: str | None = None
     count = 0
     for line in lines:
@@ -54,5 +54,5 @@ def said(lines: Iterable[str], begins: str) -> list[str]:
 
 
 def filtered(begins: str) -> str:
-    """The same as a filter of a shell, with their stamps."""
+    """Return the same as a shell filter, with the stamps."""
     return f"grep -aE '{STAMP}({begins})' | grep -avE '{STAMP}{OF_A_PROGRAM}'"

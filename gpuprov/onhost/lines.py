@@ -1,6 +1,7 @@
-"""Single lines KEY=VALUE in a file that something else brings. One comparison for the controller and for hosts.
+"""Single lines KEY=VALUE in a file from another source. Both the controller and hosts compare them here.
 
-The last line of a key is in force, as for a shell and for systemd. Blanks around a line, and quotes around its value, change nothing.
+The last line of a key is in effect, as for a shell and for systemd. Blanks around a line, and quotes around its value, change
+nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 from typing import Mapping
 
 LARGEST = 64
-"""KiB of such a file that is read."""
+"""Maximum size of such a file, in KiB."""
 
 
 def differing(text: str, keys: Mapping[str, str]) -> dict[str, str]:
@@ -23,7 +24,7 @@ def differing(text: str, keys: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_keys(text: str, keys: Mapping[str, str]) -> str:
-    """The text with these values, each in the place of its key's last line or at the end; all else as it is."""
+    """Return the text with these values, each in place of its key's last line or at the end; the rest unchanged."""
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
@@ -35,7 +36,7 @@ def with_keys(text: str, keys: Mapping[str, str]) -> str:
 
 
 def allowed(mode: int) -> int:
-    """The mode that such a file keeps: nobody but its owner, root, writes it."""
+    """Return the mode that such a file keeps: only its owner, root, may write it."""
     return mode & ~0o022
 
 

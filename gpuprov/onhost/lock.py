@@ -1,10 +1,10 @@
-"""The lock of this host: a folder that is there or not, with a file that says whose it is, for how long, and under which number.
+"""The lock of this host: a folder that exists or not, with a file that names its owner, its lease and its number.
 
-Also a program, for hosts that are not reached by Ansible; stdin: the request as JSON, stdout: the answer as JSON.
-A lock may have a lease: its holder has to be heard of again and again, or another run may take the lock over. Time is /proc/uptime's,
-which no clock that is set can move. After a boot the lease counts from the boot. Each taking gives the host another token, whose
-number only grows; what a run does here goes through a program that compares the token (the guard), so that a run that lost its lock
-changes nothing.
+Also a program, for hosts that are not reached by Ansible; stdin: the request as JSON, stdout: the answer as JSON. A lock may have a
+lease: its holder has to renew it again and again, or another run may take the lock over. Time is that of /proc/uptime, which
+setting a clock does not change. After a boot the lease counts from the boot. Each taking gives the host another token, whose number
+only grows; actions of a run here go through a program that compares the token (the guard), so that a run that lost its lock changes
+nothing.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ PERSON = ("run", "controller", "pid", "pid_start")
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Permitted names of a run."""
 TOKEN = re.compile(r"\d+-[0-9a-f]+")
-"""By which an owner is known: the run, and the process that leads it. Of a run that works on many hosts, also `name`, which its
-inventory has for this one: a machine that has two names there is one host, and would be changed twice at a time."""
+"""The fields that identify an owner: the run, and the process that leads it. For a run that works on many hosts, also `name`, this
+host's name in its inventory: a machine with two names in it is one host, and would be changed twice at a time."""
 SLIPPED = 10.0
-"""Seconds that what a run has started gets to end, where its leader is dead, or the lock was taken over while it began."""
+"""Seconds that the processes started by a run have to end, if its leader is dead, or the lock was taken over while it began."""
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from . import lock, machine
 LOST = "Nothing more is changed by this run"
 """A phrase in the message of every step that is refused because the lock was taken over or the host was rebooted."""
 BOOTED = "was rebooted while this run worked on it, and not by this run"
-"""Also in that message, where nobody has taken the lock over."""
+"""The phrase in that message if nobody has taken the lock over."""
 
 
 def refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) -> tuple[str, str]:

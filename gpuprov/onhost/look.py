@@ -1,5 +1,5 @@
-"""Answers a plan's questions on a host: what its package manager would do, which package sources it can use, what probes read where
-those are, and the texts of files that would be written.
+"""Program that answers a plan's questions on a host: the package manager's changes, the usable package sources, the output of
+probes with those, and the texts of files that would be written.
 
 Run on a host as a program, by root: a request as JSON on standard input, the answer as one line of JSON. It changes nothing.
 """
@@ -23,10 +23,10 @@ LONGEST = 64 << 10
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `transactions` and `sources`: the changes by each one of the request, or the reason why it is refused; `printed`: what
-    the script `reading` prints (`streams`); `installed`: the versions of the packages that move; `texts`: those of the request's
-    files; `problem`: the reason why the package manager gives no answer. Transactions and the script see the sources that can be used.
-    """
+    """Return `transactions` and `sources`: the changes by each one in the request, or the reason why it is refused; `printed`: the
+    output of the script `reading` (`streams`); `installed`: the versions of the packages that would change; `texts`: those of the
+    request's files; `problem`: the reason why the package manager gives no answer. Transactions and the script see the usable
+    sources."""
     answers: dict[str, Any] = {"problem": "", "transactions": [], "sources": [], "installed": {}, "printed": ""}
     answers["texts"] = {path: text for path in request["texts"] if (text := read_text(path)) is not None}
     try:
@@ -63,7 +63,7 @@ def read_text(path: str) -> str | None:
 
 @contextlib.contextmanager
 def _sources(manager: Manager, request: Mapping[str, Any], answers: dict[str, Any]) -> Iterator[None]:
-    """Inside, the sources that can be used are seen; `sources` of the answers says which."""
+    """Context in which the usable sources are seen; `sources` in the answers names them."""
     with contextlib.ExitStack() as stack:
         if request["sources"]:
             try:

@@ -1,4 +1,4 @@
-"""Processes that a run has started on this host: those that carry its name in their environment."""
+"""Processes that a run has started on this host: those with its name in their environment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 
 MARK = "GPUPROV_RUN"
-"""The variable by which the playbook marks what it starts; it holds the owner's `run`."""
+"""The variable with which the playbook marks its processes; it holds the owner's `run`."""
 
 
 def running(run: str) -> list[str]:

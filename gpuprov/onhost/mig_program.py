@@ -1,4 +1,4 @@
-"""Has the MIG program that is installed on this host carry out what is wanted, and keeps that for its boots."""
+"""Runs the MIG program installed on this host, and keeps the layout for its boots."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from .files import ABOVE, Difference, Wanted, bring_about, differences
 
 WANTED = "/etc/gpuprov/mig.json"
 WAIT = 30
-"""Seconds in which the driver's GPUs have to be there."""
+"""Seconds within which the driver's GPUs have to appear."""
 
 
 def carry_out(config: Mapping[str, Any], services: Sequence[str], *, may_reset: bool) -> dict[str, Any]:
-    """The program's answer: `changed`, `steps`, `problem`, `reboot`. NVML's binding lies beside it, and not with the modules."""
+    """Return the program's answer: `changed`, `steps`, `problem`, `reboot`. NVML's binding is beside the program, and not with the
+    modules."""
     command = [sys.executable, "-B", "-m", "mig", "apply", "--wanted=/dev/stdin", f"--wait={WAIT}"]
     command += [f"--services={','.join(services)}", *(["--may-reset"] if may_reset else [])]
     environment = {**os.environ, "PYTHONPATH": ABOVE}
@@ -37,6 +38,6 @@ def text(config: Mapping[str, Any]) -> str:
 
 
 def keep(config: Mapping[str, Any], *, check: bool) -> list[Difference]:
-    """Have each boot bring back what is wanted. Only what came about: what was refused must not be what the next boot makes."""
+    """Keep the layout for each boot. Only what was actually done: the next boot must not apply a refused layout."""
     file = [Wanted(WANTED, text(config))]
     return differences(file) if check else bring_about(file)

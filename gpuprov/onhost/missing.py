@@ -6,7 +6,8 @@ from typing import Any, Mapping
 
 
 def package(why: str, variables: Mapping[str, Any]) -> str:
-    """`why`: what the import said. `variables` of the host: a rendered project says which version it was made by."""
+    """Return the message. `why`: the error message of the import. `variables` of the host: in a rendered project, they include the
+    version that made it."""
     version = variables.get("gpuprov_version")
     install = f"pip install gpuprov=={version}" if version else "pip install gpuprov, or pip install . in a checkout,"
     return (

@@ -1,4 +1,4 @@
-"""The one way by which a module of gpuprov answers: no byte of a host makes its answer one that Ansible cannot read."""
+"""The only way for gpuprov's modules to answer: no byte on a host makes the answer unreadable to Ansible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .texts import readable
 
 
 class AnsibleModule(basic.AnsibleModule):  # type: ignore[misc]
-    """Ansible's own, with readable texts in its results, errors and warnings."""
+    """Ansible's own module class, with readable texts in its results, errors and warnings."""
 
     def exit_json(self, **result: Any) -> NoReturn:
         super().exit_json(**readable(result))

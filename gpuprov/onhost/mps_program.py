@@ -1,4 +1,4 @@
-"""The program of MPS's units on this host, which is this code, and what a module does by it."""
+"""The program of MPS's units on this host, which consists of this code, and its use by a module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def texts() -> dict[str, str]:
 
 
 def install(*, check: bool) -> list[Difference]:
-    """The program as it was brought here with the module, and units that systemd has read."""
+    """Install the program as it came with the module, and units that systemd has loaded."""
     files = [Wanted(path, text) for path, text in texts().items()]
     files += extra(files)
     if check:
@@ -51,6 +51,6 @@ def _file(part: ModuleType) -> str:
 
 
 def _source(part: ModuleType) -> str:
-    """The text of a module, which may lie in the archive that Ansible brings."""
+    """Return the text of a module, which may be in the archive that Ansible brings."""
     loader: Any = part.__loader__
     return str(loader.get_source(part.__name__))

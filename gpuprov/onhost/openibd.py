@@ -1,4 +1,4 @@
-"""openibd of OFED on this host: started, or restarted after what holds ib_core has left."""
+"""openibd of OFED on this host: started, or restarted after the modules that hold ib_core were unloaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Failed(Exception):
 
 
 def bring(unit: str, unload: Sequence[str], *, again: bool) -> None:
-    """Start it; or restart it (`again`), before which these modules are unloaded where they are loaded. Raises Failed."""
+    """Start it; or restart it (`again`), after unloading these modules if they are loaded. Raises Failed."""
     for name in loaded(unload) if again else ():
         done = subprocess.run(["modprobe", "-r", name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if done.returncode:

@@ -1,7 +1,7 @@
-"""OpenPGP public keys: their fingerprints, and whether they are the ones that are wanted. Standard library only.
+"""OpenPGP public keys: their fingerprints, and whether they are the expected ones. Standard library only.
 
-Nothing here verifies a signature. A fingerprint is a hash over the primary key's own bytes, so whoever has the same fingerprint
-has the same key; what a self-signature says of expiry and revocation is told, and never makes a key good.
+Nothing here verifies a signature. A fingerprint is a hash over the primary key's own bytes, so the same fingerprint means the same
+key; expiry and revocation in a self-signature are reported, and never make a key good.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ DAY = 86400
 
 
 class NotAKey(ValueError):
-    """The data is no public key; says what it is instead."""
+    """The data is no public key; the message says what it is instead."""
 
 
 def keys(data: str | bytes) -> list[dict[str, Any]]:
-    """Each key of the data: `fingerprint`, `created`, `expires` (0: never), `revoked`, `sha1` (self-signed with SHA-1 only), `raw`.
+    """Return each key of the data: `fingerprint`, `created`, `expires` (0: never), `revoked`, `sha1` (self-signed with SHA-1 only),
+    `raw`.
 
     Takes armoured and binary keys, and either of them in base64. Raises NotAKey.
     """
@@ -55,7 +56,7 @@ def keys(data: str | bytes) -> list[dict[str, Any]]:
 
 
 def fingerprints(text: str) -> list[str]:
-    """The fingerprints in what a person wrote: separated by commas, with or without spaces, in either case."""
+    """Return the fingerprints in a person's text: separated by commas, with or without spaces, in either case."""
     return [word for part in text.split(",") if (word := "".join(part.split()).upper())]
 
 
@@ -85,15 +86,15 @@ def judge(data: str | bytes, wanted: str = "", now: float | None = None) -> dict
 
 
 def armoured(data: str | bytes, *, each: bool = False) -> str:
-    """The keys as armoured text: all in one block (apt reads one), or each in its own (rpm imports one of each block)."""
+    """Return the keys as armoured text: all in one block (apt reads one), or each in its own (rpm imports one of each block)."""
     raws = [key["raw"] for key in keys(data)]
     return "".join(_armour(raw) for raw in (raws if each else [b"".join(raws)]))
 
 
 def rpm_keys(output: str) -> str:
-    """The text of a probe, its lines `@rpmkey ID-RELEASE KEY` with the key's whole fingerprint in place of rpm's ID.
+    """Return the text of a probe, whose lines are `@rpmkey ID-RELEASE KEY`, with the key's whole fingerprint in place of rpm's ID.
 
-    Before rpm 6 that ID is the last eight digits, which two keys may share. A line without a key stays as it is.
+    Before rpm 6 that ID is the last eight digits, which two keys may share. A line without a key stays unchanged.
     """
     return re.sub(r"(?m)^@rpmkey (\w+)-(\w+) (\S+)$", _whole, output)
 
@@ -154,7 +155,7 @@ def _block(text: bytes) -> bytes:
 
 
 def _packets(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Tag, body and the whole packet. https://www.rfc-editor.org/rfc/rfc9580#section-4.2"""
+    """Yield tag, body and the whole packet. https://www.rfc-editor.org/rfc/rfc9580#section-4.2"""
     if data[8:12] == b"KBXf":
         raise NotAKey("it is a keybox of GnuPG, not an exported key (gpg --export makes one)")
     place = 0
@@ -191,7 +192,7 @@ def _length(data: bytes, place: int, first: int) -> tuple[int, int]:
 
 
 def _key(body: bytes) -> dict[str, Any]:
-    """https://www.rfc-editor.org/rfc/rfc9580#section-5.5.4"""
+    """Parse a key. https://www.rfc-editor.org/rfc/rfc9580#section-5.5.4"""
     version = body[0] if body else 0
     if version == 4:
         digest = hashlib.sha1(b"\x99" + struct.pack(">H", len(body)) + body, usedforsecurity=False).hexdigest()

@@ -1,7 +1,7 @@
-"""A peer module of this host built again by DKMS, against the ib_core that is there now, in a tree of its own.
+"""A peer module of this host, rebuilt by DKMS against the present ib_core, in a separate tree.
 
-What does not build, or has no peer memory again, leaves the host as it was. What was begun to be replaced is put back, by the run
-itself or by the next one: a host whose modules are half replaced would boot without a driver.
+If the build fails, or its result has no peer memory, the host stays unchanged. A partial replacement is undone, by the run itself
+or by the next one: a host with half of its modules replaced would boot without a driver.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Failed(Exception):
 
 
 def rebuild(module: str, kernels: Sequence[str]) -> None:
-    """Build the DKMS package that has this module again, for each kernel, and put what comes in place. Raises Failed."""
+    """Rebuild the DKMS package that has this module, for each kernel, and install the result. Raises Failed."""
     if not shutil.which("dkms"):
         raise Failed("DKMS is not installed, so the modules came ready-made: they cannot be built again here")
     if not _restored():
@@ -70,7 +70,7 @@ def _replace(module: str, kernel: str) -> None:
 
 
 def _made(module: str, name: str, version: str, kernel: str) -> str:
-    """The module, built in the tree of our own."""
+    """Build the module in our own tree, and return its file."""
     aside = ["--dkmstree", f"{WORK}/tree", "--sourcetree", SOURCES, "-m", name, "-v", version]
     if not os.path.exists(f"{WORK}/tree/{name}/{version}"):
         added = _run("dkms", "add", *aside)
@@ -91,7 +91,7 @@ def _made(module: str, name: str, version: str, kernel: str) -> str:
 
 
 def _find(tree: str, module: str, kernel: str) -> str:
-    """The module's file among what DKMS has built for the kernel; empty if it has not."""
+    """Return the module's file among those that DKMS has built for the kernel; "" if there is none."""
     name = "nv_peer_mem.ko*" if module == "nv_peer_mem" else "nvidia*peermem.ko*"
     paths = glob.glob(f"{tree}/{glob.escape(kernel)}/**/module/**/{name}", recursive=True)
     return sorted(paths)[0] if paths else ""
@@ -142,7 +142,7 @@ def _words(output: str) -> str:
 
 @contextlib.contextmanager
 def _told_of_its_end() -> Iterator[None]:
-    """Have what would end this process end it by way of `finally`."""
+    """Have signals end this process by way of `finally`."""
 
     def ended(_number: int, _frame: object) -> None:
         raise SystemExit(1)

@@ -1,4 +1,4 @@
-"""A module for peer memory in the running kernel: loaded by its unit, with its parameters, and no other beside it."""
+"""A module for peer memory in the running kernel: loaded by its unit, with its parameters, and without its alternative."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODULES = "/sys/module"
 
 
 class Failed(Exception):
-    """Its message says what does not load, or does not leave, and why."""
+    """Its message says what does not load, or cannot be unloaded, and why."""
 
 
 def differences(name: str, other: str, parameters: Mapping[str, str]) -> list[str]:
@@ -47,7 +47,7 @@ def load(unit: str, name: str, other: str, parameters: Mapping[str, str], causes
 
 
 def _out(name: str, other: str) -> None:
-    """Both register one client."""
+    """Unload both modules, which register the same client."""
     problem = _rmmod(other)
     if problem:
         raise Failed(

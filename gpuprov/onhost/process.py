@@ -1,4 +1,4 @@
-"""A process as the owner of a lock: the machine it runs on, its number and its start, by which a dead one is known."""
+"""A process as the owner of a lock: the machine it runs on, its number and its start time, which show whether it is dead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Mapping
 
 
 def machine() -> str:
-    """Whose process ids they are: machine id, host name and pid namespace, since containers may share the first two."""
+    """Return the identity of the machine for process ids: machine id, host name and pid namespace, since containers may share the
+    first two."""
     parts: list[str] = []
     with contextlib.suppress(OSError, UnicodeDecodeError), open("/etc/machine-id", encoding="ascii") as file:
         parts.append(file.read().strip())
@@ -22,7 +23,7 @@ def machine() -> str:
 
 
 def stat(pid: int) -> list[str]:
-    """proc_pid_stat(5) from its third field on; empty if there is no such process, or no /proc."""
+    """Return proc_pid_stat(5) from its third field on; empty if there is no such process, or no /proc."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         return file.read().rpartition(")")[2].split()
     return []
@@ -35,7 +36,7 @@ def birth(pid: int) -> str:
 
 
 def topmost(word: str) -> int:
-    """The topmost of this process and those above it, without a gap, whose command lines have the word in them; or this one."""
+    """Return the topmost of this process and its ancestors, without a gap, whose command lines contain the word; or this one."""
     pid = top = os.getpid()
     while (fields := stat(pid)) and (pid := int(fields[1])) > 1:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -47,7 +48,7 @@ def topmost(word: str) -> int:
 
 
 def describe(run: str, version: str, pid: int = 0) -> dict[str, object]:
-    """A process of this machine, this one if not named, as the owner of a lock. Without `run` its start gives the run its name."""
+    """Describe a process of this machine, by default this one, as the owner of a lock. Without `run` its start time names the run."""
     now = datetime.datetime.now(datetime.timezone.utc)
     pid = pid or os.getpid()
     return {

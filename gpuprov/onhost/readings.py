@@ -1,7 +1,9 @@
-"""Readings of a host, for `gpuprov drift`: which files, units, modules and packages changed between which two looks.
+"""Readings of a host, for `gpuprov drift`: the files, units, modules and packages that changed between two readings.
 
-Usage: readings.py DAYS. Each call is one look. What was there is compared with the look before, and what changed is kept for DAYS days
-in /var/lib/gpuprov/readings, which root alone reads. Of files only a digest, the time and the owner are kept. Managed by gpuprov.
+Usage: readings.py DAYS. Each call takes one reading. It is compared with the previous one, and the changes are kept for DAYS days
+in /var/lib/gpuprov/readings, which root alone can read. Of files only a digest, the time and the owner are kept.
+
+Managed by gpuprov.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ ROOT = os.environ.get("GPUPROV_ROOT", "")
 FOLDER = ROOT + "/var/lib/gpuprov/readings"
 LAST, CHANGES = "last.json", "changes.jsonl"
 GAP = 31
-"""Days between two looks beyond which the clock may have been set wrong, however few days are kept."""
+"""Days between two readings beyond which the clock may have been set wrong, however few days are kept."""
 MOST = 5000
-"""Lines that are kept, however many days they reach back."""
+"""Maximum number of lines, however many days they cover."""
 LARGEST = 4 << 20
-"""Bytes of a file beyond which its size and time stand for its contents."""
+"""Size of a file in bytes beyond which its size and time represent its contents."""
 FILES = (
     *(
         "/etc/modprobe.d/*.conf",
@@ -100,7 +102,7 @@ def look() -> dict[str, list[Any]]:
 
 
 def _file(path: str) -> list[Any]:
-    """Never what a link points to, which may be anybody's."""
+    """Read a file; never follows a link, whose target may be anybody's."""
     try:
         state = os.lstat(path)
         stamp, owner = int(state.st_mtime), state.st_uid
@@ -150,7 +152,7 @@ def _packages() -> Iterator[tuple[str, list[Any]]]:
 
 
 def _run(*words: str) -> str:
-    """Raises where the program fails: half a list would tell of packages that are gone."""
+    """Run a program. Raises if it fails: a truncated list would report missing packages."""
     done = subprocess.run(words, check=False, capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -170,7 +172,7 @@ def compared(before: dict[str, list[Any]], now: dict[str, list[Any]]) -> dict[st
 
 
 def take(days: int, at: str) -> str:
-    """One look, kept. Says in a line what it came to."""
+    """Take a reading, store it, and return its result in one line."""
     now = look()
     os.makedirs(FOLDER, mode=0o700, exist_ok=True)
     last, lost = _last()
@@ -188,7 +190,7 @@ def take(days: int, at: str) -> str:
 
 
 def _last() -> tuple[dict[str, Any], str]:
-    """The last look, or why there is none but was one."""
+    """Return the last reading, or the reason why it was lost."""
     try:
         with open(f"{FOLDER}/{LAST}", encoding="utf-8") as file:
             last = json.load(file)
@@ -202,7 +204,7 @@ def _last() -> tuple[dict[str, Any], str]:
 
 
 def _kept(last: str) -> list[dict[str, Any]]:
-    """The lines that are whole. One that goes on from the last look is of a call that was cut off before its end."""
+    """Return the complete lines. A line that continues from the last reading is from a call that was interrupted."""
     kept = []
     try:
         with open(f"{FOLDER}/{CHANGES}", encoding="utf-8", errors="replace") as file:
@@ -220,8 +222,8 @@ def _kept(last: str) -> list[dict[str, Any]]:
 
 
 def _young(lines: list[dict[str, Any]], days: int, at: str) -> list[dict[str, Any]]:
-    """Those of these days, by the latest time of theirs that is not to come. After a gap that may be a clock that was set wrong,
-    nothing goes until the gap itself is as old."""
+    """Return the lines of these days, by their latest time that is not in the future. After a gap that may come from a wrong clock,
+    nothing is dropped until the gap itself is as old."""
     oldest, latest, jumped = _before(at, days), "", False
     young = []
     for line in lines:

@@ -11,7 +11,7 @@ FOLDER = "/run/gpuprov/reboot-required.d"
 
 
 def known() -> dict[str, str]:
-    """The reasons by capability; of a file the first line."""
+    """Return the reasons by capability; the first line of each file."""
     try:
         names = sorted(name for name in os.listdir(FOLDER) if not name.startswith("."))
     except FileNotFoundError:
@@ -21,7 +21,7 @@ def known() -> dict[str, str]:
 
 
 def keep(capability: str, reason: str, *, check: bool = False) -> tuple[str, str]:
-    """Have the reason of this capability, or none if it is empty. Returns the file's text before and after."""
+    """Store the reason of this capability, or remove it if it is empty. Return the file's text before and after."""
     if not capability.replace("_", "").isalnum():
         raise ValueError(f'capability is "{capability}"; allowed: letters, digits and underscores')
     path = f"{FOLDER}/{capability}"

@@ -20,11 +20,11 @@ FOLDER = "/var/lib/gpuprov"
 RECEIPT = f"{FOLDER}/receipt.json"
 MARK = f"{FOLDER}/applying.json"
 PROMISED = ("/etc", "/usr", "/var/lib", "/boot", "/boot/efi", "/lib/modules", "/opt")
-"""Folders of what a receipt says was applied: it must still be true after a loss of power."""
+"""Folders of files listed in a receipt: they must survive a loss of power."""
 
 
 def half_way() -> list[str]:
-    """The capabilities that the mark names; of a damaged one all words that may be capabilities."""
+    """Return the capabilities that the mark names; of a damaged mark all words that may be capabilities."""
     text = read(MARK)
     try:
         return [str(name) for name in json.loads(text)["capabilities"]]
@@ -33,7 +33,7 @@ def half_way() -> list[str]:
 
 
 def begin(run: Mapping[str, object], names: Collection[str], known: Collection[str]) -> list[str]:
-    """Mark that these capabilities are being applied. Of those that are half-way, the `known` ones stay marked; they are returned."""
+    """Mark that these capabilities are being applied. Of the half-done ones, the `known` ones stay marked; they are returned."""
     half = [name for name in half_way() if name in known and name not in names]
     _mark(run, [*names, *half])
     return half
@@ -48,7 +48,7 @@ Entry = Dict[str, Any]
 
 
 def known() -> tuple[dict[str, Entry], str]:
-    """Entries by capability, and what is wrong with the receipt (empty: nothing)."""
+    """Return entries by capability, and the problem with the receipt ("" if none)."""
     try:
         with open(RECEIPT, encoding="utf-8") as file:
             entries = json.load(file)["capabilities"]
@@ -63,19 +63,19 @@ def known() -> tuple[dict[str, Entry], str]:
 
 
 def _entry(digest: str, at: str, resources: Iterable[str] | None) -> Entry:
-    """One capability's entry. Without `resources` it is an earlier gpuprov's, which listed nothing."""
+    """Return one capability's entry. Without `resources` it is from an earlier gpuprov, which listed nothing."""
     more = {} if resources is None else {"resources": list(resources)}
     return {"digest": digest, "applied_at": at, **more}
 
 
 def digest_of(path: str) -> str:
-    """Return the SHA-256 of a file; empty for a link, and where no file is."""
+    """Return the SHA-256 of a file; "" for a link, or if there is no file."""
     return digest(path) if os.path.isfile(path) and not os.path.islink(path) else ""
 
 
 def listed(resources: Iterable[str], before: Iterable[str] = ()) -> Iterator[str]:
-    """Yield these resources as a receipt lists them: of `file PATH`, the sum of what is there; nothing where no file is. Of those
-    before, also the files that are still there as they were, and the units of such."""
+    """Yield these resources in the receipt's format: for `file PATH`, with the sum of the present file; nothing if there is no
+    file. Of the earlier ones, also unchanged files that still exist, and their units."""
     now = list(resources)
     for line in now:
         kind, _, name = line.partition(" ")
@@ -106,11 +106,11 @@ def applied(
     *,
     check: bool = False,
 ) -> dict[str, Any]:
-    """Merge what was applied, as far as it has a digest, into the receipt, and take it out of the mark.
+    """Merge the applied capabilities that have a digest into the receipt, and remove them from the mark.
 
-    `resources`: by capability, what it has on the host, files without their sums. `forgotten`: capabilities whose entries go.
-    `fresh`: those whose digest differs; the others have the time of this apply, too. `gone`: entries that went. A receipt that cannot
-    be read is kept as receipt.json.damaged.
+    `resources`: by capability, its resources on the host, files without their sums. `forgotten`: capabilities whose entries are
+    deleted. `fresh`: those whose digest differs; the others have the time of this apply, too. `gone`: deleted entries. An
+    unreadable receipt is kept as receipt.json.damaged.
     """
     entries, damaged = known()
     given = {name: digests[name] for name in names if name in digests and name not in forgotten}

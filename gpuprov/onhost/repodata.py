@@ -1,4 +1,4 @@
-"""The index of a few rpm files on this host: what createrepo_c would write, which hosts do not have.
+"""The index of a few rpm files on this host, as written by createrepo_c, which hosts do not have.
 
 https://github.com/openSUSE/libsolv/blob/master/ext/repo_rpmmd.c reads it, for dnf and for zypper.
 """
@@ -22,12 +22,12 @@ RELATIONS = {"provides": "Provide", "requires": "Require", "conflicts": "Conflic
 LESS, GREATER, EQUAL = 2, 4, 8
 """rpmsenseFlags: https://github.com/rpm-software-management/rpm/blob/master/include/rpm/rpmds.h"""
 GHOST = 64
-"""rpmfileAttrs: a file that the package owns and does not bring."""
+"""rpmfileAttrs: a file that the package owns but does not contain."""
 FLAGS = {
     LESS: "LT", GREATER: "GT", EQUAL: "EQ", LESS | EQUAL: "LE", GREATER | EQUAL: "GE",
 }  # fmt: skip
 NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-"""What rpm prints as it is, and no XML may have: https://www.w3.org/TR/xml/#charsets"""
+"""Characters that rpm prints unchanged, and that XML forbids: https://www.w3.org/TR/xml/#charsets"""
 Header = Mapping[str, Sequence[str]]
 
 
@@ -50,7 +50,7 @@ def index(folder: str, files: Mapping[str, str]) -> None:
 
 
 def _header(path: str) -> Header:
-    """The tags of a package, as rpm writes them."""
+    """Return the tags of a package, as rpm writes them."""
     ran = run(["rpm", "-qp", "--xml", "--nosignature", path])
     if ran.status:
         raise ValueError(f"rpm cannot read {path}: {ran.said[-300:]}")

@@ -1,4 +1,4 @@
-"""A package source of gpuprov's and the key that it is trusted by, as one state: tried, written together, or taken away."""
+"""A gpuprov package source with its trusted key, as one state: tried, written together, or removed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .packages.dnf import makecache
 from .packages.model import Manager, Refused
 
 BUNDLE = "GPUPROV_BUNDLE"
-"""In the environment of a run whose packages come from a bundle: the source is written as the spec has it, and not asked."""
+"""Environment variable of a run whose packages come from a bundle: the source is written as in the spec, and not queried."""
 UNPROVEN = re.compile("NO_PUBKEY|EXPKEYSIG|BADSIG|not signed|[Ss]ignature|GPG")
 PROXIES = {
     "debian": "Acquire::http::Proxy of apt.conf",
@@ -26,9 +26,11 @@ Wanted = Mapping[str, Any]
 
 
 def settle(manager: Manager, desired: Wanted, family: str, check: bool, room: str = "") -> dict[str, Any]:
-    """Have the source as it is wanted. `key` of it is the key, which the machine that runs Ansible has judged. Raises Refused.
+    """Bring the source to its desired state. `key` of it is the key, which the machine that runs Ansible has judged. Raises
+    Refused.
 
-    room: the folder that its index is tried in, and stays in."""
+    room: the folder in which its index is tried, and stays.
+    """
     diffs: list[dict[str, Any]]
     if not desired["url"]:
         gone = absent(desired, family, check)
@@ -57,7 +59,7 @@ def settle(manager: Manager, desired: Wanted, family: str, check: bool, room: st
 
 
 def absent(desired: Wanted, family: str, check: bool) -> list[str]:
-    """Take away what gpuprov itself put there under this name; the files that go."""
+    """Remove gpuprov's own files under this name; return the removed files."""
     name = desired["name"]
     gone = [path for path in (sources.path(name, family), sources.key_path(name, family)) if os.path.lexists(path)]
     for path in () if check else gone:
@@ -81,7 +83,7 @@ def plan(desired: Wanted, key: str, family: str) -> dict[str, Any]:
 
 
 def tried(desired: Wanted, planned: Mapping[str, Any], family: str, room: str = "") -> None:
-    """Ask the repository for its index with this key and no other, without changing the host. Raises Refused."""
+    """Fetch the repository's index with this key and no other, without changing the host. Raises Refused."""
     with contextlib.ExitStack() as stack:
         folder = room or stack.enter_context(tempfile.TemporaryDirectory(prefix="gpuprov-source-"))
         os.chmod(folder, 0o755)  # apt reads it as a user of its own
@@ -101,7 +103,7 @@ def tried(desired: Wanted, planned: Mapping[str, Any], family: str, room: str = 
 
 
 def put(manager: Manager, desired: Wanted, planned: Mapping[str, Any], family: str) -> None:
-    """Write all of it and fetch the lists, or leave everything as it was. Raises Refused."""
+    """Write all of it and fetch the lists, or leave everything unchanged. Raises Refused."""
     key, source = planned["key"], planned["source"]
     try:
         os.makedirs(os.path.dirname(key["path"]), mode=0o755, exist_ok=True)
@@ -154,7 +156,7 @@ def _dnf(folder: str, key: str, planned: Mapping[str, Any]) -> str:
 
 
 def _zypper(folder: str, key: str, planned: Mapping[str, Any]) -> str:
-    """In a system of its own, whose rpm knows this key alone: zypper asks nobody whether to trust another, and refuses it."""
+    """Try it in a separate system, whose rpm knows only this key: zypper asks nobody whether to trust another, and refuses it."""
     repos = os.path.join(folder, "root", "etc", "zypp", "repos.d")
     os.makedirs(repos)
     root = os.path.join(folder, "root")

@@ -1,4 +1,4 @@
-"""The key of a package source, on the machine that runs Ansible: read or fetched, kept, and judged. A host never asks for it."""
+"""The key of a package source, on the machine that runs Ansible: read or fetched, cached, and judged. A host never fetches it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .packages.model import Refused
 from .pull.received import received
 
 MOST = 1 << 20
-"""Bytes of a key that is fetched: NVIDIA's have 3 KiB."""
+"""Maximum size of a fetched key in bytes: NVIDIA's have 3 KiB."""
 SECONDS = 30
-"""That a server may say nothing."""
+"""Maximum number of seconds without an answer from the server."""
 PATIENCE = 120.0
-"""Seconds in which it has to have come as a whole."""
+"""Maximum number of seconds for the complete key."""
 
 
 def cached(url: str, environment: Mapping[str, str]) -> str:
@@ -28,7 +28,7 @@ def cached(url: str, environment: Mapping[str, str]) -> str:
 def key(
     desired: Mapping[str, Any], environment: Mapping[str, str], fetch: Callable[[str], bytes]
 ) -> tuple[str, list[str]]:
-    """The key in base64, and what there is to warn of. Raises Refused."""
+    """Return the key in base64, and warnings. Raises Refused."""
     of, url = desired["of"], desired.get("key_url") or ""
     if desired.get("key"):
         data = str(desired["key"])
@@ -57,7 +57,7 @@ def answer(ask: Callable[[], ContextManager[Any]]) -> bytes:
 
 
 def over_https(url: str) -> bytes:
-    """Fetch an address, and follow it to https alone. Raises OSError, ValueError."""
+    """Fetch an address, and follow redirects to https only. Raises OSError, ValueError."""
     import urllib.request  # takes longer to load than all else here
 
     def ask() -> Any:

@@ -18,7 +18,7 @@ cat > "$new"
 chmod "$(stat -c %a "$file" 2> /dev/null || echo 644)" "$new"
 mv -f "$new" "$file"
 """
-"""Every folder on the way is the user's, and may be a link to anywhere: so these run as the user, with nothing of root's."""
+"""Every folder in the path belongs to the user, and may be a link to anywhere: so these run as the user, without root's rights."""
 # --kill-who has been --kill-whom since systemd 252, which takes both.
 RELOAD = """systemctl --user is-active --quiet docker.service &&
 systemctl --user kill --kill-who=main --signal=HUP docker.service"""
@@ -30,7 +30,7 @@ class Refused(Exception):
 
 
 class Account(NamedTuple):
-    """A user, by what the kernel knows of it."""
+    """A user's account data."""
 
     name: str
     uid: int
@@ -43,7 +43,7 @@ class Account(NamedTuple):
 
 
 def account(name: str) -> Account:
-    """The user of this name. Raises Refused."""
+    """Return the user of this name. Raises Refused."""
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
@@ -52,7 +52,7 @@ def account(name: str) -> Account:
 
 
 def read(user: Account) -> str:
-    """The text of the user's file; empty where there is none. Raises Refused."""
+    """Return the text of the user's file; "" if there is none. Raises Refused."""
     done = _as(user, READ)
     if done.returncode:
         error = done.stderr.decode(errors="replace").strip()
@@ -61,7 +61,7 @@ def read(user: Account) -> str:
 
 
 def write(user: Account, text: str) -> None:
-    """Put this text in its place, with the mode that the file has. Raises Refused."""
+    """Write this text with the file's present mode. Raises Refused."""
     done = _as(user, WRITE, text)
     if done.returncode:
         error = done.stderr.decode(errors="replace").strip()
@@ -69,8 +69,8 @@ def write(user: Account, text: str) -> None:
 
 
 def reload(name: str) -> bool:
-    """Have a daemon of the user's that runs read it; whether there is one. By the user, as no systemd before 248 reaches a user's own
-    from outside (systemctl --user --machine=USER@.host)."""
+    """Have a running daemon of the user read it; return whether there is one. Done as the user, since no systemd before 248 reaches
+    a user's own from outside (systemctl --user --machine=USER@.host)."""
     return _as(account(name), RELOAD).returncode == 0
 
 

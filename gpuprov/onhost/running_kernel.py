@@ -1,4 +1,4 @@
-"""The running kernel brought into its state: modules loaded, sysctls set, services' limits, memory freed for hugepages."""
+"""The running kernel's desired state: modules loaded, sysctls set, services' limits, memory freed for hugepages."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class Failed(Exception):
 
 
 def absent(modules: Sequence[str]) -> list[str]:
-    """The modules that are not loaded."""
+    """Return the modules that are not loaded."""
     return [name for name in modules if not os.path.isdir(os.path.join(MODULES, name.replace("-", "_")))]
 
 
 def loaded(modules: Sequence[str]) -> list[str]:
-    """The modules that are loaded, as the kernel writes their names."""
+    """Return the modules that are loaded, as the kernel writes their names."""
     missing = absent(modules)
     return [name.replace("-", "_") for name in modules if name not in missing]
 
 
 def unload(module: str, *, dry: bool = False) -> bool:
-    """Take a module out of the kernel; False where something uses it. `dry`: only say whether it would go."""
+    """Unload a module; return False if it is in use. `dry`: only return whether it would unload."""
     if dry:
         with open(os.path.join(MODULES, module, "refcnt"), encoding="ascii") as file:
             return int(file.read()) == 0
@@ -41,12 +41,12 @@ def load(module: str) -> None:
 
 
 def sysctl_path(name: str) -> str:
-    """In a name, a dot that is part of a level is written as a slash: sysctl(8)."""
+    """Return the path of a sysctl. In a name, a dot inside a level is written as a slash: sysctl(8)."""
     return os.path.join(PROC, name.translate(str.maketrans("./", "/.")))
 
 
 def differing(desired: Mapping[str, str]) -> dict[str, str]:
-    """The sysctls that have another value, each with the one that it has; spaces between the values of one count as one."""
+    """Return the sysctls with another value, each with its actual value; spaces between the values of one count as one."""
     values = {}
     for name, value in desired.items():
         try:
@@ -60,14 +60,14 @@ def differing(desired: Mapping[str, str]) -> dict[str, str]:
 
 
 def set_sysctls() -> None:
-    """Have the file of gpuprov read."""
+    """Apply gpuprov's file."""
     done = _run(["sysctl", "-p", SYSCTL_FILE])
     if done.returncode:
         raise Failed(f"a sysctl cannot be set: {_last_error(done)}")
 
 
 def limits_differing(desired: Mapping[str, str]) -> dict[str, str]:
-    """systemd's limits (`DefaultLimitNOFILE`) that are others than wanted, each with what it is."""
+    """Return systemd's limits (`DefaultLimitNOFILE`) that differ, each with its actual value."""
     if not desired:
         return {}
     done = _run(["systemctl", "show"] + ["--property=" + name for name in desired])
@@ -78,7 +78,7 @@ def limits_differing(desired: Mapping[str, str]) -> dict[str, str]:
 
 
 def reexec() -> None:
-    """Have systemd read its configuration anew; what runs keeps running."""
+    """Have systemd reread its configuration; running services continue."""
     done = _run(["systemctl", "daemon-reexec"])
     if done.returncode:
         raise Failed(f"systemd does not read its limits anew: {_last_error(done)}")
@@ -91,7 +91,7 @@ def hugepages() -> int:
 
 
 def more_hugepages(pages: int) -> int:
-    """Have memory put together, and ask once more; how many there are then."""
+    """Compact memory, and try once more; return the resulting number."""
     for name, value in (("compact_memory", 1), ("nr_hugepages", pages)):
         with open(os.path.join(PROC, "vm", name), "w", encoding="ascii") as file:
             file.write(f"{int(value)}\n")

@@ -1,9 +1,9 @@
-"""Reader of a host's package sources and the keys that they are trusted by; `sources.parse` parses its output."""
+"""Reader of a host's package sources and their trusted keys; `sources.parse` parses its output."""
 
 from __future__ import annotations
 
 AHEAD = "GPUPROV_SOURCES"
-"""In the environment where package sources are seen that are still to be added (`ahead`): a file with lines about them, as below."""
+"""Environment variable of a run that sees package sources still to be added (`ahead`): a file with lines about them, as below."""
 # User names and passwords in URLs stay on the host. Keys that Debian and Ubuntu ship in trusted.gpg.d are not read.
 _MASKED = "sed -e 's#//[^/@ ]*@#//***@#g'"
 _FILES = rf"""for f in %s; do
@@ -40,11 +40,11 @@ _SUSE = (
 )
 
 SCRIPTS = {"debian": _DEBIAN, "redhat": _REDHAT, "suse": _SUSE}
-"""Shell, by family. A file that cannot be read is a line `@unread FILE`."""
+"""Shell, by family. An unreadable file gives a line `@unread FILE`."""
 END = f"""
 [ -z "${{{AHEAD}:-}}" ] || [ ! -e "${AHEAD}" ] || {_MASKED} "${AHEAD}" || echo "@unread ${AHEAD}"
 echo @end"""
-"""Shell: tells of sources that are still to be added, and says that the answer is whole."""
+"""Shell: reports sources still to be added, and marks the answer as complete."""
 
 
 def unread(text: str) -> str:

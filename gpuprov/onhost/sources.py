@@ -1,6 +1,6 @@
-"""Package sources of a host: what its files say, what a wanted one is written as, and who else has the same.
+"""Package sources of a host: the contents of its files, the text of a wanted one, and other files with the same source.
 
-Standard library only: checks judge by it, and the module that writes sources. `wanted` is a mapping with `name`, `url`, `suite`,
+Standard library only: used by checks, and by the module that writes sources. `wanted` is a mapping with `name`, `url`, `suite`,
 `components` (apt), `signed` (dnf), and the key's fields, which are judged elsewhere.
 """
 
@@ -26,12 +26,12 @@ ONE_LINE = re.compile(r"^\s*deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+
 
 
 def path(name: str, family: str) -> str:
-    """The file of the source called so."""
+    """Return the file of the source with this name."""
     return FOLDERS[family].format(name)
 
 
 def key_path(name: str, family: str) -> str:
-    """The file of its key."""
+    """Return the file of its key."""
     return KEYS[family].format(name)
 
 
@@ -42,7 +42,7 @@ def own_name(file: str) -> str:
 
 
 def text(desired: Mapping[str, Any], family: str) -> str:
-    """The source's file."""
+    """Return the text of the source's file."""
     name, head = desired["name"], HEAD
     key = key_path(name, family)
     if family == "debian":
@@ -65,7 +65,8 @@ def signatures(desired: Mapping[str, Any]) -> tuple[bool, bool]:
 
 
 def parse(output: str) -> dict[str, Any]:
-    """The probe's output: `files` {path: text}, `keys` {path: base64}, `rpm_keys`, and `sources`, one row for each URL and suite."""
+    """Parse the probe's output: `files` {path: text}, `keys` {path: base64}, `rpm_keys`, and `sources`, one row for each URL and
+    suite."""
     result: dict[str, Any] = {
         "files": {},
         "keys": {},
@@ -103,7 +104,7 @@ def served(url: str, host: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def others(output: str | Mapping[str, Any], desired: Mapping[str, Any], family: str) -> list[dict[str, Any]]:
-    """Enabled sources of the same packages in files that are not the wanted source's own."""
+    """Return enabled sources of the same packages in files other than the wanted source's own."""
     host = parse(output) if isinstance(output, str) else output
     own_path = path(desired["name"], family)
     suite = (desired["suite"] or "/").rstrip("/") or "/"
@@ -119,7 +120,7 @@ def others(output: str | Mapping[str, Any], desired: Mapping[str, Any], family: 
 
 
 def conflict(output: str | Mapping[str, Any], desired: Mapping[str, Any], family: str) -> dict[str, str]:
-    """`problem` and `hint` where another file has the same source: apt would read no list at all, others choose between two."""
+    """Return `problem` and `hint` if another file has the same source: apt would read no list at all, others choose between two."""
     for row in others(output, desired, family):
         trust = f"trusted by {row['signed_by']}" if row["signed_by"] else "without a key of its own"
         what = f"{row['file']} has {row['url']} already, {trust}"
@@ -143,7 +144,7 @@ def weaknesses(row: Mapping[str, Any]) -> list[str]:
 
 
 def standing(host: Mapping[str, Any], desired: Mapping[str, Any], key: str, family: str) -> Mapping[str, Any]:
-    """`wanted` under the name that it has on the host already: two capabilities with one repository share its file."""
+    """Return `wanted` under its present name on the host: two capabilities with one repository share its file."""
     for row in others(host, desired, family):
         name, files = own_name(row["file"]), host["files"]
         same = {**desired, "name": name}
@@ -193,7 +194,7 @@ def _plain(url: str, host: Mapping[str, Any]) -> str:
 
 
 def _owner(name: str) -> str:
-    """NVIDIA's own package that brings the file, if it is that one's."""
+    """Return NVIDIA's own package that contains the file, if that owns it."""
     return " (apt-get purge cuda-keyring)" if re.search(r"/cuda-[a-z]+\d+-[a-z0-9_]+\.list\Z", name) else ""
 
 
@@ -217,7 +218,7 @@ def _row(name: str, url: str, suite: str = "", **more: Any) -> dict[str, Any]:
 
 
 def _list(name: str, body: str) -> Iterable[dict[str, Any]]:
-    """One-line style, sources.list(5)."""
+    """Parse the one-line style, sources.list(5)."""
     for line in body.splitlines():
         match = ONE_LINE.match(line)
         if match:

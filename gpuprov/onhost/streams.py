@@ -1,4 +1,4 @@
-"""The output of a script on a host as one word: bytes that are not UTF-8 pass through no module result and no JSON."""
+"""The output of a script on a host as one word: bytes that are not UTF-8 cannot be part of a module result or JSON."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import subprocess
 import zlib
 
 MOST = 64 << 20
-"""Bytes of both streams together."""
+"""Maximum size of both streams together, in bytes."""
 
 
 def packed(script: str) -> str:
-    """Run POSIX sh; both of its streams, one after the other, compressed and in base64."""
+    """Run POSIX sh; return both of its streams, one after the other, compressed and in base64."""
     done = subprocess.run(["/bin/sh", "-s"], input=script.encode(), capture_output=True, check=False)
     return base64.b64encode(zlib.compress(done.stdout + b"\n" + done.stderr)).decode()
 
 
 def unpacked(word: str) -> bytes:
-    """The streams again. Raises ValueError for what is no such word, or unfolds to more than any host prints."""
+    """Return the streams. Raises ValueError for an invalid word, or one that expands to more than any host prints."""
     whole = zlib.decompressobj()
     try:
         streams = whole.decompress(base64.b64decode(word, validate=True), MOST)

@@ -1,4 +1,4 @@
-"""systemd of this host, asked and told by systemctl."""
+"""systemd of this host, through systemctl."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FILES = "/etc/systemd/system/"
 
 
 def systemctl(*words: str) -> tuple[int, str, str]:
-    """Exit status, output and errors of systemctl, as text."""
+    """Return exit status, output and errors of systemctl, as text."""
     done = subprocess.run(["systemctl", *words], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return done.returncode, done.stdout.decode(errors="replace").strip(), done.stderr.decode(errors="replace").strip()
 
@@ -19,5 +19,5 @@ def is_active(unit: str) -> bool:
 
 
 def show(unit: str, name: str) -> str:
-    """A property of the unit; of a pattern a line for each unit that is loaded and matches."""
+    """Return a property of the unit; for a pattern a line for each loaded unit that matches."""
     return systemctl("show", "-p", name, "--value", "--", unit)[1]

@@ -1,4 +1,4 @@
-"""Texts of a host as results that can travel: JSON has characters, and what a host holds or prints is bytes."""
+"""Texts of a host in a form that results can hold: JSON has characters, and a host's files and output are bytes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ r"""A byte that was decoded with `surrogateescape` is a lone surrogate, which An
 
 
 def readable(value: Any) -> Any:
-    r"""Plain data with `\x80` for a byte that is no UTF-8 and `\ud800` for half of a pair, in every text and key.
+    r"""Return plain data with `\x80` for a byte that is not UTF-8 and `\ud800` for half of a surrogate pair, in every text and key.
 
-    What is to be written back is not sent through this: its bytes would be other ones.
+    Not for data that is written back: its bytes would differ.
     """
     if isinstance(value, bytes):
         return readable(value.decode("utf-8", "surrogateescape"))

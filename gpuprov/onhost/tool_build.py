@@ -1,4 +1,4 @@
-"""A tool of an acceptance, built from its source: in its folder whole, or not at all. `built` there says where the program lies."""
+"""An acceptance tool, built from its source: complete in its folder, or absent. `built` there contains the path of the program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .archives import Unsafe, unpack
 from .files import settle
 
 WORK = f".{os.uname().nodename}.work"
-"""Ends the name of the folder in which it is built, which is this host's where a network brings /opt to several."""
+"""Suffix of the build folder, which is specific to this host if /opt is shared over a network."""
 CUDA = "/usr/local/cuda"
 MPI = ("/usr/lib/*/openmpi", "/usr/lib64/openmpi")
 
@@ -24,7 +24,7 @@ class Failed(Exception):
 
 
 def build(name: str, archive: str, folder: str, program: str, *, mpi: bool = False) -> None:
-    """Build nccl or nvbandwidth, with the program in `bin`. What is said goes to FOLDER.log. Raises Failed."""
+    """Build nccl or nvbandwidth, with the program in `bin`. The output goes to FOLDER.log. Raises Failed."""
     for leftover in glob.glob(
         f"{glob.escape(os.path.dirname(folder))}/*{glob.escape(WORK)}"
     ):  # of a run that was killed
@@ -70,7 +70,7 @@ def _nvbandwidth(source: str, new: str, log: str, _mpi_too: bool) -> None:
 
 
 def _cuda() -> str:
-    """The folder of the CUDA toolkit."""
+    """Return the folder of the CUDA toolkit."""
     nvcc = shutil.which("nvcc") or shutil.which("nvcc", path=f"{CUDA}/bin")
     if not nvcc:
         raise Failed(f"no nvcc, in PATH or below {CUDA}")
@@ -105,7 +105,7 @@ def _run(what: str, log: str, *argv: str) -> None:
 
 
 def _open_to_all(folder: str) -> None:
-    """Everybody may read it, and run what its owner runs."""
+    """Allow everybody to read it, and to run what its owner runs."""
     for place, _, names in os.walk(folder):
         for path in (place, *(os.path.join(place, name) for name in names)):
             mode = os.lstat(path).st_mode

@@ -1,4 +1,4 @@
-"""Units as systemd has loaded them, and what drop-ins of others do to them: judged alike on the controller and on hosts."""
+"""Units as systemd has loaded them, and the effects of foreign drop-ins: judged in the same way on the controller and on hosts."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ ADDED = (
     "Unit.PartOf",
     "Unit.Conflicts",
 )
-"""Settings of a drop-in to which a later one adds, and which none can reset: systemd.unit(5)."""
+"""Settings to which a later drop-in adds, and which none can reset: systemd.unit(5)."""
 HARMLESS = (
     *("Unit.Description", "Unit.Documentation", "Unit.OnFailure", "Unit.OnSuccess", "Unit.After", "Unit.Wants"),
     *("Service.Nice", "Service.IOScheduling*", "Service.CPU*", "Service.IO*", "Service.Memory*", "Service.Tasks*"),
     *("Service.OOM*", "Service.Log*", "Service.Syslog*", "Service.StandardOutput", "Service.StandardError"),
     *("Service.TimeoutStartSec", "Service.TimeoutSec", "Service.Slice", "Service.*Accounting", "Timer.AccuracySec"),
 )
-"""Settings that a site may add to a unit of gpuprov's: they change neither what it starts nor whether it starts. systemd.unit(5),
+"""Settings that a site may add to a gpuprov unit: they change neither what it starts nor whether it starts. systemd.unit(5),
 systemd.exec(5), systemd.resource-control(5)."""
 
 
 class Loaded(NamedTuple):
-    """A unit as systemd has it: LoadState, FragmentPath, DropInPaths in the order in which they are read, ActiveState, and as
-    `file` what `systemctl is-enabled` says. `stale`: its files have changed since systemd read them."""
+    """A unit as loaded by systemd: LoadState, FragmentPath, DropInPaths in the order in which they are read, ActiveState, and as
+    `file` the output of `systemctl is-enabled`. `stale`: its files have changed since systemd read them."""
 
     load: str = "not-found"
     fragment: str = ""
@@ -65,7 +65,7 @@ class Loaded(NamedTuple):
 
 
 def parse_show(text: str) -> dict[str, Loaded]:
-    """Units by their names, of what `systemctl show` prints with SHOW."""
+    """Parse units by name in the output of `systemctl show` with SHOW."""
     loaded = {}
     for block in text.split("\n\n"):
         values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
@@ -82,7 +82,8 @@ def parse_show(text: str) -> dict[str, Loaded]:
 
 
 def _file_state(values: Mapping[str, str]) -> str:
-    """UnitFileState; of the unit of an init script, which systemd calls generated in either case, whether it is wanted at a boot."""
+    """Return UnitFileState; for the unit of an init script, which systemd calls generated in either case, whether it is wanted at
+    boot."""
     state = values.get("UnitFileState", "")
     if state == "generated" and "WantedBy" in values:
         return "enabled" if values["WantedBy"] else "disabled"
@@ -90,7 +91,8 @@ def _file_state(values: Mapping[str, str]) -> str:
 
 
 def unit_of(path: str) -> str:
-    """The unit that a file is, or is a drop-in of, by a name that systemctl shows: of a template, an instance. Empty for others."""
+    """Return the unit that a file is, or is a drop-in of, by a name that systemctl shows: for a template, an instance. "" for
+    others."""
     folder, _, name = path.rpartition("/")
     if folder.endswith(".d"):
         name = folder.rpartition("/")[2][: -len(".d")]
@@ -98,7 +100,7 @@ def unit_of(path: str) -> str:
 
 
 def unit_file(unit: str) -> str:
-    """Return where a unit of gpuprov's has its file: of an instance, its template's."""
+    """Return the file of a gpuprov unit: for an instance, its template's."""
     name, at, rest = unit.partition("@")
     return systemd.FILES + (f"{name}@.{rest.rpartition('.')[2]}" if at else unit)
 
@@ -108,7 +110,7 @@ def is_drop_in(path: str) -> bool:
 
 
 def settings(text: str) -> list[str]:
-    """The settings of a unit's text as SECTION.KEY, each once, in their order. Comments and continued lines do not count."""
+    """Return the settings in a unit's text as SECTION.KEY, each once, in their order. Comments and continued lines do not count."""
     keys: dict[str, None] = {}
     section, continued = "", False
     for line in text.splitlines():
@@ -124,10 +126,10 @@ def settings(text: str) -> list[str]:
 
 
 def overridden(text: str, drop_in: str, *, whole: bool) -> list[str]:
-    """The settings by which a drop-in that is read after `text` changes what it says.
+    """Return the settings of a drop-in that override or extend `text`, which is read before it.
 
-    `whole`: the text is a unit, to which nothing but harmless settings may be added; otherwise it is a drop-in itself, of which only
-    its own settings count.
+    `whole`: the text is a unit, to which only harmless settings may be added; otherwise it is a drop-in itself, and only its own
+    settings count.
     """
     own_settings = settings(text)
     return [
@@ -171,10 +173,10 @@ def shadows(
 
 
 def set_aside(texts: Mapping[str, str], *, check: bool) -> list[str]:
-    """Have systemd not read the drop-ins of others that change what these files say, and units that are loaded in their place; the
-    paths that they had. `texts`: the files by path.
+    """Make systemd ignore foreign drop-ins that change the settings in these files, and units that are loaded in their place;
+    return their paths. `texts`: the files by path.
 
-    What a site wrote is renamed. A file of a package or of a generator stays, and is masked by a link of the same name in /etc.
+    A site's file is renamed. A file of a package or of a generator stays, and is masked by a link of the same name in /etc.
     """
     replaced: dict[str, None] = {}
     loaded = _loaded(texts)
@@ -212,7 +214,7 @@ def _mask(path: str) -> None:
 
 
 def late(texts: Mapping[str, str]) -> list[str]:
-    """Those of these files that systemd has otherwise than they are on disk: it has to read its files again."""
+    """Return the files that systemd has loaded in another state than on disk: it has to reload them."""
     loaded = _loaded(texts)
     return [path for path in texts if (unit := loaded.get(unit_of(path))) and unread(path, unit)]
 

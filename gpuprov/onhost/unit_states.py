@@ -10,7 +10,7 @@ Asked = Mapping[str, Any]
 
 
 class Failed(Exception):
-    """Its message says what does not run, what its program said, and the fix. `found`: what was seen before."""
+    """Its message says what does not run, the output of its program, and the fix. `found`: earlier findings."""
 
     def __init__(self, message: str, **found: str) -> None:
         super().__init__(message)
@@ -73,7 +73,7 @@ def _alive(params: Asked, enabled: bool, before: str, *, check: bool) -> tuple[d
 
 
 def _unanswered(params: Asked) -> str:
-    """A warning where no answer came and that may be; raises Failed where it may not."""
+    """Return a warning for a permitted lack of an answer; raise Failed if it is not permitted."""
     error = units.silence(params["ask"], params["answer"]) if params["ask"] else ""
     words = " ".join(params["ask"])
     if error and not params["unanswered"]:

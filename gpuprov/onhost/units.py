@@ -1,4 +1,4 @@
-"""Units of this host: whether a daemon lives as it should now, and runs that say why they failed."""
+"""Units of this host: whether a daemon runs with its current files, and commands that report why they failed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .process import stat
 from .systemd import is_active, show, systemctl
 
 LATE = 0.2
-"""Seconds that a process's start may seem earlier than it was: the kernel counts in ticks, and the clock is read in between."""
+"""Seconds by which a process's start may seem too early: the kernel counts in ticks, and the clock is read in between."""
 
 LIMIT = 20
-"""Seconds in which a program that asks a daemon has to end."""
+"""Maximum number of seconds for a program that queries a daemon."""
 
 
 def daemon(unit: str, process: str, files: Sequence[str]) -> str:
-    """`dead`, `alive`, or `old`: alive, and one of the files (its program, its settings) has changed since it was started.
+    """Return `dead`, `alive`, or `old`: alive, and one of the files (its program, its settings) has changed since its start.
 
-    process: the program's name, looked for among all processes of the unit; empty for its main process.
+    process: the program's name, among all processes of the unit; empty for its main process.
     """
     ages = [age for pid in _processes(unit, process) for age in _started(pid)]
     if not ages or not is_active(unit):
@@ -46,7 +46,8 @@ def _processes(unit: str, process: str) -> Iterator[int]:
 
 
 def _started(pid: int) -> Iterator[float]:
-    """When a process was started, in seconds of the clock; nothing of one that has ended, though it may still be listed."""
+    """Yield the start time of a process, in seconds of the clock; nothing for a process that has ended, though it may still be
+    listed."""
     fields = stat(pid)
     if fields and fields[0] not in "ZX":
         uptime = float(_read("/proc/uptime").split()[0])
@@ -54,7 +55,7 @@ def _started(pid: int) -> Iterator[float]:
 
 
 def _changes(files: Sequence[str]) -> Iterator[float]:
-    """When each of the files, and of what is in a folder, was last changed."""
+    """Yield the time of the last change of each file, and of the contents of a folder."""
     for path in files:
         inside = (os.path.join(place, name) for place, folders, names in os.walk(path) for name in (*folders, *names))
         for file in (path, *inside):
@@ -68,10 +69,10 @@ def _read(path: str) -> str:
 
 
 def restart(unit: str, verb: str = "restart") -> tuple[int, list[str]]:
-    """Restart the unit, with its files as they are now: systemd 252 says NeedDaemonReload=no of a first drop-in, whose folder is new.
-    Or do what else `verb` names.
+    """Restart the unit, with its current files: systemd 252 reports NeedDaemonReload=no for a first drop-in, whose folder is new.
+    Or do the action that `verb` names.
 
-    Returns systemctl's exit status and, of a failure, what the journal has of this start.
+    Return systemctl's exit status and, for a failure, the journal of this start.
     """
     systemctl("daemon-reload")
     began = int(time.time())
@@ -84,7 +85,7 @@ def restart(unit: str, verb: str = "restart") -> tuple[int, list[str]]:
 
 
 def silence(argv: Sequence[str], pattern: str, tries: int = 15, pause: float = 2) -> str:
-    """Ask a program until what it prints has the pattern: what it said at last where it never has, and nothing where it has."""
+    """Query a program until its output matches the pattern: return its last output if it never does, and "" if it does."""
     output = ""
     for number in range(tries):
         time.sleep(pause if number else 0)

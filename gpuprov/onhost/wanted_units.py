@@ -1,4 +1,4 @@
-"""Units as they should be: whether they start at a boot, and whether they run. One comparison for the controller and for hosts."""
+"""Desired states of units: whether they start at boot, and whether they run. Both the controller and hosts compare them here."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from .unit_files import SHOW, Loaded, parse_show
 
 RUNS = ("active", "reloading")
 STARTS = ("enabled", "alias", "generated")
-"""States of `systemctl is-enabled` in which a unit starts at a boot. Not enabled-runtime, which is gone then, nor static or indirect,
-which start where another unit wants them."""
+"""States of `systemctl is-enabled` in which a unit starts at boot. Not enabled-runtime, which is lost then, nor static or indirect,
+which start if another unit wants them."""
 NOW, NEXT_BOOT = "now", "next-boot"
 VERBS = {"enabled": "enable", "disabled": "disable", "inactive": "stop"}
-"""Command of systemctl by the state that is wanted."""
+"""systemctl's command by the desired state."""
 
 
 class Wanted(NamedTuple):
-    """A unit. `enabled`: whether it starts at a boot, `active`: whether it runs; None: either is right. `outdated`: why it has to be
-    started anew though it runs; empty where it need not be."""
+    """A unit. `enabled`: whether it starts at boot, `active`: whether it runs; None: either is right. `outdated`: why it has to be
+    restarted though it runs; "" if it need not be."""
 
     name: str
     enabled: bool | None = None
@@ -27,7 +27,7 @@ class Wanted(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """State of one unit, and the state that is wanted. `moment`: NOW, or NEXT_BOOT where it comes to light then."""
+    """The actual and the desired state of one unit. `moment`: NOW, or NEXT_BOOT if it only shows then."""
 
     name: str
     moment: str
@@ -36,7 +36,7 @@ class Difference(NamedTuple):
 
 
 def compare(desired: Wanted, actual: Loaded) -> Iterator[Difference]:
-    """Compare one unit. A unit whose file is gone does not start at a boot, and may still run."""
+    """Compare one unit. A unit without a file does not start at boot, and may still run."""
     known = actual.load != "not-found"
     if desired.enabled and not (known and actual.file in STARTS):
         yield Difference(desired.name, NEXT_BOOT, (known and actual.file) or actual.load, "enabled")
@@ -63,8 +63,8 @@ def look(names: Sequence[str]) -> dict[str, Loaded]:
 
 
 def ensure(desired: Sequence[Wanted], *, check: bool = False) -> list[Difference]:
-    """Enable units, or disable and stop them; return what differed. Units that should run are started by gpuprov_unit. Raises OSError
-    for what systemd refuses."""
+    """Enable units, or disable and stop them; return the differences. Units that should run are started by gpuprov_unit. Raises
+    OSError if systemd refuses."""
     names = [unit.name for unit in desired]
     actual = look(names)
     if not check and any(unit.stale for unit in actual.values()):

@@ -16,6 +16,6 @@ STEPS: dict[str, Callable[[Host, dict[str, Any]], dict[str, Any]]] = {
     "give_up": give_up.run,
     "prebuilt": prebuilt.run,
 }
-"""By the name that a task gives to gpuprov_step. Each takes the host and the task's arguments, and returns the task's result."""
+"""The steps, by their names in gpuprov_step. Each takes the host and the task's arguments, and returns the task's result."""
 
 __all__ = ("STEPS", "Host", "StepFailed")

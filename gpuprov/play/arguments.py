@@ -1,4 +1,4 @@
-"""A capability's desired state as the arguments of the modules gpuprov_packages and gpuprov_files: tasks name the capability alone."""
+"""A capability's desired state as the arguments of the modules gpuprov_packages and gpuprov_files: tasks only name the capability."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ FILES = {
     "enabled": "on",
     "disabled": "off",
 }
-"""Options of gpuprov_files, and what `resources.role_values` calls their values."""
+"""Options of gpuprov_files, and the names of their values in `resources.role_values`."""
 
 
 def find_desired(variables: Mapping[str, Any], place: str) -> Mapping[str, Any]:
-    """Return what is desired of a capability, or of a part of it (`rdma.ofed`), as the judge of this play worked it out.
+    """Return the desired state of a capability, or of a part of it (`rdma.ofed`), as computed by the judge of this play.
 
     Raises KeyError.
     """
@@ -34,9 +34,9 @@ def find_desired(variables: Mapping[str, Any], place: str) -> Mapping[str, Any]:
 
 
 def package_arguments(values: Mapping[str, Any], action: str) -> dict[str, Any]:
-    """Return the arguments for a transaction; empty where there is nothing to do.
+    """Return the arguments for a transaction; empty if there is nothing to do.
 
-    `action`: try, judge, install (without what is held after it), hold (that alone), or settle (both).
+    `action`: try, judge, install (without the holds after it), hold (only that), or settle (both).
     """
     packages = packages_of(values)
     moves, holds = any(getattr(packages, name) for name in TRANSACTION), any(getattr(packages, name) for name in HOLDS)
@@ -49,5 +49,5 @@ def package_arguments(values: Mapping[str, Any], action: str) -> dict[str, Any]:
 
 
 def file_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments for files, and for units at each boot; empty where nothing is desired."""
+    """Return the arguments for files, and for units at each boot; empty if nothing is desired."""
     return {option: values[name] for option, name in FILES.items() if values.get(name)}

@@ -1,11 +1,11 @@
 """Have users' processes leave the GPUs of a host: by the site's command, which runs there, or by kubectl, which runs here.
 
-state: drained, or returned, which gives a Kubernetes node back that this run has drained.
-command: The site's, or `kubernetes` with its options; empty: nothing is done.
+state: drained, or returned, which gives back a Kubernetes node that this run has drained.
+command: The site's, or `kubernetes` with its options; if empty, nothing is done.
 node: The Kubernetes node.
-services: Units of gpuprov's that hold GPUs and are no users.
-guests: Whether a GPU that a virtual machine has counts, too.
-always: Drain also where nobody holds a GPU.
+services: Units of gpuprov that hold GPUs and do not count as users.
+guests: True to count a GPU that a virtual machine has, too.
+always: True to drain even if nobody holds a GPU.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _return(host: Host, cluster: in_play.Asked | None, node: str, owner: str) -> dict[str, Any]:
-    """`gpuprov apply` gives nodes back by itself, after its verify."""
+    """Give the node back; `gpuprov apply` gives nodes back by itself, after its verify."""
     if cluster is None or not owner or host.check_mode or host.variables.get("gpuprov_verified_later"):
         return {"changed": False}
     if succeeded(host.step("reason"))["reasons"]:
@@ -70,11 +70,11 @@ def _run_script(host: Host, script: str) -> str:
 
 
 def _owner(variables: Mapping[str, Any]) -> str:
-    """The run that has the host's lock, by whose name the node is known to be its own."""
+    """Return the run that has the host's lock, which identifies the node as its own."""
     owner = (variables.get("host_lock") or {}).get("run") or variables.get("gpuprov_run") or {}
     return str(owner.get("run") or "")
 
 
 def _half_changed(variables: Mapping[str, Any]) -> bool:
-    """Return whether an act failed that changes something."""
+    """Return whether an act that changes something has failed."""
     return "host_failed" in variables and int(variables.get("gpuprov_act") or 2) > 1

@@ -1,11 +1,11 @@
-"""Go on only where the host is another machine than the one that runs Ansible: a reboot would end what asked for it.
+"""Continue only if the host is another machine than the one that runs Ansible: a reboot would end the run that requested it.
 
-Boot and process namespace of both are compared. A container on this machine is another host, unless it is the one that runs Ansible.
+Compares boot and process namespace of both. A container on this machine is another host, unless it is the one that runs Ansible.
 
-reasons: Why the host has to be rebooted, which the refusal names.
+reasons: Reasons why the host has to be rebooted, for the refusal.
 
 Returns:
-machine: What the host said of its boot and its process namespace.
+machine: The host's boot and process namespace.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOCAL = ("local", "ansible.builtin.local")
 
 
 def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Ask both, and compare. Raises StepFailed."""
+    """Query both, and compare. Raises StepFailed."""
     local = str(host.template(host.variables.get("ansible_connection") or "")) in LOCAL
     there = "" if local else _identity(host)
     if local or machine.same(_own_identity(), there):

@@ -1,18 +1,18 @@
-"""Bring NVIDIA's runtime into container engines, by the host's own nvidia-ctk; undo and refuse what loses a setting of the site's.
+"""Configure NVIDIA's runtime in container engines, by the host's own nvidia-ctk; undo and refuse changes that lose a site's setting.
 
-What an engine has in force is read by the probe of the checks, and judged here by the same functions; the host takes single steps.
-A host on which nothing differs is read once, and nothing on it is changed. Check mode says what an engine lacks.
+The probe of the checks reads an engine's effective settings, and the same functions judge them here; the host does single steps. A
+host without differences is read once, and nothing on it is changed. Check mode reports what an engine lacks.
 
-state: registered has the runtime in the engines' files; in_force has the daemons take it, docker by reload, the others by restart;
-    restarted restarts docker, too, where it takes it only so.
+state: registered has the runtime in the engines' files; in_force has the daemons apply it, docker by reload, the others by restart;
+    restarted also restarts docker, if it needs that.
 names: docker, containerd or crio.
 users: Users whose own docker gets the runtime, too (registered).
-default: Whether it is the runtime of every container.
-drop_ins: Whether nvidia-ctk is of a release that writes files beside the main one.
-drained: Whether a restart of docker may stop containers, since a drain command is given.
+default: True if it is the runtime of every container.
+drop_ins: True if this release of nvidia-ctk writes files beside the main one.
+drained: True if a restart of docker may stop containers, since a drain command is given.
 
 Returns:
-restart: Engines that take it only by a restart, which has not been done yet.
+restart: Engines that apply it only at a restart, which has not been done yet.
 """
 
 from __future__ import annotations

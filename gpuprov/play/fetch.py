@@ -1,4 +1,4 @@
-"""Bring a file beside the inventory to a host that lacks it; it is measured here first. The rest is the step on the host."""
+"""Bring a file beside the inventory to a host that lacks it, after checking it here. The host's step does the rest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measure(host: Host, name: str, arguments: dict[str, Any]) -> str:
-    """Return where the file is on this machine. Another one is refused before the host hears of it."""
+    """Return the file's path on this machine. A wrong file is refused before the host is contacted."""
     of, wanted = arguments.get("of", "file"), str(arguments.get("sha256", "")).lower()
     try:
         source = host.find_file(name)

@@ -1,12 +1,12 @@
-"""Take back what was begun for a step that failed, and fail with that step's reason.
+"""Undo the preparations for a step that failed, and fail with that step's reason.
 
-Services that were stopped for it start again; of a driver's step, the modules that were built aside are taken away, and the driver is
-loaded again that was taken out of the kernel. Nothing that goes wrong meanwhile hides the reason: it is added to it.
+Services that were stopped for it start again; for a driver's step, modules in the staging area are deleted, and an unloaded driver is
+loaded again. Errors in the process never hide the reason: they are added to it.
 
 failure: The result of the task that failed (ansible_failed_result).
 services: Units that may have been stopped, in the order in which they are stopped.
-driver: Whether it was a step of the driver.
-pack: The archive of modules that were built aside (step driver_modules).
+driver: True if it was a step of the driver.
+pack: The archive of modules in the staging area (step driver_modules).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DRIVER = (
 
 
 def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Take back the driver's own, then start the services; always failed."""
+    """Undo the driver's own changes, then start the services; always failed."""
     left = []
     for name, state, words in DRIVER if arguments.get("driver") else ():
         more = {"pack": str(arguments.get("pack") or "")} if state == "cleared" else {}
@@ -39,7 +39,7 @@ def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _explain(failure: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of the step, in which a module that gave no answer says how it ended."""
+    """Return the result of the step; a module without an answer is described by how it ended."""
     items = [_explain(item) if isinstance(item, dict) else item for item in failure.get("results") or []]
     message = ended.answer(failure)
     alone = {} if message == failure.get("msg") else {"stderr": ""}  # what it printed last is in it

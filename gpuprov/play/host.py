@@ -1,4 +1,4 @@
-"""A host as a step of a play sees it."""
+"""The host as used by a step of a play."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gpuprov.shared import ended
 
 
 class StepFailed(Exception):
-    """A step that cannot go on: its text is the task's message."""
+    """A step that cannot continue: its text is the task's message."""
 
 
 class Host(Protocol):
-    """What Ansible does for a step (plugins/action/gpuprov_step.py)."""
+    """Ansible's services for a step (plugins/action/gpuprov_step.py)."""
 
     @property
     def variables(self) -> Mapping[str, Any]:
@@ -22,7 +22,7 @@ class Host(Protocol):
 
     @property
     def check_mode(self) -> bool:
-        """Whether nothing may be changed."""
+        """Return whether nothing may be changed."""
 
     @property
     def name(self) -> str:
@@ -32,23 +32,23 @@ class Host(Protocol):
         """Do a step on the host, and return its result, failed or not."""
 
     def shell(self, script: str) -> dict[str, Any]:
-        """Run a script of ours by /bin/sh on the host, also in check mode; return Ansible's result."""
+        """Run one of our scripts by /bin/sh on the host, even in check mode; return Ansible's result."""
 
     def template(self, value: Any) -> Any:
-        """Expand a variable of the site's."""
+        """Expand a variable of the site."""
 
     def find_file(self, name: str) -> str:
-        """Find a file beside the inventory or the play; a vaulted one is decrypted. Raises whatever Ansible does."""
+        """Find a file beside the inventory or the play; a vaulted one is decrypted. Passes on Ansible's exceptions."""
 
     def send(self, path: str) -> AbstractContextManager[str]:
-        """Copy a file to a temporary folder on the host, and yield its place there."""
+        """Copy a file to a temporary folder on the host, and yield its path there."""
 
     def fetch(self, path: str, place: str) -> dict[str, Any]:
-        """Copy a file of the host's to `place` on this machine, and compare both; return Ansible's result."""
+        """Copy a file from the host to `place` on this machine, and compare both; return Ansible's result."""
 
 
 def succeeded(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a step that did not fail. Raises StepFailed with what it printed last."""
+    """Return the result of a step that did not fail. Raises StepFailed with the last line of its output."""
     if answer.get("failed") or answer.get("unreachable"):
         printed = (str(answer.get("stderr") or "") or str(answer.get("stdout") or "")).strip().splitlines()
         message = (

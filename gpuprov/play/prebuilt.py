@@ -1,25 +1,25 @@
-"""Kernel modules that one host builds for others, where both meet: on the machine that runs Ansible.
+"""Kernel modules that one host builds for others, handled where both meet: on the machine that runs Ansible.
 
-`packed`, on the build host, makes a Debian package of the modules that DKMS has installed, in the place of the DKMS
-package, and keeps it here; one with the same modules that is here already is not made again. `judged` refuses what
-the build host has or is about to have (of this run, or of an earlier one whose package lies in the cache) where that
-is not for this host, and changes nothing. `brought` also refuses where the build host has given nothing out in this
-run. Check mode packs nothing, and refuses nothing for what the build host is only about to have.
+`packed`, on the build host, makes a Debian package of the modules that DKMS has installed, which replaces the DKMS
+package, and keeps it here; a package with the same modules is not made again. `judged` refuses a present or coming
+package of the build host (of this run, or of an earlier one whose package is in the cache) if it does not fit this
+host, and changes nothing. `brought` also refuses if the build host has provided no package in this run. Check mode
+packs nothing, and does not refuse for a coming package.
 
 state: packed, judged or brought.
-driver: What gpuprov_judge has worked out for nvidia_driver on this host.
+driver: The result of gpuprov_judge for nvidia_driver on this host.
 builder: The build host.
-platform: The host's distribution and version, by which packages are told apart.
+platform: The host's distribution and version, which distinguish packages.
 
 Returns:
-given: Whether the package is there for other hosts. (packed)
-wanted: Whether the package has to be installed. (judged, brought: these and what follows)
-awaited: Whether the build host takes part in this run, and packs before the package is brought.
-package: Where it is on this machine; sha256 is its checksum, place where it goes on the host.
+given: True if the package is available for other hosts. (packed)
+wanted: True if the package has to be installed. (judged, brought: these and what follows)
+awaited: True if the build host takes part in this run, and packs before the package is brought.
+package: Its path on this machine; sha256 is its checksum, place its path on the host.
 record: The description that is kept on the host, its text by its path.
-install: What the package manager is asked for, the set and the package.
-stop: Whether what holds the GPUs is stopped for it.
-try_install: What is installed in the trial of the transaction; try_remove is what is removed.
+install: The packages requested from the package manager: the set and the package.
+stop: True if services that hold the GPUs are stopped for it.
+try_install: The packages installed in the trial of the transaction; try_remove are those removed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from gpuprov.onhost.driver import prebuilt
 from gpuprov.play.host import Host, StepFailed
 
 GIVEN = "nvidia_driver_given"
-"""What the build host's own task of this step is registered as."""
+"""The registered variable of the build host's own task of this step."""
 JUDGED = "__nvidia_driver_prebuilt"
-"""What act 1 registers on a host that is served."""
+"""The variable registered by act 1 on a served host."""
 
 
 def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -62,8 +62,8 @@ def _pack(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
 
 
 def _judge(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
-    """Return what this host takes. A build host that is being rescued is still in ansible_play_hosts, one that failed in act 1 is
-    not: it counts that it has packed."""
+    """Return what this host takes. A build host that is being rescued is still in ansible_play_hosts, and one that failed in act 1
+    is not: what counts is that it has packed."""
     driver, builder = arguments["driver"], str(arguments["builder"])
     checking, package = host.check_mode, prebuilt.known(cache)
     coming, given = _of_builder(builder, host.variables)
@@ -96,7 +96,7 @@ def _judge(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
 
 
 def _of_builder(builder: str, variables: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Return what the build host gets in this run, nothing where it takes no part; and whether it has packed."""
+    """Return what the build host gets in this run, empty if it takes no part; and whether it has packed."""
     if builder not in variables["ansible_play_hosts"]:
         return {}, False
     own = variables["hostvars"][builder]

@@ -1,4 +1,4 @@
-"""A fragment's type -> what Ansible is told of its role's options, in `meta/argument_specs.yml`."""
+"""Conversion of a fragment's type to the role options declared to Ansible in `meta/argument_specs.yml`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ PLAIN: dict[type[shape.Type], str] = {
 
 
 def options(capability: Capability) -> dict[str, Any]:
-    """By the variable of each field, in the model's order. None is required: what nobody sets is filled in from the host's spec, and
-    defaults live in the model alone."""
+    """Return the options by the variable of each field, in the model's order. None is required: unset values are filled in from the
+    host's spec, and defaults are in the model alone."""
     info = shape.type_info(capability.fragment)
     assert isinstance(info, shape.StructType)
     return {f"{capability.name}_{name}": {**of, "required": False} for name, of in _options(info).items()}
@@ -38,7 +38,8 @@ def _options(block: shape.StructType) -> dict[str, Any]:
 
 
 def _kind(kind: shape.Type) -> dict[str, Any]:
-    """Type, choices, elements and options. `raw` is what may be null, or of several types: Ansible's types know neither."""
+    """Return type, choices, elements and options. `raw` is for values that may be null or of several types, which Ansible's types
+    cannot express."""
     plain = described.bare(kind)
     if isinstance(plain, shape.LiteralType):
         names = {type(value).__name__ for value in plain.values}

@@ -1,4 +1,4 @@
-"""What roles have beside their own files: Ansible modules, modules that controller and hosts share, and NVIDIA's NVML binding."""
+"""Files carried by roles beside their own: Ansible modules, modules that controller and hosts share, and NVIDIA's NVML binding."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.errors import GpuprovError
 
 DISTRIBUTIONS = {"pynvml": "nvidia-ml-py"}
-"""Where another's module comes from; nvidia-ml-py is one file of pure Python, under the BSD licence that stands at its top."""
+"""Third-party modules with their packages; nvidia-ml-py is one file of pure Python, under the BSD licence at its top."""
 
 
 def role_files(name: str) -> dict[str, Path]:
-    """The files of a role: by their path inside the role, where they are on this machine."""
+    """Return the files of a role: the path inside the role, and the location on this machine."""
     own = assets.files(assets.root() / "roles" / name)
     return dict(sorted({**own, **carried(name)}.items()))
 
 
 def plugin_files() -> dict[str, Path]:
-    """Modules and action plugins of gpuprov, and what they import on hosts, by their paths beside a playbook.
+    """Return gpuprov's modules and action plugins, and their imports on hosts, by path beside a playbook.
 
     Ansible looks for plugins in folders of these names beside the playbook, whatever its configuration says.
     """
@@ -36,7 +36,7 @@ def plugin_files() -> dict[str, Path]:
 
 
 def carried(name: str) -> dict[str, Path]:
-    """What comes from elsewhere. Raises GpuprovError where a module is missing from this installation."""
+    """Return the carried files. Raises GpuprovError if a module is missing from this installation."""
     paths = map(_file, BY_NAME[name].carried)
     return {f"files/{path.name}": path for path in paths}
 

@@ -24,11 +24,12 @@ STAGES = {
     "boot": "Update initramfs and boot entries",
     "service": "Apply the runtime state",
 }
-"""What the acts of site.yml ask of a role: files in its `tasks/`. A role has those in which it has something to do."""
+"""The stages in which the acts of site.yml call a role: files in its `tasks/`. A role has a file for each stage in which it has
+something to do."""
 
 
 def files() -> dict[str, str]:
-    """By path in the checkout."""
+    """Return the files by path in the checkout."""
     found = {f"playbooks/{name}": text for name, text in acts().items()}
     for capability in CAPABILITIES:
         name = capability.name
@@ -46,11 +47,12 @@ def stages(name: str) -> list[str]:
 
 
 def acts(asked: Container[str] = NAMES, everywhere: Container[str] = ()) -> dict[str, str]:
-    """By path beside site.yml, a file for each stage; in it one task for each capability that has this stage, in apply order.
+    """Return, by path beside site.yml, a file for each stage, with one task for each capability that has this stage, in apply
+    order.
 
-    Not one include with a loop: that is run in the order in which the hosts come to name its items, which differs as soon as two
-    hosts have different capabilities. Without those that no host has, if the hosts are known: each task costs a moment on every host.
-    Those that are applied `everywhere` in a run are imported: then there is no task that includes them.
+    Not one include with a loop: that would run in the order in which hosts happen to name its items, which varies as soon as two
+    hosts have different capabilities. Capabilities that no host has are left out, if the hosts are known: each task costs a moment
+    on every host. Those that are applied `everywhere` in a run are imported, which saves the including task.
     """
     return {
         f"acts/{stage}.yml": _text("the registry and the stages of each role", _act(stage, asked, everywhere))
@@ -83,7 +85,7 @@ def _playbook(name: str) -> object:
 
 
 def _main(name: str) -> object:
-    """For plays of a site's own, which need not know what goes before a role and after it."""
+    """Return the main tasks, for a site's own plays, which need not know what precedes and follows a role."""
     titles = dict.fromkeys(_kernel(name), "Apply this capability's kernel settings") | {name: "Apply this capability"}
     alone = {"name": "host", "tasks_from": "alone"}
     return [
@@ -97,7 +99,7 @@ def _main(name: str) -> object:
 
 
 def _kernel(name: str) -> list[str]:
-    """The role kernel, where it brings about a part of what the capability is for."""
+    """Return the tasks of the role kernel, if it does a part of the capability's work."""
     return ["kernel"] if BY_NAME[name].contribute is not contributes_nothing else []
 
 
@@ -107,7 +109,7 @@ def _meta(capability: Capability) -> object:
 
 
 def _specs(capability: Capability) -> object:
-    """The options of the role as a whole, for playbooks of a site's own. In the acts the judge takes the same variables, typed."""
+    """Return the options of the role as a whole, for a site's own playbooks. In the acts the judge takes the same variables, typed."""
     about = described.prose(shape.type_info(capability.fragment))  # type: ignore[arg-type]
     spec: dict[str, Any] = {
         "short_description": _sentence(capability.summary),
@@ -123,13 +125,13 @@ def _sentence(text: str) -> str:
 
 
 def _module(capability: Capability) -> str:
-    """Where a person changes what the capability says of itself."""
+    """Return the file in which a person changes the capability's definition."""
     module = Path(*capability.fragment.__module__.split(".")).with_suffix(".py")
     return str(module)
 
 
 class _Dumper(yaml.SafeDumper):
-    """With the items of a list set in, as the linters want it."""
+    """A dumper that indents the items of a list, as the linters require."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         del indentless

@@ -1,6 +1,7 @@
-"""Variables of hosts in a play of a project that `render` did not write: those that it would have written, from the merged specs.
+"""Variables of hosts in a play of a project that `render` did not write: the same as it would have written, from the merged specs.
 
-What Ansible itself gives a host counts last: a `gpuprov` of the play or of --extra-vars, and variables of roles by their own names.
+Values from Ansible itself have the highest precedence: a `gpuprov` of the play or of --extra-vars, and variables of roles by their
+own names.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.spec.problem import Origin, Path, dotted
 
 READ = "gpuprov_read"
-"""The variable of a host that tells that its variables were filled in by a play, and with what."""
+"""The variable of a host that marks its variables as filled in by a play, and lists them."""
 
 
 class Read(msgspec.Struct, frozen=True):
-    """What a play has read of a host. `values`: its merged `gpuprov`. `roles`: the blocks of roles that the play alone asks for.
-    `own`: the variables of roles that the play or the inventory sets by their names. `filled`: all that was given to the host."""
+    """A play's data about a host. `values`: its merged `gpuprov`. `roles`: the blocks of roles that only the play requests. `own`:
+    the variables of roles that the play or the inventory sets by name. `filled`: all variables that were set for the host."""
 
     values: dict[str, Any]
     filled: dict[str, Any]
@@ -34,7 +35,7 @@ class Read(msgspec.Struct, frozen=True):
 
 
 def read_fleet(sources: Sequence[str], play: Play, hosts: Mapping[str, Mapping[str, Any]]) -> Fleet:
-    """The specs of the hosts of a play. `hosts`: by name, the variables that Ansible gives each. Raises GpuprovError."""
+    """Return the specs of the hosts of a play. `hosts`: by name, the variables that Ansible gives each. Raises GpuprovError."""
     inventory = load(sources, play=play)
     raws = {raw.name: raw for raw in inventory.hosts}
     chosen = [with_variables(raws.get(name) or RawHost(name=name), known) for name, known in hosts.items()]
@@ -42,7 +43,8 @@ def read_fleet(sources: Sequence[str], play: Play, hosts: Mapping[str, Mapping[s
 
 
 def read_host(sources: Sequence[str], play: Play, name: str, known: Mapping[str, Any], role: str) -> dict[str, Any]:
-    """The variables of one host to which a role is applied by itself. `known`: those that Ansible gives it. Raises GpuprovError."""
+    """Return the variables of one host for a role that is applied by itself. `known`: the variables that Ansible gives it. Raises
+    GpuprovError."""
     before = msgspec.convert(known[READ], Read) if READ in known else None
     raw = RawHost(name=name)  # one that no source names: a play has added it
     if before:
@@ -72,14 +74,14 @@ def read_host(sources: Sequence[str], play: Play, name: str, known: Mapping[str,
 def variables_of(
     raw: RawHost, spec: HostSpec, roles: Mapping[str, Any] | None = None, own: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """All that a rendered project says of a host, and what was read of it."""
+    """Return all variables of a host in a rendered project, and the data they come from."""
     filled = {**fleet_variables(), **host_variables(spec)}
     names = tuple(name for name in own if name not in ("gpuprov", READ))
     return {**filled, READ: msgspec.to_builtins(Read(raw.values, filled, dict(roles or {}), names))}
 
 
 def with_variables(raw: RawHost, known: Mapping[str, Any]) -> RawHost:
-    """The host with what Ansible's own variables say beyond its merged spec."""
+    """Return the host with the additions of Ansible's own variables to its merged spec."""
     play = known.get("gpuprov")
     found = _lay(raw, play) if isinstance(play, Mapping) else raw
     declared = [one.name for one in CAPABILITIES if isinstance(found.values.get(one.name), Mapping)]
@@ -89,12 +91,12 @@ def with_variables(raw: RawHost, known: Mapping[str, Any]) -> RawHost:
 
 @cache
 def names() -> frozenset[str]:
-    """The variables of a host that count here."""
+    """Return the names of the variables of a host that are used here."""
     return frozenset({"gpuprov", READ, *(f"{one.name}_{field}" for one in CAPABILITIES for field in _fields(one.name))})
 
 
 def as_data(value: Any) -> Any:
-    """What Ansible has worked out, without the marks that it puts on values."""
+    """Return values computed by Ansible without its tags."""
     from gpuprov.inventory.origin import plain
 
     if isinstance(value, Mapping):
@@ -103,7 +105,7 @@ def as_data(value: Any) -> Any:
 
 
 def _lay(raw: RawHost, layer: Mapping[str, Any]) -> RawHost:
-    """The host with another `gpuprov` merged over its own."""
+    """Return the host with another `gpuprov` merged over its own."""
     from gpuprov.inventory.merge import Merge
 
     def refuse(error: Exception, path: Path) -> None:
@@ -134,7 +136,7 @@ def _value_at(values: Any, path: Path) -> Any:
 
 
 def _role_variables(name: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a capability that are set as variables of its role."""
+    """Return the fields of a capability that are set as variables of its role."""
     return {field: known[f"{name}_{field}"] for field in _fields(name) if f"{name}_{field}" in known}
 
 

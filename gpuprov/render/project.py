@@ -20,17 +20,17 @@ from gpuprov.spec.model import HostSpec, RawHost
 
 HEADER = "# Rendered by gpuprov: change the inventory it came from, then render again.\n"
 GROUPS = ("gpuprov_reached", "gpuprov_prepared")
-"""Groups that hosts come into while site.yml runs: its acts go over the reached ones, all but the first not over those that are only
-prepared. Here they are known and empty."""
+"""Groups that hosts join while site.yml runs: its acts cover the reached hosts, and all acts but the first leave out those that are
+only prepared. Here they are declared, and empty."""
 MARK = ".gpuprov-rendered"
-"""The file that says that a folder was written by `render` and may be written over."""
+"""The file that marks a folder as written by `render`, so that it may be overwritten."""
 README = "README.md"
-"""What is in the folder and what to run; the folders that apply runs itself have none."""
+"""Contents of the folder and commands to run; the folders that apply runs itself have no README."""
 
 EARLIER = ("filter_plugins",)
-"""Of projects that an earlier gpuprov rendered."""
+"""Folders of projects rendered by earlier versions of gpuprov."""
 OWNED = ("host_vars", "group_vars", "roles", "library", "action_plugins", "module_utils", *EARLIER)
-"""Folders whose files are all ours: those that are no longer part of the project go."""
+"""Folders whose files are all ours: files that are no longer part of the project are deleted."""
 
 
 class Rendered(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Rendered(msgspec.Struct, frozen=True):
 
 
 def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) -> Rendered:
-    """The project for these hosts. Secret connection variables are left out unless `secrets`."""
+    """Return the project for these hosts. Secret connection variables are left out unless `secrets`."""
     files: dict[str, str] = {MARK: "", "group_vars/all/gpuprov.yml": _data(fleet_variables())}
     left_out: list[str] = []
     connections: dict[str, dict[str, Any]] = {}
@@ -70,7 +70,7 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
 
 
 def write(project: Rendered, folder: Path) -> None:
-    """Write the tree; files that are no longer part of it go. Refuses a folder with anything in it that is not ours."""
+    """Write the tree, and delete files that are no longer part of it. Refuses a folder with anything in it that is not ours."""
     if folder.exists() and not folder.is_dir():
         raise GpuprovError(f"{folder} is a file", "name a folder with --out")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).exists():
@@ -92,7 +92,7 @@ def write(project: Rendered, folder: Path) -> None:
 
 
 def _strange(project: Rendered, folder: Path) -> str:
-    """Why what is written and deleted would not be the folder's own, or would stay another user's; nothing where all is well."""
+    """Return the reason why writing or deleting would leave the folder, or the folder is another user's; "" if all is well."""
     if planted(os.path.abspath(folder)):
         return "it is another user's, who could change what is in it"
     ways = {parent for name in project.files for parent in Path(name).parents} | set(map(Path, OWNED))
@@ -117,5 +117,5 @@ def _write_file(path: Path, text: str) -> None:
 
 
 def _data(value: object) -> str:
-    """Variables are data: what an inventory says as a template was resolved when it was read."""
+    """Return variables as data: templates of the inventory were resolved when it was read."""
     return HEADER + inert.document(value)

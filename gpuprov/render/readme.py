@@ -1,4 +1,4 @@
-"""The README of a rendered project: what it is, what to run, and what is not in it."""
+"""The README of a rendered project: its contents, the commands to run, and what is left out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ These were left out. Give them to ansible-playbook in another way, such as `--as
 
 
 def text(hosts: Sequence[str], left_out: Sequence[str]) -> str:
-    """The README of a project for these hosts. `left_out`: the connection variables that it does not have."""
+    """Return the README of a project for these hosts. `left_out`: the connection variables that it does not have."""
     names = "\n".join(f"* `{cleaned(name)}`" for name in left_out)
     return TEXT.format(
         version=__version__, hosts=folded(list(hosts)), secrets=LEFT_OUT.format(names=names) if names else ""

@@ -1,4 +1,4 @@
-"""Digests of what a spec says for each capability: the receipt on a host remembers by them what was applied."""
+"""Digests of a spec for each capability: the receipt on a host uses them to record what was applied."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.spec.model import Fragment, HostSpec
 
 SPEC = "the spec"
-"""Names what differs where a digest does."""
+"""The name of what differs when a digest does."""
 SCHEME = "4"
-"""Version of the digests. Those of an earlier gpuprov, whose receipts list no resources, have another one, and cannot be compared."""
+"""Version of the digests. Digests by earlier versions of gpuprov, whose receipts list no resources, have another version and cannot
+be compared."""
 FORM = re.compile(rf"{SCHEME}:[0-9a-f]{{20}}")
 
 
@@ -26,12 +27,12 @@ def digests(spec: HostSpec) -> dict[str, str]:
 
 
 def is_comparable(digest: str) -> bool:
-    """Return True if a digest of a receipt has the present version."""
+    """Return whether a digest in a receipt has the current version."""
     return FORM.fullmatch(digest) is not None
 
 
 def is_changed(before: str, now: str) -> bool:
-    """Return True if the spec says something else now; False where the digest before cannot be compared."""
+    """Return whether the spec has changed; False if the earlier digest cannot be compared."""
     return is_comparable(before) and before != now
 
 

@@ -16,19 +16,19 @@ ROLES = ("host", *(capability.name for capability in CAPABILITIES))
 
 
 def role_variables(name: str, fragment: Fragment) -> dict[str, Any]:
-    """Every field of a fragment as the variable of its role, in the order of the model."""
+    """Return every field of a fragment as the variable of its role, in the order of the model."""
     plain = msgspec.json.decode(msgspec.json.encode(fragment))
     return {f"{name}_{key}": value for key, value in plain.items()}
 
 
 def fleet_variables() -> dict[str, Any]:
-    """What is the same for every host: the catalogue's tables that the roles decide by."""
+    """Return the variables shared by all hosts: the catalogue's tables by which the roles decide."""
     return {"gpuprov_version": __version__, "gpuprov_catalog": _catalog()}
 
 
 @cache
 def _catalog() -> dict[str, object]:
-    """The tables of all capabilities, by name."""
+    """Return the tables of all capabilities, by name."""
     found: dict[str, object] = {}
     for capability in BY_NAME.values():
         found |= capability.tables()
@@ -36,7 +36,7 @@ def _catalog() -> dict[str, object]:
 
 
 def host_variables(spec: HostSpec) -> dict[str, Any]:
-    """All variables of one host: the house's, then each role's."""
+    """Return all variables of one host: the house's, then each role's."""
     variables: dict[str, Any] = {
         "gpuprov_capabilities": list(spec.capabilities),
         "gpuprov_reboot": spec.reboot,

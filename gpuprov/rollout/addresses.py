@@ -1,4 +1,4 @@
-"""Where hosts are reached, so that one that two inventories call by two names is found to be one host."""
+"""Addresses of hosts, which show that two names in different inventories are the same host."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gpuprov.spec.model import RawHost
 
 AT_A_TIME = 64
 LIMIT = 20.0
-"""Seconds for all names; one that is not answered by then is known by its text alone."""
+"""Seconds for resolving all names; a name that is not resolved in time is compared as text only."""
 PORT = "22"
 AWAY = ("proxyjump", "proxycommand", "-j")
-"""By which an address is another machine's to look up, and may be another host's there."""
+"""ssh options that have another machine look up the address, where it may be another host's."""
 
 
 def reached(hosts: Sequence[RawHost]) -> Iterator[tuple[str, str]]:
-    """Each host with its address as the inventory writes it, and with each number and port that the name stands for here. Raises
-    GpuprovError for two hosts that have such a number and port in common."""
+    """Yield each host with its address as the inventory writes it, and with each IP address and port that the name resolves to
+    here. Raises GpuprovError if two hosts have an IP address and port in common."""
     first: dict[str, str] = {}
     for name, written, numbers in _numbered(hosts):
         for address in dict.fromkeys(numbers):

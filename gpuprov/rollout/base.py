@@ -1,4 +1,5 @@
-"""What an engine is to the commands: it keeps what has happened, takes what people say, and carries out what `decide` says."""
+"""The interface between engines and commands: an engine stores events, takes what people say, and carries out what `decide`
+returns."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ Tell = Callable[[str], None]
 
 
 class Now(msgspec.Struct, kw_only=True):
-    """What an engine is at, for `rollout status`: nothing is decided by it."""
+    """The current activity of an engine, for `rollout status`: no decision depends on it."""
 
     at: float = 0.0
     pid: int = 0
@@ -27,48 +28,48 @@ class Now(msgspec.Struct, kw_only=True):
 
 
 class Engine(Protocol):
-    """One engine with its roll-outs. A roll-out that it does not know raises GpuprovError."""
+    """An engine with its roll-outs. An unknown roll-out raises GpuprovError."""
 
     def all(self) -> list[Kept]:
-        """Every roll-out, the newest last."""
+        """Return every roll-out, the newest last."""
         ...
 
     def one(self, rollout: str = "") -> Kept:
-        """The roll-out of this id; without one, the only one that is open."""
+        """Return the roll-out with this id; without an id, the only open one."""
         ...
 
     def plan(self, rollout: str) -> Plan:
-        """Its policy over its hosts."""
+        """Return its policy and hosts."""
         ...
 
     def policy(self, rollout: str) -> str:
-        """SHA-256 of the policy's text."""
+        """Return the SHA-256 of the policy's text."""
         ...
 
     def events(self, rollout: str, seen: int = 0) -> list[Event]:
-        """What was recorded after the first `seen`."""
+        """List the events recorded after the first `seen`."""
         ...
 
     def now(self, rollout: str) -> Now | None:
-        """What is waited for; None where nobody carries it out."""
+        """Return what the engine is waiting for; None if no process carries out the roll-out."""
         ...
 
     def results(self, rollout: str) -> str:
-        """The folder with the folders of results; empty where they are not on this machine."""
+        """Return the folder with the folders of results; "" if they are not on this machine."""
         ...
 
     def check(self, made: Project) -> None:
-        """Raise GpuprovError where it could not be carried out."""
+        """Raise GpuprovError if the roll-out could not be carried out."""
         ...
 
     def begin(self, made: Project, policy_text: bytes) -> None:
-        """Keep a new roll-out. Raises GpuprovError for an id that was used, and where an open roll-out has one of the hosts."""
+        """Store a new roll-out. Raises GpuprovError if the id was used before, or if an open roll-out has one of the hosts."""
         ...
 
     def say(self, rollout: str, said: Said) -> Event | None:
-        """Record what a person says, and return what was recorded."""
+        """Record what a person says, and return the recorded event."""
         ...
 
     def carry_out(self, rollout: str, tell: Tell) -> bool:
-        """Until it is over or stopped. False: others do, and need nobody who waits for them."""
+        """Carry out the roll-out until it is over or stopped. False: other processes do, and nobody needs to wait for them."""
         ...

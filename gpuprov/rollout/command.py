@@ -1,4 +1,4 @@
-"""`gpuprov rollout ...`: begin, look, pause, resume, abort, approve. What is said goes to the console."""
+"""`gpuprov rollout ...`: begin, look, pause, resume, abort, approve. Messages go to the console."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from gpuprov.shown import hanging
 from gpuprov.slices.model import Fleet
 
 WATCHED = 1.0
-"""Seconds between two looks of `rollout watch`."""
+"""Seconds between two updates of `rollout watch`."""
 
 
 def new_id() -> str:
-    """An id that says when the roll-out was begun."""
+    """Return an id that contains the time when the roll-out was begun."""
     return f"{datetime.now():%Y%m%d-%H%M}-{secrets.token_hex(2)}"
 
 
@@ -49,7 +49,7 @@ def start(
     yes: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Begin a roll-out of this fleet by the policy in the file, and carry it out. The same one again goes on with it."""
+    """Begin a roll-out of this fleet with the policy in the file, and carry it out. The same command again continues it."""
     text = reading.contents(str(file), policy.LARGEST) if file.is_file() else b""
     rules, name = policy.load(file), rollout or new_id()
     made = Project(name, fleet, rules, Given(words=tuple(words(name, fleet)), folder=os.getcwd()))
@@ -68,7 +68,7 @@ def start(
 
 
 def _refuse_another(engine: Engine, known: Kept, made: Project, text: bytes) -> None:
-    """Raise GpuprovError where the roll-out of this id is over, or of something else."""
+    """Raise GpuprovError if the roll-out with this id is over, or has another plan or policy."""
     if not known.open:
         raise GpuprovError(f"the roll-out {known.id} is over", "take another --id")
     if known.fleet != made.fleet.digest or engine.policy(known.id) != hashlib.sha256(text).hexdigest():
@@ -80,14 +80,14 @@ def _refuse_another(engine: Engine, known: Kept, made: Project, text: bytes) -> 
 
 
 def _refuse_paused(engine: Engine, name: str) -> None:
-    """Raise GpuprovError where somebody has paused it. What an interrupt of its own process paused goes on."""
+    """Raise GpuprovError if somebody has paused it. A roll-out paused by an interrupt of its own process continues."""
     paused = _state(engine, name).paused
     if paused and not paused.endswith(f": {INTERRUPTED}"):
         raise GpuprovError(f"the roll-out {name} is paused {paused}", f"gpuprov rollout resume {name} goes on with it")
 
 
 def about(made: Project) -> list[str]:
-    """What is about to begin."""
+    """Describe the roll-out that is about to begin."""
     told = [
         f"{count(len(made.fleet.hosts))}, by {made.policy.domain}"
         if made.policy.domain
@@ -102,7 +102,7 @@ def about(made: Project) -> list[str]:
 
 
 SHOWN = 6
-"""Batches that are named before a start."""
+"""Maximum number of batches listed before a start."""
 
 
 def _batch(batch: Batch) -> str:
@@ -121,7 +121,7 @@ def _state(engine: Engine, rollout: str) -> State:
 
 
 def told(engine: Engine, kept: Kept) -> Status:
-    """Where this roll-out stands."""
+    """Return the status of this roll-out."""
     state, now = _state(engine, kept.id), engine.now(kept.id)
     known = now or Now()
     found = status(kept.id, state, carried_out=now is not None, domains=state.plan.domains, details=known.hosts)
@@ -137,7 +137,7 @@ def told(engine: Engine, kept: Kept) -> Status:
 
 
 def show(engine: Engine, rollout: str = "", *, as_json: bool = False) -> int:
-    """Where a roll-out stands, and its exit code."""
+    """Print the status of a roll-out, and return its exit code."""
     found = told(engine, engine.one(rollout))
     if as_json:
         console.result(as_document(found))
@@ -150,7 +150,7 @@ WIDEST = 100
 
 
 def listed(engine: Engine, *, as_json: bool) -> int:
-    """All roll-outs, a line each."""
+    """Print all roll-outs, a line each."""
     known, code = [], 0
     for one in engine.all():
         why = ""
@@ -174,7 +174,7 @@ def listed(engine: Engine, *, as_json: bool) -> int:
 
 
 def say(engine: Engine, rollout: str, said: Said) -> str:
-    """Record what a person says of a roll-out; its id, for the one that is open."""
+    """Record what a person says to a roll-out, by default the open one; return its id."""
     name = engine.one(rollout).id
     if event := engine.say(name, said):
         console.progress(line(event, _state(engine, name)))
@@ -182,7 +182,7 @@ def say(engine: Engine, rollout: str, said: Said) -> str:
 
 
 def resume(engine: Engine, rollout: str, *, retry: bool, forgive: bool, as_json: bool) -> int:
-    """Go on: with what was paused, stopped, or left by a process that is gone."""
+    """Continue a roll-out that was paused or stopped, or whose process is gone."""
     name = say(engine, rollout, Resume(by=user(), retry=retry, forgive=forgive))
     if not engine.carry_out(name, _stamped):
         console.progress(f"another process carries it out: gpuprov rollout watch {name}")
@@ -191,7 +191,7 @@ def resume(engine: Engine, rollout: str, *, retry: bool, forgive: bool, as_json:
 
 
 def abort(engine: Engine, rollout: str, why: str, *, as_json: bool) -> int:
-    """End it: what is under way comes to its end, hosts are given back."""
+    """End it: running jobs are completed, and hosts are given back."""
     said = Abort(by=user(), why=why)
     kept = engine.one(rollout)
     try:
@@ -207,7 +207,7 @@ def abort(engine: Engine, rollout: str, why: str, *, as_json: bool) -> int:
 
 
 def _ended(engine: Engine, kept: Kept, damaged: Damaged, *, as_json: bool) -> int:
-    """Tell of a roll-out that was ended without its files, and what it could not bring to an end."""
+    """Report a roll-out that was ended without its files, and what it could not complete."""
     console.warning(damaged.message)
     found = lost.told(kept, engine.events(kept.id))
     if found is None:
@@ -221,7 +221,7 @@ def _ended(engine: Engine, kept: Kept, damaged: Damaged, *, as_json: bool) -> in
 
 
 def watch(engine: Engine, rollout: str, *, as_json: bool) -> int:
-    """What happens, as it happens, until the roll-out is over or nobody carries it out."""
+    """Print events as they happen, until the roll-out is over or no process carries it out."""
     kept = engine.one(rollout)
     state, waits = State(engine.plan(kept.id)), [""]
     while True:

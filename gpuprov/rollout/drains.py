@@ -1,4 +1,5 @@
-"""Draining and returning hosts beside the engine: one call at a time for a host, asked again until the adapter has said its word."""
+"""Draining and returning hosts beside the engine: one call at a time for each host, repeated until the adapter gives a final
+answer."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ Ask = Literal["drain", "drained", "return", "keep"]
 
 
 def asked(adapter: Adapter, ask: Ask, host: str, run: str) -> Step:
-    """The adapter's answer to one question."""
+    """Return the adapter's answer to one question."""
     if ask in ("return", "keep"):
         return adapter.returned(host, run, ask == "return")
     return adapter.drain(host, run) if ask == "drain" else adapter.drained(host, run)
 
 
 def follows(ask: Ask, host: str, step: Step, now: float) -> Event | None:
-    """What is recorded of an answer; None: it is asked again, and once a host is out, whether it is free."""
+    """Return the event to record for an answer; None to ask again, or, once a host is out, to ask whether it is free."""
     told = step.message or step.read
     if ask in ("return", "keep"):
         if step.state not in ("done", "refused"):
@@ -46,13 +47,13 @@ def follows(ask: Ask, host: str, step: Step, now: float) -> Event | None:
 
 
 def waited_for(step: Step) -> str:
-    """What holds a host, in a line."""
+    """Describe what holds a host, in one line."""
     return (", ".join(step.waits_for[:5]) or step.message or step.read)[:LONGEST]
 
 
 @dataclass(slots=True)
 class _Host:
-    """`asked`: what was asked last; `due`: when to ask again."""
+    """`asked`: the last question; `due`: when to ask again."""
 
     asked: str = ""
     due: float = 0.0
@@ -62,7 +63,7 @@ class _Host:
 
 @dataclass(slots=True)
 class Drains:
-    """The adapter's calls. Without an adapter every host is free, and nothing is to be given back."""
+    """The calls to the adapter. Without an adapter every host is free, and nothing has to be given back."""
 
     adapter: Adapter | None
     run: str
@@ -72,7 +73,7 @@ class Drains:
     _pool: ThreadPoolExecutor | None = None
 
     def settle(self, state: State, returns: Iterable[Return], now: float) -> list[Event]:
-        """Ask what is due, and tell what was answered."""
+        """Ask the questions that are due, and return the answers as events."""
         found: list[Event] = []
         back = {one.host: one.green for one in returns}
         draining = [name for name, host in state.hosts.items() if host.stage == "draining" and name not in back]
@@ -115,7 +116,7 @@ class Drains:
         return event
 
     def _ask(self, host: _Host, ask: Ask, name: str, now: float) -> Step | None:
-        """The answer to this question, once; None while there is none. A call that broke is asked again."""
+        """Return the answer to this question, once; None until there is an answer. A failed call is repeated."""
         if host.call is not None:
             if not host.call.done():
                 return None
@@ -133,6 +134,6 @@ class Drains:
         return None
 
     def close(self) -> None:
-        """Calls that were not begun are left."""
+        """Drop the calls that were not begun."""
         if self._pool:
             self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""The embedded engine as the commands see it: this machine, this user, SQLite and a folder for each roll-out."""
+"""The embedded engine as used by the commands: this machine, this user, SQLite and a folder for each roll-out."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Embedded:
                 return event
 
     def _end(self, rollout: str, said: Abort) -> Event:
-        """Abort a roll-out of which nothing but what was recorded is left: at once, where no engine is at work on it."""
+        """Abort a roll-out of which only the recorded events are left: at once, if no engine is working on it."""
         place = self._store.place(rollout)
         while True:
             if not self._store.one(rollout).open:
@@ -109,7 +109,8 @@ class Embedded:
 
 @contextmanager
 def _where_it_began(folder: str, tell: Tell) -> Iterator[None]:
-    """Whoever goes on may be elsewhere, as systemd is; jobs and drains work in the folder of the start."""
+    """Change to the folder of the start, where jobs and drains run: the process that continues may start elsewhere, as systemd
+    does."""
     with ExitStack() as stack:
         try:
             stack.enter_context(chdir(folder or "."))

@@ -1,7 +1,7 @@
-"""The embedded engine: this machine carries out what `decide` says. It may be killed at any moment; another one goes on.
+"""The embedded engine: this machine carries out what `decide` returns. It may be killed at any moment; another process continues.
 
-What is begun is recorded before it is done, and done again, or waited for, by whoever finds it recorded and not over. A job's process
-outlives the engine: it is waited for, never started beside itself.
+An action is recorded before it is carried out. If a process finds an action that is recorded and not over, it repeats the action or
+waits for it. A job's process outlives the engine: the next engine waits for it and never starts a second one.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from gpuprov.rollout.text import awaited, line
 from gpuprov.shared.signals import handled
 
 TICK = 0.5
-"""Seconds between two looks at results, drains, and what other processes have recorded."""
+"""Seconds between two checks of results, drains, and events recorded by other processes."""
 LOCK, NOW = "engine.lock", "now.json"
 INTERRUPTED = "Ctrl-C"
-"""Why it is paused, where its own process was interrupted."""
+"""The reason for a pause after an interrupt of its own process."""
 
 
 class Engine:
-    """One roll-out, by one process at a time."""
+    """A roll-out, carried out by one process at a time."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Engine:
         self._asked_to_end = 0
 
     def run(self) -> State:
-        """Until the roll-out is over, or stopped with nothing under way. Ctrl-C pauses it, and waits for what is under way."""
+        """Run until the roll-out is over, or stopped with nothing under way. Ctrl-C pauses it, and waits for what is under way."""
         with alone(self._place, self.project.id), self._interrupts():
             self.state = folded(self.project.plan, self.store.events(self.project.id))
             paused = False
@@ -83,7 +83,8 @@ class Engine:
 
     @contextmanager
     def _interrupts(self) -> Iterator[None]:
-        """The first Ctrl-C inside is counted: an exception may come where it is lost, such as a finalizer. The second is one."""
+        """Count the first Ctrl-C in this context: an exception could be lost, for example in a finalizer. The second Ctrl-C raises
+        one."""
 
         def asked(_signal: int, _frame: FrameType | None) -> None:
             self._asked_to_end += 1
@@ -94,7 +95,7 @@ class Engine:
             yield
 
     def _step(self) -> Literal["on", "idle", "over"]:
-        """One look, and what follows from it."""
+        """Check once for news, and act on it."""
         self._catch_up()
         if self.state.finished:
             return "over"
@@ -115,13 +116,14 @@ class Engine:
         return "over" if ends and not self.state.busy else "idle"
 
     def _catch_up(self) -> None:
-        """What other processes have recorded."""
+        """Add the events that other processes have recorded."""
         for event in self.store.events(self.project.id, self.state.seen):
             self.state.add(event)
             self._say(event)
 
     def _record(self, found: Sequence[Event], seen: int | None = None) -> bool:
-        """Record what has happened, or what is begun, which the state has already. False: somebody was faster, and nothing was."""
+        """Record an event, or an action that is about to begin, which the state already has. False: another process recorded
+        something first, and nothing was recorded."""
         over = any(isinstance(one, events.Finished) for one in found)
         if not self.store.record(self.project.id, self.state.seen if seen is None else seen, found, over=over):
             return False
@@ -136,7 +138,8 @@ class Engine:
         return Worker(self._place, self.project.id, job, self.project.words(job.act))
 
     def _results(self, now: float) -> Iterator[Event]:
-        """What has come of the jobs; a job whose process is gone is over, or begun (again) where this engine has not seen it run."""
+        """Yield the results of the jobs. A job whose process is gone is over, or is started (again) if this engine has not seen it
+        run."""
         self._workers = {number: one for number, one in self._workers.items() if number in self.state.jobs}
         for number, job in self.state.jobs.items():
             known = self._workers.get(number)
@@ -187,7 +190,7 @@ class Engine:
 
 @contextmanager
 def alone(place: Path, rollout: str) -> Iterator[None]:
-    """Inside, no other process carries this roll-out out. Raises GpuprovError where one does."""
+    """Exclude other processes from carrying out this roll-out. Raises GpuprovError if another process does."""
     handle = opened(place / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         for left in range(TRIES, -1, -1):
@@ -206,9 +209,9 @@ def alone(place: Path, rollout: str) -> Iterator[None]:
 
 
 TRIES = 10
-"""Who only looks whether an engine is at work holds the lock for a moment, too."""
+"""Attempts to get the lock: a process that only checks whether an engine is running also holds it for a moment."""
 
 
 def is_carried_out(place: Path) -> bool:
-    """Whether an engine is at work on it."""
+    """Return whether an engine is working on it."""
     return is_held(place / LOCK, fcntl.LOCK_SH)

@@ -1,4 +1,4 @@
-"""The process that does a job: `gpuprov fleet work`, which outlives the engine that started it and is found again by its lock."""
+"""The process that does a job: `gpuprov fleet work`, which outlives the engine that started it and is recognised by its lock."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from gpuprov.slices.model import Fleet, digest_of
 from gpuprov.slices.model import Job as JobFile
 
 TAIL = 4096
-"""Bytes of standard error, of which the last line is told where there is no result."""
+"""Bytes of standard error that are read; the last line is reported if there is no result."""
 
 
 def job_file(fleet: Fleet, number: int, hosts: Sequence[str]) -> JobFile:
-    """The slice of these hosts."""
+    """Return the job file with the slice of these hosts."""
     wanted = frozenset(hosts)
     chosen = msgspec.structs.replace(fleet, hosts=tuple(one for one in fleet.hosts if one.name in wanted))
     [made] = cut(chosen, size=len(chosen.hosts))
@@ -34,12 +34,12 @@ def job_file(fleet: Fleet, number: int, hosts: Sequence[str]) -> JobFile:
 
 
 def at_work(place: Path) -> list[int]:
-    """The numbers of the jobs in a roll-out's folder whose process lives."""
+    """Return the numbers of the jobs in a roll-out's folder whose process is alive."""
     return [int(file.stem) for file in sorted(place.glob("jobs/[0-9]*.lock")) if is_held(file)]
 
 
 class Worker:
-    """The process of one job. It has a lock on a file as long as it lives, whoever started it."""
+    """The process of one job. It holds a lock on a file as long as it lives, whoever started it."""
 
     def __init__(self, place: Path, run: str, job: Job, words: Sequence[str]) -> None:
         self.job, self._words = job, words
@@ -50,15 +50,15 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def new(self) -> Iterator[HostEnd]:
-        """Results that have come."""
+        """Yield the results that have come."""
         return self._results.new(self.job.left)
 
     def forget(self) -> None:
-        """What was told could not be recorded: it is told again."""
+        """Repeat the last results, because they could not be recorded."""
         self._results.seen.clear()
 
     def start(self, fleet: Fleet) -> None:
-        """Do what is left of the job. Nothing is started where its process still lives."""
+        """Do the rest of the job. Starts nothing if its process is still alive."""
         for folder in (self._file.parent, self._results.folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = opened(self._lock, os.O_RDWR | os.O_CREAT)
@@ -87,13 +87,13 @@ class Worker:
             os.close(lock)
 
     def lives(self) -> bool:
-        """Whether its process is there, this engine's child or not."""
+        """Return whether its process is alive, whether or not it is a child of this engine."""
         if self._process:
             self._process.poll()
         return is_held(self._lock)
 
     def last_words(self) -> str:
-        """The last line that it said on standard error, but for the hint that follows an error."""
+        """Return its last line on standard error, ignoring the hint that follows an error."""
         with suppress(OSError), open(self._err, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
             lines = file.read().decode(errors="replace").strip().splitlines()

@@ -1,4 +1,4 @@
-"""A roll-out as the list of them has it, and why another one may not begin beside it."""
+"""An entry in the list of roll-outs, and the reasons why another roll-out may not begin beside it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gpuprov.errors import GpuprovError
 from gpuprov.inventory.names import folded as names
 
 ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,40}[A-Za-z0-9])?")
-"""A roll-out's id is also the run's, by which locks, drains and results know what is theirs."""
+"""A roll-out's id is also the run's id, which identifies its locks, drains and results."""
 FILE = "rollouts.sqlite"
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A roll-out as the list of them has it. `damaged`: why it can only be ended, where that was looked at."""
+    """An entry in the list of roll-outs. `damaged`: why it can only be ended, if that was checked."""
 
     id: str
     fleet: str
@@ -27,11 +27,11 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Damaged(GpuprovError):
-    """What was kept in a roll-out's folder cannot be used; what was recorded of it can."""
+    """The files in a roll-out's folder cannot be used; its recorded events can."""
 
 
 def chosen(known: list[Kept], rollout: str = "") -> Kept:
-    """The one of this id; without one, the only one that is open. Raises GpuprovError."""
+    """Return the roll-out with this id; without an id, the only open one. Raises GpuprovError."""
     if rollout:
         if found := next((one for one in known if one.id == rollout), None):
             return found
@@ -47,12 +47,12 @@ def chosen(known: list[Kept], rollout: str = "") -> Kept:
 
 
 def is_over(rollout: str) -> GpuprovError:
-    """The refusal of what is said of a roll-out that has ended."""
+    """Return the error for commands to a roll-out that has ended."""
     return GpuprovError(f"the roll-out {rollout} is over", f"gpuprov rollout status {rollout} shows it")
 
 
 def damaged(kept: Kept, why: str, cure: str) -> Damaged:
-    """The refusal of what needs the files of a roll-out that cannot be used."""
+    """Return the error for commands that need the files of a roll-out if they cannot be used."""
     return Damaged(
         f"the roll-out {kept.id} is damaged: {why}",
         f"{cure}; or end it: gpuprov rollout abort {kept.id}" if kept.open else cure,
@@ -60,19 +60,19 @@ def damaged(kept: Kept, why: str, cure: str) -> Damaged:
 
 
 def used(rollout: str) -> GpuprovError:
-    """The refusal of an id that there was already."""
+    """Return the error for an id that was used before."""
     hint = f"go on with it: gpuprov rollout resume {rollout}; or take another --id"
     return GpuprovError(f"there is a roll-out {rollout} already", hint)
 
 
 def overlaps(other: str, hosts: list[str]) -> GpuprovError:
-    """The refusal of a roll-out that has hosts of one that is open."""
+    """Return the error for a roll-out that shares hosts with an open one."""
     hint = f"let it end, or end it: gpuprov rollout abort {other}; or leave these hosts out with --limit"
     return GpuprovError(f"the roll-out {other} is open and has {names(hosts)} too; nothing was started", hint)
 
 
 def checked_id(rollout: str) -> None:
-    """Raise GpuprovError where no roll-out can be called so."""
+    """Raise GpuprovError if no roll-out can have this id."""
     if not ID.fullmatch(rollout) or rollout.startswith(FILE):
         told = f"allowed: at most 42 letters, digits, dots, - and _, with a letter or digit at both ends; not {FILE}"
         raise GpuprovError(f"a roll-out cannot be called {rollout[:80]!r}", told)

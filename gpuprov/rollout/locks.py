@@ -1,5 +1,4 @@
-"""Files of a roll-out that processes of it hold open: locks, and what a job says. Opened only where they are files: a pipe would be
-waited for."""
+"""Files that a roll-out's processes hold open: locks, and the output of a job. Only regular files are opened: a pipe would block."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from gpuprov.errors import GpuprovError
 
 
 def opened(file: Path, flags: int) -> int:
-    """A descriptor of a regular file. Raises GpuprovError for what is none, OSError as open."""
+    """Return a descriptor of a regular file. Raises GpuprovError for any other kind of file, and OSError like open."""
     try:
         handle = os.open(file, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     except OSError as error:
@@ -32,7 +31,7 @@ def _none(file: Path) -> GpuprovError:
 
 
 def is_held(file: Path, how: int = fcntl.LOCK_EX) -> bool:
-    """Whether a process has this lock. One that is not there is held by nobody."""
+    """Return whether a process holds this lock. Nobody holds a lock whose file does not exist."""
     try:
         handle = opened(file, os.O_RDWR if how == fcntl.LOCK_EX else os.O_RDONLY)  # NFS wants that
     except (FileNotFoundError, NotADirectoryError):

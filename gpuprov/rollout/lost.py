@@ -1,4 +1,4 @@
-"""A roll-out whose files cannot be used: what follows from its events alone. Pure functions."""
+"""A roll-out whose files cannot be used: the conclusions from its events alone. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gpuprov.rollout.status import Standing, Status, moment
 
 
 def over(events: Sequence[Event]) -> Standing | None:
-    """How it has ended; None where it has not."""
+    """Return how it has ended; None if it has not."""
     if not any(isinstance(one, kinds.Finished) for one in events):
         return None
     return "aborted" if any(isinstance(one, kinds.Aborted) for one in events) else "finished"
 
 
 def told(kept: Kept, events: Sequence[Event]) -> Status | None:
-    """Where one that was aborted stands; None where an engine still brings it to its end."""
+    """Return the status of an aborted roll-out; None if an engine is still completing it."""
     stands = over(events)
     if stands is None:
         return None
@@ -30,7 +30,7 @@ def told(kept: Kept, events: Sequence[Event]) -> Status | None:
 
 
 def left(rollout: str, events: Sequence[Event]) -> Iterator[tuple[str, str]]:
-    """What nobody brings to an end any more, and what to do of it."""
+    """Yield what no process will complete any more, and what to do about it."""
     out: dict[str, None] = {}
     busy: dict[str, None] = {}
     for event in events:

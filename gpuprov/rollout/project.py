@@ -1,4 +1,4 @@
-"""One roll-out with all that an engine needs: the frozen fleet, the policy over it, how jobs are done and who drains."""
+"""A roll-out with all that an engine needs: the frozen fleet, the policy over it, how jobs are done and who drains."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ FLEET, POLICY, GIVEN = "fleet.json", "policy.yaml", "given.json"
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said at the start. `words`: the program that does a job, and its options for all jobs. `folder`: where that was, from
-    which ansible.cfg, keys, the vault's password file and the site's drain command may be named."""
+    """The options given at the start. `words`: the program that does a job, and its options for all jobs. `folder`: the working
+    folder then; ansible.cfg, keys, the vault's password file and the site's drain command may be relative to it."""
 
     words: tuple[str, ...]
     inventory: tuple[str, ...] = ()
@@ -47,13 +47,13 @@ class Project:
         self.user = user()
 
     def words(self, act: Act) -> list[str]:
-        """The command that does a job's act, up to the job's file."""
+        """Return the command for an act of the job, up to the job's file."""
         permitted = act == "apply" and self.policy.reboot == "if-needed"
         return [*self.given.words, "--act", act, *(["--reboot"] if permitted else [])]
 
     @cached_property
     def adapter(self) -> Adapter | None:
-        """Who drains and returns hosts."""
+        """Return the adapter that drains and returns hosts."""
         drain = self.policy.drain
         if drain is None:
             return None
@@ -64,18 +64,18 @@ class Project:
 
 
 def members(fleet: Fleet, policy: Policy) -> list[Member]:
-    """The hosts with their failure domains and sites."""
+    """List the hosts with their failure domains and sites."""
     told = [cut.domains(fleet, getattr(policy, key) or "", f"the policy's {key}") for key in ("domain", "site")]
     return [Member(host.name, host.groups, *where) for host, *where in zip(fleet.hosts, *told, strict=True)]
 
 
 def addresses(fleet: Fleet) -> list[tuple[str, str]]:
-    """Each host's addresses, by which it is one in all inventories, and its name."""
+    """List each host's addresses, which identify it in all inventories, with its name."""
     return [(address, name) for name, address in reached(raw_hosts(fleet.hosts, fleet.specs))]
 
 
 def begin(store: Store, project: Project, policy_text: bytes, at: float) -> None:
-    """Keep a new roll-out. Raises GpuprovError where it may not be."""
+    """Store a new roll-out. Raises GpuprovError if it is not permitted."""
     hosts = [(name, address) for address, name in addresses(project.fleet)]
     kept = Kept(project.id, project.fleet.digest, at, project.user, True, len(project.fleet.hosts))
     files = {
@@ -87,7 +87,7 @@ def begin(store: Store, project: Project, policy_text: bytes, at: float) -> None
 
 
 def load(store: Store, rollout: str) -> Project:
-    """A roll-out that was kept."""
+    """Load a stored roll-out."""
     place = store.place(rollout)
     with readable(store, rollout):
         given = _given(place / GIVEN)
@@ -106,7 +106,7 @@ def _given(file: Path) -> Given:
 
 @contextmanager
 def readable(store: Store, rollout: str) -> Iterator[None]:
-    """Inside, files of the roll-out are read. Raises Damaged where one cannot be, and says how to go on."""
+    """Context for reading files of the roll-out. Raises Damaged, with how to continue, if a file cannot be read."""
     place = store.place(rollout)
     cure = f"put {place} back from a backup"
     try:
@@ -120,7 +120,7 @@ def readable(store: Store, rollout: str) -> Iterator[None]:
 
 
 def user() -> str:
-    """Who runs this: behind sudo, who called it."""
+    """Return the user who runs this; with sudo, the user who called it."""
     name = os.environ.get("SUDO_USER", "")
     try:
         return name if name and os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name

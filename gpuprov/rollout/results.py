@@ -1,4 +1,4 @@
-"""What a job's results come to: the files that `gpuprov fleet work` writes, read as they appear."""
+"""The results of a job: the files that `gpuprov fleet work` writes, read as they appear."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gpuprov.fleet_policy.events import HostEnd, verdict_of
 from gpuprov.slices.model import HostResult
 
 LONGEST = 300
-"""Characters of a message in an event: the result itself has all of it."""
+"""Characters of a message in an event: the result itself has the full text."""
 
 
 def message(result: HostResult) -> str:
-    """Why it is not green, in a line."""
+    """Return the reason why the host is not green, in one line."""
     if result.green:
         return ""
     told = result.message or "; ".join(f"{row.check}: {row.found}" for row in result.failures[:2])
@@ -25,14 +25,14 @@ def message(result: HostResult) -> str:
 
 
 class Results:
-    """The results in one folder, each told once."""
+    """The results in one folder, each reported once."""
 
     def __init__(self, folder: Path, run: str, act: str) -> None:
         self.folder, self._run, self._act = folder, run, act
         self.seen: dict[str, int] = {}
 
     def new(self, wanted: Collection[str]) -> Iterator[HostEnd]:
-        """Of wanted hosts, what has come since the last call. A file that cannot be read is no result."""
+        """Yield the results of the given hosts that have come since the last call. A file that cannot be read is no result."""
         try:
             entries = [
                 (one.name, one.stat().st_mtime_ns) for one in os.scandir(self.folder) if one.name.endswith(".json")

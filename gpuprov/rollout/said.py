@@ -1,4 +1,4 @@
-"""What people say to a roll-out, and what follows from it as the roll-out stands. Pure: every engine asks here."""
+"""Commands from people to a roll-out, and their effect in its current state. Pure: every engine uses this."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuprov.rollout.kept import is_over
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True, tag_field="said", omit_defaults=True):
-    """`by`: the user who says it."""
+    """`by`: the user who gave the command."""
 
     by: str
 
@@ -22,7 +22,7 @@ class Pause(_Said, frozen=True, tag="pause"):
 
 
 class Resume(_Said, frozen=True, tag="resume"):
-    """`retry`: do again what failed, or waits. `forgive`: count it no more."""
+    """`retry`: repeat what failed, or waits. `forgive`: no longer count it as failed."""
 
     retry: bool = False
     forgive: bool = False
@@ -33,7 +33,7 @@ class Abort(_Said, frozen=True, tag="abort"):
 
 
 class Approve(_Said, frozen=True, tag="approve"):
-    """`step`: empty for the one that is next."""
+    """`step`: empty for the next step."""
 
     step: str = ""
 
@@ -42,7 +42,8 @@ Said = Pause | Resume | Abort | Approve
 
 
 def event_of(said: Said, rollout: str, state: State, at: float) -> Event | None:
-    """What is recorded of it; None: nothing is to be. Raises GpuprovError where it may not be said now."""
+    """Return the event to record for a command; None if there is nothing to record. Raises GpuprovError if the command is not
+    permitted now."""
     if state.finished:
         raise is_over(rollout)
     match said:

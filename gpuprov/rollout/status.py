@@ -1,4 +1,4 @@
-"""Where a roll-out stands, as data: what `rollout status --json` prints."""
+"""The status of a roll-out as data, as printed by `rollout status --json`."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ VERDICTS: dict[str, Word] = {"green": "green", "waits": "waits for a reboot", "f
 
 
 class HostStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One host. `result`: the last result's state. `kept_out`: drained, and not given back. `untold`: why the
-    host itself does not know that it is out, or in service again: what verify says of it is wrong in that."""
+    """A host. `result`: the last result's state. `kept_out`: drained, and not given back. `untold`: why the host's own note about
+    being out of service is out of date, which makes verify's result wrong on that point."""
 
     host: str
     batch: str
@@ -47,7 +47,7 @@ class HostStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class BatchStatus(msgspec.Struct, kw_only=True):
-    """One batch: how many of its hosts are in which state."""
+    """A batch: the number of its hosts in each state."""
 
     name: str
     state: BatchState
@@ -55,7 +55,7 @@ class BatchStatus(msgspec.Struct, kw_only=True):
 
 
 class Status(msgspec.Struct, kw_only=True):
-    """A roll-out. `exit_code`: what `rollout start` ends with, as far as is known now."""
+    """A roll-out. `exit_code`: the exit code of `rollout start`, as far as it is known now."""
 
     gpuprov_rollout_status: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     id: str
@@ -75,12 +75,12 @@ class Status(msgspec.Struct, kw_only=True):
 
 
 def moment(at: float) -> str:
-    """A moment in UTC, as files have it."""
+    """Format a time in UTC, as in files."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def word(state: State, name: str) -> Word:
-    """What a host is said to be."""
+    """Return the word for a host's state."""
     host = state.hosts[name]
     if host.stage == "done":
         return VERDICTS.get(host.verdict, "not done")
@@ -91,7 +91,7 @@ def word(state: State, name: str) -> Word:
 
 
 def standing(state: State, carried_out: bool) -> Standing:
-    """Where the roll-out stands."""
+    """Return the overall state of the roll-out."""
     if state.finished:
         return "aborted" if state.aborted else "finished"
     if state.aborted:
@@ -104,8 +104,8 @@ def standing(state: State, carried_out: bool) -> Standing:
 
 
 def exit_code(state: State) -> int:
-    """0: all green, or under way. Else as apply's: 3 stopped, aborted, or failed on a host; 4 one was not reached; 5 one was locked
-    for good; 1 one is not as wanted, or waits for a reboot."""
+    """Return 0 if all are green, or under way. Otherwise as for apply: 3 stopped, aborted, or failed on a host; 4 a host was not
+    reached; 5 a host was locked for good; 1 a host differs from its spec, or waits for a reboot."""
     if state.stopped or state.aborted:
         return 3
     if not state.finished:
@@ -123,7 +123,7 @@ def exit_code(state: State) -> int:
 def status(
     rollout: str, state: State, *, carried_out: bool, domains: Mapping[str, str], details: Mapping[str, str]
 ) -> Status:
-    """`details`: what hosts wait for just now."""
+    """Return the status. `details`: what hosts are waiting for now."""
     hosts, batches = [], []
     current = state.batch
     for batch in state.plan.batches:
@@ -164,7 +164,7 @@ def status(
 
 
 def by_state(hosts: Iterable[HostStatus]) -> dict[str, list[HostStatus]]:
-    """The hosts by their state, in the order of WORDS."""
+    """Group the hosts by state, in the order of WORDS."""
     found: dict[str, list[HostStatus]] = {one: [] for one in WORDS}
     for host in hosts:
         found[host.state].append(host)

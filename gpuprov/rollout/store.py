@@ -1,7 +1,7 @@
-"""Where roll-outs are kept: one SQLite file, and a folder for each roll-out's files. What was recorded is on the disk, and stays.
+"""Storage of roll-outs: one SQLite file, and a folder for each roll-out's files. Recorded events are on disk, and stay.
 
-Any process may be killed at any moment: an event is there whole or not at all. Several processes may record (an engine, and whoever
-pauses it): `record` says no where something else was recorded in between, and its caller looks again.
+Any process may be killed at any moment: an event is stored completely or not at all. Several processes may record (an engine, and a
+process that pauses it): `record` returns False if something else was recorded in between, and its caller reads again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gpuprov.rollout.kept import FILE, Kept, checked_id, chosen, overlaps, used
 
 FORMAT = 1
 PATIENCE = 30.0
-"""Seconds that a process waits for another to have recorded."""
+"""Seconds that a process waits while another one records."""
 LARGEST = 64 << 20
 TABLES = """
 CREATE TABLE rollouts (id TEXT PRIMARY KEY, fleet TEXT NOT NULL, begun REAL NOT NULL, by TEXT NOT NULL, open INTEGER NOT NULL) STRICT;
@@ -40,7 +40,7 @@ CREATE TRIGGER events_remain BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, '
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether SQLite says that the file is not, or not any more, what it wrote. https://www.sqlite.org/rescode.html"""
+    """Return whether SQLite reports that the file is not, or no longer, what it wrote. https://www.sqlite.org/rescode.html"""
     if isinstance(error, UnicodeDecodeError):  # Python reads SQLite's own message, which repeats the file
         return True
     name = getattr(error, "sqlite_errorname", "")
@@ -76,7 +76,7 @@ class Store:
             raise GpuprovError(f"{file}: roll-outs cannot be kept there: {told}", hint) from error
 
     def _others(self) -> list[str]:
-        """Folders of roll-outs."""
+        """List the folders of roll-outs."""
         return sorted(path.name for path in self.folder.iterdir() if path.is_dir())
 
     def _damaged(self, why: str, what: str = "damaged") -> GpuprovError:
@@ -84,7 +84,7 @@ class Store:
         return GpuprovError(f"{self.file} is {what}: {why}; nothing was started", hint)
 
     def _rows(self, statement: str, words: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """What is recorded. Raises GpuprovError where that cannot be read."""
+        """Return recorded rows. Raises GpuprovError if they cannot be read."""
         try:
             return self._db.execute(statement, words).fetchall()
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -126,19 +126,21 @@ class Store:
             raise
 
     def close(self) -> None:
-        """Nothing is lost without it."""
+        """Close the file. Nothing is lost without this."""
         self._db.close()
 
     def place(self, rollout: str) -> Path:
-        """The folder of a roll-out's files."""
+        """Return the folder of a roll-out's files."""
         return self.folder / rollout
 
     def begin(
         self, kept: Kept, hosts: Sequence[tuple[str, str]], first: Event, files: Mapping[str, bytes] | None = None
     ) -> None:
-        """A new roll-out over these hosts, each with an address at which it is reached, or several, with these files in its folder.
+        """Store a new roll-out over these hosts, each with one or several addresses at which it is reached, and these files in its
+        folder.
 
-        Raises GpuprovError for an id that was used, and where an open roll-out has one of the hosts."""
+        Raises GpuprovError if the id was used before, or if an open roll-out has one of the hosts.
+        """
         checked_id(kept.id)
         with self._writing():
             if self._db.execute("SELECT 1 FROM rollouts WHERE id = ?", (kept.id,)).fetchone():
@@ -160,7 +162,7 @@ class Store:
 
     @staticmethod
     def _write(place: Path, files: Mapping[str, bytes]) -> None:
-        """A folder that is there already is of a `begin` that was killed before it recorded anything."""
+        """Write the files. A folder that exists already is from a `begin` that was killed before it recorded anything."""
         place.mkdir(mode=0o700, exist_ok=True)
         place.chmod(0o700)
         for name, data in files.items():
@@ -188,7 +190,8 @@ class Store:
             raise overlaps(other, [host for rollout, host in found if rollout == other])
 
     def record(self, rollout: str, seen: int, events: Sequence[Event], *, over: bool = False) -> bool:
-        """Record events after the first `seen`, all or none; False where others have been meanwhile. `over`: the last ones."""
+        """Record events after the first `seen`, all or none; False if others were recorded meanwhile. `over`: these are the last
+        ones."""
         with self._writing():
             if self._last(rollout) != seen:
                 return False
@@ -206,7 +209,7 @@ class Store:
         return int(found)
 
     def events(self, rollout: str, seen: int = 0) -> list[Event]:
-        """What was recorded after the first `seen`."""
+        """List the events recorded after the first `seen`."""
         rows = self._rows("SELECT seq, event FROM events WHERE rollout = ? AND seq > ? ORDER BY seq", (rollout, seen))
         found: list[Event] = []
         for number, (seq, text) in enumerate(rows, start=seen + 1):
@@ -219,7 +222,7 @@ class Store:
         return found
 
     def all(self) -> list[Kept]:
-        """Every roll-out, the newest last."""
+        """Return every roll-out, the newest last."""
         rows = self._rows(
             "SELECT id, fleet, begun, by, open, count(DISTINCT host) FROM rollouts JOIN hosts ON rollout = id "
             "GROUP BY id ORDER BY begun, id"
@@ -227,5 +230,5 @@ class Store:
         return [Kept(one, fleet, begun, by, bool(is_open), hosts) for one, fleet, begun, by, is_open, hosts in rows]
 
     def one(self, rollout: str = "") -> Kept:
-        """The roll-out of this id; without one, the only one that is open. Raises GpuprovError."""
+        """Return the roll-out with this id; without an id, the only open one. Raises GpuprovError."""
         return chosen(self.all(), rollout)

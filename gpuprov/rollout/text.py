@@ -1,4 +1,4 @@
-"""A roll-out as text: a line for each event, and where it stands. Pure functions."""
+"""A roll-out as text: a line for each event, and its status. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gpuprov.shown import counted, hanging
 
 ACTS = {"prepare": "preparing", "apply": "applying to", "verify": "verifying again"}
 QUIET = ("green", "waiting", "not done")
-"""States of hosts that are counted, and not named."""
+"""States of hosts that are counted, but not listed by name."""
 
 
 def line(event: Event, state: State) -> str:
-    """What an event is to those who watch; empty for what they need not know."""
+    """Return the line for an event; "" if it is of no interest to a reader."""
     match event:
         case kinds.Started(by=by):
             return f"begun by {by}: {count(len(state.hosts))}, {counted(len(state.plan.batches), 'batch')}"
@@ -77,12 +77,12 @@ def _of_hosts(event: Event, state: State) -> str:
 
 
 def _untold(hosts: Iterable[str], why: str) -> str:
-    """Of hosts of which it could not be noted that they are out, or in service again."""
+    """Describe hosts that could not note that they are out of service, or back in service."""
     return f"what verify says of {names(hosts)} does not know of it: no note could be left there ({why})"
 
 
 def awaited(wait: str) -> str:
-    """The step whose approval is waited for; empty where it is another thing."""
+    """Return the step that waits for approval; "" if it waits for something else."""
     begins, behind = f'{APPROVAL}"', '" by '  # what a policy calls a step may have either in it
     return wait.removeprefix(begins).rpartition(behind)[0] if wait.startswith(begins) else ""
 
@@ -93,7 +93,7 @@ def count(number: int, thing: str = "host") -> str:
 
 
 def as_text(status: Status, width: int = 80) -> str:
-    """Where a roll-out stands, in lines of this width."""
+    """Format the status of a roll-out in lines of this width."""
     return "\n".join(part for one in _lines(status) for part in hanging(one, width))
 
 
@@ -134,7 +134,7 @@ def _batches(status: Status) -> Iterator[str]:
 
 
 def _named(word: str, hosts: Iterable[HostStatus]) -> Iterator[str]:
-    """Hosts of which the same is to be said, once."""
+    """Yield lines about hosts, those with the same text grouped."""
     told: dict[tuple[str, bool], list[str]] = {}
     for one in hosts:
         told.setdefault((one.message, one.kept_out and word in ("failed", "waits for a reboot")), []).append(one.host)

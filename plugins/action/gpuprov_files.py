@@ -1,4 +1,4 @@
-"""The controller's part of gpuprov_files: options from what is desired of a capability, and the text of files of the role."""
+"""The controller's part of gpuprov_files: options from a capability's desired state, and the text of files of the role."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ except ImportError as error:
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
-    """Put the text of each in the place of its name, and let the module do the rest."""
+    """Replace the name of each file by its text, and let the module do the rest."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)

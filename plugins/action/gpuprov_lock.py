@@ -1,4 +1,4 @@
-"""The controller's part of gpuprov_lock: who runs this, and whether the run that holds a lock was this machine's and is dead."""
+"""The controller's part of gpuprov_lock: the identity of this run, and whether the holder of a lock is a dead run of this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BY_HAND = 7200
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
-    """Take, and take over what a dead run of this machine has left; or release."""
+    """Take the lock, also from a dead run of this machine; or release it."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
@@ -49,12 +49,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
 
 def _by_hand() -> dict[str, Any]:
-    """The ansible-playbook that runs this. While it works on other hosts nobody is heard of here: its lease is as long as an act."""
+    """Return the ansible-playbook that runs this. While it works on other hosts it does not renew the lease, which is therefore as
+    long as an act."""
     return {**process.describe("", "", process.topmost("ansible-playbook")), "lease": BY_HAND}
 
 
 def _listed(value: object) -> list[object]:
-    """One id or several; what names no lock (true, of older versions) breaks none."""
+    """Return one id or several; a value that names no lock (true, of older versions) breaks none."""
     return [one for one in (value if isinstance(value, list) else [value]) if one not in (None, True, False, "")]
 
 

@@ -1,4 +1,4 @@
-"""The controller's part of gpuprov_packages: what is desired of a capability becomes the module's options, or no call at all."""
+"""The controller's part of gpuprov_packages: a capability's desired state becomes the module's options, or no call at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ except ImportError as error:
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
-    """Take the options from what is desired, and let the module do the rest."""
+    """Take the options from the desired state, and let the module do the rest."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)

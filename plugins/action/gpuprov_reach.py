@@ -1,8 +1,8 @@
-"""Reaches a host before any module can run there: who answers, which Python starts, what kind of host it is.
+"""Reaches a host before any module can run there: the user who answers, the Python that starts, the kind of host.
 
 Runs on the controller, with the Python package gpuprov beside ansible-core, and decides by the same code as `verify` and `plan`
-(gpuprov/shared/reach.py). One exec asks all of it; what answers is told from what else a login prints by a mark of this run. Then the
-facts are read, with the Python that starts. A host that was reached is of the group gpuprov_reached from then on.
+(gpuprov/shared/reach.py). One exec reads all of it; a mark of this run separates the answer from other output of a login. Then the
+facts are read, with the Python that starts. A host that was reached joins the group gpuprov_reached.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ INJECTED = (
     "Ansible takes what hosts say for variables, which win over those of the inventory: a host can have any file of this machine"
     " copied to it. Fix: inject_facts_as_vars = false in ansible.cfg, as in the rendered project's own (ANSIBLE_CONFIG names it)"
 )
-"""Of an ansible-playbook that was started by hand; gpuprov's own has it off."""
+"""For an ansible-playbook that was started by hand; gpuprov's own has this off."""
 UNNAMED = (
     "its distribution is not known: Ansible cannot read /etc/os-release there. Fix: have it be a file of UTF-8, as os-release(5)"
     " says (iconv -f UTF-8 /etc/os-release shows where it is not)"
 )
 KERNEL = "kernel"
-"""Beside a capability that asks something of the kernel, and no reason for a play by itself."""
+"""A capability that accompanies those with kernel settings, and is no reason for a play by itself."""
 REACHED = "gpuprov_reached"
 """The group of the hosts that the acts go over."""
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
-    """One exec, one judge, and Ansible's facts."""
+    """The action: one exec, one judge, and Ansible's facts."""
 
     _requires_connection = True
     _VALID_ARGS = frozenset[str]()
@@ -105,7 +105,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {**result, **told, "changed": False, "ansible_facts": read["ansible_facts"]}
 
     def _nothing(self, host: str, known: dict[str, Any]) -> str:
-        """Why a play that would do nothing for a host with a spec is refused; empty where it does something."""
+        """Return the reason for refusing a play that would do nothing for a host with a spec; "" if it does something."""
         if "gpuprov_capabilities" not in known or "gpuprov_only" in known:
             return ""
         there = list(self._templar.template(known["gpuprov_capabilities"]))
@@ -121,7 +121,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         )
 
     def _named(self, known: dict[str, Any]) -> str:
-        """The Python that the inventory or ansible.cfg names; empty where Ansible may choose."""
+        """Return the Python that the inventory or ansible.cfg names; "" if Ansible may choose."""
         said = self._templar.template(known.get("ansible_python_interpreter") or "")
         named = str(said or constants.config.get_config_value("INTERPRETER_PYTHON", variables=known) or "")
         return "" if named.startswith("auto") else named

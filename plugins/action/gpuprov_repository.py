@@ -1,4 +1,4 @@
-"""The controller's part of gpuprov_repository: the key is read or fetched here, and judged before the host hears of it."""
+"""The controller's part of gpuprov_repository: the key is read or fetched here, and judged before the host is contacted."""
 
 from __future__ import annotations
 

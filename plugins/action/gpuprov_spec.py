@@ -1,8 +1,8 @@
-"""Reads what the specs of a play's hosts ask for, where `gpuprov render` did not write the project.
+"""Reads the specs of a play's hosts, if `gpuprov render` did not write the project.
 
-Runs on the controller, with the Python package gpuprov beside ansible-core, before any host is connected to. The inventory's sources
-are read by the code of `gpuprov check`, since Ansible itself keeps the innermost `gpuprov` of a host alone. A host gets the variables
-that `render` would have written for it. It ends with one error where a spec cannot be read or is wrong.
+Runs on the controller, with the Python package gpuprov beside ansible-core, before any connection to a host. The inventory's
+sources are read by the code of `gpuprov check`, since Ansible itself keeps only the innermost `gpuprov` of a host. A host gets the
+variables that `render` would have written for it. It ends with one error if a spec cannot be read or is wrong.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ except ImportError as error:
     MISSING = str(error)
 
 _fleets: list[Any] = []
-"""What this worker has read, for the items of one loop."""
+"""Fleets that this worker has read, for the items of one loop."""
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
-    """One reading for all hosts of a play (`host`), or the spec of this host with a role that is applied by itself (`role`)."""
+    """The action: one reading for all hosts of a play (`host`), or the spec of this host with a role that is applied by itself
+    (`role`)."""
 
     _requires_connection = False
     _VALID_ARGS = frozenset({"host", "role"})
@@ -67,7 +68,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {**result, "changed": False, "add_host": {"host_name": host, "groups": [], "host_vars": variables}}
 
     def _fleet(self, sources: list[str], play: Play, known: dict[str, Any]) -> Fleet:
-        """The specs of all hosts of the play, whichever the task runs for."""
+        """Return the specs of all hosts of the play, whichever host the task runs for."""
         own = {"gpuprov": known["gpuprov"]} if "gpuprov" in known else {}
         every = known["hostvars"]
         if own and own["gpuprov"] == every[known["inventory_hostname"]].get("gpuprov"):
@@ -84,7 +85,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return fleet
 
     def _of(self, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of a host's variables that count, resolved."""
+        """Return the relevant variables of a host, resolved."""
         return {
             name: plain.as_data(self._templar.template(variables[name])) for name in plain.names() if name in variables
         }

@@ -1,5 +1,6 @@
 #!/usr/bin/python
-"""Text files as Python made them, written or removed; units that read them, on or off; and why the host needs a reboot for them."""
+"""Text files made by Python, written or removed; units that read them, enabled or disabled; and why the host needs a reboot for
+them."""
 
 from __future__ import annotations
 
@@ -214,7 +215,7 @@ def main() -> None:
 
 
 def _turned(names: list[str], on: list[str]) -> list[dict[str, str]]:
-    """As Ansible shows a difference: which units start at a boot."""
+    """Return the units that start at boot, in Ansible's format of a difference."""
     before = "".join(f"{name} {'off' if name in on else 'on'}\n" for name in names)
     after = "".join(f"{name} {'on' if name in on else 'off'}\n" for name in names)
     return [{"before_header": "units", "after_header": "units", "before": before, "after": after}]

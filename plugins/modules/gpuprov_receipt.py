@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Record on a host what is being applied, and what was."""
+"""Record on a host which capabilities are being applied, and which were."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Put a package source and its key in place, or take gpuprov's own away."""
+"""Install a package source and its key, or remove gpuprov's own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""A step on a host that is no file, unit, package or package source: a build, a reset, a MIG plan, a drain."""
+"""A step on a host that concerns no file, unit, package or package source: a build, a reset, a MIG plan, a drain."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ CONTROLLER = ["drain", "elsewhere", "give_up"]
 
 
 def bundled() -> None:
-    """Never called: AnsiballZ brings along what a module imports anywhere in its text."""
+    """Never called: AnsiballZ includes whatever a module imports anywhere in its text."""
     from ansible.module_utils.gpuprov_onhost.steps import (  # noqa: F401
         boot,
         cdi,

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Have a unit of systemd as it should be, and say why it is not."""
+"""Bring a systemd unit to its desired state, or report why it does not reach it."""
 
 from __future__ import annotations
 

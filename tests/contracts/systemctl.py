@@ -1,7 +1,8 @@
-"""A stand-in of systemctl over the unit files below a folder: what starts at a boot and what runs is kept as JSON beside them.
+"""A stand-in for systemctl over the unit files below a folder: the units that start at boot and those that run are kept as JSON
+beside them.
 
-It knows the words that gpuprov says to systemctl, and ends with an error for any other. What units do when they are started, and how
-they depend on each other, it does not know.
+It knows the calls that gpuprov makes, and fails on any other. It does not know what units do when they are started, and how they
+depend on each other.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def answer(*words: str) -> tuple[int, str, str]:
-    """Exit status, output and errors, without a process."""
+    """Return exit status, output and errors, without a process."""
     out, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         status = main(words)

@@ -1,4 +1,4 @@
-"""What Ansible is told of a role's options is the fragment: its own validator takes what is rendered, and refuses what is not."""
+"""A role's options as declared to Ansible match the fragment: its own validator accepts rendered variables, and refuses others."""
 
 from __future__ import annotations
 

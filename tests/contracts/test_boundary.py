@@ -1,4 +1,4 @@
-"""The boundary of trust: data reaches Ansible by one way."""
+"""The trust boundary: data reaches Ansible in one way only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOT_FOR_ANSIBLE = {
     "report/specs.py": "the mig-parted file",
     "render/checkout.py": "tasks of gpuprov's own, of its registry",
 }
-"""Where YAML is made that Ansible does not read as variables."""
+"""Modules that make YAML which Ansible does not read as variables."""
 TRUST = ("trust_as_template", "TrustedAsTemplate", "apply_trust")
 
 
@@ -82,6 +82,6 @@ def _pattern(node: ast.AST) -> str:
 
 
 def _may_take_a_newline(pattern: str) -> bool:
-    """Whether `$` stands for an end in it, outside of a set of characters."""
+    """Return whether the pattern contains `$` as an end anchor, outside of a character set."""
     parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
     return not parsed.state.flags & re.MULTILINE and "AT_END)" in repr(parsed.data)

@@ -34,26 +34,26 @@ KNOWN = {
     "ansible_facts": {"architecture": "x86_64"},
     "gpuprov_judged": {"desired": {"nvidia_driver": DRIVER}},
 }
-"""Of each host, as one knows it of another: what a play sets is no host's."""
+"""Variables of each host as seen from another host: variables set by a play are not among them."""
 PACKED = {"version": "535.261.03-1", "flavour": "proprietary", "sums": "ab", "sha256": "cd", "kernels": ["6.1.0-47"]}
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Without its ending, of the machine that runs Ansible."""
+    """The cache of the machine that runs Ansible, without its file extension."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "gpuprov/modules").mkdir(parents=True)
     return Path(prebuilt.cache(os.environ, "debian12", "x86_64", "builder", DRIVER["module"], "535.261.03-1"))
 
 
 def play(folder: Path, tasks: list[dict[str, Any]], inventory: str = "builder,served") -> str:
-    """What ansible-playbook says of these tasks on a build host and a host that it serves."""
+    """Return the output of ansible-playbook for these tasks on a build host and a host that it serves."""
     done = here.play(folder, {"tasks": tasks}, inventory=inventory, extra=KNOWN)
     return f"{done.stdout}{done.stderr}"
 
 
 def builder(action: dict[str, Any]) -> dict[str, Any]:
-    """A task of the build host alone, whose failure is rescued as the driver's installation is."""
+    """Return a task for the build host alone, whose failure is rescued like that of the driver's installation."""
     after = {"name": "Give up", "ansible.builtin.fail": {"msg": "given up"}}
     task = {"name": "Build", "when": "inventory_hostname == 'builder'", **action}
     return {"name": "Install", "block": [task, BRING], "rescue": [after]}

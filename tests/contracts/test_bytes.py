@@ -1,4 +1,4 @@
-"""A host has bytes, and Ansible takes characters: no byte of a host costs it its plan, its apply or its rollback."""
+"""Hosts have bytes, and Ansible takes characters: no byte on a host makes its plan, apply or rollback fail."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_what_a_module_says_can_be_read_by_ansible(
 
 
 def _unguarded(node: ast.AST, caught: bool = False) -> Iterator[ast.Call]:
-    """Calls that decode strictly, outside of a `try` or `suppress` that takes what they raise."""
+    """Yield calls that decode strictly, outside of a `try` or `suppress` for their exceptions."""
     if isinstance(node, ast.Try):
         names = {dotted(one) for handler in node.handlers for one in _types(handler.type)}
         for inner in node.body:
@@ -144,7 +144,8 @@ def test_what_decodes_strictly_is_found(text: str) -> None:
 
 
 def printed(texts: dict[str, str], damage: str) -> bytes:
-    """What a host prints whose every file and every program has such a byte: at the end of each line, or in a line of its own."""
+    """Return the output of a host where every file and every program has such a byte: at the end of each line, or in a line of its
+    own."""
 
     def damaged(text: str) -> bytes:
         data = text.encode()

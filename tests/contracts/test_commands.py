@@ -1,5 +1,5 @@
-"""What shows a finding can be typed on the host that has it, whatever its distribution. Fixes are judged where they are made: by
-tests/capabilities/conftest.py, in every test that a check does not pass in."""
+"""Commands that show a finding can be run on the host that has it, whatever its distribution. Fixes are checked where they are
+made: by tests/capabilities/conftest.py, in every test in which a check does not pass."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ROOT = Path(__file__).parents[2]
 _NAME = re.compile(r"[a-z_]+\.[a-z_0-9]+")
 _SEE = re.compile(r"\bsee ((?:[a-z_]+\.[a-z_0-9]+)(?:,? (?:and|or) [a-z_]+\.[a-z_0-9]+)*)")
 MOST = 5
-"""Commands that show one finding: with more, nobody knows which one does."""
+"""Maximum number of commands that show one finding: with more, nobody knows which one does."""
 ELSEWHERE = {
     "kernel.boot_entries": "grubby is the Red Hat family's alone; the others' entries are read in grub.cfg",
     "nvidia_driver.built_once": "modules are built once for hosts of the Debian family alone",
 }
-"""Checks that have no counterpart of one family's command, and why."""
+"""Checks without a counterpart to one family's command, and why."""
 
 
 @pytest.mark.parametrize("kind", FAMILIES)

@@ -1,7 +1,7 @@
-"""Roles and playbooks decide nothing: Python does, once, and they ask whether it has given them something.
+"""Roles and playbooks decide nothing: Python does, once, and they test whether it has given them something.
 
-A condition asks for a value of Python's, or what a task before it has answered: whether it is there, empty, changed. An expression
-names a value, or what takes its place where there is none. All else stands below, each with its reason.
+A condition tests a value from Python, or the result of an earlier task: whether it exists, is empty or changed. An expression names
+a value, or its default. All exceptions are listed below, each with its reason.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ FACTS = {
 
 
 def tasks(node: object) -> Iterator[dict[str, Any]]:
-    """All tasks and plays of a file, those in blocks too."""
+    """Yield all tasks and plays of a file, including those in blocks."""
     for one in node if isinstance(node, list) else ():
         yield one
         for branch in BRANCHES:
@@ -86,7 +86,7 @@ def read(path: Path) -> Any:
 
 
 def expressions(node: object) -> Iterator[str]:
-    """What stands in Jinja's braces, on one line."""
+    """Yield the contents of Jinja's braces, on one line."""
     if isinstance(node, dict):
         node = [*node.keys(), *node.values()]
     if isinstance(node, list):
@@ -105,7 +105,7 @@ def clauses(task: dict[str, Any]) -> Iterator[str]:
 
 
 def decided(text: str) -> list[str]:
-    """What of a file decides: each condition, expression and task that is not as it should be."""
+    """List the decisions in a file: each condition, expression and task that breaks the rule."""
     found: list[str] = []
     node = yaml.safe_load(text) or []
     for task in tasks(node):

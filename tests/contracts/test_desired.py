@@ -1,4 +1,5 @@
-"""What is worked out for a role is what its tasks ask for: each of their expressions is evaluated with it, and all of it is read."""
+"""The values computed for a role are those that its tasks use: each of their expressions is evaluated with them, and all of them
+are read."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ CONDITIONS = ("when", "until", "changed_when", "failed_when")
 THERE = [one.name for one in CAPABILITIES if one.desired]
 MORE = {"cuda_requires": "", "acceptance_packages": "native|amd64\n"}
 JUDGE = {"later"}
-"""What the judge itself takes of it."""
+"""Values that the judge itself uses."""
 GIVEN_WHOLE = {
     "nvidia_driver": {
         *(
@@ -40,11 +41,11 @@ GIVEN_WHOLE = {
         ),
     }
 }
-"""What gpuprov_prebuilt, which gets all of it, and bundles of packages read."""
+"""Values read by gpuprov_prebuilt, which gets all of them, and by bundles of packages."""
 
 
 class Recorder(dict[str, Any]):
-    """A mapping that knows which of its keys were asked for, and that nobody asks for one it lacks."""
+    """A mapping that records which of its keys were used, and fails for a missing key."""
 
     def __init__(self, values: Mapping[str, Any], place: str = "") -> None:
         super().__init__({key: wrapped(value, f"{place}.{key}") for key, value in values.items()})
@@ -84,7 +85,7 @@ def strings(node: Any) -> Iterator[str]:
 
 
 def ask(task: dict[str, Any], known: dict[str, Any], jinja: NativeEnvironment) -> None:
-    """Evaluate all that stands in a task, for each item of its loop."""
+    """Evaluate all expressions of a task, for each item of its loop."""
     items: list[Any] = [None]
     loop = task.get("loop")
     if isinstance(loop, str):
@@ -107,7 +108,7 @@ def ask(task: dict[str, Any], known: dict[str, Any], jinja: NativeEnvironment) -
 
 
 def read_whole(task: dict[str, Any], judged: dict[str, Any]) -> None:
-    """Take what the actions of the modules for packages and files take of a capability that a task names."""
+    """Read what the actions of the modules for packages and files use of a capability that a task names."""
     for module, options in (("gpuprov_packages", Packages.__struct_fields__), ("gpuprov_files", FILES.values())):
         place = (task.get(module) or {}).get("capability", "")
         values: Any = judged["desired"]
@@ -118,7 +119,7 @@ def read_whole(task: dict[str, Any], judged: dict[str, Any]) -> None:
 
 
 def happened(result: object) -> bool:
-    """In place of Ansible's tests of a task's result, which there is none of here."""
+    """Replace Ansible's tests of a task's result, since there are no results here."""
     return bool(result)
 
 

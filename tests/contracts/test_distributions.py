@@ -1,4 +1,4 @@
-"""Every table that goes by distribution knows every row of data/distributions.yaml, or the row says why it does not."""
+"""Every table by distribution knows every row of data/distributions.yaml, or the row says why it does not."""
 
 from __future__ import annotations
 
@@ -110,11 +110,11 @@ TABLES: dict[str, tuple[str, Callable[[Distribution], Iterable[str]]]] = {
     "simulated_host": ("gpuprov/simulate/distributions.py", find_simulated),
     "readme": ('README.md, "Scope today"', find_in_readme),
 }
-"""By the name that `without` has for it: the file, and what it lacks of a row."""
+"""Tables by their names in `without`: the file, and a function that lists what it lacks for a row."""
 
 
 def find_problems(row: Distribution) -> list[str]:
-    """What is missing of a row, with the file to edit, and what its `without` wrongly says."""
+    """List what is missing for a row, with the file to edit, and the wrong entries of its `without`."""
     lacks = {name: list(find(row)) for name, (_, find) in TABLES.items()}
     return [
         *(
@@ -159,7 +159,7 @@ def test_simulated_hosts_have_the_codename_of_their_row() -> None:
 
 @pytest.fixture
 def add_row(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Distribution]]:
-    """Adds debian99, which is debian13 but for what is given, to the table in memory."""
+    """Add debian99, a copy of debian13 with the given differences, to the table in memory."""
 
     def add(**changes: Any) -> Distribution:
         file = reader.load("distributions", DistributionsFile)

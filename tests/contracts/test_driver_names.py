@@ -1,4 +1,4 @@
-"""What the roles ask a host for is what the probes read of it: no package of the driver escapes the checks."""
+"""The names that the roles request from a host are those that the probes read: no package of the driver escapes the checks."""
 
 from __future__ import annotations
 

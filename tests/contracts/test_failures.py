@@ -1,4 +1,4 @@
-"""What a role that fails leaves behind: services that run, packages that are held, package sources as they were."""
+"""The state that a failed role leaves behind: running services, held packages, unchanged package sources."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ def load(path: Path) -> list[Task]:
 
 
 def asks(task: Task, of: str) -> bool:
-    """Whether a task includes this file of the role host."""
+    """Return whether a task includes this file of the role host."""
     return str((task.get("ansible.builtin.include_role") or {}).get("tasks_from", "")) == of
 
 
 def walk(role: Path, tasks: list[Task], around: tuple[list[Task], ...] = (), rescuing: bool = False) -> Iterator[Met]:
-    """The tasks in the order of a run, included files of the role in their places; with the rescues of the blocks around each."""
+    """Yield the tasks in the order of a run, with included files of the role in their places and the rescues of the blocks around
+    each."""
     for task in tasks:
         yield task, around, rescuing
         yield from walk(
@@ -44,7 +45,7 @@ def run(role: str, act: str) -> list[Met]:
 
 
 def step(task: dict[str, Any]) -> str:
-    """The step that a task of gpuprov_step does."""
+    """Return the step that a task of gpuprov_step does."""
     return str(task.get("gpuprov_step", {}).get("name", ""))
 
 

@@ -1,4 +1,4 @@
-"""What a message says to type is taken: each fix that is printed for a bad spec is typed, and the spec judged again."""
+"""Fixes in messages work: each fix that is printed for a bad spec is applied, and the spec judged again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def problems(path: Path) -> list[Problem]:
 
 
 def offered(problem: Problem) -> Iterator[tuple[str, Any]]:
-    """The fixes in a message: "key" and another name, "block" and a block in place of a key, or "value" and another value."""
+    """Yield the fixes in a message: "key" and another name, "block" and a block in place of a key, or "value" and another value."""
     unknown = problem.message.startswith("unknown key")
     last = dotted(problem.path[-1:])
     kind = "value" if f"{last} is " in problem.message or f'{last} "' in problem.message else "key"
@@ -41,7 +41,7 @@ def offered(problem: Problem) -> Iterator[tuple[str, Any]]:
 
 
 def typed(spec: Any, path: tuple[Any, ...], kind: str, fix: Any) -> Any:
-    """The spec with the fix in the place of what was refused."""
+    """Return the spec with the fix in place of the refused part."""
     first, *rest = path
     if isinstance(spec, list):
         return [
@@ -58,7 +58,7 @@ def typed(spec: Any, path: tuple[Any, ...], kind: str, fix: Any) -> Any:
 
 
 def place(problem: Problem, kind: str, fix: Any) -> tuple[Any, ...]:
-    """Where the fix stands then."""
+    """Return the path of the applied fix."""
     if kind == "block":
         return tuple(fix)
     return problem.path if kind == "value" else (*problem.path[:-1], fix)

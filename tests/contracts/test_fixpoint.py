@@ -1,6 +1,6 @@
 """All checks of a capability's resources pass, nothing differs, and its modules change nothing: each exactly where the others do.
 
-The probe's own script and the modules run on a folder in the place of a host's file system; systemctl is a stand-in beside this file.
+The probe's own script and the modules run on a folder in place of a host's file system; systemctl is a stand-in beside this file.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ WITH_RESOURCES = [one.name for one in CAPABILITIES if one.resources]
 WITH_UNITS = [one.name for one in CAPABILITIES if one.resources and one.resources.units]
 KINDS = ("files", "programs", "units", "program", "absent", "lines", "on", "off")
 UNDECIDED = {"fabric_manager"}
-"""What the good host, a Debian with driver 535, has no packages of for this spec: its role is refused, and nothing is foreseen."""
+"""Capabilities without packages on the good host, a Debian with driver 535, for this spec: the role is refused, and no files are
+predicted."""
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="files of root's are made")
 
 
 class Tree:
-    """A host's file system in a folder, the capability's resources on it, and what checks and modules say of it."""
+    """A host's file system in a folder, the capability's resources on it, and the results of checks and modules."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class Tree:
 
     @cached_property
     def resources(self) -> list[Resource]:
-        """Of the host as its spec and its other facts are; they do not change here."""
+        """Return the resources for the host's spec and its other facts, which do not change here."""
         return desired(self.capability, Context(self.spec, self.block, facts(**self.told)))
 
     @cached_property
@@ -113,7 +114,7 @@ class Tree:
         return place.read_bytes().decode(errors="replace") if place.exists() else ""
 
     def contents(self) -> str:
-        """What the probe prints of this tree."""
+        """Return the probe's output for this tree."""
         asked = asks(self.spec, BY_NAME)
         for key in ("paths", "lines", "folders"):
             asked[key] = "\n".join(f"{self.root}{path}" for path in asked[key].splitlines())
@@ -123,7 +124,7 @@ class Tree:
         return done.stdout.decode(errors="replace").replace(str(self.root), "")
 
     def unmanaged(self) -> tuple[tuple[Unmanaged, ...], dict[str, Any]]:
-        """What a host is left with whose spec asks for the capability no longer, and what takes it away."""
+        """Return the leftovers of a host whose spec no longer requests the capability, and the configuration that removes them."""
         spec = HostSpec(name="gpu1")
         script = CONTENTS.script.replace(RECEIPT_FILE, f"{self.root}/receipt.json")
         done = subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True, errors="replace")
@@ -142,7 +143,7 @@ class Tree:
         self.write("/receipt.json", json.dumps({"capabilities": {self.capability.name: entry}}, indent=2))
 
     def failing(self) -> dict[str, set[str]]:
-        """By check that fails, what it would change."""
+        """Return, for each failing check, what it would change."""
         ctx: Context[Any] = Context(self.spec, self.block, facts(**self.told, contents=self.contents()))
         found = {}
         for check in generated_checks(self.capability):
@@ -153,7 +154,7 @@ class Tree:
         return found
 
     def foreseen(self) -> dict[str, str | None]:
-        """Files that a plan says would be written, those of settings with their texts."""
+        """Return the files that a plan predicts to be written, those of settings with their texts."""
         known = foresee(self.spec, facts(**{**MORE, **self.told}, contents=self.contents()))
         name = self.capability.name
         assert known.unknown == {} or name in UNDECIDED, known.unknown
@@ -161,7 +162,8 @@ class Tree:
         return {**files, **{one.path: one.text for one in known.texts.get(name, ())}}
 
     def apply(self, *, check: bool) -> set[str]:
-        """What the modules change, by path and unit, called as roles call them: units that should be off first, then files."""
+        """Return the changes by the modules, by path and unit. They are called as roles call them: units that should be off first,
+        then files."""
         values = role_values(self.resources, *KINDS)
 
         def moved(texts: dict[str, str]) -> dict[str, str]:
@@ -187,7 +189,7 @@ class Tree:
         return done
 
     def ask(self, block: Fragment) -> None:
-        """Another spec for the same host."""
+        """Set another spec for the same host."""
         self.block = block
         self.spec = HostSpec(name="gpu1", capabilities={self.capability.name: block})
         for name in ("resources", "files"):
@@ -205,8 +207,8 @@ def tree(
 
 
 def settles(tree: Tree, way: str, *, differs: bool = True, units: bool = False) -> None:
-    """What checks name is what modules change, in check mode and without; then nothing is left to name or to change. units: no file
-    was altered."""
+    """Assert that modules change what checks name, in check mode and without; then nothing is left to name or to change. units: no
+    file was altered."""
     failing, before = tree.failing(), {one.path: tree.read(one.path) for one in tree.lines}
     assert bool(failing) == differs, (way, failing)
     named = {one for names in failing.values() for one in names}
@@ -304,7 +306,7 @@ LINES: dict[str, FabricManager | ContainerToolkit | Rdma] = {
     "container_toolkit": ContainerToolkit(cdi_directory="/etc/cdi"),
     "rdma": Rdma(fabric="roce", stack="doca-ofed"),
 }
-"""Blocks of which lines are set in files of others."""
+"""Blocks that set lines in files of others."""
 LINE_WAYS: dict[str, tuple[Callable[[Path, str], object], bool]] = {
     "another value": (lambda path, key: changed(rf"(?m)^{key}=.*", f"{key}=9")(path), True),
     "commented": (lambda path, key: changed(rf"(?m)^{key}=", f"#{key}=")(path), True),
@@ -329,7 +331,7 @@ LINE_WAYS: dict[str, tuple[Callable[[Path, str], object], bool]] = {
     "read by root alone": (lambda path, _key: path.chmod(0o600), False),
     "of another user": (lambda path, _key: os.chown(path, 1000, 0), True),
 }
-"""Ways in which such a file may be, each of one key's line, and whether it differs so."""
+"""Possible states of such a file, each of one key's line, and whether it then differs."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Generated documentation and the JSON Schema are what the code says now."""
+"""Generated documentation and the JSON Schema match the code."""
 
 from __future__ import annotations
 

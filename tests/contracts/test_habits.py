@@ -1,6 +1,6 @@
-"""Ansible's own habits: every command that reaches hosts takes -i, -u, -K, -e and -f, and each does what it says.
+"""Ansible's conventions: every command that reaches hosts takes -i, -u, -K, -e and -f, with their usual effects.
 
-What ssh is started with is noted by a program of that name; it then refuses, as a host does that lets nobody in.
+A program called ssh records how it is started; it then refuses, like a host that admits nobody.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ ELSEWHERE = {
     "rollout abort": "speaks to the roll-out",
     "rollout resume": "goes on as rollout start was told",
 }
-"""Commands that reach no host of the inventory by options of their own, and what they do instead."""
+"""Commands that reach no host of the inventory through their own options, and what they do instead."""
 REFUSED = {
     ("rollout start", "-K"): "ask nobody, and outlive this one",
     ("fleet worker", "-K"): "ask nobody",
     ("fleet worker", "-i"): "has its hosts from the jobs",
     ("fleet work", "-i"): "those of JOB",
 }
-"""What cannot work somewhere: refused with the reason and what to do instead."""
+"""Combinations that cannot work: refused with the reason and the alternative."""
 
 NAMES = [f"gpu{number}" for number in range(1, 7)]
 SPEC = "{nouveau: {}, acceptance: {}, reboot: never}"
@@ -124,7 +124,7 @@ def test_what_cannot_work_says_why(name: str, word: str) -> None:
 
 @pytest.fixture
 def noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of what ssh was started with."""
+    """The folder that records how ssh was started."""
     folder = tmp_path / "noted"
     (folder / "live").mkdir(parents=True)
     (tmp_path / "bin").mkdir()
@@ -145,7 +145,7 @@ def noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def started(noted: Path, line: str, *more: str, folder: Path) -> list[tuple[str, str, int]]:
-    """What each ssh had: its words, what it was fed, how many there were at that time."""
+    """Return the record of each ssh: its arguments, its input, and how many were running at that time."""
     words = [
         word.replace("INVENTORY", str(folder / "site.yaml")).replace("FOLDER", str(folder)) for word in line.split()
     ]

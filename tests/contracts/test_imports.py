@@ -1,4 +1,4 @@
-"""Imports run one way, and heavy ones are late."""
+"""Imports go one way, and heavy ones are late."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def room(path: Path) -> str:
 
 @cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
-    """Of a source, the module first: parsed once for all contracts."""
+    """Return the nodes of a source, the module first: parsed once for all contracts."""
     return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
@@ -77,7 +77,7 @@ def shown(path: Path) -> str:
 
 
 def dotted(node: ast.expr) -> str:
-    """`click.echo` of what is called; nothing of what has no plain name."""
+    """Return the name of a call, such as `click.echo`; "" if it has no plain name."""
     if isinstance(node, ast.Name):
         return node.id
     return f"{dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
@@ -103,7 +103,7 @@ def test_the_drawing_of_the_house_is_true() -> None:
 
 
 def reached(path: Path) -> frozenset[str]:
-    """The modules of gpuprov that a module imports, as it is loaded or later, by their names or from beside it."""
+    """Return the modules of gpuprov that a module imports, when loaded or later, by name or relatively."""
     found: set[str] = set()
     mine = path.relative_to(PACKAGE.parent).with_suffix("").parts
     for node in nodes(path):

@@ -14,9 +14,9 @@ from tests.here import play
 
 ROOT = Path(__file__).parents[2]
 PLAYS: list[dict[str, Any]] = yaml.safe_load((ROOT / "playbooks" / "site.yml").read_text())
-"""That which reaches the hosts, the acts by their numbers, and what refuses an inventory without hosts."""
+"""The play that reaches the hosts, the acts by number, and the play that refuses an inventory without hosts."""
 QUICK = {"ansible.builtin.meta", "ansible.builtin.set_fact", "ansible.builtin.fail", "gpuprov_spec"}
-"""What runs on this machine alone."""
+"""Actions that run on this machine only."""
 
 
 def test_whatever_talks_to_a_host_stands_under_the_limit_of_its_act() -> None:

@@ -1,4 +1,4 @@
-"""Facts that two rooms need stand in one of them; where the other must repeat one, it is kept equal here."""
+"""Facts that two rooms need are in one of them; if the other must repeat one, both are kept equal here."""
 
 from __future__ import annotations
 

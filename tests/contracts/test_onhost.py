@@ -24,7 +24,7 @@ FOR_DNF = frozenset((PACKAGE / "onhost" / "packages").glob("dnf_*.py"))
 """Parts of a program that dnf's own Python runs, 3.6 on EL 8: https://docs.python.org/3/whatsnew/3.6.html"""
 OF_DNF = frozenset(("dnf", "hawkey", "rpm"))
 MODULE = PACKAGE / "onhost" / "module.py"
-"""What modules have of Ansible's; programs on hosts that are not reached by Ansible do not import it."""
+"""The only module that uses Ansible's module API; programs on hosts that are not reached by Ansible do not import it."""
 MODULES = sorted((PLUGINS / "modules").glob("*.py"))
 ACTIONS = sorted((PLUGINS / "action").glob("*.py"))
 ATTRIBUTES = frozenset(
@@ -34,7 +34,7 @@ IMPORTED = frozenset(
     "tomllib zoneinfo graphlib cache batched pairwise UTC StrEnum TypeAlias ParamSpec Self override chdir aclosing".split()
 )
 ARGUMENTS = {"dataclass": {"slots", "kw_only"}, "zip": {"strict"}, "extractall": {"filter"}}
-"""Names of the standard library that are younger than the floor: methods, what is imported, and arguments of calls."""
+"""Names of the standard library that are newer than the minimum version: methods, imports, and arguments of calls."""
 
 
 IMPORTS = re.compile(r"^(from|import|def) ", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""No role's packages get past the judge of other drivers: all are tried in the first act, and only the driver's own are exempt."""
+"""No role's packages bypass the judge of other drivers: all are tried in the first act, and only the driver's own are exempt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT = "{{ (gpuprov_judged | default({})).driver | default({}) }}"
 
 
 def transactions(name: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The tasks of a role that install packages, or try to."""
+    """Yield the tasks of a role that install packages, or try to."""
 
     def below(value: Any) -> Iterator[dict[str, Any]]:
         if isinstance(value, dict):

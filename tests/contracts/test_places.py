@@ -1,4 +1,4 @@
-"""What runs as root on a host names no place that others can write to, but where it says how it is safe there."""
+"""Code that runs as root on a host names no place that others can write to, unless it says how it is safe there."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SAFE = {
     ("gpuprov/offline/resolve.py", "/var/tmp"): "a new folder of a random name (mktemp -d)",
 }
 ROOMS = ("onhost", "offline", "checkpoints", "accept", "apply", "pull", "shared", "drain")
-"""Of those that have programs for hosts; what the probes read stands in `gpuprov.probe`, and they write nothing."""
+"""Packages with programs for hosts; commands of probes are in `gpuprov.probe`, and they write nothing."""
 
 
 def texts(path: Path) -> Iterator[str]:
-    """The strings of a program without its docstrings, or the lines of another file without comments."""
+    """Yield the strings of a program without its docstrings, or the lines of another file without comments."""
     source = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         yield from (line for line in source.splitlines() if not line.lstrip().startswith("#"))

@@ -1,4 +1,4 @@
-"""What hosts and inventories say is read by `gpuprov.reading`, which has limits; nothing reads it beside."""
+"""Output of hosts and contents of inventories are read by `gpuprov.reading`, which has limits; nothing bypasses it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READERS = re.compile(
 )
 DIGITS = {"isdigit", "isdecimal", "isnumeric"}
 ANY_LENGTH = {"probe/software/rpm.py", "inventory/ranges.py"}
-"""They look at digits that they never turn into a number, or that are too many."""
+"""Files that match digits without converting them to numbers, or accept too many."""
 
 
 def calls(path: Path) -> list[tuple[int, str, ast.Call]]:
@@ -41,7 +41,7 @@ def excused(path: Path) -> bool:
 
 
 def own_encoding(call: ast.Call) -> bool:
-    """`decode(encode(value))`: plain values of a typed one."""
+    """Return whether a call is `decode(encode(value))`: plain values of a typed one."""
     return bool(call.args) and ast.unparse(call.args[0]).startswith("msgspec.json.encode(")
 
 

@@ -1,4 +1,4 @@
-"""What a capability says of its role is so: the lists that follow from its fields are true."""
+"""A capability's statements about its role are true, and so are the lists that follow from its fields."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WHERE = "gpuprov/capabilities/{}: Capability"
 
 
 def text_of(name: str) -> str:
-    """All text of a role that Ansible reads."""
+    """Return all text of a role that Ansible reads."""
     folders = ("tasks", "vars", "defaults")
     files = (path for folder in folders for path in sorted((ROOT / "roles" / name / folder).rglob("*")))
     return "\n".join(path.read_text(encoding="utf-8") for path in files if path.is_file())
@@ -47,7 +47,7 @@ def test_a_capability_says_whether_its_role_installs_packages(name: str) -> None
 
 
 PROVES_ONLY = {"health", "topology"}
-"""Capabilities that change nothing: how well the host is, how it is wired."""
+"""Capabilities that change nothing: health and wiring of a host."""
 
 
 @pytest.mark.parametrize("name", [capability.name for capability in CAPABILITIES])

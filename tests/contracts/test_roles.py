@@ -1,4 +1,4 @@
-"""What every role keeps to."""
+"""Rules for every role."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ ACTS_ON_MODULES = re.compile(r"(^|[ ;{])(rmmod|modprobe) (?!-c)")
 
 
 def tasks_of(path: Path) -> list[dict[str, Any]]:
-    """All tasks of a file, those in blocks too."""
+    """Return all tasks of a file, including those in blocks."""
     found: list[dict[str, Any]] = []
     waiting = list(read(path))
     while waiting:
@@ -145,7 +145,7 @@ TAKEN = re.compile(r"gpuprov_judged\.desired\.(\w+)((?:\.\w+)+)")
 
 @cache
 def words_of(capability: str) -> set[str]:
-    """Every text of a capability's Python, and the fields of its structures."""
+    """Return every text of a capability's Python, and the fields of its structures."""
     folder = ROOT / "gpuprov" / "capabilities"
     files = [folder / f"{capability}.py", *(folder / capability).rglob("*.py")]
     found: set[str] = set()

@@ -1,4 +1,4 @@
-"""One name opens the same door in every room. A failure says which door is missing."""
+"""Each name means the same in every room. A failure says which name is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Roles hand values to a shell as single words, or as arguments: never as a piece of its text."""
+"""Roles pass values to a shell as single words, or as arguments: never as a piece of its text."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CONSTANT = re.compile(
     r"\{\{ *(__\w+_known\.\w+(\.\w+)*( \| join\(' '\))?|'[^']*' if \w+ else '[^']*'|__(persistence|fabric_manager)_(daemon|unit))"
     r" *\}\}\Z"
 )
-"""Of the catalogue or the role itself."""
+"""Expressions with constants of the catalogue or of the role itself."""
 
 
 class Loader(yaml.CSafeLoader):
-    """Takes Ansible's tags for text."""
+    """A loader that treats Ansible's tags as text."""
 
 
 Loader.add_multi_constructor("!", lambda loader, _tag, node: loader.construct_scalar(node))
@@ -89,7 +89,7 @@ def test_a_host_does_not_say_which_programs_this_machine_runs() -> None:
 
 
 FINE = ("SC2045", "SC2283")
-"""Of what shellcheck calls an error: a loop over what `ls` lists, and `say = x`, where a word between is meant."""
+"""Errors of shellcheck that are accepted: a loop over the output of `ls`, and `say = x`, where a word between is meant."""
 
 
 def test_what_hosts_are_asked_is_shell(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""All that gpuprov says goes through one place, where it is cleaned: what writes past it is found here."""
+"""All output of gpuprov goes through one place, where it is cleaned: code that writes past it is detected here."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ SAYING = {
     "rich.console.Console",
 }
 PIPES = {"gather/with_paramiko.py", "gather/children.py"}
-"""Where `os.write` is for pipes."""
+"""Files in which `os.write` is for pipes."""
 ASKING = {"console.coloured", "console.paint", "console.on_terminal", "console.room", "getattr"}
-"""What may be handed a standard stream: it is asked what it is, and not written to."""
+"""Functions that may get a standard stream: they query it, and do not write to it."""
 REPORTING = ("cli", "cli_accept", "cli_mig", "cli_topology", "accept", "apply", "export", "plan", "report", "topology")
 WRITING = {
     "cli/sections.py": "a page of help, in memory",
@@ -60,7 +60,7 @@ WRITING = {
 
 
 def told(node: ast.AST, path: str) -> Iterator[str]:
-    """What is wrong about one call."""
+    """Yield the problems with one call."""
     if not isinstance(node, ast.Call):
         return
     name = dotted(node.func)

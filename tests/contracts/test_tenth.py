@@ -1,4 +1,4 @@
-"""A further capability is nine files at most, its own and the registry's line: one is made in a copy of the tree, and works."""
+"""A new capability takes nine files at most, its own and the registry's line: one is made in a copy of the tree, and works."""
 
 from __future__ import annotations
 
@@ -142,11 +142,11 @@ def test_login_notice(row: Row) -> None:
     judge(row)
 ''',
 }
-"""What a person writes."""
+"""The files that a person writes."""
 
 
 def edited(text: str) -> str:
-    """The registry with one more: its import, and its place in apply order."""
+    """Return the registry with one more capability: its import, and its place in apply order."""
     text = text.replace("    kubernetes,\n", "    kubernetes,\n    login_notice,\n", 1)
     last = "    acceptance.CAPABILITY,\n"
     assert last in text
@@ -173,7 +173,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(tree: Path, *command: str, expected: int = 0) -> str:
-    """Python in the tree, whose gpuprov it is."""
+    """Run Python in the tree, with the tree's gpuprov."""
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     done = subprocess.run(
         [sys.executable, *command], cwd=tree, env=environment, capture_output=True, text=True, check=False

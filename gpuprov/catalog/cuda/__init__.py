@@ -19,7 +19,7 @@ class Family(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Toolkit(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A toolkit and the driver that gives all its features; `branch` alone where the exact driver is not known."""
+    """A toolkit and the driver that gives all its features; only `branch` if the exact driver is not known."""
 
     cuda: str
     driver: str = ""
@@ -65,12 +65,12 @@ def max_cuda(branch: str) -> str | None:
 
 
 def floor(cuda: str) -> str:
-    """The oldest driver that runs CUDA `cuda`; empty where that is not known."""
+    """Return the oldest driver that runs CUDA `cuda`; "" if unknown."""
     return supports("1", cuda).floor
 
 
 def floors() -> dict[str, str]:
-    """`floor` of every CUDA version that the catalogue knows: majors, minors and full versions."""
+    """Return the `floor` of every CUDA version in the catalogue: majors, minors and full versions."""
     return dict(_floors())
 
 
@@ -82,7 +82,7 @@ def _floors() -> dict[str, str]:
 
 
 def _at_least(driver: str, needed: str) -> bool | None:
-    """None: a branch alone cannot tell, because what is needed lies within it."""
+    """Compare; None for a branch alone if the needed version lies within it."""
     has, want = Version.parse(driver), Version.parse(needed)
     if has.is_branch and not want.is_branch and has.parts[0] == want.parts[0]:
         return None
@@ -90,7 +90,7 @@ def _at_least(driver: str, needed: str) -> bool | None:
 
 
 def _toolkit(cuda: str) -> Toolkit | None:
-    """The row of the toolkit; for "12.4" its first release, for "12" the first of all."""
+    """Return the row of the toolkit; for "12.4" its first release, for "12" the first of all."""
     rows = [row for row in toolkits() if row.cuda == cuda or row.cuda.startswith(f"{cuda}.")]
     return min(rows, key=lambda row: tuple(int(part) for part in row.cuda.split(".")), default=None)
 

@@ -1,4 +1,5 @@
-"""The CUDA toolkit, cuDNN and NCCL as packages: names by part and family, what brings a driver along, what a release's nvcc says."""
+"""The CUDA toolkit, cuDNN and NCCL as packages: names by part and family, packages that install a driver, the version that a
+release's nvcc prints."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ PROFILE = "/etc/profile.d/gpuprov-cuda.sh"
 
 
 class PartFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of the toolkit, the package that brings it, whether it has nvcc, and its size."""
+    """A part of the toolkit, its package, whether it has nvcc, and its size."""
 
     part: Part
     package: str
@@ -25,7 +26,7 @@ class PartFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Pattern(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Package names by a regular expression that must match the whole name; `does` says what such a package does."""
+    """Package names by a regular expression that must match the whole name; `does` describes the effect of such a package."""
 
     pattern: str
     does: str = ""
@@ -45,14 +46,14 @@ class Library(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Compiler(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The build that `nvcc --version` says in a release."""
+    """The build number printed by `nvcc --version` in a release."""
 
     release: str
     nvcc: str
 
 
 class Architectures(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """GPU architectures that a CUDA major, and later ones, compile for no more."""
+    """GPU architectures that a CUDA major, and later ones, no longer compile for."""
 
     cuda: str
     dropped: tuple[Architecture, ...]
@@ -81,7 +82,7 @@ def part(name: str) -> PartFact:
 
 
 def compiler(release: str) -> str:
-    """The build that nvcc of the release says; empty when not known."""
+    """Return the build that nvcc of the release prints; "" if unknown."""
     return next((entry.nvcc for entry in toolkits_file().compilers if entry.release == release), "")
 
 

@@ -1,4 +1,4 @@
-"""Names and versions of the packages of the CUDA toolkit, cuDNN and NCCL, as they tell the toolkit and the release."""
+"""Names and versions of packages of the CUDA toolkit, cuDNN and NCCL, which show the toolkit and the release."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FAMILY = r"(?:cuda|lib(?:cu[a-z]+|npp|nv[a-z]+)|gds-tools|nvidia-gds)(?:-[a-z0-9
 
 
 def upstream(version: str) -> str:
-    """`2.21.5-1+cuda12.4` -> `2.21.5`; an epoch is left out too."""
+    """Return the upstream version, also without an epoch: `2.21.5-1+cuda12.4` -> `2.21.5`."""
     return version.rpartition(":")[2].partition("-")[0]
 
 
@@ -20,7 +20,7 @@ def order(version: str) -> tuple[int, ...]:
 
 
 def satisfies(version: str, series: str) -> bool:
-    """Return whether a version is the wanted one, or belongs to the series that it names: 12.4.1 is a 12.4."""
+    """Return whether a version is the requested one, or belongs to the requested series: 12.4.1 is a 12.4."""
     return f"{upstream(version)}.".startswith(f"{series}.")
 
 
@@ -35,7 +35,8 @@ def major(version: str) -> str:
 
 
 def runtime(version: str) -> str:
-    """The soname of a toolkit's libcudart: every minor had its own until 10, all of 11 have that of 11.0, and later ones the major."""
+    """Return the soname of a toolkit's libcudart: until 10 every minor has its own, all of 11 have that of 11.0, and later ones the
+    major."""
     number = major(version)
     return f"libcudart.so.{number if int(number) > 11 else '11.0' if number == '11' else minor(version)}"
 
@@ -46,18 +47,18 @@ def dashed(version: str) -> str:
 
 
 def toolkit_of(name: str) -> str:
-    """The toolkit (`12.4`) that a package belongs to by its name; empty for one that belongs to none."""
+    """Return the toolkit (`12.4`) in a package's name; "" if it belongs to none."""
     match = re.fullmatch(rf"{FAMILY}-(\d+)-(\d+)(?:-config-common)?", name)
     return f"{match[1]}.{match[2]}" if match else ""
 
 
 def built_for(version: str) -> str:
-    """The CUDA version that a library's package version names: `2.21.5-1+cuda12.4` -> `12.4`; empty where it names none."""
+    """Return the CUDA version in a library's package version: `2.21.5-1+cuda12.4` -> `12.4`; "" if it names none."""
     match = re.search(r"[+.]cuda(\d+\.\d+)\Z", version)
     return match[1] if match else ""
 
 
 def matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
-    """The names that one of the regular expressions matches whole."""
+    """Return the names that one of the regular expressions fully matches."""
     known = list(patterns)
     return sorted(name for name in names if any(re.fullmatch(pattern, name) for pattern in known))

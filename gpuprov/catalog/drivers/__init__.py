@@ -1,4 +1,4 @@
-"""Driver branches and versions: their order, their end of life, and which kernel modules go with which GPU."""
+"""Driver branches and versions: their order, their end of life, and the kernel modules for each GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Version(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def parse(cls, text: str) -> Version:
-        """'535.261.03', a branch ('535'), or a package version: epoch and revision are ignored ('3:535.261.03-1')."""
+        """Parse '535.261.03', a branch ('535'), or a package version: epoch and revision are ignored ('3:535.261.03-1')."""
         match = re.fullmatch(r"(?:\d+:)?(\d{1,18}(?:\.\d{1,18})*)(?:[-+~].*)?", text.strip())
         if not match:
             raise GpuprovError(f"{text!r} is not a driver version", "A driver version is like 535.261.03.")
@@ -55,7 +55,7 @@ def lifecycles() -> tuple[Lifecycle, ...]:
 
 
 def settled() -> tuple[str, ...]:
-    """Production and long-term support branches, which any version prefers to a New Feature Branch."""
+    """Return production and long-term support branches, which are preferred to a New Feature Branch if any version will do."""
     return tuple(entry.branch for entry in branches() if entry.type in ("PB", "LTSB"))
 
 
@@ -65,12 +65,12 @@ def _by_name() -> dict[str, Branch]:
 
 
 def branch_of(version: str) -> str:
-    """'535.261.03' -> '535'; a branch is its own; GpuprovError for what is neither."""
+    """Return the branch: '535.261.03' -> '535'; a branch is its own. Raises GpuprovError for anything else."""
     return str(Version.parse(version).parts[0])
 
 
 def find_branch(version: str) -> Branch | None:
-    """The branch of a version or branch; None when the catalogue does not know it."""
+    """Return the branch of a version or branch; None if the catalogue does not know it."""
     return _by_name().get(branch_of(version))
 
 
@@ -103,7 +103,7 @@ def _hedge(fact: BranchFact) -> str:
 
 
 def kernel_modules_for(gpu: Gpu, branch: str) -> Flavour:
-    """The flavour to install when the spec does not name one. That it can work at all is `refusal`'s to say."""
+    """Return the flavour to install if the spec does not name one. `refusal` decides whether it can work at all."""
     ids = [entry.id for entry in gpu.pci_ids]
     needs: dict[str, str] = dict.fromkeys(ids, gpu.kernel_modules.flavour)
     return "open" if resolve.flavour("auto", ids, needs, branch_of(branch))["flavour"] == "open" else "proprietary"

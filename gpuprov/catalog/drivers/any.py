@@ -1,4 +1,4 @@
-"""A driver of whatever source: which one is installed, and which packages bring one."""
+"""A driver from any source: the installed one, and the packages that provide one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gpuprov.shared import resolve
 
 MODULES = (PARTS[0], "prebuilt-modules", "prebuilt-objects")
 BESIDE = ("support", "modprobe", "persistence")
-"""Parts that come with a driver in versions of their own."""
+"""Parts of a driver that have versions of their own."""
 NONE = "(?!)"
 
 
 def installed_driver(os_id: str, version_id: str, installed: dict[str, str]) -> str:
-    """The package version of the installed driver, by its kernel modules, of whatever source; empty if there are none."""
+    """Return the package version of the installed driver, by its kernel modules, from any source; "" if there are none."""
     kernels = [
         name for names in _sets(os_id, version_id) for name in resolve.kernel_package(names.sets, installed).values()
     ]
@@ -28,7 +28,7 @@ def installed_driver(os_id: str, version_id: str, installed: dict[str, str]) -> 
 
 @cache
 def of_any_driver(os_id: str, version_id: str) -> tuple[str, str]:
-    """Patterns of the names of packages, and of source packages, that bring a driver, of whatever source."""
+    """Return patterns of the names of packages, and of source packages, that provide a driver, from any source."""
     package_sets = _sets(os_id, version_id)
     sources_of = [pattern for names in package_sets for pattern in names.sources]
     return _either(_patterns(package_sets)), _either(sources_of)
@@ -36,8 +36,8 @@ def of_any_driver(os_id: str, version_id: str) -> tuple[str, str]:
 
 @cache
 def names_by_family() -> dict[str, dict[str, str]]:
-    """Return patterns of package names by family of distributions: `driver`, of a driver from any source; of these
-    `modules`, its kernel modules, and `own`, those that may have versions of their own."""
+    """Return patterns of package names by family of distributions: `driver`, of a driver from any source; of these `modules`, its
+    kernel modules, and `own`, those that may have versions of their own."""
     file = drivers_file()
     tables: dict[str, dict[str, str]] = {}
     for family in dict.fromkeys(dist.family for dist in managed()):
@@ -79,7 +79,7 @@ def _patterns(package_sets: Iterable[DriverPackages]) -> list[str]:
 
 
 def _pattern(name: str) -> str:
-    """The name of a rule as a pattern, with its places filled in."""
+    """Return the name of a rule as a pattern, with its placeholders filled in."""
     return re.sub(r"\\{(\w+)\\}", lambda match: resolve.PLACES.get(match[1], r"[\d.]+"), re.escape(name))
 
 

@@ -15,7 +15,7 @@ BranchType = Literal["PB", "LTSB", "NFB", "evaluation"]
 
 
 class Lifecycle(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The support period of branches of a type, in words."""
+    """The support period of branches of a type, as text."""
 
     type: BranchType
     name: str
@@ -23,9 +23,9 @@ class Lifecycle(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Branch(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A driver branch. `eol`: last supported month, "2028-06"; `ended`: support is over, where no month is known.
+    """A driver branch. `eol`: last supported month, "2028-06"; `ended`: support is over, if no month is known.
 
-    `eol_text`: what a month cannot say. `cuda`: what nvidia-smi reports. `newest_seen`: full version.
+    `eol_text`: details beyond the month. `cuda`: the version that nvidia-smi reports. `newest_seen`: full version.
     """
 
     branch: str
@@ -44,7 +44,7 @@ class Branch(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Older(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """GPUs whose PCI device id is below `below` (hex): they have no GSP, and `last_branch` is the last that knows them."""
+    """GPUs with a PCI device id lower than `below` (hex): they have no GSP, and `last_branch` is the last that supports them."""
 
     below: str
     last_branch: str
@@ -52,7 +52,7 @@ class Older(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Modules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The branches where kernel modules change."""
+    """The branches in which kernel modules change."""
 
     open_first_branch: BranchFact
     open_default_since: BranchFact
@@ -63,8 +63,8 @@ class Modules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Origin(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An archive. `url` has {repo} and {arch}; without a url it is the distribution's own.
 
-    `architectures`: the word for {arch} by machine (`uname -m`). `mirrors`: the archive whose packages it has, without its module
-    streams. `enabled_by`: the command that makes it a package source of a host.
+    `architectures`: the value of {arch} by machine (`uname -m`). `mirrors`: the archive whose packages it has, without its module
+    streams. `enabled_by`: the command that adds it as a package source of a host.
     """
 
     key: str
@@ -91,12 +91,11 @@ class Offer(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PackageSet(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Packages that give one part of a driver stack on some distributions, for branches min..max (inclusive).
+    """Packages that provide one part of a driver stack on some distributions, for branches min..max (inclusive).
 
-    `packages` may hold {branch}, {version}, {kernel}, {kernel_flavour}; `alternatives` are other names for the same.
-    `version`: driver: all have the driver's version, to be pinned and held as a set; own: a version line of its own;
-    kernel: follows the kernel. `module_name`: where it is not "nvidia". `needs`: a package that they depend on
-    in exactly their version.
+    `packages` may contain {branch}, {version}, {kernel}, {kernel_flavour}; `alternatives` are other names for the same. `version`:
+    driver: all have the driver's version, to be pinned and held as a set; own: a version line of its own; kernel: follows the
+    kernel. `module_name`: if it is not "nvidia". `needs`: a package that they depend on in exactly their version.
     """
 
     part: str
@@ -116,7 +115,7 @@ class PackageSet(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class DriverNames(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Names of packages (regular expressions), of a driver or of none, beside those of the package sets."""
+    """Names of packages (regular expressions) that belong to a driver, or to none, beside those of the package sets."""
 
     family: Family
     names: tuple[str, ...]
@@ -142,9 +141,9 @@ class ComponentFile(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Setting(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key of fabricmanager.cfg, or an option of a kernel module. `seen`: a value others set.
+    """A key of fabricmanager.cfg, or an option of a kernel module. `seen`: a value that others set.
 
-    `kind`: what a value may be (number: 0 to `max`; path: absolute or empty); unit: the package's unit owns the key.
+    `kind`: permitted values (number: 0 to `max`; path: absolute or empty); unit: the package's unit owns the key.
     """
 
     component: str
@@ -203,6 +202,6 @@ def origin_of(key: str) -> Origin | None:
 
 
 def same_packages(origin: str) -> tuple[str, ...]:
-    """The origins whose package sets an archive has: its own, that of the archive it mirrors, and the distribution's."""
+    """Return the origins whose package sets an archive has: its own, that of the archive it mirrors, and the distribution's."""
     known = origin_of(origin)
     return (origin, *((known.mirrors,) if known and known.mirrors else ()), "distribution")

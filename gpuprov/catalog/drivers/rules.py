@@ -11,7 +11,7 @@ from gpuprov.catalog.drivers.data import PackageSet, drivers_file, same_packages
 from gpuprov.catalog.gpus import Flavour
 
 PARTS = ("kernel-modules", "kernel-common", "firmware", "user-space", "mps", "persistence")
-"""Parts that must share one version; the kernel modules first. What has a version line of its own is no part of the set."""
+"""Parts that must share one version; the kernel modules first. Parts with their own version line are not in the set."""
 
 NO_LIMIT = 9999
 FLAVOURS: tuple[Flavour, ...] = ("proprietary", "open")
@@ -30,12 +30,13 @@ def entries(distribution: Distribution, origin: str, part: str, flavour: Flavour
 
 
 def of_driver(package_sets: Iterable[PackageSet]) -> list[PackageSet]:
-    """Those whose packages have the driver's version."""
+    """Return the package sets with the driver's version."""
     return [entry for entry in package_sets if entry.version == "driver"]
 
 
 def rule(entry: PackageSet, name: str, like: str, *, companion: bool = False) -> dict[str, Any]:
-    """A name that holds the branch ends with the newest one that the catalogue knows: a newer one has no name to ask for."""
+    """Return a rule. A name that contains the branch ends with the newest branch in the catalogue: a newer one cannot be looked up
+    by name."""
     newest = max(int(branch.branch) for branch in branches())
     most = int(entry.max_branch or (newest if "{branch}" in name else NO_LIMIT))
     made = {"name": name, "min": int(entry.min_branch or 0), "max": most}
@@ -43,7 +44,7 @@ def rule(entry: PackageSet, name: str, like: str, *, companion: bool = False) ->
 
 
 def asked(rules: Iterable[dict[str, Any]]) -> list[str]:
-    """Every name of the rules that can be known beforehand."""
+    """Return every name of the rules that can be known in advance."""
     known = [int(branch.branch) for branch in branches()]
     names: dict[str, None] = {}
     for entry in rules:

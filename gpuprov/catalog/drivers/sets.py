@@ -1,4 +1,4 @@
-"""The driver's packages by distribution and source, as rules that the resolver and the roles take."""
+"""The driver's packages by distribution and source, as rules for the resolver and the roles."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from gpuprov.onhost.clients import OURS
 from gpuprov.shared import resolve
 
 Source = Literal["distribution", "nvidia", "mirror", "runfile"]
-"""Its own archive, NVIDIA's repository, the site's mirror of the latter; or .run files alone, where no packages are confirmed."""
+"""The distribution's archive, NVIDIA's repository, the site's mirror of the latter; or .run files alone, if no packages are
+confirmed."""
 SOURCES: tuple[Source, ...] = ("distribution", "nvidia", "mirror", "runfile")
 
 BUILDS = ("dkms", "precompiled")
-"""Ways in which a host gets its kernel modules: it builds them, or installs those that were built for each of its
-kernels."""
+"""Ways in which a host gets its kernel modules: it builds them, or installs modules prebuilt for each of its kernels."""
 MODULE_NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
-"""Names of the kernel module, by distribution; modprobe.d takes options under each."""
+"""Names of the kernel module, by distribution; modprobe.d accepts options under each."""
 GPU_SERVICES = [
     "gdm.service",
     "gdm3.service",
@@ -46,36 +46,37 @@ GPU_SERVICES = [
     "nvidia-imex.service",
     "nvidia-fabricmanager.service",
 ]
-"""Services that hold GPUs, may be stopped for a driver change, and are started again afterwards. Fabric Manager's guide wants
-DCGM and itself stopped before a reset; nvidia-persistenced keeps the module in use. An exporter is part of DCGM's unit: it comes
-before it, so that it is noted as running. A name may be a pattern of a template's instances: those that run are meant."""
+"""Services that hold GPUs, may be stopped for a driver change, and are started again afterwards. Fabric Manager's guide requires
+DCGM and Fabric Manager to be stopped before a reset; nvidia-persistenced keeps the module in use. An exporter is part of DCGM's
+unit: it comes before it, so that it is recorded as running. A name may be a pattern of a template's instances, meaning the running
+ones."""
 
 
 def gpu_services(site: Mapping[str, object]) -> list[str]:
-    """Those that the site names in their place (also as Ansible takes a list: names with commas between), or GPU_SERVICES."""
+    """Return the services that the site names instead (also as Ansible takes a list: names with commas between), or GPU_SERVICES."""
     given = site.get("host_gpu_services", GPU_SERVICES)
     named = given.split(",") if isinstance(given, str) else given if isinstance(given, list | tuple) else GPU_SERVICES
     return [name for unit in named if (name := str(unit).strip())]  # an empty one would be every process without a unit
 
 
 def is_gpu_service(unit: str, site: Mapping[str, object]) -> bool:
-    """Return whether a unit that holds a GPU is a known GPU service or gpuprov's own, rather than somebody's work."""
+    """Return whether a unit that holds a GPU is a known GPU service or gpuprov's own, rather than a user's work."""
     return any(fnmatchcase(unit, name) for name in (OURS, *gpu_services(site)))
 
 
 class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
     """The packages of one distribution and source.
 
-    `proprietary` and `open`: rules `{name, min, max}` of what must share one version, kernel modules first (see
-    `gpuprov.shared.resolve`). `extra`: names with a version line of their own. `ask`: every name that an index is asked for.
-    `others`: rules of the set that another source has for this distribution, under names that this one's has not; `mark` is on
-    those that no other archive has, `built` on those of this source that bring its modules built in another way.
-    `sources` and `conflicts`: patterns of source packages that the set is built from, and of packages that bring another driver.
-    `modules`: the kernel module's name on disk by flavour, as modprobe and modinfo want it. `streams`: dnf's module stream by
-    flavour. `pin`: globs of names that may come in the set's version only. `headers` (`{kernel}` is a kernel's release) and
-    `dkms`: what a module build needs; `compilers`: what else, by flavour. `precompiled`: names of packages of modules for one
-    kernel, by flavour; where it has some, the set is that of a host that builds none (see
-    `gpuprov.shared.package_lists.precompiled_sets`). `builds_from`: what a host does that has no DKMS on offer.
+    `proprietary` and `open`: rules `{name, min, max}` of packages that must share one version, kernel modules first (see
+    `gpuprov.shared.resolve`). `extra`: names with a version line of their own. `ask`: every name to look up in an index. `others`:
+    rules of the set that another source has for this distribution, under names that are not in this one's; `mark` is on those that
+    no other archive has, `built` on those of this source whose modules are built in another way. `sources` and `conflicts`:
+    patterns of source packages that the set is built from, and of packages that install another driver. `modules`: the kernel
+    module's name on disk by flavour, for modprobe and modinfo. `streams`: dnf's module stream by flavour. `pin`: globs of names
+    that are only permitted in the set's version. `headers` (`{kernel}` is a kernel's release) and `dkms`: requirements of a module
+    build; `compilers`: further requirements, by flavour. `precompiled`: names of packages of modules for one kernel, by flavour; if
+    there are some, the set is for a host that builds none (see `gpuprov.shared.package_lists.precompiled_sets`). `builds_from`: the
+    fix for a host without DKMS on offer.
     """
 
     proprietary: tuple[dict[str, Any], ...]
@@ -96,7 +97,7 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sets(self) -> dict[str, tuple[dict[str, Any], ...]]:
-        """The rules by flavour."""
+        """Return the rules by flavour."""
         return {"proprietary": self.proprietary, "open": self.open}
 
     def foreign(self, name: str, source_package: str) -> bool:
@@ -134,14 +135,14 @@ def sources(distribution: Distribution) -> tuple[Source, ...]:
 
 
 def own_archive(distribution: Distribution) -> str:
-    """The distribution's own archive that has a driver; empty where there is none."""
+    """Return the distribution's own archive that has a driver; "" if there is none."""
     return next((archive.key for archive in origins(distribution.key) if not archive.url), "")
 
 
 @cache
 def driver_packages(os_id: str, version_id: str, source: str = "auto", build: str = "dkms") -> DriverPackages | None:
-    """The packages for a distribution as /etc/os-release has it; None where gpuprov does not manage its driver, or has none of
-    that source, or no precompiled modules there."""
+    """Return the packages for a distribution in /etc/os-release; None if gpuprov does not manage its driver, or has none from that
+    source, or no precompiled modules there."""
     distribution = find_distribution(os_id, version_id)
     if distribution is None or not distribution.managed:
         return None
@@ -157,7 +158,7 @@ def _origin(distribution: Distribution, source: Source) -> str:
 
 @cache
 def _packages(distribution: Distribution, source: Source) -> DriverPackages:
-    """The set of a source, and what the others' sets are called."""
+    """Return the set of a source, and the names in other sources' sets."""
     driver_set = _set(distribution, _origin(distribution, source))
     known = {rule["name"] for rules in driver_set.sets.values() for rule in rules} | {*driver_set.extra}
     beside = {_origin(distribution, other) for other in sources(distribution)} - {_origin(distribution, source)}
@@ -175,7 +176,7 @@ def _packages(distribution: Distribution, source: Source) -> DriverPackages:
 
 @cache
 def _precompiled(distribution: Distribution, source: Source) -> DriverPackages | None:
-    """The set of a host that installs modules instead of building them; None where the source has no such modules."""
+    """Return the set for a host that installs modules instead of building them; None if the source has no such modules."""
     base, origin = _packages(distribution, source), _origin(distribution, source)
     found = entries(distribution, origin, "prebuilt-modules")
     if not found:
@@ -210,14 +211,14 @@ def _precompiled(distribution: Distribution, source: Source) -> DriverPackages |
 
 
 def _by_flavour(package_sets: Iterable[PackageSet]) -> dict[str, tuple[str, ...]]:
-    """Names by flavour; where one has the driver's version in it, that is the one that is chosen."""
+    """Return names by flavour; if one contains the driver's version, that one is chosen."""
     return {
         str(entry.flavour): tuple(n.replace("{version}", "{driver}") for n in entry.packages) for entry in package_sets
     }
 
 
 def _prebuilt_names(distribution: Distribution, origin: str) -> list[str]:
-    """Everything that brings precompiled modules."""
+    """Return all names of precompiled modules."""
     found = [e for part in ("prebuilt-modules", "prebuilt-objects") for e in entries(distribution, origin, part)]
     return [
         *(name for entry in found for name in _by_flavour([entry])[str(entry.flavour)]),
@@ -272,14 +273,14 @@ def _set(distribution: Distribution, origin: str) -> DriverPackages:
 
 
 def with_modules(rules: list[dict[str, Any]], modules: list[str]) -> tuple[dict[str, Any], ...]:
-    """The rules, for branches alone that have kernel modules: a set without them would be whole, and no driver."""
+    """Return the rules, but only for branches with kernel modules: a set without them would be complete, but no driver."""
     own_rules = [entry for entry in rules if entry["name"] in modules]
     low, high = min(entry["min"] for entry in own_rules), max(entry["max"] for entry in own_rules)
     return tuple({**entry, "min": max(entry["min"], low), "max": min(entry["max"], high)} for entry in rules)
 
 
 def all_driver_packages() -> dict[str, dict[str, Any]]:
-    """`driver_packages` by platform (the catalogue's key of a distribution) and source, for the roles; those of a host with
+    """Return `driver_packages` by platform (the catalogue's key of a distribution) and source, for the roles; those of a host with
     precompiled modules as `SOURCE-precompiled`."""
     tables: dict[str, dict[str, Any]] = {}
     for entry in managed():

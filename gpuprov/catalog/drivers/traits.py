@@ -1,12 +1,11 @@
-"""Traits that tell drivers of different archives on the same host apart: patterns of versions, sources, conflicts,
-pins."""
+"""Traits that distinguish drivers of different archives on the same host: patterns of versions, sources, conflicts, pins."""
 
 from __future__ import annotations
 
 from typing import Any
 
 PREBUILT = (r"linux-(modules|objects)-nvidia-\d.*", r"kmod-nvidia-\d.*")
-"""Kernel modules that Ubuntu has built, by driver branch and kernel; and NVIDIA's for dnf, kmod-nvidia-VERSION-KERNEL."""
+"""Kernel modules prebuilt by Ubuntu, by driver branch and kernel; and NVIDIA's for dnf, kmod-nvidia-VERSION-KERNEL."""
 
 # What tells a driver of one archive from another's on the same host. `versions`: of its packages, where two archives have the
 # same names (NVIDIA's revisions are -0ubuntu1 and -1ubuntu1, Ubuntu's end in the release). `sources`: the source packages,

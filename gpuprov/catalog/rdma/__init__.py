@@ -44,7 +44,7 @@ class Absent(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Daemon(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A unit."""
+    """A systemd unit."""
 
     key: str
 
@@ -70,7 +70,7 @@ def packages(family: Family, *keys: str) -> tuple[str, ...]:
 
 
 def unknown(family: Family, *keys: str) -> tuple[str, ...]:
-    """Those of these keys for which no names are known in a family."""
+    """Return the keys without known package names in a family."""
     return tuple(row.key for row in rdma_file().packages if row.key in keys and _names(row, family) is None)
 
 
@@ -84,6 +84,6 @@ def modules(*keys: str) -> tuple[str, ...]:
 
 
 def why_absent(module: str, distribution: str, release: str) -> str:
-    """Return what is known of a module that a kernel lacks, with the fix; "" if nothing is."""
+    """Return the known facts about a module that a kernel lacks, with the fix; "" if there are none."""
     rows = (row for row in rdma_file().absent if row.module == module and row.distribution == distribution)
     return next((row.hint for row in rows if release.endswith(row.suffix)), "")

@@ -7,7 +7,7 @@ from gpuprov.catalog.reader import Fact, load
 
 CACHE = "/var/cache/gpuprov/efa"
 MOST = 4 << 30
-"""Bytes of an installer at most; AWS's have several hundred MiB."""
+"""Maximum size of an installer in bytes; AWS's have several hundred MiB."""
 PLUGIN = "/opt/amazon/ofi-nccl"
 """The folder into which the installer puts aws-ofi-nccl."""
 
@@ -20,7 +20,7 @@ class Instance(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Harmful(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A variable that does harm with a value of this pattern (empty: any)."""
+    """A variable that is harmful with a value of this pattern (empty: any)."""
 
     name: str
     value: str

@@ -1,4 +1,4 @@
-"""Alibaba Cloud's eRDMA: the installer's versions, what its build needs, the driver's parameters, ports and MTU."""
+"""Alibaba Cloud's eRDMA: the installer's versions, build requirements, the driver's parameters, ports and MTU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONFIG = program.CONFIG
 UNIT = "gpuprov-erdma.service"
 CACHE = "/var/cache/gpuprov/erdma"
 MOST = 1 << 30
-"""Bytes of an installer at most; Alibaba's have some MiB."""
+"""Maximum size of an installer in bytes; Alibaba's have some MiB."""
 MODES = {True: "compat", False: "iWARP"}
 
 

@@ -1,4 +1,4 @@
-"""GPUDirect RDMA: its three methods and what each needs, the modules and their parameters, what the kernel says, gdrcopy."""
+"""GPUDirect RDMA: its three methods and their requirements, the modules and their parameters, messages of the kernel, gdrcopy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DRIVER_MODULES = sets.MODULE_NAMES
 
 
 class Method(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A way to a GPU's memory. What is empty asks for nothing."""
+    """A method of access to a GPU's memory. Empty fields require nothing."""
 
     key: Name
     modules: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Method(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Parameter(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A module's parameter, the first driver branch that has it, and the first that has it no more."""
+    """A module's parameter, the first driver branch that has it, and the first that no longer has it."""
 
     key: str
     first_branch: str
@@ -57,7 +57,7 @@ class Platform(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Excluded(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """GPUs without GPUDirect RDMA by any method: of these models, or with this brand in the product name. `way`: what does there."""
+    """GPUs without GPUDirect RDMA by any method: of these models, or with this brand in the product name. `way`: the alternative."""
 
     key: str
     models: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class Message(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def text(self) -> str:
-        """A regular expression that finds it in a line of the kernel's log."""
+        """Return a regular expression that matches it in a line of the kernel's log."""
         return "|".join(re.escape(signature) for signature in self.signatures)
 
 
@@ -126,7 +126,7 @@ def first_branch(parameter: str) -> int:
 
 
 def gone_branch(parameter: str) -> int:
-    """The first driver branch whose modules have a parameter no more; 0 where all newer ones have it."""
+    """Return the first driver branch whose modules no longer have a parameter; 0 if all newer ones have it."""
     return next(int(entry.gone_branch or 0) for entry in gpudirect_file().parameters if entry.key == parameter)
 
 
@@ -149,12 +149,12 @@ def find_excluded(gpu: gpus.Gpu) -> Excluded | None:
 
 
 def gdrcopy(family: str) -> Gdrcopy | None:
-    """gdrcopy on a family of distributions; None where nothing is known."""
+    """Return gdrcopy on a family of distributions; None if unknown."""
     return next((entry for entry in gpudirect_file().gdrcopy if entry.family == family), None)
 
 
 def spoken(log: tuple[str, ...]) -> Message | None:
-    """Return the kernel log's message about a module that does not load: that of the last line that is known."""
+    """Return the kernel log's message about a module that does not load, from the last known line."""
     for line in reversed(log):
         for message in gpudirect_file().messages:
             if re.search(message.text, line):
@@ -163,6 +163,6 @@ def spoken(log: tuple[str, ...]) -> Message | None:
 
 
 def kernel_order(release: str) -> tuple[int, int]:
-    """The numbers by which kernels are compared: (5, 14) of `5.14.0-570.12.1.el9_6.x86_64`."""
+    """Return the numbers for comparing kernels: (5, 14) of `5.14.0-570.12.1.el9_6.x86_64`."""
     match = re.match(r"(\d+)\.(\d+)", release)
     return (int(match[1]), int(match[2])) if match else (0, 0)

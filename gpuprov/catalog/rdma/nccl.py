@@ -1,4 +1,4 @@
-"""NCCL's variables, by which a misspelled one is found, and the files that it reads them from."""
+"""NCCL's variables, for detecting misspelled ones, and the files that it reads them from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIELDS = {
 
 
 class Variables(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Those for a system's configuration, and those that the documentation calls debugging."""
+    """Variables for a system's configuration, and those that the documentation lists as for debugging."""
 
     system: tuple[str, ...]
     debugging: tuple[str, ...]
@@ -52,7 +52,7 @@ def documented() -> frozenset[str]:
 
 
 def nearest(name: str) -> str:
-    """The documented variable that was probably meant by an undocumented one; or empty."""
+    """Return the documented variable that was probably meant by an undocumented one; "" if none."""
     if name in documented():
         return ""
     return next(iter(difflib.get_close_matches(name, sorted(documented()), n=1, cutoff=0.88)), "")

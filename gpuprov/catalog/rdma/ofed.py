@@ -15,15 +15,15 @@ PLACE = "/var/lib/gpuprov/doca-host"
 """The folder into which the named doca-host package is fetched; below it, the file is named after its checksum."""
 UNINSTALL = "/usr/sbin/ofed_uninstall.sh --force"
 HEADERS = {"debian": "linux-headers-{kernel}", "redhat": "kernel-devel-{kernel}"}
-"""Without which DKMS builds nothing for a kernel; as the driver's catalogue has them (part kernel-headers)."""
+"""Kernel headers, without which DKMS builds nothing for a kernel; same as in the driver's catalogue (part kernel-headers)."""
 FAMILIES = ("debian", "redhat")
 """Families of distributions whose package names are known."""
 MOST = 4 << 30
-"""Bytes of a doca-host package at most; those with a whole repository inside have several hundred MiB."""
+"""Maximum size of a doca-host package in bytes; those that contain a whole repository have several hundred MiB."""
 
 
 class Package(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A package by family, empty where it has none. `kernel`: its version is OFED's release. `held`: gpuprov holds it."""
+    """A package by family, empty if it has none. `kernel`: its version is OFED's release. `held`: gpuprov holds it."""
 
     key: str
     debian: str = ""
@@ -33,8 +33,8 @@ class Package(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Module(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A kernel module or DKMS tree by its role: `dkms` (built for every kernel), `core` (must be OFED's), `storage` (holds ib_core,
-    and is unloaded before openibd restarts), `peer` (the same, of GPUs), `other` (to be built again after OFED)."""
+    """A kernel module or DKMS tree by its role: `dkms` (built for every kernel), `core` (must be OFED's), `storage` (uses ib_core,
+    and is unloaded before openibd restarts), `peer` (the same, of GPUs), `other` (to be rebuilt after OFED)."""
 
     key: str
     role: Literal["dkms", "core", "storage", "peer", "other"]
@@ -80,7 +80,7 @@ def packages(family: str, *, held: bool = False, kernel: bool = False) -> tuple[
 
 
 def order(version: str) -> tuple[int, ...]:
-    """The numbers that a release or a distribution's version begins with."""
+    """Return the numbers at the beginning of a release or a distribution's version."""
     match = re.match(r"\d+(\.\d+)*", version)
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
@@ -106,5 +106,5 @@ def fits(actual: str, requested: str) -> bool:
 
 
 def headers(family: str, kernel: str) -> str:
-    """The package without which DKMS builds nothing for this kernel."""
+    """Return the package without which DKMS builds nothing for this kernel."""
     return HEADERS[family].replace("{kernel}", kernel)

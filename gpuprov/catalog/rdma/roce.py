@@ -1,4 +1,4 @@
-"""RoCE: where gpuprov's settings of the ports lie on a host, and what is known of each setting."""
+"""RoCE: the location of gpuprov's port settings on a host, and the known facts about each setting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAIT = 60
 
 
 class Setting(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A setting of the block: by what it is set with NVIDIA's OFED, and by what with the kernel's own drivers (empty: by nothing)."""
+    """A setting of the block: the interface that sets it with NVIDIA's OFED, and with the kernel's own drivers (empty: none)."""
 
     key: str
     ofed: str

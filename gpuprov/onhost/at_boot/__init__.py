@@ -1,1 +1,1 @@
-"""Programs of units that set something at each boot, and what they have in common with those who judge the host: readers and rules."""
+"""Programs of units that apply settings at each boot, with readers and rules that are shared with the checks."""

@@ -1,7 +1,7 @@
-"""The settings of Alibaba's cGPU: how a host's are read, which of them differ, and the program that sets them. `cgpu apply [SECONDS]`
-loads cGPU where it is not yet, waits for it, writes the settings, and reads them back.
+"""The settings of Alibaba's cGPU: their reader, their differences, and the program that sets them. `cgpu apply [SECONDS]` loads
+cGPU if necessary, waits for it, writes the settings, and reads them back.
 
-They are lines `GPU NODE VALUE`; GPU is a folder in /proc/cgpu_km, or * for every one; a later line wins.
+They are lines `GPU NODE VALUE`; GPU is a folder in /proc/cgpu_km, or * for every GPU; a later line wins.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ true
 
 @dataclass(frozen=True)
 class CgpuGpu:
-    """A GPU by cGPU's own index. `settings`: the nodes that there are, by name. `instances`: names of its containers' folders."""
+    """A GPU by cGPU's own index. `settings`: the existing nodes, by name. `instances`: names of its containers' folders."""
 
     index: int
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class CgpuGpu:
 
 
 class State(NamedTuple):
-    """`version` is empty where the module is not loaded."""
+    """`version` is empty if the module is not loaded."""
 
     version: str
     gpus: tuple[CgpuGpu, ...]

@@ -36,7 +36,7 @@ class Gid:
 
 @dataclass(frozen=True)
 class RdmaPort:
-    """`state` is `ACTIVE`, `INIT`, `DOWN`; `link_layer` is `InfiniBand` or `Ethernet`; `rate` is in Gb/s (0: not told)."""
+    """`state` is `ACTIVE`, `INIT`, `DOWN`; `link_layer` is `InfiniBand` or `Ethernet`; `rate` is in Gb/s (0: unknown)."""
 
     number: int
     state: str = ""
@@ -54,11 +54,11 @@ class RdmaDevice:
 
     `node_type`: `CA` (InfiniBand, RoCE) or `RNIC` (iWARP).
 
-    `netdevs` are the network interfaces of its ports, `macs` their Ethernet addresses; `numa_node` is -1 where the machine
-    has none. `type`: `bridge` is an NVLink bridge of an NVSwitch board (SW_MNG in its VPD), `virtual` an SR-IOV function whose
-    physical function this host sees, too (a virtual machine sees its own alone), `smi` or another word a sub-device of `parent`;
-    all others are `hca`. `legs`: interfaces of its bond that carry
-    nothing, as `ens1f1np1 of bond0 is down`; the port of the device is up while one of them is.
+    `netdevs` are the network interfaces of its ports, `macs` their Ethernet addresses; `numa_node` is -1 if the machine has none.
+    `type`: `bridge` is an NVLink bridge of an NVSwitch board (SW_MNG in its VPD), `virtual` an SR-IOV function whose physical
+    function this host sees, too (a virtual machine only sees its own), `smi` or another word a sub-device of `parent`; all others
+    are `hca`. `legs`: interfaces of its bond that carry nothing, as `ens1f1np1 of bond0 is down`; the port of the device is up
+    while any of them is.
     """
 
     name: str
@@ -138,10 +138,10 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
 
 
 def _sub_devices(devices: list[RdmaDevice]) -> list[RdmaDevice]:
-    """Types of sub-devices where no `rdma` tells them, as that of iproute2 before 6.11.
+    """Return the devices with types of sub-devices if no `rdma` reports them, such as that of iproute2 before 6.11.
 
-    A sub-device has its parent's PCI function and node GUID. The parent has one port, which it makes of its planes; an SMI device has
-    a port for each plane (mlx5_ib_add_sub_dev and num_plane, drivers/infiniband/hw/mlx5/main.c).
+    A sub-device has its parent's PCI function and node GUID. The parent has one port, made from its planes; an SMI device has a
+    port for each plane (mlx5_ib_add_sub_dev and num_plane, drivers/infiniband/hw/mlx5/main.c).
     """
     alike: dict[tuple[str, str], list[RdmaDevice]] = {}
     for device in devices:
@@ -170,7 +170,8 @@ def _port(cells: list[str], gids: list[Gid]) -> RdmaPort:
 
 
 def _of_bond(cells: list[str]) -> str:
-    """Return the problem with an interface of a bond; `own_aggregator`, `active`: LACP's aggregators, its own and the bond's."""
+    """Return the problem with an interface of a bond; `own_aggregator`, `active`: LACP's aggregators, of the interface and of the
+    bond."""
     bond, netdev, state, own_aggregator, active = cells
     if "down" in state.split():
         return f"{netdev} of {bond} is down"
@@ -179,7 +180,7 @@ def _of_bond(cells: list[str]) -> str:
 
 
 def _word(numbered: str) -> str:
-    """`ACTIVE` of `4: ACTIVE`."""
+    """Return `ACTIVE` of `4: ACTIVE`."""
     return numbered.rpartition(":")[2].strip()
 
 
@@ -229,14 +230,14 @@ for d in /sys/class/infiniband/*; do
     done
   done
 done"""
-"""`rdma dev`, OFED's own too, tells sub-devices: `2: smi1: node_type ca ... type smi parent ibp8s0f1`. Only rxe has the attribute
-`parent` (drivers/infiniband/sw/rxe/rxe_verbs.c in Linux). siw has no firmware version; its `device` may be the network card that it
-runs on (drivers/infiniband/sw/siw/siw_main.c); on a VLAN there is none. What a bond shows of its interfaces:
+"""`rdma dev`, including OFED's own, reports sub-devices: `2: smi1: node_type ca ... type smi parent ibp8s0f1`. Only rxe has the
+attribute `parent` (drivers/infiniband/sw/rxe/rxe_verbs.c in Linux). siw has no firmware version; its `device` may be its network
+card (drivers/infiniband/sw/siw/siw_main.c); on a VLAN there is none. State of a bond's interfaces:
 drivers/net/bonding/bond_sysfs_slave.c."""
 
 
 class Selector(NamedTuple):
-    """Devices by what does not change: all that is given must hold."""
+    """Devices by properties that do not change: all given ones must match."""
 
     pci: str = ""
     driver: str = ""
@@ -244,7 +245,7 @@ class Selector(NamedTuple):
 
 
 def hcas(devices: Sequence[RdmaDevice]) -> tuple[RdmaDevice, ...]:
-    """Those that are an adapter for work: NVLink bridges and sub-devices left out."""
+    """Return the adapters for work, without NVLink bridges and sub-devices."""
     return tuple(device for device in devices if device.works)
 
 
@@ -275,10 +276,9 @@ def matches(selector: Selector, device: RdmaDevice) -> bool:
 
 
 def selected(fabric: str, selectors: Sequence[Selector], devices: Sequence[RdmaDevice]) -> tuple[RdmaDevice, ...]:
-    """The devices that the selectors mean, or else all that speak the fabric. No NVLink bridges.
+    """Return the devices that the selectors match, or else all of the fabric. No NVLink bridges.
 
-    SR-IOV functions belong to virtual machines and pods: they are meant where PCI address or netdev names them, or where there
-    are no others.
+    SR-IOV functions belong to virtual machines and pods: they only match by PCI address or netdev, or if there are no others.
     """
     real = hcas(devices)
     if selectors:
@@ -291,10 +291,10 @@ def selected(fabric: str, selectors: Sequence[Selector], devices: Sequence[RdmaD
 
 
 def unmet(selectors: Sequence[Selector], devices: Sequence[RdmaDevice]) -> list[Selector]:
-    """The selectors that mean no device."""
+    """Return the selectors that match no device."""
     return [selector for selector in selectors if not any(matches(selector, device) for device in hcas(devices))]
 
 
 def words(selector: Selector) -> str:
-    """A selector as a person reads it: `pci 0000:3b:00.0, driver mlx5_core`."""
+    """Return a selector for people: `pci 0000:3b:00.0, driver mlx5_core`."""
     return ", ".join(f"{key} {value}" for key, value in selector._asdict().items() if value) or "nothing given"

@@ -1,5 +1,5 @@
-"""The program of eRDMA: `erdma apply [SECONDS]` loads the driver, anew where its parameters or its build differ and nobody holds a
-device; waits for the network interfaces of its devices; sets their MTU, and reads it back.
+"""The program of eRDMA: `erdma apply [SECONDS]` loads the driver, or reloads it if its parameters or its build differ and nobody
+holds a device; waits for the network interfaces of its devices; sets their MTU, and reads it back.
 
 Its configuration has lines `parameter NAME VALUE` and `mtu NUMBER`.
 """
@@ -31,7 +31,7 @@ def whole(state: State) -> bool:
 
 
 def drive(desired: dict[str, str]) -> None:
-    """Have the driver in the kernel, with these parameters."""
+    """Load the driver with these parameters."""
     state = look()
     if not state.loaded:
         load()

@@ -1,4 +1,4 @@
-"""eRDMA's driver and interfaces: how a host's are read, and what of them differs from what is asked for."""
+"""eRDMA's driver and interfaces: their reader, and their differences from the configuration."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def parse(text: str) -> State:
 
 
 def canonical(text: str) -> str:
-    """A parameter's value as sysfs would show it."""
+    """Return a parameter's value as sysfs would show it."""
     word = text.strip().strip('"')
     if word.lower() in ("y", "yes", "true", "on"):
         return "Y"
@@ -106,7 +106,7 @@ def canonical(text: str) -> str:
 
 
 def same(actual: str, value: str) -> bool:
-    """`found` of modprobe.d or sysfs is the wanted value; 1 and 0 of a bool parameter are Y and N."""
+    """Return whether the actual value, from modprobe.d or sysfs, equals the desired one; 1 and 0 of a bool parameter are Y and N."""
     normalized = canonical(actual)
     if value in ("Y", "N") and normalized in ("0", "1"):
         normalized = "NY"[int(normalized)]
@@ -126,7 +126,7 @@ def of_driver(state: State, desired: Mapping[str, str]) -> Iterator[Difference]:
 
 
 def of_frames(state: State, mtu: int) -> Iterator[tuple[Pair, Difference]]:
-    """Devices whose network interface has another MTU."""
+    """Yield the devices whose network interface has another MTU."""
     for pair in state.pairs:
         if pair.mtu != mtu:
             yield pair, Difference(f"MTU of {pair.netdev or pair.device}", str(pair.mtu or "none"), str(mtu))

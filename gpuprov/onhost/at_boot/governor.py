@@ -1,4 +1,4 @@
-"""CPU frequency governors: how a host's are read, and the program that sets them. `governor set GOVERNOR` writes it to every frequency
+"""CPU frequency governors: their reader, and the program that sets them. `governor set GOVERNOR` writes it to every frequency
 policy, and reads it back."""
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ true
 
 
 class Policy(NamedTuple):
-    """CPUs that share a frequency. `available` are the governors of its driver, and those that the kernel would load for it.
+    """CPUs that share a frequency. `available`: the governors of its driver, and those that the kernel would load for it.
 
-    A policy whose CPUs are all offline is none of them.
+    A policy whose CPUs are all offline is left out.
     """
 
     name: str
@@ -39,7 +39,7 @@ def parse(text: str) -> tuple[Policy, ...]:
 
 
 def differing(policies: tuple[Policy, ...], governor: str) -> list[Policy]:
-    """Those with another governor."""
+    """Return the policies with another governor."""
     return [policy for policy in policies if policy.governor != governor]
 
 

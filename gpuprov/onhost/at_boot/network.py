@@ -1,4 +1,4 @@
-"""A host's network interfaces, its default route, and who has RoCE's UDP port: how they are read."""
+"""The reader of a host's network interfaces, its default route, and the users of RoCE's UDP port."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ss -Huanp 'sport = :4791' 2>/dev/null | sed 's/^/port|/'
 class Netdev:
     """A network interface. `kind` is its ARPHRD number (1: Ethernet, 32: InfiniBand); `address` its PCI function or empty.
 
-    `vlan`: it is a VLAN of another one.
+    `vlan`: it is a VLAN of another interface.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Netdev:
 
 
 class Network(NamedTuple):
-    """`default_route`: its network interface. `port_users`: programs that hold UDP port 4791; a socket of the kernel's own has no
+    """`default_route`: its network interface. `port_users`: programs that hold UDP port 4791; a socket of the kernel itself has no
     program: `kernel`."""
 
     netdevs: tuple[Netdev, ...]
@@ -61,7 +61,8 @@ def parse(text: str) -> Network:
 
 
 def named(name: str, netdevs: Sequence[Netdev]) -> Netdev | None:
-    """The interface of a name or a MAC address. A VLAN has the address of the interface below it: only its name means it."""
+    """Return the interface with this name or MAC address. A VLAN has the address of the interface below it: it only matches by
+    name."""
     return next((netdev for netdev in netdevs if name in (netdev.name, "" if netdev.vlan else netdev.mac)), None)
 
 

@@ -1,5 +1,5 @@
-"""ACS, maximum read request, relaxed ordering and interrupt affinity of GPUs and HCAs: how a host's are read, which of them differ,
-and the program that sets them. `pcie apply` sets with setpci (interrupts in /proc/irq) what differs, and reads it back.
+"""ACS, maximum read request, relaxed ordering and interrupt affinity of GPUs and HCAs: their reader, their differences, and the
+program that sets them. `pcie apply` sets differing values with setpci (interrupts in /proc/irq), and reads them back.
 
 Its configuration has lines `SETTING VALUE`. Nothing of this outlives a reboot or a reset of the function.
 """
@@ -16,9 +16,9 @@ CONFIG = "/etc/gpuprov/pcie.conf"
 RELAXED, REQUEST = 0x0010, 0x7000
 UNREADABLE = "unreadable"
 HEADER_ONLY = 64
-"""Bytes of configuration space that those may read who are not root."""
+"""Bytes of configuration space that users other than root may read."""
 MOST = 1 << 16
-"""CPUs of a list."""
+"""Maximum number of CPUs in a list."""
 
 # Both capability lists of PCI Express 7.5.1.1.11 and 7.6: standard ones from the byte at 0x34, extended ones from 0x100.
 AWK = """
@@ -83,12 +83,12 @@ for p in $s/*; do
   done 2>/dev/null
 done | awk '{AWK}'
 """
-"""Lines `function|...` of GPUs, HCAs and the bridges above them, `irq|...` of HCAs, `other|ID` of each NVIDIA and Mellanox function.
-NVLink bridges, which have SW_MNG in their VPD, are no HCAs."""
+"""Lines `function|...` of GPUs, HCAs and the bridges above them, `irq|...` of HCAs, `other|ID` of each NVIDIA and Mellanox
+function. NVLink bridges, which have SW_MNG in their VPD, are not HCAs."""
 
 
 class Interrupt(NamedTuple):
-    """`cpus` is where it may be served."""
+    """`cpus`: the CPUs that may serve it."""
 
     number: int
     cpus: frozenset[int]
@@ -98,10 +98,10 @@ class Interrupt(NamedTuple):
 class Function:
     """A GPU, an HCA or a bridge above one. `above`: the addresses of the bridges, the root port first.
 
-    `size`: bytes of configuration space that could be read, 0 where the function does not answer (all ones): it fell off the bus, or
-    sleeps. `control`: DevCtl, `acs`: ACSCtl; None where there is no such capability. `domain`: the type of its IOMMU group (`DMA`,
-    `DMA-FQ`, `identity`; empty if the kernel does not tell), `group` whether it has one. `virtual`: of SR-IOV, whose DevCtl is its
-    physical function's.
+    `size`: bytes of configuration space that could be read, 0 if the function does not answer (all ones): it fell off the bus, or
+    sleeps. `control`: DevCtl, `acs`: ACSCtl; None if there is no such capability. `domain`: the type of its IOMMU group (`DMA`,
+    `DMA-FQ`, `identity`; empty if the kernel does not report it), `group` whether it has one. `virtual`: of SR-IOV, whose DevCtl is
+    its physical function's.
     """
 
     address: str
@@ -130,7 +130,7 @@ class Function:
 
     @property
     def read_request(self) -> int:
-        """Bytes; 0 where it has no PCI Express capability."""
+        """The value in bytes; 0 without a PCI Express capability."""
         return 0 if self.control is None else 128 << (self.control >> 12 & 7)
 
     @property
@@ -232,7 +232,7 @@ def _readable(dev: Function) -> Function:
 
 
 def ranges(cpus: Iterable[int]) -> str:
-    """Numbers as the kernel lists them: `0-3,8`."""
+    """Format numbers as the kernel lists them: `0-3,8`."""
     groups: list[list[int]] = []
     for number in sorted(cpus):
         if groups and number == groups[-1][-1] + 1:
@@ -243,7 +243,7 @@ def ranges(cpus: Iterable[int]) -> str:
 
 
 def cpus_of(listed: str) -> frozenset[int]:
-    """`0-3,8` as numbers."""
+    """Parse `0-3,8` to numbers."""
     ends = [part.strip().partition("-") for part in listed.split(",")]
     spans = [range(int(first), int(last or first) + 1) for first, _, last in ends if "0" <= first[:1] <= "9"]
     if sum(span.stop - span.start for span in spans) > MOST:
@@ -252,13 +252,14 @@ def cpus_of(listed: str) -> frozenset[int]:
 
 
 def set_here(functions: Iterable[Function], *, container: bool) -> list[Function]:
-    """Those that this host sets: what is virtual is its physical function's, and in a container, interrupts are the machine's."""
+    """Return the functions that this host sets: virtual ones belong to their physical function, and in a container, interrupts
+    belong to the machine."""
     own_functions = [dev for dev in functions if not dev.virtual]
     return [replace(dev, interrupts=()) for dev in own_functions] if container else own_functions
 
 
 def settings() -> dict[str, str]:
-    """The configuration as a dictionary."""
+    """Return the configuration as a dictionary."""
     config_rows = rows(CONFIG)
     if not config_rows or any(len(row) != 2 for row in config_rows):
         raise Refused(f"{CONFIG} has {'lines that are no settings' if config_rows else 'no settings'}")
@@ -266,7 +267,7 @@ def settings() -> dict[str, str]:
 
 
 def put(diff: Difference) -> str:
-    """Set one thing; what went wrong, or nothing."""
+    """Set one value; return the error, or ""."""
     if diff.change:
         return " ".join(run("setpci", "-s", diff.address, diff.change).stdout.split())
     return write(f"/proc/irq/{diff.setting[4:]}/smp_affinity_list", diff.value)

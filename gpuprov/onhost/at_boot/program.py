@@ -27,7 +27,7 @@ def main(
     about: str = "[SECONDS]",
     takes: Callable[[Sequence[str]], Any] = seconds,
 ) -> None:
-    """Do what the first argument says, with what the others are. Ends with status 1 and one line where that cannot be."""
+    """Do the action of the first argument, with the other arguments. Ends with status 1 and one line if that is impossible."""
     try:
         try:
             act, given = actions[sys.argv[1]], takes(sys.argv[2:])
@@ -39,7 +39,7 @@ def main(
 
 
 def rows(path: str, *kinds: str) -> list[list[str]]:
-    """The words of each line of a configuration that begins with one of these; of all but comments where none is named."""
+    """Return the words of each line of a configuration that begins with one of these; if none is given, of all but comments."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             lines = [line.split() for line in file]
@@ -49,7 +49,7 @@ def rows(path: str, *kinds: str) -> list[list[str]]:
 
 
 def run(*argv: str, errors: int = subprocess.STDOUT) -> subprocess.CompletedProcess[str]:
-    """Run a command, also one of /sbin; what it says in English, its errors among it."""
+    """Run a command, also from /sbin; its output is in English, with errors included."""
     # A program in Python, as mlnx_qos is, must not find these modules.
     env = {**{key: value for key, value in os.environ.items() if key != "PYTHONPATH"}, "PATH": SEARCH, "LC_ALL": "C"}
     try:
@@ -66,7 +66,7 @@ def have(program: str) -> bool:
 
 
 def complaint(*argv: str) -> str:
-    """The last line of what a command says as it fails; empty where it does not."""
+    """Return the last line of the output of a command that fails; "" if it does not fail."""
     done = run(*argv)
     return _last(done.stdout) or f"{argv[0]} ended with {done.returncode}" if done.returncode else ""
 
@@ -84,7 +84,7 @@ def _last(output: str) -> str:
 
 
 def write(path: str, value: str) -> str:
-    """Write a file of the kernel's; what is wrong with that, or nothing."""
+    """Write a kernel file; return the error, or ""."""
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write(f"{value}\n")
@@ -94,17 +94,17 @@ def write(path: str, value: str) -> str:
 
 
 def contained() -> bool:
-    """Return whether this is a container, whose modules are the machine's."""
+    """Return whether this is a container, whose modules belong to the machine."""
     return run("systemd-detect-virt", "--container", "--quiet").returncode == 0
 
 
 def tell(line: str) -> None:
-    """At once: a unit that takes too long is killed."""
+    """Print a line at once: a unit that takes too long is killed."""
     print(line, flush=True)
 
 
 def wait(seconds: int, done: Callable[[], bool]) -> int:
-    """Until it is done, or for so many seconds, what `done` takes among them; how many are left."""
+    """Wait until it is done, or for so many seconds, including the time that `done` takes; return the seconds that are left."""
     end = time.monotonic() + seconds
     while not done() and seconds > 0:
         time.sleep(1)
@@ -113,7 +113,7 @@ def wait(seconds: int, done: Callable[[], bool]) -> int:
 
 
 def cells(text: str) -> dict[str, list[list[str]]]:
-    """Lines `KIND|CELL|CELL...` of a reader by their kind."""
+    """Group lines `KIND|CELL|CELL...` of a reader by their kind."""
     by_kind: dict[str, list[list[str]]] = {}
     for line in text.splitlines():
         kind, *rest = line.split("|")

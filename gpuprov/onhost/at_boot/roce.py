@@ -1,4 +1,4 @@
-"""The program that sets RoCE ports: `roce apply [SECONDS]` waits for the devices, sets what differs, and reads it back.
+"""The program that sets RoCE ports: `roce apply [SECONDS]` waits for the devices, sets differing values, and reads them back.
 
 Its configuration has lines `device [pci=] [driver=] [netdev=]` (none: every RoCE device), `count N`, and `set KEY VALUE`.
 """
@@ -35,14 +35,14 @@ def asked() -> Asked:
 
 
 class Host:
-    """The host's ports, as they were read last, and what is said of those that cannot be set."""
+    """The host's ports as last read, and messages about those that cannot be set."""
 
     def __init__(self, wanted: Asked) -> None:
         self.wanted = wanted
         self.complaints: dict[tuple[str, str], str] = {}
 
     def look(self) -> bool:
-        """Read them; whether all are there."""
+        """Read the ports; return whether all are present."""
         self.devices = devices.parse(read(devices.READER))
         ports = parse(read(READER))
         self.ports, self.lost = chosen(self.wanted, ports, self.devices), lost(self.wanted, ports, self.devices)
@@ -52,7 +52,7 @@ class Host:
         return differences(self.ports, self.wanted.values)
 
     def put(self, first: bool) -> None:
-        """Set what differs of what is set first, or of the others, and read anew."""
+        """Set the differing values that are set first, or the others, and read again."""
         for difference in self.differences():
             if (difference.key in FIRST) == first:
                 self.complaints[difference.place] = self._put(difference)
@@ -79,7 +79,7 @@ class Host:
         return complaint(*(_qos if have("mlnx_qos") else self._dcb)(port.netdev, key, value))
 
     def _notification(self, port: RocePort, key: str) -> str:
-        """The file for congestion notification packets: of NVIDIA's OFED, or of the kernel's driver."""
+        """Return the file for congestion notification packets: of NVIDIA's OFED, or of the kernel's driver."""
         ofed = f"/sys/class/net/{port.netdev}/ecn/roce_np/{key}"
         address = next(device.address for device in self.devices if device.name == port.device)
         if port.leg:
@@ -140,7 +140,7 @@ def _ecn(netdev: str, value: str) -> Iterator[str]:
 
 
 def _connections(port: RocePort, name: str, value: str) -> str:
-    """Write to a device's folder in rdma_cm, made for the time of the writing: the setting is the device's, and stays."""
+    """Write to a device's folder in rdma_cm, created just for this: the setting belongs to the device, and stays."""
     folder, error = f"{MANAGER}/{port.device}", ""
     for _ in range(3):
         made = False
@@ -157,7 +157,7 @@ def _connections(port: RocePort, name: str, value: str) -> str:
 
 
 def _settled(seconds: int) -> int:
-    """Wait until no device comes any more; how many seconds are left."""
+    """Wait until no more devices appear; return the seconds that are left."""
     counts = [-1]
 
     def alike() -> bool:

@@ -1,4 +1,4 @@
-"""The settings of RoCE ports: how a host's are read, and which of them differ from what is asked for."""
+"""The settings of RoCE ports: their reader, and their differences from the configuration."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Difference(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The configuration. `least`: how many devices there are at least; `values` in the order in which they are set."""
+    """The configuration. `least`: the minimum number of devices; `values` in the order in which they are set."""
 
     selectors: list[Selector]
     least: int
@@ -86,7 +86,7 @@ def differences(ports: Sequence[RocePort], desired: Mapping[str, str]) -> list[D
 
 
 def chosen(requested: Asked, ports: Sequence[RocePort], all_devices: Sequence[RdmaDevice]) -> list[RocePort]:
-    """The ports that a configuration is about."""
+    """Return the ports that a configuration applies to."""
     names = {device.name for device in devices.selected("roce", requested.selectors, all_devices)}
     return [port for port in ports if port.device in names]
 
@@ -103,7 +103,7 @@ def lost(requested: Asked, ports: Sequence[RocePort], all_devices: Sequence[Rdma
 
 
 def default_priority(dscp: int) -> int:
-    """The priority of a DSCP that nobody has mapped, on a port that trusts the DSCP (catalogue: roce, default-map)."""
+    """Return the priority of an unmapped DSCP, on a port that trusts the DSCP (catalogue: roce, default-map)."""
     return dscp // 8
 
 
@@ -188,11 +188,12 @@ for d in /sys/class/infiniband/*; do
   done
 done
 true"""
-"""What each port has, as `port|DEVICE|PORT|NETDEV` and `value|DEVICE|PORT|KEY|VALUE`. A folder in configfs is
-made for the reading and removed again, as `cma_roce_mode -d DEVICE` does; the settings are the device's, and stay. Another reader
-may remove it at the same moment, hence the second try.
+"""The values of each port, as `port|DEVICE|PORT|NETDEV` and `value|DEVICE|PORT|KEY|VALUE`. A folder in configfs is created for the
+reading and removed again, as `cma_roce_mode -d DEVICE` does; the settings belong to the device, and stay. Another reader may remove
+it at the same moment, hence the second try.
 
 Names: the kernel's Documentation/ABI/testing/configfs-rdma_cm (4.4, ToS 4.11) and drivers/infiniband/hw/mlx5/cong.c (debugfs);
-https://github.com/Mellanox/mlnx-tools (python/mlnx_qos, sbin/cma_roce_mode). mlx5 trusts the DSCP from the first dscp-prio entry on:
-https://www.mail-archive.com/netdev%40vger.kernel.org/msg198271.html
-dcb reads what mlnx_qos does (dcbnl), and faster, but not the `qos/trust` of an older OFED."""
+https://github.com/Mellanox/mlnx-tools (python/mlnx_qos, sbin/cma_roce_mode). mlx5 trusts the DSCP from the first dscp-prio entry on
+(https://www.mail-archive.com/netdev%40vger.kernel.org/msg198271.html). dcb reads what mlnx_qos does (dcbnl), and faster, but not
+the `qos/trust` of an older OFED.
+"""

@@ -1,8 +1,8 @@
-"""The program of software RDMA: `soft apply [SECONDS]` waits for interfaces, makes what is missing, and removes what it made and
-nobody asks for any more; `soft remove` removes what it made. Devices are found by interface: udev may rename them.
+"""The program of software RDMA: `soft apply [SECONDS]` waits for interfaces, creates missing devices, and removes those it created
+that are no longer requested; `soft remove` removes all it created. Devices are identified by interface: udev may rename them.
 
-Its configuration has lines `DRIVER INTERFACE`: rxe or siw; a network interface's name or MAC address, or default: that of the default
-route.
+Its configuration has lines `DRIVER INTERFACE`: rxe or siw; a network interface's name or MAC address, or default: that of the
+default route.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ MODULES = {"rxe": "rdma_rxe", "siw": "siw"}
 
 
 def on(netdev: str, candidates: Sequence[RdmaDevice]) -> list[RdmaDevice]:
-    """The software devices of an interface."""
+    """Return the software devices of an interface."""
     return [device for device in candidates if device.soft and netdev in device.netdevs]
 
 
 def made(netdev: str, driver: str) -> list[str]:
-    """Names of the devices of an interface that have this driver."""
+    """Return names of the devices of an interface that have this driver."""
     soft_devices = on(netdev, devices.parse(read(devices.READER)))
     return [device.name for device in soft_devices if device.driver == MODULES[driver]]
 
 
 def interface(word: str) -> str:
-    """The interface that is meant; empty where it is not there."""
+    """Return the name of the interface; "" if it does not exist."""
     state = network.parse(read(network.READER))
     if word == DEFAULT:
         return state.default_route

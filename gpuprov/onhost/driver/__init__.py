@@ -1,1 +1,1 @@
-"""The driver's kernel modules on a host: built aside, in place for every kernel, signed, loaded and unloaded."""
+"""The driver's kernel modules on a host: built in a staging area, installed for every kernel, signed, loaded and unloaded."""

@@ -13,7 +13,7 @@ from .dkms import Failed
 Asked = Mapping[str, Any]
 Answer = Dict[str, Any]
 COMPILERS = {"g++": "gcc-c++", "gcc": "gcc", "cc": "gcc", "make": "make"}
-"""The package of a program, by rpm; Debian's g++ is called so."""
+"""The rpm package of a program; Debian's g++ has the same name."""
 
 
 def build_aside(family: str, params: Asked, check: bool) -> Answer:
@@ -46,7 +46,7 @@ def _fix(family: str, output: str) -> str:
 
 
 def built(family: str, params: Asked, check: bool) -> Answer:
-    """The modules of a DKMS package. In check mode the package may not be there yet: the transaction before it was not done."""
+    """Install the modules of a DKMS package. In check mode the package may be missing: the transaction before it was not done."""
     target = params["package"], params["module"], params["flavour"], params["kernels"]
     if check:
         try:
@@ -63,7 +63,7 @@ def built(family: str, params: Asked, check: bool) -> Answer:
 
 
 def registered(_family: str, params: Asked, check: bool) -> Answer:
-    """The modules that NVIDIA's installer registered."""
+    """Install the modules that NVIDIA's installer registered."""
     if check:
         return _answer([])
     try:
@@ -74,7 +74,7 @@ def registered(_family: str, params: Asked, check: bool) -> Answer:
 
 
 def linked(family: str, params: Asked, check: bool) -> Answer:
-    """The modules of precompiled packages."""
+    """Install the modules of precompiled packages."""
     if check:
         return _answer([])
     try:
@@ -87,7 +87,7 @@ def linked(family: str, params: Asked, check: bool) -> Answer:
 
 
 def clear(family: str, params: Asked, check: bool) -> Answer:
-    """No modules that were built aside."""
+    """Remove modules that were built in the staging area."""
     if params["pack"] and not check:
         aside.take_away(family, params["pack"])
     return {"changed": False}
@@ -122,7 +122,7 @@ def _signed(params: Asked) -> list[str]:
 
 
 def _answer(kernels: Sequence[str], signed: Sequence[str] = ()) -> Answer:
-    """`changed`, and what; as a difference."""
+    """Return `changed`, and the changes, as a difference."""
     lines = [f"installed for {kernel}" for kernel in kernels] + [f"signed for {kernel}" for kernel in signed]
     answer = {"changed": bool(lines), "kernels": list(kernels), "signed": list(signed)}
     return {**answer, "diff": {"prepared": "".join(f"{line}\n" for line in lines)}} if lines else answer

@@ -1,8 +1,8 @@
-"""The modules of a DKMS package built where they touch nothing: the old package's scriptlet removes its own, and from then on a build
-that fails leaves a host without any.
+"""The modules of a DKMS package built in a staging area: the old package's scriptlet removes its own modules, and a failed build
+after that would leave a host without any.
 
 They are packed: on Debian where the package's postinst looks (ldtarball in /usr/lib/dkms/common.postinst), so that the transaction
-builds nothing; else in /var/lib/gpuprov, and put into DKMS's tree as built. DKMS's tree is not touched before.
+builds nothing; else in /var/lib/gpuprov, and added to DKMS's tree as built. DKMS's tree is not touched before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENDING = ".dkms.tar.gz"
 
 
 def build(family: str, files: Sequence[str], kernels: Sequence[str]) -> str:
-    """Build for each kernel; where the pack is. Raises Failed."""
+    """Build for each kernel; return the path of the pack. Raises Failed."""
     forget(WORK)
     clear(family)
     os.makedirs(f"{WORK}/content")
@@ -46,7 +46,7 @@ def build(family: str, files: Sequence[str], kernels: Sequence[str]) -> str:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """A connection that is lost ends the build with what it has written: as an exception, which tidies up."""
+    """Convert signals to an exception, so that a lost connection ends the build and removes what it has written."""
 
     def end(_number: int, _frame: object) -> None:
         raise SystemExit(1)
@@ -145,8 +145,8 @@ def of_pack(pack: str) -> Source:
 
 
 def put_into_tree(pack: str) -> None:
-    """Put the modules of the pack into the host's DKMS tree as built, so that an rpm's scriptlet, which runs dkms build, finds
-    nothing to do; unless DKMS has this version already: then its modules are the other flavour's, and `in_place` takes the pack."""
+    """Add the modules of the pack to the host's DKMS tree as built, so that an rpm's scriptlet, which runs dkms build, has nothing
+    to do; unless DKMS has this version already: then its modules are the other flavour's, and `in_place` uses the pack."""
     module = of_pack(pack)
     folders = (f"{TREE}/{module.name}/{module.version}", f"{SOURCES}/{module.name}-{module.version}")
     if not any(map(os.path.exists, folders)):
@@ -154,7 +154,7 @@ def put_into_tree(pack: str) -> None:
 
 
 def clear(family: str, *, damaged: bool = False) -> None:
-    """Take away what runs that were cut off have built aside. `damaged`: where it cannot be read to its end."""
+    """Remove staged builds of interrupted runs. `damaged`: only if the pack is incomplete."""
     pattern = f"{SHARED}/nvidia*-dkms/*{ENDING}" if family == "debian" else f"{PACKS}/*{ENDING}"
     for pack in sorted(glob.glob(pattern)):
         if damaged and _is_whole(pack):
@@ -169,8 +169,8 @@ def _is_whole(pack: str) -> bool:
 
 
 def _ends(pack: str) -> bool:
-    """Return whether the archive has the end of a plain tar, two blocks of zeros: tar considers a listing complete that
-    is cut between two files. https://www.gnu.org/software/tar/manual/html_node/Standard.html"""
+    """Return whether the archive has the end of a plain tar, two blocks of zeros: tar lists an archive as complete even if it is
+    cut between two files. https://www.gnu.org/software/tar/manual/html_node/Standard.html"""
     with open(pack, "rb") as file:
         if file.read(262)[257:] != b"ustar":
             return True  # compressed, and its own end was seen
@@ -179,7 +179,7 @@ def _ends(pack: str) -> bool:
 
 
 def take_away(family: str, pack: str) -> None:
-    """Remove the pack, and from DKMS's tree what no package came to own the source of."""
+    """Remove the pack, and from DKMS's tree the modules whose source belongs to no package."""
     if family != "debian":
         module = of_pack(pack)
         folder = f"{SOURCES}/{module.name}-{module.version}"

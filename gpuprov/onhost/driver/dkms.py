@@ -1,4 +1,4 @@
-"""DKMS, and what modinfo says of the modules that it has put in place."""
+"""DKMS, and modinfo's data about the modules that it has installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ERRORS = re.compile(r": (fatal )?error:|^ERROR: |: command not found")
 
 
 class Failed(Exception):
-    """A module that could not be built or put in place. `lines`: the output of the build."""
+    """A module that could not be built or installed. `lines`: the output of the build."""
 
     def __init__(self, message: str, lines: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -87,7 +87,8 @@ def modinfo(kernel: str, field: str, module: str) -> str:
 
 
 def is_flavour(kernel: str, module: str, flavour: str) -> bool:
-    """The open module's license has GPL in it: https://github.com/NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv.c"""
+    """Return whether the module has this flavour. The open module's license contains GPL:
+    https://github.com/NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv.c"""
     return ("GPL" in modinfo(kernel, "license", module)) == (flavour == "open")
 
 

@@ -1,4 +1,4 @@
-"""The modules that each kernel loads: installed by DKMS, of precompiled packages, or of NVIDIA's installer."""
+"""The modules that each kernel loads: installed by DKMS, from precompiled packages, or from NVIDIA's installer."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ CONF = "dkms.conf"
 
 
 def lacking(family: str, package: str, module: str, flavour: str, kernels: Sequence[str]) -> list[str]:
-    """Kernels whose modules are not those of the DKMS package. Raises Failed.
+    """List the kernels whose modules are not those of the DKMS package. Raises Failed.
 
-    DKMS says "installed" also where the module's file is gone, or is of the other flavour: modinfo looks.
+    DKMS reports "installed" even if the module's file is missing, or has the other flavour: modinfo checks that.
     """
     dkms_module = of_package(family, package)
     return [kernel for kernel in kernels if not _is_there(dkms_module, kernel, module, flavour)]
 
 
 def install(family: str, package: str, module: str, flavour: str, kernels: Sequence[str], pack: str) -> list[str]:
-    """Build and install the DKMS package's modules for each kernel that lacks them; which those are. Raises Failed. `pack`: modules
-    that were built aside."""
+    """Build and install the DKMS package's modules for each kernel that lacks them; return these kernels. Raises Failed. `pack`:
+    modules from the staging area."""
     dkms_module = of_package(family, package)
     if not pack:  # what a run that was cut off built aside: a later installation of the same version must not load it
         aside.clear(family)
@@ -80,9 +80,9 @@ def _is_there(dkms_module: Source, kernel: str, module: str, flavour: str) -> bo
 
 
 def register(version: str, flavour: str, kernels: Sequence[str]) -> list[str]:
-    """Have DKMS build and install the modules that NVIDIA's installer registered, for each kernel that lacks them; which those are.
-    Raises Failed. An installer whose registration fails only warns, and puts the modules there itself: DKMS would build none for the
-    next kernel."""
+    """Have DKMS build and install the modules that NVIDIA's installer registered, for each kernel that lacks them; return these
+    kernels. Raises Failed. An installer whose registration fails only warns, and installs the modules itself: DKMS would build none
+    for the next kernel."""
     conf = f"{dkms.SOURCES}/nvidia-{version}/{CONF}"
     if not os.path.isfile(conf):
         raise Failed(f"{conf} is not there: DKMS has no source to build")
@@ -98,10 +98,11 @@ def register(version: str, flavour: str, kernels: Sequence[str]) -> list[str]:
 
 
 def link(family: str, version: str, packages: Sequence[str], kernels: Sequence[str]) -> list[str]:
-    """Have the modules of the precompiled packages be the ones that each kernel loads; for which that took something. Raises Failed.
+    """Make each kernel load the modules of the precompiled packages; return the kernels for which that changed something. Raises
+    Failed.
 
-    DKMS, when it goes, puts back what it once found in the place of its own (original_module in
-    https://github.com/dell/dkms/blob/main/dkms.in): of no package, and first.
+    When DKMS's modules are removed, it restores those that it had found in their place (original_module in
+    https://github.com/dell/dkms/blob/main/dkms.in): they belong to no package, and come first.
     """
     done = []
     for kernel in kernels:
@@ -123,7 +124,7 @@ def link(family: str, version: str, packages: Sequence[str], kernels: Sequence[s
 
 
 def _remove_strangers(family: str, version: str, kernel: str) -> None:
-    """Modules of another version that no package owns."""
+    """Remove modules of another version that no package owns."""
     for file in sorted(glob.glob(f"{dkms.KERNELS}/{kernel}/**/nvidia.ko*", recursive=True)):
         ran = run(["modinfo", "-F", "version", file])
         owner = ["dpkg-query", "-S", file] if family == "debian" else ["rpm", "-qf", file]
@@ -136,7 +137,7 @@ def _remove_strangers(family: str, version: str, kernel: str) -> None:
 
 
 def _configure(family: str, package: str) -> str:
-    """Have the package put its modules in place once more; what it says."""
+    """Have the package install its modules once more; return its output."""
     if family == "debian":
         return run(["dpkg-reconfigure", package], {"DEBIAN_FRONTEND": "noninteractive"}).said
     return run(["sh"], stdin=run(["rpm", "-q", "--qf", "%{POSTIN}\\n", package]).out).said

@@ -1,4 +1,4 @@
-"""The driver in the running kernel: taken out for a change, loaded anew after it, or put back where the change failed."""
+"""The driver in the running kernel: unloaded for a change, reloaded after it, or restored if the change failed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..packages.commands import run
 
 MODULES = "/sys/module"
 NOTE = "/run/gpuprov/unloaded"
-"""Modules that were taken out of the kernel, in that order, until they are there again; a reboot ends it."""
+"""Modules that were unloaded, in that order, until they are loaded again; a reboot deletes the file."""
 STACK = ("gdrdrv", "nv_peer_mem", "nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
 """The modules' own names: Debian's files are called nvidia-current."""
 ABOVE = STACK[:3]
@@ -24,12 +24,12 @@ class Failed(Exception):
 
 
 def loaded() -> list[str]:
-    """The modules of the driver, and what stands on it, that are in the kernel, topmost first."""
+    """Return the loaded modules of the driver and those that depend on it, topmost first."""
     return [name for name in STACK if os.path.isdir(f"{MODULES}/{name}")]
 
 
 def take_out() -> list[str]:
-    """Unload what nothing uses; which left. What stays asks for a reboot."""
+    """Unload modules that are not in use; return them. The others require a reboot."""
     gone = []
     for name in loaded():
         _note([*_noted(), name])
@@ -41,7 +41,7 @@ def take_out() -> list[str]:
 
 
 def put_back() -> list[str]:
-    """Load again what was unloaded, as far as it loads. Raises Failed where some does not."""
+    """Load the unloaded modules again, as far as they load. Raises Failed if any does not."""
     names = _noted()[::-1]
     remove(NOTE)
     if names and (ran := run(["modprobe", "-a", *names])).status:
@@ -56,7 +56,7 @@ def waits() -> bool:
 
 
 def load() -> None:
-    """Raises Failed."""
+    """Load the driver. Raises Failed."""
     ran = run(["modprobe", "nvidia"])
     if ran.status:
         raise Failed(
@@ -77,8 +77,8 @@ def missing() -> list[str]:
 
 
 def restore() -> list[str]:
-    """Load it: gdrcopy and peer memory by the services that had loaded them, and what no service loads (modules-load.d had, or a
-    hand) by itself. What is there and does not load, and why."""
+    """Load it: gdrcopy and peer memory by the services that had loaded them, and modules that no service loads (from
+    modules-load.d, or by hand) directly. Return the present modules that do not load, and why."""
     if set(missing()) & set(ABOVE):
         run(["systemctl", "try-restart", *SERVICES])
     complaints = []

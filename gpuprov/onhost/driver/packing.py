@@ -1,4 +1,4 @@
-"""The modules that DKMS has installed on this host as a Debian package in the place of the DKMS package."""
+"""The modules that DKMS has installed on this host, as a Debian package that replaces the DKMS package."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ done
 
 
 def pack(driver: Mapping[str, Any], sums: str) -> bool:
-    """Make the package and its description, unless its modules have these sums. Returns whether it was made. Raises Failed."""
+    """Make the package and its description, unless its modules have these sums. Return whether it was made. Raises Failed."""
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as folder:
         work = Path(folder)
         work.chmod(0o755)

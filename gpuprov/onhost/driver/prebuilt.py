@@ -1,6 +1,6 @@
-"""Modules that one host builds for others: the package that they travel in, and whether it is for a host.
+"""Modules that one host builds for others: the package that contains them, and whether it fits a host.
 
-It lies in the cache of the machine that runs gpuprov, beside a description: `version` of the DKMS package, `flavour`, `kernels`,
+It is in the cache of the machine that runs gpuprov, beside a description: `version` of the DKMS package, `flavour`, `kernels`,
 `sha256` of the package, `sums` (the SHA-256 of the list of the modules' checksums).
 """
 
@@ -42,7 +42,7 @@ def cache(environment: Mapping[str, str], *words: str) -> str:
 
 
 def known(path: str) -> dict[str, Any]:
-    """The description of what lies in the cache; nothing where there is none, or it is none."""
+    """Return the description of the package in the cache; empty if there is none, or it is invalid."""
     try:
         with open(f"{path}.json", encoding="utf-8") as file:
             content = json.load(file)
@@ -52,7 +52,7 @@ def known(path: str) -> dict[str, Any]:
 
 
 def sound(path: str) -> str:
-    """The sums of the modules in the cache; empty where the package is not as it was made."""
+    """Return the sums of the modules in the cache; "" if the package is not as it was made."""
     packed = known(path)
     return str(packed.get("sums", "")) if packed and digest(f"{path}.deb") == packed.get("sha256") else ""
 
@@ -96,8 +96,8 @@ def lacks(driver: Known, offered: Known) -> bool:
 
 
 def trial(driver: Known, local: list[str], *, untried: bool) -> dict[str, list[str]]:
-    """The transaction as it is tried. What the build host is only now building is not there, and DKMS cannot leave without it: its
-    package moves along in the trial."""
+    """Return the transaction for the trial. A package that the build host is still building does not exist yet, and DKMS cannot be
+    removed without it: its package is part of the trial."""
     kept = driver["source_packages"] if untried else []
     return {
         "try_install": [*driver["before"], *driver["install"], *(driver["stand_in"] if untried else local)],

@@ -1,4 +1,4 @@
-"""NVIDIA's .run file on a host: whether it is the one of the spec, and its installer."""
+"""NVIDIA's .run file on a host: its verification, and its installer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ RIGHT = "the right file, and the sha256 that sha256sum says of it, compared with
 
 
 def judge(path: str, of: str, version: str) -> None:
-    """Refuse a file that its own check finds damaged, or that holds another driver, and take it away. `of`: where it came from.
-    Raises Failed."""
+    """Refuse and delete a file that fails its own check, or contains another driver. `of`: its origin. Raises Failed."""
     if problem := _problem(path, version):
         with suppress(FileNotFoundError):
             os.unlink(path)
@@ -36,7 +35,7 @@ def _problem(path: str, version: str) -> str:
 
 
 def version_of(path: str) -> str:
-    """The driver's version, by the words of the file's own header; empty where it has none."""
+    """Return the driver's version in the file's own header; "" if it has none."""
     with open(path, "rb") as file:
         words = re.search(rb"^version_string=\"?([^\"\n]*)", file.read(HEADER), re.MULTILINE)
     return words[1].decode(errors="replace").strip() if words else ""

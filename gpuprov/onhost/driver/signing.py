@@ -1,4 +1,4 @@
-"""Modules that DKMS has built, signed anew where another key signed them, without building them again; DKMS then installs them."""
+"""Modules built by DKMS, signed again if another key signed them, without a rebuild; DKMS then installs them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .dkms import Failed
 
 MAGIC = b"~Module signature appended~\n"
 HEAD = 12
-"""Bytes between signature and MAGIC, of which the last four are the signature's length
+"""Number of bytes between signature and MAGIC, of which the last four are the signature's length
 (https://github.com/torvalds/linux/blob/master/include/linux/module_signature.h)."""
 # As the kernel's own scripts/Makefile.modinst compresses.
 COMPRESSORS = {".zst": ["zstd", "-T0", "-q", "-c"], ".gz": ["gzip", "-n", "-c"], ".xz": ["xz", "--check=crc32", "-c"]}
@@ -22,8 +22,8 @@ BOOT = "/boot"
 
 
 def sign_all(version: str, expected: str, key: str, certificate: str, kernels: Sequence[str]) -> list[str]:
-    """Have every module of this driver version signed by the certificate with the serial number `wanted`. Returns `KERNEL: MODULE ...`
-    for each kernel whose modules were not; raises Failed."""
+    """Have every module of this driver version signed by the certificate with the expected serial number. Return `KERNEL: MODULE
+    ...` for each kernel whose modules were not; raises Failed."""
     done = []
     for kernel in kernels:
         for folder in sorted(glob.glob(f"{dkms.TREE}/nvidia*/{version}/{kernel}/*/module")):
@@ -65,13 +65,13 @@ def _run(*argv: str) -> bytes:
 
 
 def serial(file: str) -> str:
-    """The serial number of the certificate that signed a module; empty without a signature."""
+    """Return the serial number of the certificate that signed a module; "" without a signature."""
     shown = _run("modinfo", "-F", "sig_key", file).decode(errors="replace").replace(":", "")
     return "".join(shown.split()).lower().lstrip("0")
 
 
 def unsigned(content: bytes) -> bytes:
-    """The module without its signature."""
+    """Return the module without its signature."""
     if not content.endswith(MAGIC):
         return content
     end = len(content) - len(MAGIC)
@@ -79,7 +79,7 @@ def unsigned(content: bytes) -> bytes:
 
 
 def hash_of(kernel: str) -> str:
-    """The hash that the kernel's own modules are signed with."""
+    """Return the hash algorithm of the signatures of the kernel's own modules."""
     for file in (f"{dkms.KERNELS}/{kernel}/build/.config", f"{BOOT}/config-{kernel}"):
         if os.path.exists(file):
             with open(file, encoding="utf-8", errors="replace") as config:
@@ -90,7 +90,7 @@ def hash_of(kernel: str) -> str:
 
 
 def signer(kernel: str) -> str:
-    """The program that signs: the kernel's, or Ubuntu's, as DKMS takes it."""
+    """Return the signing program: the kernel's, or Ubuntu's, as DKMS does."""
     own_program = f"{dkms.KERNELS}/{kernel}/build/scripts/sign-file"
     program = own_program if os.access(own_program, os.X_OK) else shutil.which("kmodsign")
     if not program:
@@ -99,7 +99,7 @@ def signer(kernel: str) -> str:
 
 
 def sign(file: str, kernel: str, key: str, certificate: str) -> None:
-    """Sign one module in place, compressed as it was."""
+    """Sign one module in place, keeping its compression."""
     plain, ending = os.path.splitext(file)
     pack = COMPRESSORS.get(ending)
     work = (plain if pack else file) + ".gpuprov"

@@ -1,4 +1,4 @@
-"""Judge all GPUs of a host, then set what is not as asked for, and read it back. A GPU is never reset."""
+"""Judge all GPUs of a host, then set differing settings, and read them back. A GPU is never reset."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MODULE = "/sys/module/nvidia"
 
 
 class Answer(NamedTuple):
-    """`driver`: whether there is one to ask. `steps`: what was, or would be, changed; `changed`: whether anything was.
-    `waiting`: GPUs whose ECC mode changes at the next boot."""
+    """`driver`: whether a driver answers. `steps`: the changes made or pending; `changed`: whether there are any. `waiting`: GPUs
+    whose ECC mode changes at the next boot."""
 
     driver: bool = True
     steps: Sequence[str] = ()
@@ -29,7 +29,7 @@ class Answer(NamedTuple):
 
 
 def loaded() -> int:
-    """Differs from one loading of the driver's module to the next: the kernel makes a new folder each time."""
+    """Return a value that differs for each load of the driver's module: the kernel creates a new folder each time."""
     try:
         return os.stat(MODULE).st_ino
     except OSError:
@@ -57,7 +57,7 @@ def write_record(locks: Mapping[str, plan.Locks], path: str = "") -> None:
 
 
 def run(config: Mapping[str, Any], *, change: bool, partly: bool = False) -> Answer:
-    """Bring the GPUs into their settings. With a problem nothing is changed, or, `partly`, what has none is."""
+    """Apply the settings to the GPUs. If there is a problem nothing is changed, or, with `partly`, GPUs without a problem are."""
     try:
         nvml = Nvml()
     except Failed as failed:
@@ -110,7 +110,7 @@ def _answer(needs: Sequence[plan.Needs], problems: Sequence[str]) -> Answer:
 
 
 def _carry_out(nvml: Nvml, need: plan.Needs, locks: dict[str, plan.Locks]) -> list[str]:
-    """Change one GPU; returns what failed, and what was not as asked for afterwards."""
+    """Change one GPU; return the failures, and the settings that differ afterwards."""
     card, wrong = need.card, []
     for step in need.steps:
         try:

@@ -14,7 +14,7 @@ LACKING = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, DEPRECATED)
 
 
 class Power(NamedTuple):
-    """In milliwatts. `limit`: the one that was set, whatever another limiter makes of it."""
+    """Limits in milliwatts. `limit`: the configured one, whatever another limiter makes of it."""
 
     limit: int
     default: int
@@ -23,7 +23,7 @@ class Power(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A GPU. What it does not have is None; `no_applications` is NVML's word for that of application clocks.
+    """A GPU. Missing features are None; `no_applications` is NVML's word for missing application clocks.
 
     `ecc`: now, and after the next boot. `applications`, `defaults`: memory and graphics in MHz. `clocks`: graphics and memory now.
     """
@@ -42,7 +42,7 @@ class Card(NamedTuple):
 
 
 def cards(nvml: Nvml) -> list[Card]:
-    """All GPUs, in the order of their PCI addresses. Raises Failed for one that does not answer."""
+    """Return all GPUs, in the order of their PCI addresses. Raises Failed for a GPU that does not answer."""
     addresses = sorted((nvml.address(handle), number) for number, handle in enumerate(nvml.devices()))
     handles = nvml.devices()
     return [card(nvml, place, address, handles[number]) for place, (address, number) in enumerate(addresses)]
@@ -66,12 +66,12 @@ def card(nvml: Nvml, place: int, address: str, handle: Any) -> Card:
 
 
 def memory_clocks(nvml: Nvml, handle: Any) -> list[int]:
-    """Memory clocks that can be set; none where NVML does not list them."""
+    """Return memory clocks that can be set; none if NVML does not list them."""
     return _listed(nvml, "DeviceGetSupportedMemoryClocks", handle)
 
 
 def graphics_clocks(nvml: Nvml, handle: Any, memory: int) -> list[int]:
-    """Graphics clocks that go with a memory clock."""
+    """Return graphics clocks that go with a memory clock."""
     return _listed(nvml, "DeviceGetSupportedGraphicsClocks", handle, UINT(memory))
 
 

@@ -12,7 +12,7 @@ LIBRARY = "libnvidia-ml.so.1"
 
 
 class Failed(Exception):
-    """NVML's own words for a failure, and its number."""
+    """NVML's message for a failure, and its number."""
 
     def __init__(self, text: str, number: int) -> None:
         super().__init__(text)
@@ -32,7 +32,7 @@ class Process(ctypes.Structure):
 
 
 class Nvml:
-    """An open session: its functions by name, without `nvml` in front. What fails raises Failed."""
+    """An open session: its functions by name, without the prefix `nvml`. A failure raises Failed."""
 
     def __init__(self) -> None:
         try:
@@ -64,7 +64,7 @@ class Nvml:
         return self.numbers(1, name, *arguments)[0]
 
     def listed(self, name: str, *arguments: Any) -> list[int]:
-        """A list of numbers, of which NVML first says how long it is."""
+        """Return a list of numbers, whose length NVML reports first."""
         count = UINT(0)
         try:
             self.call(name, *arguments, ctypes.byref(count), None)
@@ -96,7 +96,7 @@ class Nvml:
         return f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
 
     def computing(self, device: Any) -> list[int]:
-        """Process ids with a CUDA context on the GPU; branch 470 has the function as _v2."""
+        """Return process ids with a CUDA context on the GPU; branch 470 has the function as _v2."""
         newest = hasattr(self.library, "nvmlDeviceGetComputeRunningProcesses_v3")
         for room in (64, 4096):
             processes, count = (Process * room)(), UINT(room)

@@ -17,8 +17,8 @@ LOCKING = {
 
 
 class Step(NamedTuple):
-    """One call of NVML. `what`, `before`, `after` are for people. `lock`: the clock that it locks, and how. `again`: it is noted as
-    done, and is done again without a word, since nobody can read whether it still holds."""
+    """One call of NVML. `what`, `before`, `after` are for people. `lock`: the clock that it locks, and how. `again`: it is recorded
+    as done, and is silently repeated, since nobody can read whether it is still in effect."""
 
     what: str
     before: str
@@ -112,7 +112,7 @@ def pair(clocks: tuple[int, int]) -> str:
 
 
 def listed(clocks: Sequence[int]) -> str:
-    """Clocks in MHz; many of them as the ends of their range."""
+    """Return clocks in MHz; if there are many, as the ends of their range."""
     ordered = sorted(clocks)
     if len(ordered) > 6:
         return f"{len(ordered)} clocks from {ordered[0]} to {ordered[-1]} MHz (nvidia-smi -q -d SUPPORTED_CLOCKS)"

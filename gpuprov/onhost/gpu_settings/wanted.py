@@ -18,11 +18,11 @@ ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", r
 
 
 class WantedError(ValueError):
-    """A configuration that does not go with the GPUs; one line."""
+    """A configuration that does not fit the GPUs; one line."""
 
 
 class Gpu(NamedTuple):
-    """A GPU as it can be named. `number`: its place in the order of PCI addresses."""
+    """A GPU as it can be named. `number`: its index in the order of PCI addresses."""
 
     number: int
     address: str
@@ -33,7 +33,7 @@ class Gpu(NamedTuple):
 
 
 def canonical(name: Name) -> str:
-    """A number as digits, a PCI address with its domain in four digits; anything else as it is."""
+    """Return a number as digits, a PCI address with its domain in four digits; anything else unchanged."""
     text = str(name)
     if re.fullmatch("[0-9]+", text):
         return str(int(text))
@@ -70,6 +70,6 @@ def _refuse_strangers(names: list[Name], gpus: Sequence[Gpu]) -> None:
 
 
 def _merged(before: Settings, more: Mapping[str, Any]) -> Settings:
-    """Locked clocks of graphics and memory are settings of their own."""
+    """Merge settings; locked clocks of graphics and memory are separate settings."""
     locks = {**before.get("locked_clocks", {}), **more.get("locked_clocks", {})}
     return {**before, **more, **({"locked_clocks": locks} if locks else {})}

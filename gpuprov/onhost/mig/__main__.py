@@ -1,8 +1,8 @@
-"""MIG of this host as /etc/gpuprov/mig.json wants it: `python -m mig state|plan|apply|boot`.
+"""MIG of this host according to /etc/gpuprov/mig.json: `python -m mig state|plan|apply|boot`.
 
-state: what is there. plan: what apply would do; changes nothing. apply: do it. boot: wait for the driver's GPUs, then apply.
-Standard output is one JSON object; `problem` in it, and one line on standard error, say why it cannot be. Exit status: 0 it is
-as wanted (plan: it can be), 1 it is not, 2 wrong usage.
+state: the current state. plan: the changes by apply; changes nothing. apply: make them. boot: wait for the driver's GPUs, then
+apply. Standard output is one JSON object; `problem` in it, and one line on standard error, give the reason for a failure. Exit
+status: 0 it matches (plan: it can), 1 it does not, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class NoDriver(Refused):
 
 
 def load(path: str) -> Any:
-    """A JSON file. Raises Refused."""
+    """Return the contents of a JSON file. Raises Refused."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)
@@ -40,7 +40,7 @@ def load(path: str) -> Any:
 
 
 def opened(models: dict[str, str], wait: float = 0, binding: Any = None) -> Nvml:
-    """NVML, once it answers and sees every GPU that the driver is bound to. Raises NoDriver when the time is up."""
+    """Return NVML, once it answers and sees every GPU that the driver is bound to. Raises NoDriver when the time is up."""
     until = time.monotonic() + wait
     while True:
         try:
@@ -59,7 +59,7 @@ def opened(models: dict[str, str], wait: float = 0, binding: Any = None) -> Nvml
 
 
 def bound_gpus() -> list[str]:
-    """The GPUs that the driver has found, by address, without those that it was told to leave out (NVreg_ExcludedGpus)."""
+    """Return the GPUs that the driver has found, by address, without those that it is configured to leave out (NVreg_ExcludedGpus)."""
     folder = os.path.join(mig_users.ROOT, "proc/driver/nvidia/gpus")
     gpus = []
     for address in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
@@ -74,7 +74,7 @@ def bound_gpus() -> list[str]:
 
 
 def run(options: argparse.Namespace, binding: Any = None) -> dict[str, Any]:
-    """The answer to one command. Raises Refused."""
+    """Return the answer to one command. Raises Refused."""
     config = {} if options.command == "state" else load(options.wanted)
     nvml, failed = opened(load(options.models), options.wait, binding), Refused
     try:

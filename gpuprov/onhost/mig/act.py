@@ -1,4 +1,4 @@
-"""Carry out what was planned for a GPU: destroy, switch the mode, create; then the device nodes."""
+"""Execution of the plan for a GPU: destroy, switch the mode, create; then the device nodes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Failed(Exception):
 
 
 class Waits(Failed):
-    """A mode that is pending, and comes into force at a reboot."""
+    """A mode that is pending, and takes effect at a reboot."""
 
 
 def clear(nvml: Nvml, change: Change) -> None:
-    """Destroy what must go. Raises Failed for what the driver does not let go."""
+    """Destroy the instances that must go. Raises Failed for those that the driver does not release."""
     handle = nvml.handle(change.card)
     gone = {(instance.id, compute.id) for instance in change.destroy for compute in instance.compute}
     known = {instance.id: instance for instance in change.card.instances}
@@ -45,7 +45,7 @@ def clear(nvml: Nvml, change: Change) -> None:
 
 
 def switch(nvml: Nvml, card: Card, enabled: bool, users: Users, may_reset: bool) -> None:
-    """Set the MIG mode and have it in force. Raises Failed where it cannot be, and Waits where a reboot does it."""
+    """Set the MIG mode and have it take effect. Raises Failed if that is impossible, and Waits if it needs a reboot."""
     status = nvml.lib.nvmlDeviceSetMigMode(nvml.handle(card), int(enabled))
     word = "enabled" if enabled else "disabled"
     if nvml.card(card.gpu.address).current == int(enabled):
@@ -69,7 +69,7 @@ def switch(nvml: Nvml, card: Card, enabled: bool, users: Users, may_reset: bool)
 
 
 def reset(nvml: Nvml, card: Card) -> None:
-    """Reset one GPU by nvidia-smi, with NVML closed meanwhile. Raises Waits with what it says."""
+    """Reset one GPU by nvidia-smi, with NVML closed meanwhile. Raises Waits with its output."""
     nvml.close()
     try:
         command = ["nvidia-smi", "--gpu-reset", "-i", card.gpu.address]
@@ -96,7 +96,7 @@ def reset(nvml: Nvml, card: Card) -> None:
 
 
 def make(nvml: Nvml, change: Change) -> None:
-    """Create what is missing. Raises Failed for what the driver refuses."""
+    """Create the missing instances. Raises Failed for those that the driver refuses."""
     handle = nvml.handle(change.card)
     ids = {kind.name: (kind.id, places) for kind, places in nvml.kinds(handle)}
     for place, sizes in change.create:
@@ -115,7 +115,7 @@ def make(nvml: Nvml, change: Change) -> None:
 
 
 def spot(places: Sequence[Any], place: mig_fit.Placed) -> Any:
-    """NVML's own placement with this start."""
+    """Return NVML's own placement with this start."""
     return next(offered for offered in places if offered.start == place.start)
 
 
@@ -134,13 +134,13 @@ def _cut_up(nvml: Nvml, card: Card, instance: Any, name: str, sizes: Sequence[in
 
 
 def missing_nodes(cards: Sequence[Card]) -> list[str]:
-    """Capability files of the instances whose device node is not there, or not with the driver's mode."""
+    """List capability files of the instances whose device node is missing, or does not have the driver's mode."""
     files = {path: node_of(path) for path in capability_files(cards)}
     return [path for path, node in files.items() if node and not node_is_right(node)]
 
 
 def make_nodes(files: Sequence[str]) -> str | None:
-    """Have NVIDIA's own tool make the device nodes, with the modes that the driver says. What is wrong, else None."""
+    """Have NVIDIA's own tool make the device nodes, with the driver's modes. Return the problem, or None."""
     tool = shutil.which(MODPROBE)
     if not files:
         return None

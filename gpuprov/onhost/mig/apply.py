@@ -1,4 +1,4 @@
-"""Judge all GPUs of a host against what is wanted, and carry it out: everything is judged before anything is destroyed."""
+"""Comparison of a host's GPUs with their desired state, and the changes: everything is checked before anything is destroyed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .state import Card, User, named
 class Refused(Exception):
     """The reason why the layout is impossible, in one line with the fix.
 
-    `midway`: something was changed before that was known. `reboot`: the fix is a reboot, whose boot unit continues.
+    `midway`: something was changed before that was known. `reboot`: the fix is a reboot, after which the boot unit continues.
     """
 
     midway = reboot = False
 
 
 class Broken(Refused):
-    """It failed after something was changed."""
+    """A failure after something was changed."""
 
     midway = True
 
@@ -95,7 +95,7 @@ def targets(config: Mapping[str, Any], cards: Sequence[Card]) -> dict[int, mig_l
 
 
 def carry_out(nvml: Nvml, judged: Judged, services: Sequence[str], *, may_reset: bool) -> str:
-    """Do it, GPU by GPU. Raises Broken with what is there now when something fails; returns what is wrong after all."""
+    """Make the changes, GPU by GPU. Raises Broken with the resulting state if something fails; returns the remaining problem."""
 
     def using(card: Card) -> list[User]:
         return [user for user in mig_users.users(nvml, [card]) if not mine(user.unit, services)]
@@ -127,7 +127,7 @@ def _one(nvml: Nvml, change: mig_plan.Change, target: mig_layout.Target, using: 
 
 
 def told(card: Card) -> list[str]:
-    """A GPU with MIG in one line; none for another."""
+    """Describe a GPU with MIG in one line; return an empty list for another."""
     if not card.gpu.capable:
         return []
     has = (
@@ -141,7 +141,7 @@ def told(card: Card) -> list[str]:
 
 
 def state(cards: Iterable[Card], users: Sequence[User], complaint: str | None = None) -> dict[str, Any]:
-    """All that is known, as JSON."""
+    """Return the whole state, as JSON."""
     shown = []
     for card in cards:
         instances = [

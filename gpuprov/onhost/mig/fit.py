@@ -1,7 +1,7 @@
-"""Placement of MIG instances on a GPU. Standard library only, Python 3.8: hosts carry this file too.
+"""Placement of MIG instances on a GPU. Standard library only, Python 3.8: hosts have this file too.
 
-A GPU instance takes `size` memory slices in a row, from one of the `starts` that the driver allows. Whether a set of instances fits
-is therefore a search over placements; the sum of slices does not decide: two 3g fill a GPU of seven compute slices.
+A GPU instance takes `size` memory slices in a row, from one of the `starts` that the driver allows. Therefore a search over
+placements decides whether a set of instances fits, not the sum of slices: two 3g fill a GPU of seven compute slices.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ALL_MEDIA, NO_MEDIA = "+me.all", "-me"
 
 
 class Profile(NamedTuple):
-    """A profile on a GPU: compute `slices`, `size` and `starts` in memory slices; `media`: one of all such fits on the GPU."""
+    """A profile on a GPU: compute `slices`, `size` and `starts` in memory slices; `media`: only one with this fits on the GPU."""
 
     name: str
     slices: int
@@ -37,9 +37,9 @@ class Placed(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """`placed`: in the order of what was wanted; `order`: their indexes, in the order in which to create them.
+    """`placed`: in the order of the request; `order`: their indexes, in the order in which to create them.
 
-    Where they do not fit `placed` is empty, `reason` is one line, and `instead` has the nearest sets of profiles that do.
+    If they do not fit, `placed` is empty, `reason` is one line, and `instead` has the nearest sets of profiles that do.
     """
 
     placed: tuple[Placed, ...]
@@ -55,9 +55,9 @@ def fit(
     present: Sequence[Any] = (),
     fixed: Sequence[Any] = (),
 ) -> Fit:
-    """Place the wanted instances (mig_layout.Instance) on a GPU with `grid` memory slices.
+    """Place the requested instances (mig_layout.Instance) on a GPU with `grid` memory slices.
 
-    Instances that are `fixed` stay: each is the wanted instance of its profile (and compute instances, if it has them), or else its
+    Instances that are `fixed` stay: each is the requested one of its profile (and compute instances, if it has them), or else its
     slices are taken. Of the `present` (Placed, or Instance) as many stay as possible. The next criterion is the most room for more.
     """
     known = {profile.name: profile for profile in profiles}
@@ -75,7 +75,7 @@ def fit(
 
 
 def layouts(profiles: Sequence[Profile], grid: int) -> list[tuple[Placed, ...]]:
-    """Every set of instances to which none can be added, each with one placement; fewest instances first."""
+    """Return every set of instances to which none can be added, each with one placement; fewest instances first."""
     names = [profile.name for profile in sorted(profiles, key=lambda p: (-p.slices, -p.size, p.name))]
     known = {profile.name: profile for profile in profiles}
     sets = _sets([known[name] for name in names], grid)
@@ -89,12 +89,12 @@ def layouts(profiles: Sequence[Profile], grid: int) -> list[tuple[Placed, ...]]:
 
 
 def named(profiles: Iterable[str]) -> str:
-    """A set of profiles in words: "3g.40gb, 2 x 1g.10gb"."""
+    """Describe a set of profiles: "3g.40gb, 2 x 1g.10gb"."""
     return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in Counter(profiles).items())
 
 
 def _sets(profiles: Sequence[Profile], grid: int) -> dict[tuple[int, ...], tuple[tuple[int, int], ...]]:
-    """Every set of instances that fits, as counts per profile, with one placement: (start, index of the profile)."""
+    """Return every set of instances that fits, as counts per profile, with one placement: (start, index of the profile)."""
     none = (0,) * len(profiles)
     after: list[dict[tuple[int, ...], tuple[tuple[int, int], ...]]] = [{} for _ in range(grid)] + [{none: ()}]
     for slice_ in reversed(range(grid)):
@@ -118,7 +118,7 @@ def _allowed(profiles: Sequence[Profile], counts: Sequence[int]) -> bool:
 
 
 def _all_media(names: Iterable[str]) -> list[str]:
-    """The profiles that are in the way of one that takes all media engines."""
+    """Return the profiles that conflict with one that takes all media engines."""
     ordered = sorted(names, key=lambda name: not name.endswith(ALL_MEDIA))
     return [name for name in ordered if ordered[0].endswith(ALL_MEDIA) and not name.endswith((ALL_MEDIA, NO_MEDIA))]
 
@@ -126,7 +126,7 @@ def _all_media(names: Iterable[str]) -> list[str]:
 def _search(
     known: Mapping[str, Profile], grid: int, target: Sequence[Any], present: Sequence[Any], fixed: Sequence[Any]
 ) -> tuple[int, ...] | None:
-    """The best start for each of the wanted, the first of the best; None where there is none."""
+    """Return the best start of each requested instance, the first of equally good ones; None if there is none."""
     stays = {(item.profile, item.start): getattr(item, "compute", None) for item in fixed}
     existing = {**{(item.profile, item.start): getattr(item, "compute", None) for item in present}, **stays}
     best: tuple[tuple[int, ...], tuple[int, ...]] | None = None
@@ -157,7 +157,7 @@ def _mask(known: Mapping[str, Profile], place: tuple[str, int | None]) -> int:
 def _placements(
     known: Mapping[str, Profile], grid: int, target: Sequence[Any], stays: Mapping[tuple[str, int | None], Any]
 ) -> Iterator[tuple[int, ...]]:
-    """Every way to place the wanted without overlap; those that are alike are placed in one order only."""
+    """Yield every way to place the requested instances without overlap; identical ones in one order only."""
     blocked = sum(_mask(known, kept) for kept in stays)
     kinds = [(item.profile, -1 if item.start is None else item.start, item.compute) for item in target]
     todo = sorted(range(len(target)), key=lambda n: (-known[target[n].profile].size, kinds[n], n))
@@ -198,7 +198,7 @@ def _single_reason(known: Mapping[str, Profile], target: Sequence[Any]) -> str:
 
 
 def count_reason(known: Mapping[str, Profile], target: Sequence[Any]) -> str:
-    """Return why the wanted instances are impossible wherever they are: names, counts, media; "" if these do not decide."""
+    """Return why the requested instances are impossible wherever they are: names, counts, media; "" if these do not decide."""
     counts = Counter(item.profile for item in target)
     for name, count in counts.items():
         if name not in known:
@@ -246,7 +246,7 @@ def _or(starts: Sequence[int]) -> str:
 def _nearest(
     known: Mapping[str, Profile], grid: int, target: Sequence[Any], fixed: Sequence[Any]
 ) -> tuple[tuple[str, ...], ...]:
-    """Sets of profiles that fit: the wanted without the fewest of them, and as many with the fewest made smaller."""
+    """Return sets of profiles that fit: the request without the fewest of them, and as many with the fewest made smaller."""
     like = Counter(_like(known, item.profile) for item in target)
     kinds = {_kind_of(name) for name in like} | {""}
     limit = _weight(known, like)
@@ -283,12 +283,12 @@ class _Free(NamedTuple):
 
 
 def _kind_of(name: str) -> str:
-    """The attributes in a profile's name: "+me"."""
+    """Return the attributes in a profile's name: "+me"."""
     return name[name.find("gb") + 2 :]
 
 
 def _like(known: Mapping[str, Profile], name: str) -> str:
-    """The name, or the profile here that is most like it: in slices, then attributes, then memory."""
+    """Return the name, or the most similar profile here: in slices, then attributes, then memory."""
 
     def numbers(text: str) -> list[int]:
         return [*map(int, re.findall(r"\d+", text)), 0, 0]

@@ -1,7 +1,7 @@
-"""The MIG instances that a layout requests on each GPU. Standard library only, Python 3.8: hosts carry this file too.
+"""The MIG instances that a layout requests on each GPU. Standard library only, Python 3.8: hosts have this file too.
 
-A layout is a spec's own list, or one selected from a mig-parted file (`version: v1`), which is read with the meaning that mig-parted
-v0.15 gives it: https://github.com/NVIDIA/mig-parted/blob/main/api/spec/v1/spec.go. Both become the same entries.
+A layout is a spec's own list, or one selected from a mig-parted file (`version: v1`), which is read with the semantics of
+mig-parted v0.15: https://github.com/NVIDIA/mig-parted/blob/main/api/spec/v1/spec.go. Both become the same entries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PARTED_KEYS = ("device-filter", "devices", "mig-enabled", "mig-devices")
 
 
 class LayoutError(ValueError):
-    """A layout that cannot be read or does not go with the GPUs; one line, with the place."""
+    """A layout that cannot be read or does not fit the GPUs; one line, with the place."""
 
 
 def _refuse(wrong: object, text: str) -> None:
@@ -31,9 +31,9 @@ def _refuse(wrong: object, text: str) -> None:
 
 
 class ProfileName(NamedTuple):
-    """A MIG device as its name says it. `compute`: slices of the compute instance; None: those of the GPU instance.
+    """The parsed name of a MIG device. `compute`: slices of the compute instance; None: those of the GPU instance.
 
-    An attribute that is taken away keeps its minus sign: ("me",) of 1g.10gb+me, ("-me",) of 1g.24gb-me.
+    A removed attribute keeps its minus sign: ("me",) of 1g.10gb+me, ("-me",) of 1g.24gb-me.
     """
 
     compute: int | None
@@ -63,7 +63,7 @@ class Gpu(NamedTuple):
 
 
 class Instance(NamedTuple):
-    """A GPU instance from memory slice `start` (None: any). `compute`: sizes of its compute instances, falling; empty: one for all."""
+    """A GPU instance at memory slice `start` (None: any). `compute`: compute instances' sizes, descending; empty: one for all."""
 
     profile: str
     start: int | None = None
@@ -89,7 +89,7 @@ class Entry(NamedTuple):
 
 
 def parse_profile(text: str, place: str = "") -> ProfileName:
-    """A name as nvidia-smi writes it, with or without "MIG ". Raises LayoutError, which begins with the place."""
+    """Parse a name as nvidia-smi writes it, with or without "MIG ". Raises LayoutError, which begins with the place."""
     parsed, label = _NAME.fullmatch(str(text)), f'{place}: "{text}"' if place else f'"{text}"'
     if not parsed:
         raise LayoutError(f"{label} is no MIG profile; {_GRAMMAR}")
@@ -106,11 +106,11 @@ def parse_profile(text: str, place: str = "") -> ProfileName:
 def normalise(
     mode: str, layout: Sequence[Mapping[str, Any]], parted: Sequence[Mapping[str, Any]] | None = None
 ) -> list[Entry]:
-    """The entries, in order. Raises LayoutError with the place ("layout[0].instances").
+    """Return the entries, in order. Raises LayoutError with the place ("layout[0].instances").
 
-    `layout`: {"gpus": "all" or [index, PCI address, UUID, model], "mode": "enabled" or "disabled", "instances":
-    {profile: how many MIG devices} or [{"profile", "placement", "count", "compute": {"1c": 2}}]}.
-    `parted`: the entries under one label of a mig-parted file. Without any list: one mode for all GPUs.
+    `layout`: {"gpus": "all" or [index, PCI address, UUID, model], "mode": "enabled" or "disabled", "instances": {profile: number of
+    MIG devices} or [{"profile", "placement", "count", "compute": {"1c": 2}}]}. `parted`: the entries under one label of a
+    mig-parted file. Without any list: one mode for all GPUs.
     """
     enabled = _enabled("mode", mode)
     if parted is not None:
@@ -155,11 +155,11 @@ def _instances(place: str, requested: Any) -> tuple[Instance, ...]:
 
 
 def _counted(place: str, asked: Mapping[Any, Any]) -> tuple[Instance, ...]:
-    """MIG devices as mig-parted counts them: compute instances of one profile share GPU instances as long as they fit.
+    """Return MIG devices as mig-parted counts them: compute instances of one profile share GPU instances as long as they fit.
 
-    mig-parted tries orders, largest first, until the driver takes one. Where GPU instances are scarce that ends with the
-    fewest that hold all compute instances, which is what this gives.
-    https://github.com/NVIDIA/mig-parted/blob/main/pkg/mig/config/config.go (SetMigConfig)
+    mig-parted tries orders, largest first, until the driver accepts one. If GPU instances are scarce, that results in the fewest
+    that hold all compute instances, which this returns. https://github.com/NVIDIA/mig-parted/blob/main/pkg/mig/config/config.go
+    (SetMigConfig)
     """
     devices: list[tuple[ProfileName, int]] = []
     for text, count in asked.items():
@@ -277,7 +277,7 @@ def is_named(name: int | str, gpu: Gpu) -> bool:
 
 
 def is_address(name: str) -> tuple[int, str] | None:
-    """A PCI address in any usual form, as (domain, the rest); None: it is none."""
+    """Parse a PCI address in any usual form to (domain, the rest); None if it is none."""
     parsed = _ADDRESS.fullmatch(name.lower())
     return (int(parsed[1] or "0", 16), parsed[2]) if parsed else None
 
@@ -289,7 +289,7 @@ def passes(filter_: str, gpu: Gpu) -> bool:
 
 
 def filter_ids(filter_: str) -> tuple[int, ...]:
-    """The one or two numbers of a device-filter; empty where mig-parted cannot read it."""
+    """Return the one or two numbers of a device-filter; empty if mig-parted cannot read it."""
     ids = tuple(_id(part) for part in filter_.split(":"))
     return () if len(ids) > 2 or None in ids else tuple(number for number in ids if number is not None)
 

@@ -25,14 +25,14 @@ ATTRIBUTES = {
     16: "+me.all",
     17: "+gfx",
 }
-"""By NVML_GPU_INSTANCE_PROFILE_*, for drivers that do not tell a profile's name."""
+"""Attributes by NVML_GPU_INSTANCE_PROFILE_*, for drivers that do not report a profile's name."""
 COUNT = 32
 """More kinds of profiles than any driver has: it answers INVALID_ARGUMENT for those that it does not know."""
 MIB, GIB = 1 << 20, 1 << 30
 
 
 class Nvml:
-    """An open session with NVML. What NVML refuses is raised as `error` (pynvml.NVMLError)."""
+    """An open session with NVML. NVML's refusals are raised as `error` (pynvml.NVMLError)."""
 
     def __init__(self, models: Mapping[str, str], binding: Any = None) -> None:
         self.models = models
@@ -41,16 +41,16 @@ class Nvml:
         self.lib.nvmlInit()
 
     def close(self) -> None:
-        """Nothing where it is closed already: after a reset that NVML did not survive."""
+        """Close the session. Does nothing if it is closed already: after a reset that NVML did not survive."""
         with contextlib.suppress(self.lib.NVMLError_Uninitialized):
             self.lib.nvmlShutdown()
 
     def said(self, code: int) -> str:
-        """The text of a result."""
+        """Return the text of a result code."""
         return str(self.error(code))
 
     def handles(self) -> list[tuple[str, Any]]:
-        """Address and handle of each GPU, in order of addresses."""
+        """Return address and handle of each GPU, in order of addresses."""
         handles = [self.lib.nvmlDeviceGetHandleByIndex(number) for number in range(self.lib.nvmlDeviceGetCount())]
         known = [(self.lib.nvmlDeviceGetPciInfo(handle), handle) for handle in handles]
         known.sort(key=lambda item: (item[0].domain, item[0].bus, item[0].device))
@@ -60,11 +60,11 @@ class Nvml:
         return dict(self.handles())[card.gpu.address]
 
     def cards(self) -> list[Card]:
-        """All GPUs."""
+        """Return all GPUs."""
         return [self._card(number, address, handle) for number, (address, handle) in enumerate(self.handles())]
 
     def card(self, address: str) -> Card:
-        """One GPU as it is now."""
+        """Return one GPU in its current state."""
         return next(card for card in self.cards() if card.gpu.address == address)
 
     def _card(self, number: int, address: str, handle: Any) -> Card:
@@ -101,7 +101,7 @@ class Nvml:
         )
 
     def kinds(self, handle: Any) -> Iterator[tuple[Any, list[Any]]]:
-        """Each profile of a GPU, and its places: none where NVML does not tell them while MIG is off."""
+        """Yield each profile of a GPU, and its places: none if NVML does not report them while MIG is off."""
         for number in range(COUNT):
             try:
                 info = self.lib.nvmlDeviceGetGpuInstanceProfileInfo(handle, number, version=1)
@@ -144,7 +144,7 @@ class Nvml:
                 yield Present(info.id, kind.name, kind.slices, info.placement.start, info.placement.size, compute)
 
     def compute_kinds(self, instance: Any) -> Iterator[Any]:
-        """The profiles of compute instances that a GPU instance can have."""
+        """Yield the profiles of compute instances that a GPU instance can have."""
         for number in range(COUNT):
             try:
                 yield self.lib.nvmlGpuInstanceGetComputeInstanceProfileInfo(instance, number, 0, version=1)
@@ -152,7 +152,7 @@ class Nvml:
                 continue
 
     def computes(self, instance: Any) -> Iterator[tuple[Compute, Any]]:
-        """The compute instances of a GPU instance, with their handles."""
+        """Yield the compute instances of a GPU instance, with their handles."""
         for kind in self.compute_kinds(instance):
             count = ctypes.c_uint(kind.instanceCount)
             instances = (self.lib.c_nvmlComputeInstance_t * kind.instanceCount)()
@@ -163,15 +163,15 @@ class Nvml:
 
 
 def named_by_size(number: int, slices: int, megabytes: int, total: int) -> str:
-    """The name of profile `number` (NVML_GPU_INSTANCE_PROFILE_*) on a GPU with `total` bytes, for drivers that tell none, as those of
-    branch 470: https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/device/mig_profile.go"""
+    """Return the name of profile `number` (NVML_GPU_INSTANCE_PROFILE_*) on a GPU with `total` bytes, for drivers that report none,
+    such as those of branch 470: https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/device/mig_profile.go"""
     part = math.ceil(8 * megabytes * MIB / total) / 8
     size = math.floor(part * math.ceil(total / GIB) + 0.5)
     return f"{slices}g.{size}gb{ATTRIBUTES.get(number, '')}"
 
 
 class Kind:
-    """A profile of GPU instances; `id` is what NVML's functions take."""
+    """A profile of GPU instances; `id` is the argument for NVML's functions."""
 
     def __init__(self, number: int, name: str, slices: int, count: int, media: bool) -> None:
         self.id, self.name, self.slices, self.count, self.media = number, name, slices, count, media

@@ -1,4 +1,4 @@
-"""From what a GPU is to what it should be: which instances stay, go and come. Pure."""
+"""The changes from a GPU's state to its target: instances to keep, destroy and create. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Change(NamedTuple):
         return bool(self.mode or self.cut or self.destroy or self.create or self.add)
 
     def recut(self) -> list[tuple[Present, tuple[int, ...]]]:
-        """GPU instances that stay, each with the sizes that its compute instances will have, largest first."""
+        """GPU instances that stay, each with the future sizes of its compute instances, largest first."""
         gone, more = set(self.cut), dict(self.add)
         by_instance = []
         for instance in self.card.instances:
@@ -54,7 +54,7 @@ class Change(NamedTuple):
         return by_instance
 
     def steps(self) -> list[str]:
-        """For people: what is done, one a line."""
+        """Return the steps for people, one per line."""
         known = {instance.id: instance for instance in self.card.instances}
         lines = [f"destroy {size}c of {known[gi]}" for gi, size in self._cut_sizes(known)]
         lines += [f"destroy {instance}" for instance in self.destroy]
@@ -110,7 +110,8 @@ def change(card: Card, target: mig_layout.Target, users: Collection[User] = ()) 
 
 
 def _place(card: Card, target: mig_layout.Target, users: Collection[User]) -> tuple[Sequence[mig_fit.Placed], str]:
-    """Places for what is wanted that leave instances in use alone; places at all; or why there are none."""
+    """Return placements of the request that leave instances in use alone; if there are none, any placements; or the reason why
+    there are none."""
     present = tuple(
         mig_layout.Instance(
             instance.profile, instance.start, () if instance.sizes == (instance.slices,) else instance.sizes
@@ -135,7 +136,7 @@ def _fit(
     present: tuple[mig_layout.Instance, ...],
     busy: tuple[mig_layout.Instance, ...],
 ) -> mig_fit.Fit:
-    """One search for the many GPUs that ask the same."""
+    """Cache one search for the many GPUs with the same request."""
     return mig_fit.fit(profiles, grid, desired, present, busy)
 
 
@@ -162,7 +163,7 @@ def _difference(card: Card, aims: Sequence[tuple[mig_fit.Placed, tuple[int, ...]
 def kept(
     slices: int, compute: Sequence[Compute], desired: Sequence[int], used: Collection[int | None]
 ) -> frozenset[int]:
-    """Ids of as many compute instances as can stay beside those that must come, the used ones first."""
+    """Return ids of as many compute instances as can stay beside the required ones, the used ones first."""
     ranked = sorted(compute, key=lambda part: (-part.size, part.start))
     some = [chosen for count in range(len(ranked) + 1) for chosen in itertools.combinations(ranked, count)]
     some.sort(key=lambda chosen: (-sum(part.id in used for part in chosen), -len(chosen)))
@@ -182,8 +183,7 @@ def _without(sizes: Sequence[int], less: Iterable[int]) -> list[int]:
 
 
 def _room(slices: int, taken: Sequence[Compute], sizes: Sequence[int]) -> bool:
-    """Return whether compute instances of these sizes have places: one starts at a multiple of the next power of two,
-    as -lcipp shows."""
+    """Return whether compute instances of these sizes fit: one starts at a multiple of the next power of two, as -lcipp shows."""
     if not sizes:
         return True
     size, rest = sizes[0], sizes[1:]

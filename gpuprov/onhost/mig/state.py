@@ -17,7 +17,7 @@ class Compute(NamedTuple):
 
 
 class Present(NamedTuple):
-    """A GPU instance that is there; `slices` are compute slices, `start` and `size` memory slices."""
+    """An existing GPU instance; `slices` are compute slices, `start` and `size` memory slices."""
 
     id: int
     profile: str
@@ -36,7 +36,7 @@ class Present(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A GPU. `resets`: it changes its MIG mode by a reset. `profiles`: none where NVML does not tell while MIG is off."""
+    """A GPU. `resets`: it changes its MIG mode by a reset. `profiles`: none if NVML does not report them while MIG is off."""
 
     gpu: mig_layout.Gpu
     minor: int
@@ -63,7 +63,7 @@ class Card(NamedTuple):
 class User(NamedTuple):
     """A process that uses a GPU: all of it, one GPU instance (`gi`) or one compute instance of that (`ci`).
 
-    `computes`: it has a CUDA context, or looks like it; else it only has the GPU's device file open.
+    `computes`: it has a CUDA context, or appears to have one; else it only has the GPU's device file open.
     """
 
     pid: int
@@ -80,12 +80,12 @@ class User(NamedTuple):
 
 
 def sizes_of(slices: int, compute: tuple[int, ...]) -> tuple[int, ...]:
-    """The sizes of compute instances that are wanted, largest first; none said: one that has all slices."""
+    """Return the requested sizes of compute instances, largest first; without a request, one with all slices."""
     return tuple(sorted(compute, reverse=True)) or (slices,)
 
 
 def named(profile: str, start: int | None, slices: int, sizes: tuple[int, ...]) -> str:
-    """`3g.40gb at 4`, with its compute instances where they are not one that has all slices."""
+    """Return `3g.40gb at 4`, with its compute instances unless there is one with all slices."""
     place = "" if start is None else f" at {start}"
     cut = "" if sizes == (slices,) else f" with {', '.join(f'{size}c' for size in sizes) or 'no compute instance'}"
     return f"{profile}{place}{cut}"

@@ -6,7 +6,7 @@ import os
 import re
 
 LINE = re.compile(r"\d+:(?:name=systemd)?:(/.*)")
-"""systemd's own tree of control groups, in /proc/PID/cgroup: of version 1 by its name, of version 2 by none.
+"""systemd's own tree of control groups in /proc/PID/cgroup: named in version 1, unnamed in version 2.
 
 https://man7.org/linux/man-pages/man7/cgroups.7.html
 """
@@ -14,10 +14,10 @@ UNIT = re.compile(r"(?<=/)[^/]*\.(?:service|scope)(?=/|\Z)")
 
 
 def unit_of(pid: int | str, root: str = "/") -> str:
-    """The unit of this host that a process is in, or nothing. A unit that runs below another one, since a user or a container has a
-    systemd of its own, stands behind that: `user@1000.service/nvidia-dcgm.service` is not the host's `nvidia-dcgm.service`.
+    """Return the unit of this host that a process is in, or "". A unit below another one, because a user or a container has its own
+    systemd, is appended to that: `user@1000.service/nvidia-dcgm.service` is not the host's `nvidia-dcgm.service`.
 
-    Raises OSError where the process cannot be looked at.
+    Raises OSError if the process cannot be examined.
     """
     try:
         first = _paths("1", root)

@@ -17,7 +17,7 @@ NONE = 0xFFFFFFFF  # what NVML calls the instance of a process that is in none
 
 
 def users(nvml: Nvml, cards: Iterable[Card]) -> list[User]:
-    """The users of all GPUs and their instances, but for this process; each once for each place that it uses."""
+    """Return the users of all GPUs and their instances, except this process; each once for each place that it uses."""
     cards = list(cards)
     by_process: dict[tuple[int, int, int | None, int | None], bool] = {}
     for pid, (gpu, gi, ci), computes in [*_named_by_nvml(nvml, cards), *_holders(cards)]:
@@ -34,7 +34,7 @@ def users(nvml: Nvml, cards: Iterable[Card]) -> list[User]:
 
 
 def _named_by_nvml(nvml: Nvml, cards: list[Card]) -> Iterator[tuple[int, tuple[int, int | None, int | None], bool]]:
-    """NVML names the processes of an instance at its MIG device."""
+    """Yield processes that NVML lists; it lists those of an instance at its MIG device."""
     lib = nvml.lib
     for card in cards:
         handle = nvml.handle(card)
@@ -69,7 +69,7 @@ def _processes(nvml: Nvml, device: Any) -> Iterator[Any]:
 
 
 def _holders(cards: list[Card]) -> Iterator[tuple[int, tuple[int, int | None, int | None], bool]]:
-    """Processes with a device file open. A CUDA program has nvidia-uvm open beside the GPU's own."""
+    """Yield processes with a device file open. A CUDA program has nvidia-uvm open beside the GPU's own."""
     minors = {card.minor: card.gpu.index for card in cards}
     caps = capabilities(cards)
     for pid, names in _open_files():
@@ -103,7 +103,7 @@ def _open_files() -> Iterator[tuple[int, set[str]]]:
 
 
 def _process(pid: int) -> tuple[str, str, str] | None:
-    """Command, owner and systemd unit or container scope; None for a process that is gone."""
+    """Return command, owner and systemd unit or container scope; None if the process has ended."""
     folder = os.path.join(ROOT, "proc", str(pid))
     try:
         with open(f"{folder}/comm", encoding="utf-8", errors="replace") as file:
@@ -120,7 +120,7 @@ def _process(pid: int) -> tuple[str, str, str] | None:
 
 
 def capability_files(cards: Iterable[Card]) -> dict[str, tuple[int, int | None, int | None]]:
-    """The driver's files of what its instances' device nodes are, with the instance of each.
+    """Return the driver's files that describe its instances' device nodes, with the instance of each.
 
     https://docs.nvidia.com/datacenter/tesla/mig-user-guide/device-nodes-and-capabilities.html
     """
@@ -136,7 +136,7 @@ def capability_files(cards: Iterable[Card]) -> dict[str, tuple[int, int | None, 
 
 
 class Node(NamedTuple):
-    """A device node as the driver wants it; `ours`: nobody told the driver to leave its mode alone."""
+    """A device node as the driver specifies it; `ours`: the driver is not configured to leave its mode alone."""
 
     path: str
     mode: int
@@ -144,7 +144,7 @@ class Node(NamedTuple):
 
 
 def node_of(path: str) -> Node | None:
-    """The device node that a capability's file names; None where it names none."""
+    """Return the device node that a capability's file names; None if it names none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             values = dict(re.findall(r"^DeviceFile(Minor|Mode|Modify): (\d+)", file.read(), re.MULTILINE))

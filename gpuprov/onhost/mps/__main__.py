@@ -20,12 +20,11 @@ from .environments import write_environments
 from .program import old_control
 
 STOPPING = 20
-"""Seconds that a daemon which is stopped waits for its clients; then their servers end."""
+"""Seconds that a stopping daemon waits for its clients; then their servers end."""
 
 
 def present(name: str) -> None:
-    """Check that a daemon is wanted and has its device; a MIG device may have gone with a change of the layout, which
-    is no failure."""
+    """Check that a daemon is wanted and has its device; a MIG device may be gone after a change of the layout, which is no failure."""
     try:
         of.from_state(name)
     except Unwanted:
@@ -58,7 +57,7 @@ def start(name: str) -> None:
 
 
 def ready(name: str) -> None:
-    """Wait for the daemon that has just been started, and give it its limits."""
+    """Wait for the daemon that has just been started, and set its limits."""
     config, _, daemon = of.from_state(name)
     control = Control(daemon, config)
     control.wait()
@@ -72,7 +71,7 @@ def ready(name: str) -> None:
 
 
 def stop(name: str) -> None:
-    """End the daemon by its own command. What is left after that is systemd's."""
+    """End the daemon by its own command. systemd handles the rest."""
     with open(of.STATE, encoding="utf-8", errors="replace") as file:
         config = json.load(file)
     process = of.process(os.environ.get("MAINPID", "0"))

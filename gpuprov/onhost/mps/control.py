@@ -1,4 +1,4 @@
-"""A running MPS control daemon: asked, and told its limits.
+"""A running MPS control daemon: queries and limits.
 
 Commands and answers: https://docs.nvidia.com/deploy/mps/mpsv2-interface.html and mpsv3-interface.html
 """
@@ -13,7 +13,7 @@ import time
 from .devices import Config, Daemon, Gpu, Problem
 
 PATIENCE = 10.0
-"""Seconds for one answer: the program waits for ever on a daemon that hangs."""
+"""Seconds for one answer: the program waits for ever for a daemon that hangs."""
 PARTITION = re.compile(r"(GPU-[0-9a-f-]+/\S+)")
 
 
@@ -22,7 +22,7 @@ class Restart(Problem):
 
 
 def shown(limit: str) -> str:
-    """A memory limit as the daemon shows it: from 1024M on in whole gigabytes, rounded down."""
+    """Return a memory limit as the daemon shows it: from 1024M on in whole gigabytes, rounded down."""
     number, unit = int(limit[:-1]), limit[-1]
     return f"{number // 1024}G" if unit == "M" and number >= 1024 else f"{number}{unit}"
 
@@ -39,7 +39,7 @@ class Control:
         )
 
     def run(self, arguments: list[str], text: str, patience: float = PATIENCE) -> tuple[int, str]:
-        """(status, what it printed); Problem where it does not end in time."""
+        """Run the control program; return (status, output). Raises Problem if it does not end in time."""
         process = subprocess.Popen(
             [self.config["control"]] + arguments,
             env=self.environment,
@@ -61,21 +61,21 @@ class Control:
         return process.returncode, output.strip()
 
     def ask(self, command: str) -> str:
-        """A command of protocol 2; Problem where there is no daemon."""
+        """Return the answer to a command of protocol 2. Raises Problem if there is no daemon."""
         status, output = self.run([], command + "\n")
         if status:
             raise Problem(f"gpuprov-mps@{self.daemon['name']}: {command}: {output or f'status {status}'}")
         return output
 
     def ask3(self, *words: str) -> str:
-        """A command of protocol 3."""
+        """Return the answer to a command of protocol 3."""
         status, output = self.run(list(words), "")
         if status:
             raise Problem(f"gpuprov-mps@{self.daemon['name']}: {' '.join(words)}: {output or f'status {status}'}")
         return output
 
     def wait(self, seconds: float = 30.0) -> str:
-        """Until the daemon answers."""
+        """Wait until the daemon answers."""
         end = time.monotonic() + seconds
         while True:
             try:
@@ -86,20 +86,20 @@ class Control:
                 time.sleep(0.2)
 
     def stop(self, seconds: int) -> tuple[int, str]:
-        """End the daemon with its servers; after these seconds clients are not waited for. A status other than 0 is no failure."""
+        """End the daemon with its servers; after these seconds it no longer waits for clients. A status other than 0 is no failure."""
         if self.v3:
             return self.run(["-q"], "", seconds + PATIENCE)
         return self.run([], f"quit -t {seconds}\n", seconds + PATIENCE)
 
     def servers(self) -> list[str]:
-        """PIDs of the running servers."""
+        """Return PIDs of the running servers."""
         if self.v3:
             rows = [line.split(",") for line in self.ask3("server", "list", "--format=csv,noheader").splitlines()]
             return [row[2] for row in rows if len(row) > 2 and row[2].isdigit()]
         return [line for line in self.ask("get_server_list").split() if line.isdigit()]
 
     def clients(self) -> list[str]:
-        """PIDs of the processes that use it now."""
+        """Return PIDs of the current clients."""
         if self.v3:
             rows = self.ask3("client", "list", "--all", "--format=csv,noheader").splitlines()
             return [row.split(",")[0] for row in rows if row.split(",")[0].isdigit()]
@@ -108,7 +108,7 @@ class Control:
         ]
 
     def limits(self) -> list[tuple[int, str, str]]:
-        """Device ordinal and memory limit, in the daemon's order, as asked for."""
+        """Return device ordinal and memory limit, in the daemon's order, as configured."""
         settings, memory = [], self.config["memory"]
         for ordinal, device in enumerate(self.daemon["devices"]):
             gpu = self.daemon["gpus"][ordinal] if not self.daemon["mig"] else None
@@ -188,7 +188,7 @@ class Control:
         return changes
 
     def partitions(self) -> dict[str, list[tuple[int, str]]]:
-        """Partitions by device: {UUID: [(chunks, partition)]}."""
+        """Return partitions by device: {UUID: [(chunks, partition)]}."""
         rows: dict[str, list[tuple[int, str]]] = {}
         if self.v3:
             lines = self.ask3(

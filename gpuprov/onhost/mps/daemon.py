@@ -20,7 +20,7 @@ Process = Tuple[str, List[str], Dict[str, str]]
 STATE = "/etc/gpuprov/mps.json"
 WANTS = "/etc/systemd/system/multi-user.target.wants"
 SETTLING = 2.0
-"""Seconds after which a server that cannot use its devices has ended."""
+"""Seconds within which a server that cannot use its devices ends."""
 
 
 def unit(name: str) -> str:
@@ -43,7 +43,7 @@ def must(*words: str) -> None:
 
 
 def known_names() -> list[str]:
-    """Daemons whose units are enabled, run, or have failed; not those that another unit only names."""
+    """List daemons whose units are enabled, run, or have failed; not those that another unit only names."""
     _, listed = systemctl("list-units", "--all", "--plain", "--no-legend", unit("*"))
     rows = [line.split() for line in listed.splitlines()]
     units = [row[0] for row in rows if len(row) > 2 and row[2] != "inactive"]
@@ -56,7 +56,7 @@ def enabled(name: str) -> bool:
 
 
 def process(pid: str) -> Process | None:
-    """PID, command line and environment of a process; None where there is none."""
+    """Return PID, command line and environment of a process; None if there is none."""
     try:
         with open(f"/proc/{pid}/cmdline", errors="replace") as file:
             command = file.read().split("\0")
@@ -68,7 +68,7 @@ def process(pid: str) -> Process | None:
 
 
 def servers(pid: str) -> list[str]:
-    """PIDs of the servers in a daemon's unit, without asking it."""
+    """Return PIDs of the servers in a daemon's unit, without querying it."""
     own_group = about(pid, "cgroup")
     pids: list[str] = []
     for other in os.listdir("/proc") if own_group else []:
@@ -78,7 +78,7 @@ def servers(pid: str) -> list[str]:
 
 
 def about(pid: str, what: str) -> str:
-    """A file of a process; empty where there is none."""
+    """Return a file of a process; "" if there is none."""
     try:
         with open(f"/proc/{pid}/{what}", errors="replace") as file:
             return file.read()
@@ -95,14 +95,14 @@ def replaced(pid: str) -> bool:
 
 
 def running(name: str) -> Process | None:
-    """The daemon of a unit that is active, as `process` has it."""
+    """Return the daemon of an active unit, as in `process`."""
     _, shown = systemctl("show", "-p", "ActiveState", "-p", "MainPID", unit(name))
     values = dict(line.partition("=")[::2] for line in shown.splitlines())
     return process(values.get("MainPID", "0")) if values.get("ActiveState") == "active" else None
 
 
 def command(daemon: Daemon, config: Config) -> list[str]:
-    """The daemon's command line: in the foreground, as systemd's own child."""
+    """Return the daemon's command line: in the foreground, as systemd's own child."""
     words = [config["control"], "-f"]
     if config["protocol"] == "v3":
         words += ["-p", "3"] + ([] if config["user"] else ["-m"]) + ["-a", path(config, daemon, "toml")]
@@ -122,7 +122,8 @@ def path(config: Config, daemon: Daemon, kind: str) -> str:
 
 
 def folder(name: str) -> None:
-    """A directory of root's that every user can pass: users' programs look for the daemon's sockets there. /tmp is everybody's."""
+    """Create a directory of root's that every user can pass: users' programs look for the daemon's sockets there. Anybody can write
+    to /tmp."""
     os.makedirs(name, mode=0o755, exist_ok=True)
     status = os.lstat(name)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
@@ -132,8 +133,8 @@ def folder(name: str) -> None:
 
 
 def write(name: str, text: str, change: bool = True) -> bool:
-    """Replace a file at once, if `change`; whether it was another. The folder may be the site's, and one that others may write to: no
-    link is followed."""
+    """Replace a file at once, if `change`; return whether it differed. The folder may be the site's, and world-writable: no link is
+    followed."""
     try:
         if stat.S_ISREG(os.lstat(name).st_mode):
             with open(name, errors="replace") as file:
@@ -157,7 +158,7 @@ def write(name: str, text: str, change: bool = True) -> bool:
 
 
 def uid_of(config: Config) -> int | None:
-    """The user's number; None without one."""
+    """Return the user's number; None without a user."""
     user = config["user"]
     try:
         return None if not user else int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
@@ -189,7 +190,7 @@ def toml(daemon: Daemon, config: Config) -> str:
 
 
 def from_state(name: str) -> tuple[dict[str, Any], Nvml, Daemon]:
-    """Configuration, NVML and daemon of a unit."""
+    """Return configuration, NVML and daemon of a unit."""
     with open(STATE, encoding="utf-8", errors="replace") as file:
         config = json.load(file)
     if not named(config, name):
@@ -202,7 +203,7 @@ def from_state(name: str) -> tuple[dict[str, Any], Nvml, Daemon]:
 
 
 def start_server(config: Config, control: Control) -> bool:
-    """Have the server of the user whom the spec names; whether one was started. Protocol 3 makes its own."""
+    """Start the server of the user whom the spec names; return whether one was started. Protocol 3 makes its own."""
     uid = uid_of(config)
     if uid is None or control.v3 or serves(uid, control):
         return False
@@ -223,7 +224,7 @@ def serves(uid: int, control: Control) -> bool:
 
 
 def shared_memory(config: Config, change: bool = True) -> list[str]:
-    """Make /dev/shm at least as large as asked for; what was to be done."""
+    """Make /dev/shm at least as large as configured; return the changes."""
     if not config["shm"]:
         return []
     size = int(config["shm"][:-1]) * (1 << 30 if config["shm"].endswith("G") else 1 << 20)

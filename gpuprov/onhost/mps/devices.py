@@ -20,7 +20,7 @@ LIBRARY = "libnvidia-ml.so.1"
 
 
 class Problem(Exception):
-    """One line: what is wrong, and the fix."""
+    """The problem and its fix; one line."""
 
 
 class Gone(Problem):
@@ -99,7 +99,7 @@ class Nvml:
         return text.value.decode()
 
     def gpus(self) -> list[Gpu]:
-        """Every GPU in NVML's order, with its MIG devices by placement."""
+        """Return every GPU in NVML's order, with its MIG devices by placement."""
         gpus = []
         for index in range(self.number("nvmlDeviceGetCount_v2")):
             device, pci = ctypes.c_void_p(), Pci()
@@ -152,7 +152,7 @@ class Nvml:
 
 
 def selected(selector: object, gpus: Sequence[Gpu]) -> Gpu:
-    """The GPU that an index, a PCI address or the beginning of a UUID names."""
+    """Return the GPU that an index, a PCI address or the beginning of a UUID names."""
     text = str(selector)
     match = re.match(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\Z", text.lower())
     if text.isdigit():
@@ -189,7 +189,7 @@ def named(config: Config, name: str) -> bool:
 
 
 def daemons(config: Config, gpus: list[Gpu]) -> list[Daemon]:
-    """The daemons of a configuration: name, devices in the daemon's order, GPUs, directories."""
+    """Return the daemons of a configuration: name, devices in the daemon's order, GPUs, directories."""
     scope = config["scope"]
     rows: list[tuple[str, list[Gpu], str]] = []
     if scope == "none":
@@ -241,7 +241,7 @@ def daemons(config: Config, gpus: list[Gpu]) -> list[Daemon]:
 
 
 def limited(config: Config, gpus: Sequence[Gpu]) -> None:
-    """Problem where a memory limit is for a GPU that is not there."""
+    """Raise Problem if a memory limit is for a GPU that does not exist."""
     for key in config["memory"]:
         if key != "all":
             selected(key, gpus)

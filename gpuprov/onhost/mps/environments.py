@@ -28,7 +28,8 @@ def client_environments(daemon: Daemon, config: Config, control: Control | None 
 
 
 def write_environments(daemon: Daemon, config: Config, control: Control, change: bool = True) -> bool:
-    """The environment files, and the snippets for containers; whether one differs. What it wrote before and not now is removed."""
+    """Write the environment files, and the snippets for containers; return whether any differs. Obsolete files of earlier runs are
+    removed."""
     changed, written = [], []
     for name, values in client_environments(daemon, config, control).items():
         rows = ["{}={}".format(*pair) for pair in sorted(values.items())]
@@ -53,7 +54,7 @@ def write_environments(daemon: Daemon, config: Config, control: Control, change:
 
 
 def remove_environments(config: Config, name: str, but: Sequence[str] = ()) -> bool:
-    """Remove what a daemon's unit has written for clients, but for some; whether there was any."""
+    """Remove files that a daemon's unit has written for clients, except some; return whether there were any."""
     listed, gone = f"{config['paths']['runtime']}/{name}.files", False
     try:
         with open(listed, encoding="utf-8", errors="replace") as file:

@@ -1,4 +1,4 @@
-"""The compute mode of the daemons' GPUs: set at each start, and given back."""
+"""The compute mode of the daemons' GPUs: set at each start, and restored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Modes(Protocol):
 
 
 def compute_modes(daemon: Daemon, config: Config, nvml: Modes, change: bool = True) -> list[str]:
-    """GPUs whose compute mode is another, put right if `change`. In MIG mode it has to be DEFAULT. A refusal is a warning only."""
+    """List GPUs with another compute mode, and fix them if `change`. In MIG mode it has to be DEFAULT. A refusal is only a warning."""
     mode = EXCLUSIVE_PROCESS if config["exclusive"] and not daemon["mig"] else DEFAULT
     changes = []
     for gpu in daemon["gpus"]:
@@ -37,7 +37,7 @@ def compute_modes(daemon: Daemon, config: Config, nvml: Modes, change: bool = Tr
 
 
 def note_exclusive(config: Config, gpu: Gpu, on: bool) -> None:
-    """Keep in mind until the next boot, like the mode itself, that a daemon put this GPU into EXCLUSIVE_PROCESS."""
+    """Record until the next boot, which also resets the mode, that a daemon set this GPU to EXCLUSIVE_PROCESS."""
     note = f"{config['paths']['runtime']}/{gpu['uuid']}.exclusive"
     if on:
         write(note, "")
@@ -46,7 +46,7 @@ def note_exclusive(config: Config, gpu: Gpu, on: bool) -> None:
 
 
 def give_back(config: Config, nvml: Modes, gpus: Sequence[Gpu], desired: Sequence[Daemon], change: bool) -> list[str]:
-    """GPUs that a daemon put into EXCLUSIVE_PROCESS and no wanted daemon has: DEFAULT again, if `change`; what was to be done."""
+    """Reset GPUs that a daemon set to EXCLUSIVE_PROCESS and that no wanted daemon has to DEFAULT, if `change`; return the changes."""
     kept, changes = [gpu["uuid"] for daemon in desired for gpu in daemon["gpus"]], []
     for note in sorted(glob.glob(f"{config['paths']['runtime']}/*.exclusive")):
         for gpu in gpus:

@@ -1,4 +1,4 @@
-"""The MPS control daemons of a host, made what a configuration says: everything is refused before anything is changed."""
+"""The MPS control daemons of a host, brought to their configuration: everything is checked before anything is changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .environments import remove_environments, write_environments
 
 
 def old_control(name: str, config: Config, process: Process) -> Control:
-    """The daemon that runs now, by its own environment."""
+    """Return the running daemon, by its own environment."""
     _, words, environment = process
     mine = {
         "name": name,
@@ -27,7 +27,7 @@ def old_control(name: str, config: Config, process: Process) -> Control:
 
 
 def refuse_clients(name: str, config: Config, process: Process, why: str) -> None:
-    """A daemon takes its clients down with it."""
+    """Raise Problem if a daemon has clients, which would end with it."""
     try:
         clients = old_control(name, config, process).clients()
     except Problem as problem:
@@ -46,7 +46,7 @@ def refuse_clients(name: str, config: Config, process: Process, why: str) -> Non
 
 
 def retire(name: str, config: Config, change: bool) -> None:
-    """Stop and disable a daemon that is not wanted."""
+    """Stop and disable an unwanted daemon."""
     process = of.running(name)
     if process:
         refuse_clients(name, config, process, "the spec does not ask for it")
@@ -113,7 +113,7 @@ def names_without_driver(config: Config) -> list[str]:
 
 
 def prepare(config: Config, change: bool) -> list[str]:
-    """Units that start at the next boot, where no driver is loaded now; MIG devices are not known then."""
+    """Prepare units that start at the next boot, if no driver is loaded now; MIG devices are not known then."""
     names, changes = names_without_driver(config), []
     for name in of.known_names():
         if name not in names and (names or config["scope"] == "none"):
@@ -128,7 +128,7 @@ def prepare(config: Config, change: bool) -> list[str]:
 
 
 def settle(config: Config, change: bool) -> tuple[list[str], str]:
-    """Everything that differs, put right if `change`; and why daemons have to wait, where the driver is not loaded."""
+    """Return the differences, fixed if `change`; and the reason why daemons have to wait, if the driver is not loaded."""
     try:
         nvml = Nvml()
     except Problem as problem:
@@ -149,7 +149,7 @@ def settle(config: Config, change: bool) -> tuple[list[str], str]:
 
 
 class Answer(NamedTuple):
-    """`changed`: what differed. `problem`: why nothing was done. `later`: why daemons have to wait."""
+    """`changed`: the differences. `problem`: why nothing was done. `later`: why daemons have to wait."""
 
     changed: list[str]
     problem: str = ""

@@ -1,4 +1,4 @@
-"""Packages on a host, by apt, dnf or zypper: what is there, what a transaction would do, one transaction, holds, files.
+"""Packages on a host, by apt, dnf or zypper: installed packages, trial runs, transactions, holds, files.
 
-One interface (`model.Manager`), a module for each package manager, and one judge of what a transaction may do (`judge`).
+One interface (`model.Manager`), a module for each package manager, and one judge of permitted transactions (`judge`).
 """

@@ -16,13 +16,13 @@ Answer = Dict[str, Any]
 
 
 def prepare(manager: Manager, params: Asked, check: bool) -> Answer:
-    """Have a package database, and lists, by which the rest can be decided."""
+    """Prepare a package database, and lists, that decisions can rely on."""
     done = manager.prepare(params["max_age"], check)
     return _answer(done.changed, done.warnings)
 
 
 def fetch(manager: Manager, params: Asked, check: bool) -> Answer:
-    """Have one source, and its lists; or nothing of it that was not there before."""
+    """Add one source, and its lists; or leave nothing of it that did not exist before."""
     lists = [Wanted(path, text) for path, text in params["sources"].items()]
     try:
         changed = differences(lists) if check else bring_about(lists)
@@ -48,7 +48,7 @@ def read(manager: Manager, params: Asked, check: bool) -> Answer:
 
 
 def attempt(manager: Manager, params: Asked, check: bool) -> Answer:
-    """Refuse a transaction that may not be done; else download its packages."""
+    """Refuse a forbidden transaction; else download its packages."""
     wanted = _lockable(manager, params)
     if wanted.empty:
         return {**_answer([]), "trial": []}
@@ -59,8 +59,8 @@ def attempt(manager: Manager, params: Asked, check: bool) -> Answer:
 
 
 def judged(manager: Manager, params: Asked, check: bool) -> Answer:
-    """Refuse packages of another driver than the host's, and nothing else: what else is in the way may be gone when the driver is
-    there that this run brings."""
+    """Refuse packages of another driver than the host's, and nothing else: other problems may be solved by the driver that this run
+    installs."""
     wanted = _lockable(manager, params)
     rows = [] if wanted.empty else manager.attempt(wanted).rows
     guarded(manager, wanted, rows, params.get("driver", {}))
@@ -68,7 +68,7 @@ def judged(manager: Manager, params: Asked, check: bool) -> Answer:
 
 
 def settle(manager: Manager, params: Asked, check: bool) -> Answer:
-    """Install, remove, hold and release, where it is not so yet."""
+    """Install, remove, hold and release, as far as necessary."""
     wanted = _lockable(manager, params)
     rows: list[str] = []
     warnings: list[str] = []
@@ -112,7 +112,7 @@ def _transacted(manager: Manager, desired: Transaction, driver: Asked) -> tuple[
 
 
 def _lockable(manager: Manager, params: Asked) -> Transaction:
-    """The transaction, with what is needed to hold packages, if some are to be held."""
+    """Return the transaction, with the packages needed for holds, if there are any."""
     wanted = transaction(params)
     needs = manager.read([]).lock_needs if params["hold"] else []
     lacking = [name for name in needs if name not in wanted.install]
@@ -120,7 +120,7 @@ def _lockable(manager: Manager, params: Asked) -> Transaction:
 
 
 def transaction(params: Asked) -> Transaction:
-    """The transaction that a task asks for."""
+    """Return the transaction that a task requests."""
     pin, refuse = params["pin"], params["refuse"]
     return Transaction(
         of=params["of"] or ", ".join([*params["install"], *params["remove"]]),

@@ -95,7 +95,7 @@ UNMET = "The following packages have unmet dependencies:"
 
 
 def _why(lines: Sequence[str]) -> str:
-    """The packages that stand in each other's way; else the last lines, without those about packages that are there already."""
+    """Return the conflicting packages; else the last lines, without those about packages that are installed already."""
     if UNMET in lines:
         reasons = [line.strip() for line in lines[lines.index(UNMET) + 1 :] if line.strip()]
         return f"{UNMET} {'; '.join(reasons)}{'.' * bool(reasons)}".strip()
@@ -103,7 +103,7 @@ def _why(lines: Sequence[str]) -> str:
 
 
 def _row(line: str) -> str:
-    """A line of apt-get -s without versions that go and places that they come from."""
+    """Return a line of apt-get -s without old versions and sources."""
     if match := re.match(r"Remv (\S+)", line):
         return match[0]
     match = re.match(r"Inst (\S+)(?: \[[^]]*\])? \((\S+)", line)
@@ -126,6 +126,6 @@ def _foreign(rows: Sequence[Sequence[str]], native_arch: str) -> dict[str, list[
 
 
 def _each(names: Sequence[str], foreign: dict[str, list[str]], *, bare_too: bool) -> list[str]:
-    """The names as apt-mark takes them, for every architecture in which they are installed."""
+    """Return the names as apt-mark takes them, for every architecture in which they are installed."""
     each = [([name] if bare_too else []) + foreign.get(name, [name]) for name in names]
     return sorted({spec for several in each for spec in several})

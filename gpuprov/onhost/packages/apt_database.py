@@ -1,4 +1,4 @@
-"""The state of dpkg's database and of apt's lists, judged and fixed before anything is decided by them."""
+"""The state of dpkg's database and of apt's lists, checked and fixed before any decision relies on them."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def prepare(patience: int, max_age: int, check: bool) -> Prepared:
 
 
 def _updated() -> str:
-    """Fetch the lists of all sources; what was in the way."""
+    """Fetch the lists of all sources; return the problem."""
     ran = run(["apt-get", "-qq", "-o", "APT::Update::Error-Mode=any", "update"])
     return (ran.err.strip() or f"apt-get update ends with status {ran.status}") if ran.status else ""
 
 
 def _repaired(waiting: list[str], check: bool) -> list[str]:
-    """Complete what a cut-off apply left half-way. Raises Refused for what it cannot fix, or what is not gpuprov's."""
+    """Complete an interrupted apply. Raises Refused for problems that it cannot fix, or that are not gpuprov's."""
     # apt-get check waits for another apt to finish, so that nobody's work looks half done.
     checked, audit = run(["apt-get", "-qq", *waiting, "check"]), run(["dpkg", "--audit"]).out
     if not checked.status and not audit.strip():

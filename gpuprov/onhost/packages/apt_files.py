@@ -17,7 +17,7 @@ PAUSE = 2.0
 
 
 def update(listed: str, *options: str) -> str:
-    """Fetch the lists of the sources in this file alone; what was in the way."""
+    """Fetch the lists of the sources in this file alone; return the problem."""
     settings = {
         "Acquire::http::Timeout": SECONDS, "Acquire::https::Timeout": SECONDS, "Acquire::Retries": 1, "Acquire::Languages": "none",
         "APT::Update::Error-Mode": "any", "Dir::Etc::sourceparts": "-", "Dir::Etc::sourcelist": listed,
@@ -28,7 +28,7 @@ def update(listed: str, *options: str) -> str:
 
 
 def try_source(folder: str, text: str) -> str:
-    """Fetch the lists of a source that the host does not have, into this folder; what was in the way. The source stays there, too."""
+    """Fetch the lists of a source that the host does not have into this folder; return the problem. The source stays there, too."""
     lists, listed = os.path.join(folder, "lists"), os.path.join(folder, "gpuprov.sources")
     os.makedirs(os.path.join(lists, "partial"))
     with open(listed, "w", encoding="utf-8") as file:
@@ -48,21 +48,21 @@ def waited(fetching: Callable[[], str], patience: float) -> str:
 
 
 def fetch(name: str, patience: int) -> None:
-    """Have the lists of gpuprov's source of this name; the others stay as they are. Raises Refused."""
+    """Fetch the lists of gpuprov's source of this name; the others stay unchanged. Raises Refused."""
     if problem := waited(lambda: update(source(name), "-o", "APT::Get::List-Cleanup=0"), patience):
         raise Refused(shortened(problem, 600))
     judge_sources({})
 
 
 def judge_sources(environment: Mapping[str, str]) -> None:
-    """Raise Refused where one source contradicts another, which leaves apt without any."""
+    """Raise Refused if one source contradicts another, which leaves apt without any."""
     together = run(["apt-get", "indextargets"], environment)
     if together.status:
         raise Refused(shortened(together.err, 600))
 
 
 def file(package: str, environment: Mapping[str, str]) -> str:
-    """The file of `NAME=VERSION` in apt's archives, downloaded where it is not there. Raises Refused."""
+    """Return the file of `NAME=VERSION` in apt's archives, downloaded if necessary. Raises Refused."""
     name, _, version = package.partition("=")
     folder = os.path.realpath(ARCHIVES)
     form = os.path.join(glob.escape(folder), glob.escape(f"{name}_{version.replace(':', '%3a')}_") + "*.deb")

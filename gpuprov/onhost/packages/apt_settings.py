@@ -15,13 +15,13 @@ SOURCES = "/etc/apt/sources.list.d"
 
 
 def source(name: str) -> str:
-    """The file of gpuprov's source of this name."""
+    """Return the file of gpuprov's source of this name."""
     return f"{SOURCES}/gpuprov-{name}.sources"
 
 
 @contextlib.contextmanager
 def pinned(pin: Pin | None) -> Iterator[list[str]]:
-    """Options by which apt has these preferences before those of the host: the first record that fits a version decides
+    """Yield options that give these preferences to apt before the host's: the first record that fits a version decides
     (apt_preferences(5))."""
     if not pin:
         yield []
@@ -37,7 +37,8 @@ def pinned(pin: Pin | None) -> Iterator[list[str]]:
 
 
 def records(pin: Pin) -> str:
-    """Packages that match keep their other versions only where those are no driver's (nvidia-container-toolkit 1.18)."""
+    """Return preferences: matching packages may only have other versions if those are not a driver's (nvidia-container-toolkit
+    1.18)."""
     packages = f"Package: {' '.join(pin.patterns)}\n"
     pinned_version = rf"Pin: version /^([0-9]+:)?{re.escape(pin.version)}-/" + "\nPin-Priority: 1001\n"
     other_versions = "Pin: version /^([0-9]+:)?[0-9][0-9][0-9][.][0-9]/\nPin-Priority: -1\n"
@@ -46,9 +47,9 @@ def records(pin: Pin) -> str:
 
 @contextlib.contextmanager
 def without(names: Sequence[str]) -> Iterator[dict[str, str]]:
-    """An environment in which apt has all sources of the host but gpuprov's of these names; an empty one where it has none of them.
+    """Yield an environment in which apt has all sources of the host except gpuprov's of these names; empty if it has none of them.
 
-    The sources stay where they are: a run that is refused later must not have changed the host.
+    The sources stay in place: a run that is refused later must not have changed the host.
     """
     if os.environ.get("APT_CONFIG"):  # of a bundle: apt sees none of the host's sources anyway
         yield {}

@@ -14,7 +14,7 @@ MANAGERS: dict[str, Callable[[Settings], Manager]] = {"debian": Apt, "redhat": D
 
 
 def manager(settings: Settings) -> Manager:
-    """This host's. Raises Refused."""
+    """Return this host's package manager. Raises Refused."""
     bundle.required()
     host_family = family.here()
     if host_family not in MANAGERS:

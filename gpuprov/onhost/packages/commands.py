@@ -23,12 +23,12 @@ class Ran:
 
     @property
     def said(self) -> str:
-        """All that it said, in one line."""
+        """Return its whole output, in one line."""
         return " ".join((self.err + " " + self.out).split())
 
 
 def run(argv: Sequence[str], more: Mapping[str, str] | None = None, stdin: str = "", folder: str | None = None) -> Ran:
-    """Run it, with `more` in its environment, in this folder. A program that is not there ends with status 127."""
+    """Run a program, with `more` in its environment, in this folder. A missing program ends with status 127."""
     environment = {**os.environ, "LC_ALL": "C.UTF-8", "LANGUAGE": "", **(more or {})}
     try:
         done = subprocess.run(
@@ -47,12 +47,12 @@ def run(argv: Sequence[str], more: Mapping[str, str] | None = None, stdin: str =
 
 
 def shortened(text: str, most: int) -> str:
-    """The text in one line of at most so many characters."""
+    """Return the text in one line of at most so many characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= most else f"{flat[: most - 3]}..."
 
 
 def both_ends(text: str, most: int) -> str:
-    """The same, without what is in the middle where it is longer: where the reason comes last, behind what was in its way."""
+    """Return the same, but cut out of the middle if it is too long: the reason may be last, after the obstacles."""
     flat, half = " ".join(text.split()), (most - 5) // 2
     return flat if len(flat) <= most else f"{flat[:half]} ... {flat[-half:]}"

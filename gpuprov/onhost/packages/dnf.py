@@ -1,6 +1,6 @@
 """Packages by dnf 4: its own Python module does the work, under the interpreter that the module belongs to.
 
-That one may be older (3.6 on EL 8) than Ansible's, so a program of a few modules is given to it as text.
+That interpreter may be older (3.6 on EL 8) than Ansible's, so a program of a few modules is passed to it as text.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
 """The package of `dnf versionlock` on EL 8 to 10."""
 SOURCES = "/etc/yum.repos.d"
 LOCKED = 200
-"""With this status dnf ends where another one is at work."""
+"""Exit status if another dnf is running."""
 PAUSE = 2.0
 
 
@@ -107,7 +107,7 @@ class Dnf:
         return answer
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The program's answer; a `problem`, where it has none."""
+        """Return the program's answer; a `problem` if it has none."""
         python = next((path for path in PYTHONS if os.access(path, os.X_OK)), PYTHONS[-1])
         waiting = {"timeout": self._settings.lock_timeout, "mirror_timeout": self._settings.mirror_timeout}
         message = {"program": program(), "request": {**waiting, **request}}
@@ -120,8 +120,8 @@ class Dnf:
 
 
 def makecache(*options: str, patience: float) -> str:
-    """Have the lists of some repositories; what was in the way. Another dnf is waited for, so many seconds at most: dnf itself waits
-    for ever."""
+    """Fetch the lists of some repositories; return the problem. Waits at most so many seconds for another dnf: dnf itself waits for
+    ever."""
     words = ["dnf", "-q", "-y", "--setopt=timeout=30", "--setopt=retries=2", "--setopt=exit_on_lock=1", *options]
     until = time.monotonic() + patience
     while (ran := run([*words, "makecache", "--refresh"])).status == LOCKED and time.monotonic() < until:
@@ -140,6 +140,6 @@ def _request(transaction: Transaction) -> dict[str, Any]:
 
 
 def program() -> list[list[str]]:
-    """The modules of the program, each as name and text."""
+    """Return the modules of the program, each as name and text."""
     texts = ((name, pkgutil.get_data(str(__package__), f"{name}.py")) for name in PROGRAM)
     return [[name, (text or b"").decode()] for name, text in texts]

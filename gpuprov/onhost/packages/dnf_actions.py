@@ -1,7 +1,6 @@
-"""Part of the program for dnf's Python (3.6 on EL 8): what it can be asked for. Each function answers one action.
+"""Part of the program for dnf's Python (3.6 on EL 8): its actions. Each function answers one action.
 
-`problem` in an answer says, in dnf's words, why it could not be done. Versions are `[epoch:]version-release`, an epoch of 0 is
-left out.
+`problem` in an answer is dnf's reason for a failure. Versions are `[epoch:]version-release`; an epoch of 0 is left out.
 """
 
 import functools
@@ -48,8 +47,8 @@ def act_try(request: Request) -> Answer:
 
 
 def act_collect(request: Request) -> Answer:
-    """Put the packages that a host without a single one would get into the working directory, but for the files that are `known` by
-    name and SHA-256. `modules`: what the repositories say of module streams."""
+    """Put the packages that a host without any package would get into the working directory, except the files that are `known` by
+    name and SHA-256. `modules`: the repositories' data about module streams."""
     base = opened(request, installed=False)
     try:
         resolved(base, request)

@@ -1,4 +1,4 @@
-"""Part of the program for dnf's Python (3.6 on EL 8): a base that is ready, rpm's database, what a transaction left undone."""
+"""Part of the program for dnf's Python (3.6 on EL 8): a prepared base, rpm's database, leftovers of a transaction."""
 
 import os
 import time
@@ -19,15 +19,15 @@ class Refused(Exception):
 
 
 def full(package: Any) -> str:
-    """`[epoch:]version-release`, without an epoch of 0."""
+    """Return `[epoch:]version-release`, without an epoch of 0."""
     evr = str(package.evr)
     return evr[2:] if evr.startswith("0:") else evr
 
 
 def opened(request: Request, expire: int = -1, available: bool = True, installed: bool = True) -> Any:
-    """A base with packages and repositories; without what is installed, where that is not to count.
+    """Return a base with packages and repositories; without installed packages, if they are not to count.
 
-    versionlock does not take part: `dnf_locks.apply` does its work for foreign packages. show-leaves works on a terminal only.
+    versionlock takes no part: `dnf_locks.apply` does its work for foreign packages. show-leaves works only on a terminal.
     """
     base = dnf.Base()
     conf = base.conf
@@ -62,7 +62,7 @@ def opened(request: Request, expire: int = -1, available: bool = True, installed
 
 
 def _undemanding(repositories: Iterable[Any]) -> None:
-    """A rollback does with the lists that are there, and waits for no mirror that does not answer."""
+    """Make a rollback use the present lists, and wait for no mirror that does not answer."""
     for repository in repositories:
         repository.skip_if_unavailable = True
         repository._repo.setSyncStrategy(dnf.repo.SYNC_ONLY_CACHE)
@@ -81,12 +81,12 @@ def patiently(request: Request, work: Callable[..., Any], *arguments: Any, **nam
 
 
 def native(base: Any) -> List[str]:
-    """The host's own architectures."""
+    """Return the host's own architectures."""
     return [base.conf.substitutions["basearch"], "noarch"]
 
 
 def duplicates(base: Any) -> List[List[Any]]:
-    """Packages that stand twice in the database, the younger installation last; kernels and their kind may."""
+    """Return packages that are in the database twice, the younger installation last; kernels and similar packages may be."""
     groups: Dict[Tuple[str, str], List[Any]] = {}
     query = base.sack.query().installed()
     for package in query.difference(query.filter(provides=list(base.conf.installonlypkgs))):
@@ -96,7 +96,7 @@ def duplicates(base: Any) -> List[List[Any]]:
 
 
 def identities(packages: Iterable[Any]) -> Set[Identity]:
-    """Packages as (name, architecture, version)."""
+    """Return packages as (name, architecture, version)."""
     return {(package.name, package.arch, full(package)) for package in packages}
 
 

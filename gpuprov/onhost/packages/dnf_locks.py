@@ -1,4 +1,4 @@
-"""Part of the program for dnf's Python (3.6 on EL 8): the file of dnf's plugin versionlock, read as the plugin reads it."""
+"""Part of the program for dnf's Python (3.6 on EL 8): the file of dnf's plugin versionlock, read as the plugin does."""
 
 import configparser
 import fnmatch
@@ -18,7 +18,7 @@ LOCKED = re.compile(r"(-(\d+:)?\d[^-\s]*(-[\d*][^-\s]*)?|\.(noarch|x86_64|aarch6
 
 
 def lock_file(base: Any) -> Tuple[str, bool, bool]:
-    """The file of locks, whether the plugin is there, and whether dnf obeys it: nobody switched it off."""
+    """Return the file of locks, whether the plugin is installed, and whether dnf obeys it: nobody switched it off."""
     parser = configparser.ConfigParser()
     for path in [os.path.join(folder, "versionlock.conf") for folder in base.conf.pluginconfpath]:
         if os.path.exists(path):
@@ -36,7 +36,7 @@ def unlocked(path: str) -> str:
 
 
 def lines_of(path: str) -> List[str]:
-    """The lines of a file that may not be there."""
+    """Return the lines of a file that may not exist."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read().splitlines()
@@ -45,7 +45,7 @@ def lines_of(path: str) -> List[str]:
 
 
 def locks(base: Any, lines: Iterable[str]) -> Iterator[Tuple[bool, str, Any]]:
-    """(excluding, name or glob of names, query of what the line matches) for each line."""
+    """Yield (excluding, name or glob of names, query of matches) for each line."""
     for line in lines:
         pattern = line.strip().lstrip("!")
         if not pattern or pattern.startswith("#"):
@@ -58,7 +58,7 @@ def locks(base: Any, lines: Iterable[str]) -> Iterator[Tuple[bool, str, Any]]:
 
 
 def apply(base: Any, own_names: Collection[str], pinned: Iterable[str]) -> None:
-    """Exclude what the host's locks forbid, but for packages of ours, whose locks this transaction may change."""
+    """Exclude packages that the host's locks forbid, except our own, whose locks this transaction may change."""
     globs = list(pinned)
     excluded = base.sack.query().filterm(empty=True)
     for excluding, name, query in locks(base, lines_of(lock_file(base)[0])):

@@ -1,4 +1,4 @@
-"""Part of the program for dnf's Python (3.6 on EL 8): the transaction that dnf makes of a request, and its packages."""
+"""Part of the program for dnf's Python (3.6 on EL 8): the transaction for a request, and its packages."""
 
 import re
 from typing import Any, Dict, Iterable, List, Tuple
@@ -24,7 +24,7 @@ Row = Tuple[str, str, str]
 
 
 class Errors(dnf.callback.TransactionProgress):  # type: ignore[misc]
-    """Collects what the transaction complains of: scriptlets that failed, packages that could not be put in place."""
+    """Collects errors of the transaction: scriptlets that failed, packages that could not be installed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Errors(dnf.callback.TransactionProgress):  # type: ignore[misc]
 
 
 def resolved(base: Any, request: Request) -> Tuple[str, List[Row]]:
-    """The stream that it switches to, and what it does: rows of word, name, version."""
+    """Return the stream that it switches to, and its changes: rows of word, name, version."""
     stream = _switch(base, request["module"]) if request["module"] else ""
     pinned = request["pin"]
     named = {re.split("[=:]", spec)[0] for spec in request["install"] + request["remove"]}
@@ -51,17 +51,17 @@ def resolved(base: Any, request: Request) -> Tuple[str, List[Row]]:
 
 
 def said(rows: Iterable[Row]) -> List[str]:
-    """The rows in apt-get's words, which are the same for all managers."""
+    """Return the rows in apt-get's words, which are the same for all managers."""
     return ["Remv " + name if word == "remove" else "Inst %s %s" % (name, version) for word, name, version in rows]
 
 
 def coming(base: Any) -> List[Any]:
-    """The packages that it installs."""
+    """Return the packages that it installs."""
     return [package for package in base.transaction.install_set if not package.installed]
 
 
 def fetch(base: Any, request: Request, packages: List[Any]) -> None:
-    """Download them, and check their signatures, which dnf leaves to its caller."""
+    """Download packages, and check their signatures, which dnf leaves to its caller."""
     patiently(request, base.download_packages, packages)
     for package in packages:
         check = getattr(base, "package_signature_check", None) or base._sig_check_pkg
@@ -75,7 +75,7 @@ def fetch(base: Any, request: Request, packages: List[Any]) -> None:
 
 
 def _pin(base: Any, pinned: Dict[str, Any]) -> None:
-    """Exclude all but the one version among packages that match a glob and have a driver's version."""
+    """Exclude all versions but one of packages that match a glob and have a driver's version."""
     matching = base.sack.query().available().filterm(name__glob=pinned["patterns"])
     wrong = [p for p in matching if DRIVER_VERSION.match(p.version) and p.version != pinned["version"]]
     if wrong:
@@ -83,7 +83,7 @@ def _pin(base: Any, pinned: Dict[str, Any]) -> None:
 
 
 def _switch(base: Any, stream: str) -> str:
-    """Enable a module's stream in place of another one. A repository without modules has nothing to be switched."""
+    """Enable a module's stream in place of another. A repository without modules needs no switch."""
     modules = dnf.module.module_base.ModuleBase(base)
     name = stream.partition(":")[0]
     if not modules.get_modules(name)[0] or base._moduleContainer.getEnabledStream(name) == stream.partition(":")[2]:
@@ -95,7 +95,7 @@ def _switch(base: Any, stream: str) -> str:
 
 
 def _mark(base: Any, request: Request) -> None:
-    """Say to dnf what is to be installed and removed."""
+    """Mark for dnf what is to be installed and removed."""
     for spec in request["install"]:
         name, _, version = spec.partition("=")
         if not version:

@@ -1,4 +1,4 @@
-"""Packages that dpkg left half-way: which, and what to do about them. Their scripts may ask a person, and do what the default is."""
+"""Packages that dpkg left half-configured, and the fix. Their scripts may ask questions, to which the default is answered."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from .other_driver import CLEANUP
 
 
 def packages(audit: str) -> list[str]:
-    """The names in what `dpkg --audit` prints: a line with one blank before it for each package, below a sentence."""
+    """Return the names in the output of `dpkg --audit`: a line with one blank before it for each package, below a sentence."""
     lines = [line for line in audit.splitlines() if line[:1] == " " and line[1:2].strip()]
     return list(dict.fromkeys(line.split()[0] for line in lines))
 
 
 def needs_answer(names: list[str]) -> bool:
-    """Return whether a script is known to ask a question that only a person may answer: no run completes it."""
+    """Return whether a script is known to ask a question that only a person may answer: no run can complete it."""
     return CLEANUP in names
 
 

@@ -1,5 +1,5 @@
-"""Rules for a transaction: it must be possible, remove nothing that is not gpuprov's, and leave alone what belongs to
-others, above all another driver."""
+"""Rules for a transaction: it must be possible, remove only gpuprov's packages, and leave alone foreign ones, above all another
+driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OF_BUNDLE = (
 
 
 def tried(manager: Manager, transaction: Transaction, driver: Mapping[str, Any] = {}) -> Trial:
-    """The trial of a transaction that may be done. Raises Refused. `driver`: the module's option, empty for the driver's own."""
+    """Return the trial of a permitted transaction. Raises Refused. `driver`: the module's option, empty for the driver's own."""
     trial = manager.attempt(transaction)
     if trial.problem:
         fix = OF_BUNDLE if os.environ.get("GPUPROV_BUNDLE") else transaction.hint
@@ -37,13 +37,13 @@ def tried(manager: Manager, transaction: Transaction, driver: Mapping[str, Any] 
 
 
 def guarded(manager: Manager, transaction: Transaction, rows: Sequence[str], driver: Mapping[str, Any]) -> None:
-    """Raise Refused where the rows of a trial have packages of another driver than the host's."""
+    """Raise Refused if the rows of a trial have packages of another driver than the host's."""
     if names := other_driver.names_of(driver):
         other_driver.refuse(manager, transaction, rows, names, other_driver.coming_of(driver))
 
 
 def downloaded(manager: Manager, transaction: Transaction) -> None:
-    """Have all its packages on the host. Raises Refused."""
+    """Download all its packages to the host. Raises Refused."""
     if problem := manager.download(transaction):
         raise Refused(
             f"the packages of {transaction.of} could not be downloaded, nothing was changed: {problem}. Fix: correct the mirror or "
@@ -52,7 +52,7 @@ def downloaded(manager: Manager, transaction: Transaction) -> None:
 
 
 def committed(manager: Manager, transaction: Transaction) -> Done:
-    """Do it. Raises Refused with what was in the way."""
+    """Execute it. Raises Refused with the problem."""
     done = manager.commit(transaction)
     if done.problem:
         raise Refused(

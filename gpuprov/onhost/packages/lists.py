@@ -7,7 +7,7 @@ PRESENT = "iWtFUH"
 
 
 def parse_madison(text: str) -> dict[str, list[str]]:
-    """`apt-cache madison` -> package versions by name, newest first; source packages are left out."""
+    """Parse `apt-cache madison` to package versions by name, newest first; source packages are left out."""
     versions: dict[str, list[str]] = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
@@ -17,7 +17,7 @@ def parse_madison(text: str) -> dict[str, list[str]]:
 
 
 def places(text: str) -> dict[tuple[str, str], set[str]]:
-    """`apt-cache madison` -> the addresses that each version of a package comes from."""
+    """Parse `apt-cache madison` to the addresses that each version of a package comes from."""
     files: dict[tuple[str, str], set[str]] = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
@@ -27,19 +27,19 @@ def places(text: str) -> dict[tuple[str, str], set[str]]:
 
 
 def parse_rows(text: str) -> list[list[str]]:
-    """`state|name|version|source|arch|vendor` lines -> those cells of each package that is on the host, half-configured or whole.
+    """Parse `state|name|version|source|arch|vendor` lines to the cells of each package on the host, half-configured or complete.
 
-    `dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${Architecture}|${Maintainer}\\n'` prints
-    them; for rpm the state is `ii`, the source the name of the source package, and the version `[epoch:]version-release`.
+    `dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${Architecture}|${Maintainer}\\n'` prints them;
+    for rpm the state is `ii`, the source the name of the source package, and the version `[epoch:]version-release`.
     """
     rows = [line.split("|") for line in text.splitlines()]
     return [row for row in rows if len(row) >= 3 and len(row[0]) >= 2 and row[0][1] in PRESENT]
 
 
 def parse_installed(text: str) -> dict[str, str]:
-    """The same lines, of which the first three cells will do -> installed versions by name.
+    """Parse the same lines, of which three cells suffice, to installed versions by name.
 
-    Of a package in several architectures it is the version in the host's own, which is dpkg's; the rows tell the others.
+    For a package in several architectures it is the version in the host's own, which is dpkg's; the rows have the others.
     """
     rows = [[*row, "", ""] for row in parse_rows(text)]
     native = {"", "all", *(row[4] for row in rows if row[1] == "dpkg")}

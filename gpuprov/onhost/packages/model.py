@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Protocol, Sequence
 
 MARKER = "/var/lib/gpuprov/applying.json"
-"""There while an apply changes the host, and after one that failed or was cut off."""
+"""Exists while an apply changes the host, and after one that failed or was interrupted."""
 LISTS_MAX_AGE = 86400
-"""Seconds from which package lists are fetched anew, where nobody says otherwise."""
+"""Seconds after which package lists are fetched again, by default."""
 MARKED = "an apply of gpuprov that failed or was cut off"
 """The meaning of a mark that exists when another apply begins."""
 
@@ -33,7 +33,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Pin:
-    """Packages that match one of the patterns (globs) and have a driver's version may come in this one only."""
+    """Packages that match one of the patterns (globs) and have a driver's version may only have this version."""
 
     version: str
     patterns: tuple[str, ...]
@@ -41,7 +41,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Packages (regular expressions of whole names) that a transaction may not install, move or remove; why; the way out."""
+    """Packages (regular expressions of whole names) that a transaction may not install, change or remove; the reason; the fix."""
 
     patterns: tuple[str, ...]
     why: str
@@ -85,7 +85,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Done:
-    """A transaction that was tried in earnest: what was in the way, and what was complained of though all is in place."""
+    """The result of a real transaction: the problem, and errors reported although everything is installed."""
 
     problem: str = ""
     warnings: list[str] = field(default_factory=list)
@@ -95,8 +95,8 @@ class Done:
 class Known:
     """Packages on the host and on offer.
 
-    rows: [state, name, version, source, architecture, vendor]. index: versions by name, newest first. lock_problem: the
-    reason why held packages would move all the same. lock_needs: packages without which nothing can be held.
+    rows: [state, name, version, source, architecture, vendor]. index: versions by name, newest first. lock_problem: the reason why
+    held packages would change anyway. lock_needs: packages without which nothing can be held.
     """
 
     rows: list[list[str]]
@@ -116,15 +116,15 @@ class Prepared:
 
 
 class Manager(Protocol):
-    """A host's package manager. A method that cannot do what it is asked for raises Refused, unless its answer has a `problem`."""
+    """A host's package manager. A method that cannot do its work raises Refused, unless its answer has a `problem`."""
 
     name: str
 
     def prepare(self, max_age: int, check: bool) -> Prepared:
-        """Complete what a cut-off apply left, refuse a broken database, fetch lists older than max_age seconds."""
+        """Complete an interrupted apply, refuse a broken database, fetch lists older than max_age seconds."""
 
     def fetch(self, source: str) -> None:
-        """Fetch the lists of this source of gpuprov's, whatever their age, and no others."""
+        """Fetch the lists of this gpuprov source, whatever their age, and no others."""
 
     def read(self, names: Sequence[str], related: str = "") -> Known:
         """List the packages that are installed and held, and those of these names, or related to installed packages by
@@ -134,13 +134,13 @@ class Manager(Protocol):
         """Return the changes that the transaction would make, without making them."""
 
     def download(self, transaction: Transaction) -> str:
-        """Download its packages and check their signatures; what was in the way."""
+        """Download its packages and check their signatures; return the problem."""
 
     def commit(self, transaction: Transaction) -> Done:
-        """Do it."""
+        """Execute the transaction."""
 
     def hold(self, hold: Sequence[str], release: Sequence[str], check: bool) -> list[str]:
-        """Hold packages and release others; what changes, as `hold NAME` and `release NAME`."""
+        """Hold packages and release others; return the changes, as `hold NAME` and `release NAME`."""
 
     def files(self, packages: Sequence[str]) -> list[str]:
-        """The file of each `NAME=VERSION`, downloaded where it is not there."""
+        """Return the file of each `NAME=VERSION`, downloaded if necessary."""

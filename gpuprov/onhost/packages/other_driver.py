@@ -14,7 +14,7 @@ from .commands import run
 from .model import Manager, Pin, Refused, Transaction
 
 PROGRAMS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
-"""Programs that only a runfile's installation has."""
+"""Programs that only a runfile installation has."""
 RECORD = "/var/lib/nvidia/log"
 """The installer's record of the files it has installed: https://github.com/NVIDIA/nvidia-installer, backup.c."""
 FILES = ("/usr/lib/*/libcuda.so.1", "/usr/lib64/libcuda.so.1", "/usr/lib/libcuda.so.1", "/usr/bin/nvidia-smi")
@@ -22,8 +22,8 @@ _RPM = ("rpm", "-qf", "--qf", "%{NAME}: \\n")
 OWNERS = {"debian": ("dpkg", "-S"), "redhat": _RPM, "suse": _RPM}
 VERSION = re.compile(r"(?:[0-9]+:)?([0-9]{3}(?:\.[0-9]+)+)(?![.0-9])")
 CLEANUP = "nvidia-installer-cleanup"
-"""Debian's. Where it finds a runfile's driver its postinst asks whether to uninstall it, by default yes, and fails where nobody can
-answer (https://packages.debian.org/source/stable/nvidia-support, read in 20220217+3~deb12u1)."""
+"""Debian's program. If it finds a runfile's driver, its postinst asks whether to uninstall it, by default yes, and fails if nobody
+can answer (https://packages.debian.org/source/stable/nvidia-support, read in 20220217+3~deb12u1)."""
 
 
 class AnotherDriver(Refused):
@@ -32,7 +32,7 @@ class AnotherDriver(Refused):
 
 @dataclass(frozen=True)
 class Names:
-    """Patterns of packages' names: a driver's; of those its kernel modules, and what may have a version line of its own."""
+    """Patterns of package names: of a driver; of its kernel modules, and of packages that may have their own version line."""
 
     driver: str
     modules: str
@@ -41,7 +41,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Coming:
-    """The driver that this run puts there: of a runfile, or by this transaction of packages."""
+    """The driver that this run installs: from a runfile, or by this transaction of packages."""
 
     version: str
     runfile: bool = False
@@ -50,8 +50,9 @@ class Coming:
 
 @dataclass(frozen=True)
 class Present:
-    """The driver that the host has. kind: runfile, packages, other (its files are of no package, or of one of another name, as a vGPU
-    guest's), or empty. told: what it is, for messages. versions: those of its packages; modules: packages of its kernel modules."""
+    """The driver that the host has. kind: runfile, packages, other (its files belong to no package, or to one of another name, such
+    as a vGPU guest's), or empty. told: its description in messages. versions: those of its packages; modules: packages of its
+    kernel modules."""
 
     kind: str = ""
     told: str = ""
@@ -60,19 +61,19 @@ class Present:
 
 
 def version_of(package_version: str) -> str:
-    """`3:580.95.05-1.el9` -> `580.95.05`; empty for what is no driver's."""
+    """Return `3:580.95.05-1.el9` -> `580.95.05`; "" if it is not a driver's."""
     match = VERSION.match(package_version)
     return match[1] if match else ""
 
 
 def names_of(params: Mapping[str, Any]) -> Names | None:
-    """This host's family's, of a module's option `driver`."""
+    """Return the names for this host's family, from a module's option `driver`."""
     given = params.get("names", {}).get(family.here())
     return Names(given["driver"], given["modules"], given["own"]) if given else None
 
 
 def coming_of(params: Mapping[str, Any]) -> Coming | None:
-    """The driver of this run, of a module's option `driver`; None where the run brings none."""
+    """Return the driver of this run, from a module's option `driver`; None if the run installs none."""
     given = params.get("coming") or {}
     if not given.get("version"):
         return None
@@ -88,7 +89,7 @@ def coming_of(params: Mapping[str, Any]) -> Coming | None:
 
 
 def of_a_driver(rows: Iterable[str], names: Names) -> list[tuple[str, str]]:
-    """Name and version of each package of a driver that a trial's rows install or move."""
+    """Return name and version of each driver package that a trial's rows install or change."""
     words = (row.split() for row in rows if row.startswith("Inst "))
     versions = {word[1].partition(":")[0]: word[2] for word in words}
     return sorted((name, version) for name, version in versions.items() if re.fullmatch(names.driver, name))
@@ -97,7 +98,7 @@ def of_a_driver(rows: Iterable[str], names: Names) -> list[tuple[str, str]]:
 def others(
     touched: Sequence[tuple[str, str]], names: Names, installed: Present, coming: Coming | None
 ) -> list[tuple[str, str]]:
-    """Those that belong to another driver than the one that is there, or comes in its place."""
+    """Return the packages of another driver than the present one, or the one that replaces it."""
     if coming and coming.runfile:
         return [*touched]
     if not coming and installed.kind in ("runfile", "other"):
@@ -117,7 +118,7 @@ def others(
 
 
 def refuse(manager: Manager, desired: Transaction, rows: Sequence[str], names: Names, coming: Coming | None) -> None:
-    """Raise AnotherDriver where the transaction would bring packages of another driver than the host's."""
+    """Raise AnotherDriver if the transaction would install packages of another driver than the host's."""
     touched = of_a_driver(rows, names)
     installed = present(manager, names) if touched else Present()
     conflicting = others(touched, names, installed, coming)
@@ -136,7 +137,7 @@ def refuse(manager: Manager, desired: Transaction, rows: Sequence[str], names: N
 
 
 def _listed(packages: Sequence[tuple[str, str]]) -> str:
-    """Names, and behind those that share one their version."""
+    """Return names, grouped by version, with the version after them."""
     versions = dict.fromkeys(version for _, version in packages)
     return ", ".join(
         f"{' '.join(name for name, other in packages if other == release)} ({release})" for release in versions
@@ -144,7 +145,7 @@ def _listed(packages: Sequence[tuple[str, str]]) -> str:
 
 
 def present(manager: Manager, names: Names) -> Present:
-    """The driver that this host has."""
+    """Return the driver that this host has."""
     programs = [path for path in PROGRAMS if os.path.lexists(path)]
     if programs or os.path.exists(RECORD):
         return Present("runfile", f"of NVIDIA's runfile ({' '.join(programs) or RECORD})")
@@ -168,13 +169,13 @@ def present(manager: Manager, names: Names) -> Present:
 
 
 def _files() -> list[str]:
-    """A driver's libraries, program and module, as far as they are there."""
+    """Return a driver's libraries, program and module, as far as they exist."""
     paths = [path for pattern in FILES for path in sorted(glob.glob(pattern))]
     return paths + sorted(glob.glob(f"/lib/modules/{platform.release()}/**/nvidia.ko*", recursive=True))
 
 
 def _owner(path: str) -> str:
-    """The package that the file came with; empty for none."""
+    """Return the package that owns the file; "" if none."""
     real = os.path.realpath(path)
     # A package of the time before /usr was merged calls /usr/lib/... /lib/...
     for place in dict.fromkeys([path, real, real.replace("/usr/lib", "/lib", 1)]):

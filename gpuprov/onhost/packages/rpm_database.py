@@ -1,4 +1,4 @@
-"""rpm's database: judged and fixed, and what is in it; for managers that have no Python module of their own."""
+"""rpm's database: checks, fixes and contents; for managers that have no Python module of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WAY_OUT = "Fix, on the host: rpm --rebuilddb"
 
 
 def rebuilt(is_ours: bool, check: bool) -> list[str]:
-    """Rebuild the database where a cut-off apply (`ours`) damaged it. Raises Refused."""
+    """Rebuild the database if an interrupted apply damaged it. Raises Refused."""
     if not run(["rpm", "--verifydb"]).status:
         return []
     if not is_ours:
@@ -26,7 +26,7 @@ def rebuilt(is_ours: bool, check: bool) -> list[str]:
 
 
 def rows() -> list[list[str]]:
-    """[state, name, version, source, architecture, vendor] of each package, the youngest installation last. Raises Refused."""
+    """Return [state, name, version, source, architecture, vendor] of each package, the youngest installation last. Raises Refused."""
     ran = run(["rpm", "-qa", "--qf", QUERY])
     if ran.status:
         raise Refused(f"rpm -qa fails: {ran.said[-300:]}. {WAY_OUT}")
@@ -40,7 +40,8 @@ def rows() -> list[list[str]]:
 
 
 def twice() -> list[tuple[str, list[str]]]:
-    """Packages that stand twice in the database, with what rpm calls their older installations; kernels and their kind may."""
+    """Return packages that are in the database twice, with rpm's names of their older installations; kernels and similar packages
+    may be."""
     several = set(run(["rpm", "-q", "--qf", "%{NAME}\n", "--whatprovides", "multiversion(kernel)"]).lines)
     groups: dict[tuple[str, str], list[str]] = {}
     for _, name, version, _, arch, _ in rows():
@@ -50,7 +51,7 @@ def twice() -> list[tuple[str, list[str]]]:
 
 
 def drop(nevras: list[str]) -> None:
-    """Remove installations that are there twice. Raises Refused."""
+    """Remove duplicate installations. Raises Refused."""
     ran = run(["rpm", "-e", "--nodeps", *nevras])
     if ran.status:
         raise Refused(f"rpm -e fails: {ran.said[-300:]}. Fix: correct what it reports, then apply again")

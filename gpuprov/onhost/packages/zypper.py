@@ -139,7 +139,7 @@ class Zypper:
             return self._zypper([*INSTALL, *options, "--", *changes], environment)
 
     def _shut_out(self, transaction: Transaction, installed: Mapping[str, str]) -> dict[str, list[str]]:
-        """Versions on offer that a pin forbids; not what is installed, which may go."""
+        """Return offered versions that a pin forbids; not installed ones, which may be removed."""
         if not transaction.pin:
             return {}
         excluded = {}
@@ -162,12 +162,12 @@ class Zypper:
 
 
 def _argument(spec: str) -> str:
-    """`NAME:ARCHITECTURE=VERSION` as zypper takes it; a file as it is."""
+    """Return `NAME:ARCHITECTURE=VERSION` as zypper takes it; a file unchanged."""
     return spec if spec.startswith("/") else re.sub(r"^([^=:]+):([^=]+)", r"\1.\2", spec)
 
 
 def _installed(rows: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Version by name; of a package in several architectures the host's own, of several kernels the youngest."""
+    """Return versions by name; for a package in several architectures the host's own, for several kernels the youngest."""
     native = (platform.machine(), "noarch")
     foreign = {row[1]: row[2] for row in rows if row[4] not in native}
     return {**foreign, **{row[1]: row[2] for row in rows if row[4] in native}}

@@ -11,13 +11,13 @@ from .commands import Ran, both_ends
 # https://github.com/openSUSE/zypper/blob/master/doc/zypper.8.txt, exit codes
 NOT_FOUND, SKIPPED, SCRIPT_FAILED = 104, 106, 107
 FINE = frozenset((0, 102, 103, SCRIPT_FAILED))
-"""Done: also where a reboot or a second run is said to be needed, or a script failed after its package was in place."""
+"""Exit statuses of success: also if a reboot or a second run is required, or a script failed after its package was installed."""
 KEPT = "/etc/zypp/repos.d/gpuprov-kept.repo"
-"""There while a rollback offers the files that a checkpoint keeps: then a repository whose mirror does not answer is done without."""
+"""Exists while a rollback offers the files of a checkpoint: repositories whose mirror does not answer are then skipped."""
 
 
 def tree(ran: Ran) -> ElementTree.Element:
-    """The answer; an empty one where there is none."""
+    """Parse the answer; empty if there is none."""
     try:
         return ElementTree.fromstring(ran.out[max(ran.out.find("<?xml"), 0) :])
     except ElementTree.ParseError:
@@ -25,7 +25,7 @@ def tree(ran: Ran) -> ElementTree.Element:
 
 
 def changes(answer: ElementTree.Element) -> list[str]:
-    """The rows of a summary, `Inst NAME VERSION` and `Remv NAME`."""
+    """Return the rows of a summary, `Inst NAME VERSION` and `Remv NAME`."""
     rows = []
     for group in answer.iterfind("install-summary/*"):
         for solvable in group.iterfind("solvable"):
@@ -37,7 +37,7 @@ def changes(answer: ElementTree.Element) -> list[str]:
 
 
 def offered(answer: ElementTree.Element, archs: tuple[str, ...]) -> dict[str, list[str]]:
-    """Versions by name, newest first, as zypper sorts them."""
+    """Return versions by name, newest first, as zypper sorts them."""
     found: dict[str, list[str]] = {}
     for solvable in answer.iter("solvable"):
         name, edition = solvable.get("name", ""), solvable.get("edition", "")
@@ -48,7 +48,7 @@ def offered(answer: ElementTree.Element, archs: tuple[str, ...]) -> dict[str, li
 
 
 def scripts(ran: Ran) -> list[str]:
-    """Scripts of packages that failed though the packages are in place, in rpm's words."""
+    """Return scripts of packages that failed although the packages are installed, in rpm's words."""
     lines = (line for each in tree(ran).iter("message") for line in (each.text or "").splitlines())
     failed = [line.strip() for line in lines if re.search(r"script(let)? failed", line)]
     return failed or (
@@ -62,7 +62,7 @@ def errors(answer: ElementTree.Element) -> list[str]:
 
 
 def nothing(ran: Ran, answer: ElementTree.Element) -> bool:
-    """Return whether a search found nothing, in all repositories that count."""
+    """Return whether a search had no results, in all relevant repositories."""
     return ran.status == NOT_FOUND and (os.path.exists(KEPT) or not errors(answer))
 
 

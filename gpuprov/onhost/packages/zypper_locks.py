@@ -1,7 +1,7 @@
-"""zypper's locks: the file of them, what they hold, and a configuration for one transaction that may change packages of ours.
+"""zypper's locks: their file, what they hold, and a configuration for one transaction that may change our packages.
 
-A lock keeps a package from being installed, removed and changed. https://en.opensuse.org/openSUSE:Libzypp_locks_file
-It is a query, read as libzypp reads it: https://github.com/openSUSE/libzypp/blob/master/zypp/PoolQuery.cc
+A lock keeps a package from being installed, removed and changed. https://en.opensuse.org/openSUSE:Libzypp_locks_file It is a query,
+read as libzypp does: https://github.com/openSUSE/libzypp/blob/master/zypp/PoolQuery.cc
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ TRUE = ("1", "yes", "true", "on", "always")
 
 
 def settings() -> configparser.ConfigParser:
-    """zypp.conf as libzypp reads it: the host's own file or the vendor's, then what lies in the folders beside both, by name."""
+    """Return zypp.conf as libzypp reads it: the host's own file or the vendor's, then the files in the folders beside both, by
+    name."""
     parser = configparser.ConfigParser(interpolation=None, strict=False, allow_no_value=True)
     of_run = os.path.join(bundle.folder() or "/nowhere", "zypp.conf")
     if os.path.exists(of_run):
@@ -46,7 +47,7 @@ def _read_into(parser: configparser.ConfigParser, path: str) -> None:
 
 
 def path() -> str:
-    """The file of locks."""
+    """Return the file of locks."""
     return settings().get("main", "locksfile.path", fallback="") or LOCKS
 
 
@@ -57,7 +58,7 @@ def unheeded() -> str:
 
 
 def blocks(text: str) -> list[str]:
-    """The locks in the text of the file, each with its lines; a line without a colon ends one, as a blank one does."""
+    """Return the locks in the text of the file, each with its lines; a line without a colon ends a lock, as a blank line does."""
     groups: list[list[str]] = [[]]
     for line in text.splitlines():
         if line.startswith("#") or ":" in line:
@@ -68,7 +69,7 @@ def blocks(text: str) -> list[str]:
 
 
 def read() -> list[str]:
-    """The locks of the host."""
+    """Return the locks of the host."""
     try:
         with open(path(), encoding="utf-8", errors="surrogateescape") as file:
             return blocks(file.read())
@@ -78,7 +79,7 @@ def read() -> list[str]:
 
 SYNONYMS = {"kind": "type", "global_string": "query_string", "string_type": "match_type"}
 BY_NAME = {"type", "match_type", "case_sensitive", "solvable_name"}
-"""Attributes of a lock of a name alone."""
+"""Attributes of a lock by name only."""
 NARROWING = {"version", "repo", "complex", "install_status"}
 """Attributes that restrict a lock to some versions. Other attributes widen it: a package is locked that one of them
 matches."""
@@ -112,7 +113,7 @@ def _matches(how: str, pattern: str, name: str) -> bool:
 
 
 def name_of(block: str) -> str:
-    """The one package that a lock names; empty for a pattern of names, or another kind."""
+    """Return the only package that a lock names; "" for a pattern of names, or another kind."""
     fields = _fields(block)
     names = fields.get("solvable_name", []) if _of_packages(fields) else []
     plain = fields.get("match_type", ["substring"])[-1] in ("glob", "exact") and "query_string" not in fields
@@ -120,7 +121,7 @@ def name_of(block: str) -> str:
 
 
 def holds(block: str, name: str) -> bool:
-    """Return whether a lock holds this package in every version: it is then neither moved nor removed."""
+    """Return whether a lock holds this package in every version, so that it is neither changed nor removed."""
     fields = _fields(block)
     if NARROWING & set(fields) or not _of_packages(fields):
         return False
@@ -141,13 +142,13 @@ def _without_case(how: str, name: str, patterns: Sequence[str]) -> tuple[str, st
 
 
 def held(locks: Iterable[str], installed: Iterable[str]) -> list[str]:
-    """The installed packages that nothing moves: locked in every version."""
+    """Return the installed packages that nothing changes: locked in every version."""
     names = list(locks)
     return sorted(name for name in installed if any(holds(block, name) for block in names))
 
 
 def drop(names: Collection[str]) -> None:
-    """Remove the locks that name these packages, whatever else they say: zypper removes those of a name alone."""
+    """Remove the locks that name these packages, whatever else they contain: zypper removes those with a name only."""
     locks = read()
     kept = [block for block in locks if name_of(block) not in names]
     if kept != locks:
@@ -162,9 +163,10 @@ def _text(locks: Iterable[str]) -> str:
 def lifted(
     own_names: Collection[str], patterns: Collection[str], shut_out: Mapping[str, Collection[str]]
 ) -> Iterator[dict[str, str]]:
-    """An environment in which the locks of these packages do not hold, and these versions of packages cannot be installed.
+    """Yield an environment in which the locks of these packages are not in effect, and these versions of packages cannot be
+    installed.
 
-    The file of locks stays as it is: zypper reads another one, and the rest of its configuration as it is.
+    The file of locks stays unchanged: zypper reads another one, with the rest of its configuration.
     """
 
     def free(block: str) -> bool:

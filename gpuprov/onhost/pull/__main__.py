@@ -18,11 +18,11 @@ from .limits import BUNDLE
 from .refused import Refused
 
 CONTINUE = "continue"
-"""There while a reboot is under way: the next boot goes on at once."""
+"""Exists while a reboot is under way: the next boot continues at once."""
 
 
 def pull(config: configs.Config) -> int:
-    """Raises Refused where the state cannot be used; whatever else ends it becomes a result, too."""
+    """Pull once. Raises Refused if the state cannot be used; any other failure becomes a result, too."""
     number, started = f"pull-{secrets.token_hex(4)}", results.now()
     known = state.State()
     with contextlib.suppress(FileNotFoundError):
@@ -88,7 +88,7 @@ def _reboot(
     manifest: dict[str, Any],
     summary: dict[str, Any],
 ) -> None:
-    """Once for a bundle. What was found goes out before it; the next boot goes on where this one ended."""
+    """Reboot, once for a bundle. The result is sent before it; the next boot continues where this one ended."""
     if known.rebooted >= known.serial:
         _not_rebooted(summary, "it was rebooted for this bundle before, and a reboot is still required")
         return

@@ -26,14 +26,14 @@ _WHEEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,250}\.whl")
 
 
 class Bundle(NamedTuple):
-    """A bundle that may be done on this host."""
+    """A bundle that is permitted on this host."""
 
     manifest: dict[str, Any]
     job: bytes
 
 
 def read(archive: bytes) -> Bundle:
-    """Raises Refused for what is no archive of a manifest and a job, of this format."""
+    """Read an archive. Raises Refused unless it contains a manifest and a job, in this format."""
     members = _members(archive)
     if set(members) != {MANIFEST, JOB}:
         raise Refused(f"the bundle lacks {MANIFEST} or {JOB}", AGAIN)
@@ -101,7 +101,7 @@ def is_wheel(value: Any) -> bool:
 
 
 def judge(manifest: dict[str, Any], config: Config, state: State, now: float) -> None:
-    """Raise Refused unless it is this host's, of this time, and not older than what was accepted before."""
+    """Raise Refused unless it is for this host and this time, and not older than the last accepted bundle."""
     if manifest["host"] != config.name:
         raise Refused(f"the bundle is of {manifest['host'][:100]!r}, and this is {config.name}", AGAIN)
     for what, expected in sorted(manifest["identity"].items()):

@@ -1,4 +1,4 @@
-"""/etc/gpuprov/pull.json: what this host is called, where its bundle is, who may sign it, and where results go."""
+"""/etc/gpuprov/pull.json: this host's name, the location of its bundle, the permitted signers, and the destination of results."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _FILE = re.compile(r"[\w%~@+][\w.%~@+-]*")
 
 
 class Config(NamedTuple):
-    """`mode`: what this host permits at most. `declared`: the word that says which host this is, where the inventory has
-    one. `result`: the name of its result. `token_file`: a bearer token for https. `python`: instead of the one that is found."""
+    """`mode`: the maximum that this host permits. `declared`: the word that identifies this host, if the inventory has one.
+    `result`: the name of its result. `token_file`: a bearer token for https. `python`: replaces the one that is found."""
 
     name: str
     source: str
@@ -42,7 +42,7 @@ class Config(NamedTuple):
 
 
 def read(path: str) -> Config:
-    """Raises Refused where it is not there, not root's own, or says something else."""
+    """Read the configuration. Raises Refused if it is missing, not root's own, or invalid."""
     try:
         data = kept.contents(path, CONFIG, own=True)
     except OSError as error:

@@ -12,11 +12,11 @@ FILES = {
 }
 """https://www.freedesktop.org/software/systemd/man/machine-id.html; of DMI: the kernel's Documentation/ABI/testing/sysfs-class-dmi"""
 DECLARED = "declared"
-"""The word in the puller's configuration, for hosts that nobody knows before they boot."""
+"""The word in the puller's configuration, for hosts that are unknown before they boot."""
 
 
 def read(what: str, config: Config) -> str:
-    """One of them, in lower case; empty where the host has none."""
+    """Return one of the identifiers, in lower case; "" if the host has none."""
     if what == DECLARED:
         return config.declared.strip().lower()
     if what not in FILES:

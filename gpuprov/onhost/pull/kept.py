@@ -1,4 +1,4 @@
-"""Files of the puller: read only where they are root's alone, written whole."""
+"""Files of the puller: read only if root alone can write them, written as a whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .refused import Refused
 
 
 def contents(path: str, largest: int, own: bool = False) -> bytes:
-    """The bytes of a regular file. `own`: only where nobody else could have written it. Raises OSError, or Refused."""
+    """Return the bytes of a regular file. `own`: only if nobody else could have written it. Raises OSError, or Refused."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
@@ -28,7 +28,7 @@ def contents(path: str, largest: int, own: bool = False) -> bytes:
 
 
 def mapping(data: bytes, what: str, fix: str) -> dict[str, Any]:
-    """A JSON object."""
+    """Parse a JSON object."""
     try:
         content = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
@@ -39,7 +39,7 @@ def mapping(data: bytes, what: str, fix: str) -> dict[str, Any]:
 
 
 def whole(path: str, data: bytes, mode: int = 0o600) -> None:
-    """Put a file into its place in one step, and have it on the disk. Nothing is left behind where that fails."""
+    """Write a file in one step, flushed to disk. Leaves nothing behind on failure."""
     fresh = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
         os.unlink(fresh)

@@ -14,6 +14,6 @@ class Refused(Exception):
 
 
 class Unfetched(Refused):
-    """The place of bundles, or of results, does not answer: another time it may."""
+    """The location of bundles, or of results, does not answer; it may do so later."""
 
     code = 4

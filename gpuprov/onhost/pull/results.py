@@ -1,4 +1,4 @@
-"""Results on their way: what `gpuprov fleet work` wrote, or that nothing was begun, to a folder, an https server or rsync."""
+"""Sending of results: those of `gpuprov fleet work`, or a note that nothing was begun, to a folder, an https server or rsync."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LIMIT = 300.0
 
 
 def now() -> str:
-    """In UTC, to the millisecond, as gpuprov writes it."""
+    """Return the time in UTC, to the millisecond, as gpuprov writes it."""
     at = time.time()
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{int(at * 1000) % 1000:03d}Z"
 
 
 def refusal(config: Config, state: State, run: str, started: str, why: Refused) -> dict[str, Any]:
-    """The result of a host on which nothing was begun. It is of the fleet whose bundle was accepted last."""
+    """Return the result of a host on which nothing was begun. It names the fleet of the last accepted bundle."""
     row = {
         "check": CHECK,
         "status": "error",
@@ -49,7 +49,7 @@ def refusal(config: Config, state: State, run: str, started: str, why: Refused) 
 
 
 def upload(config: Config, data: bytes) -> None:
-    """Raises Refused or Unfetched where it does not get there; it stays on the host in any case."""
+    """Upload a result. Raises Refused or Unfetched if that fails; the result stays on the host in any case."""
     name, to = config.result, config.results
     if not to:
         return

@@ -19,7 +19,7 @@ RESULT = 4 << 20
 
 
 def environment(place: str, state: str) -> dict[str, str]:
-    """Nothing of what started the puller."""
+    """Return an environment without variables from the puller's own."""
     home = os.path.join(state, HOME)
     return {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8", "PYTHONPATH": place, "XDG_CACHE_HOME": f"{home}/.cache"}
 
@@ -42,7 +42,7 @@ def tried(python: Python, place: str, state: str) -> str:
 
 
 def work(python: Python, place: str, state: str, run: str, act: str, job: bytes) -> int:
-    """Do the job, and return the exit code; the result lies in RESULTS."""
+    """Do the job, and return the exit code; the result is in RESULTS."""
     path = os.path.join(state, "job.json")
     kept.whole(path, job)
     words = [
@@ -82,7 +82,7 @@ def result(state: str, name: str, run: str) -> dict[str, Any]:
 
 
 def reboot(python: Python, place: str, state: str, run: str, services: Sequence[str], reasons: Sequence[str]) -> str:
-    """Ask for the reboot of this host. Returns why it is not done; empty if it begins."""
+    """Request the reboot of this host. Return the reason why it is refused; "" if it begins."""
     request = json.dumps({"run": run, "services": list(services), "reasons": list(reasons)}).encode()
     try:
         ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""A bundle as it lies on the server: an ssh signature, then its archive, which is not read before the signature holds.
+"""A bundle as stored on the server: an ssh signature, then its archive, which is not read before the signature is verified.
 
 https://github.com/openssh/openssh-portable/blob/master/PROTOCOL.sshsig
 """
@@ -21,7 +21,7 @@ LIMIT = 30.0
 
 
 def parted(data: bytes) -> tuple[bytes, bytes]:
-    """Signature and archive. Raises Refused where it does not begin with a signature."""
+    """Return signature and archive. Raises Refused if it does not begin with a signature."""
     at = data[:SIGNATURE].find(END)
     if not data.startswith(BEGIN) or at < 0:
         raise Refused("the bundle does not begin with a signature", AGAIN)
@@ -29,7 +29,7 @@ def parted(data: bytes) -> tuple[bytes, bytes]:
 
 
 def archive(data: bytes, signers: str) -> bytes:
-    """The archive, if one of the signers signed it as a bundle. Raises Refused."""
+    """Return the archive, if one of the signers signed it as a bundle. Raises Refused."""
     signature, content = parted(data)
     try:
         known = kept.contents(signers, CONFIG, own=True)

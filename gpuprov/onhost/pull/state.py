@@ -1,4 +1,4 @@
-"""The state of a puller: the highest serial that it accepted, against roll-back, and what it has rebooted for."""
+"""The state of a puller: the highest serial that it accepted, against roll-back, and the serial for which it has rebooted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "state.json"
 
 
 class State(NamedTuple):
-    """`job` and `fleet`: of the bundle that was accepted last; a result names them. `rebooted`: the serial that a reboot was for."""
+    """`job` and `fleet`: of the last accepted bundle; a result names them. `rebooted`: the serial that a reboot was for."""
 
     serial: int = 0
     job: str = ""
@@ -23,7 +23,7 @@ class State(NamedTuple):
 
 
 def read(folder: str) -> State:
-    """Raises Refused where it is damaged: to begin anew would accept what is old."""
+    """Read the state. Raises Refused if it is damaged: a fresh state would accept old bundles."""
     path = os.path.join(folder, NAME)
     fix = f"see what happened to the disk; then remove {path}, after which any serial is accepted once"
     try:

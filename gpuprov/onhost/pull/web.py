@@ -1,4 +1,4 @@
-"""Files from a folder or an https server, and results to them: with limits of size and time, and nobody else's certificate."""
+"""Files from a folder or an https server, and results to them: with limits of size and time, and verified certificates."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .received import received
 from .refused import Refused, Unfetched
 
 LARGEST = 1 << 20
-"""Bytes of an answer to a result, which nobody reads."""
+"""Maximum size of an answer to a result, in bytes; nobody reads it."""
 AGAIN = "the next run tries again; see that the place can be reached from this host, and that the file is there"
 
 
 class _Nowhere(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """A token goes to the place that is configured, and to no other."""
+        """Refuse redirects: a token only goes to the configured location."""
 
 
 def get(config: Config, name: str, largest: int) -> bytes:
-    """A file below the source."""
+    """Return a file below the source."""
     place = f"{config.source.rstrip('/')}/{name}"
     if config.source.startswith("/"):
         try:
@@ -39,12 +39,12 @@ def get(config: Config, name: str, largest: int) -> bytes:
 
 
 def put(config: Config, name: str, data: bytes) -> None:
-    """A file below the place of results."""
+    """Send a file to the location of results."""
     _exchange(config, f"{config.results.rstrip('/')}/{urllib.parse.quote(name)}", LARGEST, data)
 
 
 def _exchange(config: Config, place: str, largest: int, data: bytes | None = None) -> bytes:
-    """Return the server's answer. Its own words are never repeated: they must not reach a journal or a result."""
+    """Return the server's answer. Its text is never repeated: it must not reach a journal or a result."""
     request = urllib.request.Request(place, data=data, method="PUT" if data is not None else "GET")
     if data is not None:
         request.add_header("Content-Type", "application/json")
@@ -73,7 +73,7 @@ def _exchange(config: Config, place: str, largest: int, data: bytes | None = Non
 
 
 def _token(file: str) -> str:
-    """The bearer token in a file, which nothing repeats. https://www.rfc-editor.org/rfc/rfc6750#section-2.1"""
+    """Return the bearer token in a file, which nothing prints. https://www.rfc-editor.org/rfc/rfc6750#section-2.1"""
     fix = "put the token there, one line of letters, digits and -._~+/=, mode 0600"
     try:
         data = kept.contents(file, CONFIG, own=True).strip()

@@ -1,7 +1,8 @@
-"""gpuprov on a host: the wheels that a bundle names, chosen for a Python of this host, and unpacked into a folder of their own.
+"""gpuprov on a host: the wheels that a bundle names, chosen for a Python of this host, and unpacked into a separate folder.
 
-A wheel is a zip archive whose root is what `import` finds (https://packaging.python.org/en/latest/specifications/binary-distribution-format/);
-gpuprov needs no scripts of it, so neither pip nor venv has to be on the host.
+A wheel is a zip archive whose root can be imported
+(https://packaging.python.org/en/latest/specifications/binary-distribution-format/); gpuprov does not need its scripts, so neither
+pip nor venv is required on the host.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Python(NamedTuple):
 def find(
     wheels: Sequence[dict[str, Any]], least: tuple[int, int], program_name: str = ""
 ) -> tuple[Python, list[dict[str, Any]]]:
-    """The first Python that is new enough and has a wheel of each package, with these wheels. Raises Refused."""
+    """Return the first Python that is new enough and has a wheel of each package, with these wheels. Raises Refused."""
     why = []
     for name in [program_name] if program_name else CANDIDATES:
         program = shutil.which(name)
@@ -81,7 +82,7 @@ def _asked(program: str) -> Python | None:
 
 
 def choose(wheels: Iterable[dict[str, Any]], python: Python) -> tuple[list[dict[str, Any]], list[str]]:
-    """One wheel of each package, the most specific that fits; and the packages of which none does."""
+    """Return one wheel of each package, the most specific that fits; and the packages without a fitting one."""
     best: dict[str, tuple[int, dict[str, Any]]] = {}
     names = set()
     for wheel in sorted(wheels, key=lambda item: str(item["name"])):
@@ -95,7 +96,7 @@ def choose(wheels: Iterable[dict[str, Any]], python: Python) -> tuple[list[dict[
 
 
 def _fits(tags: str, abi: str, platforms: str, python: Python) -> int:
-    """0 where it does not; more for what is made for this very Python."""
+    """Return 0 if it does not fit; more for a wheel for this very Python."""
     own_tag = f"cp{python.version[0]}{python.version[1]}"
     if not any(_platform(tag, python) for tag in platforms.split(".")):
         return 0
@@ -130,9 +131,9 @@ def folder(state: str, python: Python, chosen: Sequence[dict[str, Any]]) -> str:
 def install(
     place: str, chosen: Sequence[dict[str, Any]], fetch: Callable[[dict[str, Any]], bytes], try_it: Callable[[str], str]
 ) -> None:
-    """Have the folder hold the wheels, whole or not at all. Each is compared with the manifest before it is opened.
+    """Write the wheels into the folder, completely or not at all. Each is compared with the manifest before it is opened.
 
-    try_it: why what was unpacked does not start, or nothing. Raises Refused.
+    try_it: returns why the unpacked code does not start, or "". Raises Refused.
     """
     above = os.path.dirname(place)
     clear(above)
@@ -163,14 +164,14 @@ def install(
 
 
 def clear(above: str, but: str = "") -> None:
-    """Remove what a killed run has left; with `but`, older ones, too."""
+    """Remove leftovers of a killed run; with `but`, older folders, too."""
     for name in os.listdir(above):
         if name.startswith(".new-") or (but and name.startswith("gpuprov-") and name != os.path.basename(but)):
             shutil.rmtree(os.path.join(above, name), ignore_errors=True)
 
 
 def unpack(data: bytes, place: str, name: str, most: int, files: int) -> tuple[int, int]:
-    """Unpack one wheel: plain files below the folder, no more bytes than `most`. Returns what is left of both numbers."""
+    """Unpack one wheel: plain files below the folder, no more bytes than `most`. Return what is left of both limits."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()

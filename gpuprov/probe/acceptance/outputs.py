@@ -249,7 +249,7 @@ def complaint(text: str) -> str:
 
 
 def error_in(text: str) -> str:
-    """Return the first line that looks like an error, or an empty string."""
+    """Return the first line that looks like an error, or ""."""
     return next((line[:300] for line in _split_lines(text) if _ERRORS.search(line)), "")
 
 

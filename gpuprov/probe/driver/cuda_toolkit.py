@@ -107,7 +107,7 @@ INDEX = Probe(
 """Offered versions of the top-level packages of toolkit, cuDNN and NCCL; from the lists that the host has fetched,
 never the network."""
 Requires = dict[str, dict[str, dict[str, str]]]
-"""By package name and version: the least version of each component that it depends on, by name."""
+"""Dependencies by package name and version: the minimum version of each component that it depends on, by name."""
 _BOUND = re.compile(r"([^\s(|]+)\s*+(?:\(\s*+)?>?=\s*([^\s)]+)")
 
 

@@ -121,7 +121,7 @@ COUNTERS = Probe(
     "ls -l /etc/dcgm-exporter",
     asks=lambda host: {"counters": host.capabilities["dcgm"].exporter_counters},
 )
-"""Whether the file of counters that the spec names exists, by its path."""
+"""True if the counters file that the spec names exists, by its path."""
 # dcgmi takes the address after the subsystem; -v of the host engine prints two blocks, its own and the host engine's:
 # https://github.com/NVIDIA/DCGM/blob/master/dcgmi/Version.cpp
 DCGM = Probe(

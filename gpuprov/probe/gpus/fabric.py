@@ -81,7 +81,7 @@ class SubnetKernel(msgspec.Struct, frozen=True):
 
 
 class SwitchLibrary(msgspec.Struct, frozen=True):
-    """A library that DCGM reads NVSwitches by: `libnvidia-nscq` or `libnvsdm`, its path, and the version in its file's name."""
+    """A library through which DCGM reads NVSwitches: `libnvidia-nscq` or `libnvsdm`, its path, and the version in its file's name."""
 
     name: str
     path: str

@@ -68,7 +68,8 @@ FAULTS = (
 RECOVERED = "Link recovery successful events"
 COUNTED = ("Replay Errors", "Recovery Errors", "CRC Errors", *FAULTS, RECOVERED)
 RATES = ("Effective BER", "Symbol BER")
-"""Of an NVLink 5 without errors `15e-255`, the least that NVML can report (NvmlBerParser of https://github.com/NVIDIA/DCGM)."""
+"""Bit error rates; `15e-255` on an NVLink 5 without errors, the minimum that NVML can report (NvmlBerParser of
+https://github.com/NVIDIA/DCGM)."""
 NOTHING = ("N/A", "[N/A]", "Not Supported")
 RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?(?:[eE][+-]?[0-9]{1,3})?")
 

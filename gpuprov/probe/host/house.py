@@ -195,4 +195,4 @@ MARKER = Probe(
     lambda output: output.text.strip() == "1",
     "cat /var/lib/gpuprov/applying.json",
 )
-"""Whether an apply failed, or was cut off before it ended."""
+"""True if an apply failed, or was interrupted."""

@@ -123,4 +123,4 @@ DRACUT = Probe(
     speaks=True,
     blank="none$",
 )
-"""Whether dracut is installed, and so must be configured to include gpuprov's modprobe.d file."""
+"""True if dracut is installed, and therefore must be configured to include gpuprov's modprobe.d file."""

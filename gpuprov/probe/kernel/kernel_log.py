@@ -238,10 +238,10 @@ def build_variables(host: Any) -> Mapping[str, str]:
 SINCE = "case ${since:-} in -*) since=$((n + since));; @*) since=${since#@};; *) since=;; esac"
 """Shell: $since in Unix time, empty for this boot; $n is now."""
 SWITCH_FOUND = "nvidia-nvswitch: Probing device "
-"""Oracle's checks take this line after the last Xid for the reset (gpu_reset_reboot in
-https://github.com/oracle-quickstart/oci-hpc/blob/main/playbooks/roles/healthchecks/files/check_gpu_setup.py); nvswitch_probe
-writes it (https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/kernel-open/nvidia/linux_nvswitch.c). No line is
-known for one GPU that is reset alone."""
+"""Oracle's checks treat this line after the last Xid as a reset (gpu_reset_reboot in
+https://github.com/oracle-quickstart/oci-hpc/blob/main/playbooks/roles/healthchecks/files/check_gpu_setup.py); nvswitch_probe writes
+it (https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/kernel-open/nvidia/linux_nvswitch.c). No line is known for a
+reset of a single GPU."""
 OFF_BUS = "NVRM: .*fallen off the bus"
 """A driver that finds a GPU gone while it loads or opens it logs no Xid: os_pci probing in nv-pci.c and nv.c of
 https://github.com/NVIDIA/open-gpu-kernel-modules/tree/main/kernel-open/nvidia; gpud and NVSentinel judge the line, too

@@ -169,8 +169,8 @@ done""",
 
 
 class BuiltModule(msgspec.Struct, frozen=True):
-    """A module that the spec names, for one installed kernel. `path`: its file, `(builtin)`, or empty where there is none. `kernel`:
-    the release that it was built for, empty where it does not say."""
+    """A module that the spec names, for one installed kernel. `path`: its file, `(builtin)`, or empty if there is none. `kernel`:
+    the release that it was built for, empty if the module does not state it."""
 
     release: str
     name: str

@@ -41,4 +41,4 @@ true""",
     parse,
     "cat $(sed -n 's/^NCCL_TOPO_FILE=//p' /etc/nccl.conf); lspci -D | grep -iE 'nvidia|infiniband|ethernet'",
 )
-"""Of two lines NCCL takes the first: gpuprov.capabilities.rdma.nccl.conf."""
+"""The topology file. If two lines name one, NCCL uses the first: gpuprov.capabilities.rdma.nccl.conf."""

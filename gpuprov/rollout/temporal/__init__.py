@@ -1,1 +1,1 @@
-"""Roll-outs on Temporal: a server that keeps what has happened, and a worker at each site. Needs the extra `fleet`."""
+"""Roll-outs on Temporal: a server that stores the events, and a worker at each site. Needs the extra `fleet`."""

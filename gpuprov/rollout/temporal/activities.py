@@ -1,4 +1,4 @@
-"""What a worker does: jobs and questions of its site; files and claims for the workflows."""
+"""The activities of a worker: jobs and questions of its site; files and claims for the workflows."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from gpuprov.rollout.temporal.hosts import Hosts
 from gpuprov.rollout.temporal.messages import Answers, JobAsked, JobEnded, Questions, Refusal
 
 TICK = 0.5
-"""Seconds between two looks at a job's results; each look is a heartbeat, which the SDK sends less often."""
+"""Seconds between two checks of a job's results; each check is a heartbeat, which the SDK sends less often."""
 BEAT = 5.0
 
 
 class Activities:
-    """Of one worker. `words`: the program that does a job, with the options that this worker gives it."""
+    """Activities of a worker. `words`: the program that does a job, with the options that this worker gives it."""
 
     def __init__(self, client: Client, files: Files, words: Sequence[str]) -> None:
         self._client, self._files, self._words = client, files, tuple(words)
@@ -40,7 +40,7 @@ class Activities:
 
     @activity.defn(name="load")
     async def load(self, fleet: str, policy: str) -> Any:
-        """The members of a fleet, and a policy."""
+        """Return the members of a fleet, and a policy."""
         try:
             return messages.plain(await asyncio.to_thread(self._files.loaded, fleet, policy))
         except GpuprovError as error:
@@ -48,7 +48,8 @@ class Activities:
 
     @activity.defn(name="claim")
     async def claim(self, rollout: str, fleet: str) -> Any:
-        """Have the hosts of a fleet for a roll-out; or who has some of them. What a roll-out had that was terminated is free."""
+        """Claim the hosts of a fleet for a roll-out, or return the roll-out that has some of them. Hosts of a terminated roll-out
+        are free."""
         try:
             hosts = messages.packed(await asyncio.to_thread(self._hosts, fleet))
         except GpuprovError as error:
@@ -64,7 +65,7 @@ class Activities:
 
     @activity.defn(name="release")
     async def release(self, rollout: str) -> None:
-        """Its hosts are free for another one."""
+        """Free its hosts for another roll-out."""
         await self._registry(Hosts.release, [rollout])
 
     async def _registry(self, update: Any, words: list[str]) -> Any:
@@ -88,7 +89,7 @@ class Activities:
 
     @activity.defn(name="work")
     async def work(self, words: dict[str, Any]) -> Any:
-        """Do a job, as a process of its own. One that an earlier worker here has begun and that lives is waited for."""
+        """Do a job in its own process. If a process that an earlier worker started here is still alive, wait for it."""
         asked = msgspec.convert(words, JobAsked)
         try:
             place = self._files.place(asked.rollout)
@@ -117,7 +118,7 @@ class Activities:
 
     @activity.defn(name="ask")
     async def ask(self, words: dict[str, Any]) -> Any:
-        """Drain hosts, look whether they are free, give them back."""
+        """Drain hosts, check whether they are free, or give them back."""
         given = msgspec.convert(words, Questions)
         try:
             adapter = (await self._made(given.rollout, given.fleet, given.policy)).adapter

@@ -1,4 +1,5 @@
-"""Draining and returning hosts, in the workflow: what is due is asked of a site's worker at once; between two looks a timer runs."""
+"""Draining and returning hosts in the workflow: a site's worker is asked at once when a question is due; a timer runs between two
+rounds."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ AGAIN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=time
 
 
 class Asking:
-    """One call at a time for a host."""
+    """The questions to the adapter, one at a time for each host."""
 
     def __init__(self, begin: Begin, plan: Plan, add: Callable[[Event], None], wake: Callable[[], None]) -> None:
         self._begin, self._plan, self._add, self._wake = begin, plan, add, wake
@@ -40,11 +41,11 @@ class Asking:
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is waited for."""
+        """Return whether an answer is pending."""
         return bool(self._calls)
 
     def go_on(self, state: State, returns: Iterable[decide.Return], now: float) -> float | None:
-        """Ask what is due; when something more will be."""
+        """Ask the questions that are due; return the time of the next ones."""
         wanted: dict[str, Ask] = {one.host: "return" if one.green else "keep" for one in returns}
         for name, host in state.hosts.items():
             if host.stage == "draining" and name not in wanted:

@@ -1,4 +1,4 @@
-"""Payloads encrypted before they leave a machine (AES-256-GCM): the server and its database keep what they cannot read."""
+"""Encryption of payloads before they leave a machine (AES-256-GCM): the server and its database cannot read what they store."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from gpuprov import reading
 from gpuprov.errors import GpuprovError
 
 ENCODING, KEY = b"binary/gpuprov-aes256gcm", "gpuprov-key"
-"""The encoding that a payload says it has, and where it names its key."""
+"""The encoding that a payload declares, and the field with the name of its key."""
 NONCE = 12
 
 
 class Encrypted(PayloadCodec):
-    """The first key encrypts; each of them decrypts, so that a key can be replaced while roll-outs are open."""
+    """A codec. The first key encrypts; all keys decrypt, so that a key can be replaced while roll-outs are open."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._keys = {hashlib.sha256(key).hexdigest()[:16].encode(): AESGCM(key) for key in keys}
         self._first = next(iter(self._keys))
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Each of them as an encrypted one."""
+        """Encrypt each payload."""
         return [self._encrypted(one) for one in payloads]
 
     def _encrypted(self, one: Payload) -> Payload:
@@ -39,7 +39,7 @@ class Encrypted(PayloadCodec):
         return Payload(metadata={"encoding": ENCODING, KEY: self._first}, data=data)
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """What was encrypted. One that is not encrypted is refused: nobody who lacks the key has anything to say."""
+        """Decrypt payloads. Refuses a payload that is not encrypted: senders without the key are not trusted."""
         return [self._decrypted(one) for one in payloads]
 
     def _decrypted(self, one: Payload) -> Payload:
@@ -57,7 +57,7 @@ class Encrypted(PayloadCodec):
 
 
 def key(path: Path) -> bytes:
-    """The key in a file: 32 random bytes in base64. Raises GpuprovError where it has none, or others may read it."""
+    """Return the key in a file: 32 random bytes in base64. Raises GpuprovError if the file has no such key, or others may read it."""
     hint = f"openssl rand -base64 32 > {path}; chmod 600 {path}"
     try:
         data = reading.own_contents(str(path), 4096)

@@ -1,4 +1,4 @@
-"""How a Temporal server is reached: options first, then what Temporal's own environment variables and configuration file say."""
+"""Connection to a Temporal server: options first, then Temporal's own environment variables and configuration file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HINT = "pip install 'gpuprov[fleet]'"
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says; empty: what Temporal's environment says."""
+    """Connection options from the command line; empty values: use Temporal's environment."""
 
     address: str = ""
     namespace: str = ""
@@ -29,7 +29,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_installed() -> None:
-    """Raise GpuprovError where Temporal's SDK is not installed."""
+    """Raise GpuprovError if Temporal's SDK is not installed."""
     from importlib.util import find_spec
 
     if find_spec("temporalio") is None:
@@ -66,7 +66,7 @@ def _bytes(path: Path | None) -> bytes | None:
 
 
 async def connected(given: Connection) -> Client:
-    """A client. Raises GpuprovError where the server is not reached."""
+    """Return a client. Raises GpuprovError if the server cannot be reached."""
     import dataclasses
 
     from temporalio.client import Client

@@ -1,4 +1,4 @@
-"""Temporal as the commands see it: what was begun stays with the server, and workers carry it out."""
+"""Temporal as used by the commands: the server stores roll-outs, and workers carry them out."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ from gpuprov.rollout.text import line
 
 PATIENCE = timedelta(seconds=30)
 LOOKED = 1.0
-"""Seconds between two looks of whoever waits for a roll-out."""
+"""Seconds between two checks while waiting for a roll-out."""
 MOST = 20_000
-"""Hosts of one roll-out: what is known of them is handed on in one payload, of 2 MB at most, where a long history is begun anew."""
+"""Hosts of one roll-out: when a long history is restarted, their state is passed on in one payload, of 2 MB at most."""
 T = TypeVar("T")
 GONE = (WorkflowExecutionStatus.CONTINUED_AS_NEW, WorkflowExecutionStatus.FAILED)
 
@@ -131,7 +131,7 @@ class Temporal:
         return Now(waits=[*found.waits, *lacking], until=found.until, hosts=found.hosts)
 
     def _without_worker(self, plan: Plan) -> list[str]:
-        """Sites of which nobody asks for work."""
+        """List the sites without a worker."""
         activity = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
         sites = dict.fromkeys(plan.sites.get(name, "") or "default" for name in plan.domains)
         return [
@@ -205,7 +205,7 @@ class Temporal:
         return msgspec.convert(found, Event) if found else None
 
     def carry_out(self, rollout: str, tell: Tell) -> bool:
-        """Workers do: this one only waits, until it is over or stopped, and what is not reached meanwhile is asked again."""
+        """Wait until the roll-out is over or stopped, retrying if the server is not reached. Workers carry it out."""
         state: State | None = None
         said: list[str] = []
         while True:
@@ -250,7 +250,7 @@ def _refusal(error: WorkflowUpdateFailedError) -> GpuprovError:
 
 
 def _told(error: Exception) -> tuple[str, str]:
-    """What went wrong between here and a worker."""
+    """Describe the error between this machine and a worker."""
     status = getattr(error, "status", None)
     if status == RPCStatusCode.NOT_FOUND:
         return "Temporal does not know this roll-out", "gpuprov rollout status --all lists what it knows"

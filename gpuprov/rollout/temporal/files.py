@@ -1,4 +1,4 @@
-"""The files of roll-outs on a worker's machine, by their digests: a fleet and a policy; jobs and results below a roll-out's id."""
+"""The files of roll-outs on a worker's machine, by their digests: a fleet and a policy; jobs and results under a roll-out's id."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gpuprov.slices import stored
 from gpuprov.slices.model import Fleet
 
 AHEAD = 10 * 366 * 86400
-"""Seconds for which changes of a time zone are known."""
+"""Seconds ahead for which changes of a time zone are known."""
 
 
 def _digest(text: str) -> str:
@@ -32,12 +32,12 @@ def _digest(text: str) -> str:
 
 
 def default_folder() -> Path:
-    """Of this user."""
+    """Return this user's default folder."""
     return state_folder("temporal")
 
 
 class Files:
-    """A folder of this user's."""
+    """A folder of this user."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -56,20 +56,20 @@ class Files:
         return self.folder / f"policy-{_digest(digest)}.yaml"
 
     def place(self, rollout: str) -> Path:
-        """The folder of one roll-out: what its processes said, and results. Raises GpuprovError for what is no roll-out's name: a
-        server that tells another thing leads nowhere else."""
+        """Return the folder of one roll-out: output of its processes, and results. Raises GpuprovError for an invalid name, so that
+        a server cannot make it lead elsewhere."""
         checked_id(rollout)
         return self.folder / rollout
 
     def keep(self, made: Project, policy_text: bytes) -> str:
-        """Write both, and return the policy's digest."""
+        """Write fleet and policy, and return the policy's digest."""
         digest = hashlib.sha256(policy_text).hexdigest()
         stored.save(made.fleet, self.fleet(made.fleet.digest))
         write_atomic(self.policy(digest), policy_text.decode(), mode=0o600)
         return digest
 
     def fleet_of(self, digest: str) -> Fleet:
-        """The fleet of this digest. Raises GpuprovError where it is not here."""
+        """Return the fleet with this digest. Raises GpuprovError if it is not here."""
         found = stored.load_fleet(self._there(self.fleet(digest)))
         if found.digest != digest:
             raise GpuprovError(f"{self.fleet(digest)} is another fleet: its digest does not fit", "copy it again")
@@ -94,7 +94,7 @@ class Files:
         return policies.read(data, str(path))
 
     def loaded(self, fleet: str, policy: str) -> Loaded:
-        """What a workflow needs of both."""
+        """Return what a workflow needs from both files."""
         found = self.project("any", fleet, policy)
         zone, now = found.plan.zone, time.time()
         pinned = changes(zone, now - 366 * 86400, now + AHEAD) if zone else []

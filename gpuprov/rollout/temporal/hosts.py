@@ -1,4 +1,4 @@
-"""The workflow that knows which open roll-out has which hosts: claims come one after another, and none is half done."""
+"""The workflow that knows which open roll-out has which hosts: claims are handled one after another, each completely."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ with workflow.unsafe.imports_passed_through():
 
 @workflow.defn(name=messages.HOSTS)
 class Hosts:
-    """It stays open; where its history grows long it begins anew with what it knows."""
+    """The workflow. It stays open; when its history grows long, it restarts with its current state."""
 
     @workflow.init
     def __init__(self, known: dict[str, str]) -> None:
@@ -21,7 +21,7 @@ class Hosts:
 
     @workflow.run
     async def run(self, _known: dict[str, str]) -> None:
-        """Until its history is long."""
+        """Run until the history is long."""
         await workflow.wait_condition(
             lambda: workflow.info().is_continue_as_new_suggested() and workflow.all_handlers_finished()
         )
@@ -29,7 +29,7 @@ class Hosts:
 
     @workflow.update
     def claim(self, rollout: str, hosts: str) -> dict[str, Any] | None:
-        """Have these hosts, packed pairs of address and name; or who has some of them."""
+        """Claim these hosts, packed pairs of address and name; or return the roll-out that has some of them."""
         mine = dict(messages.unpacked(hosts, list[tuple[str, str]]))
         for other, theirs in self._known.items():
             if other == rollout:
@@ -44,5 +44,5 @@ class Hosts:
 
     @workflow.update
     def release(self, rollout: str) -> None:
-        """It has ended."""
+        """Release the hosts of a roll-out that has ended."""
         self._known.pop(rollout, None)

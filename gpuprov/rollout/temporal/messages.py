@@ -1,4 +1,4 @@
-"""What client, workflow and workers hand each other: references (digests, ids) and small results, as plain JSON."""
+"""Messages between client, workflow and workers: references (digests, ids) and small results, as plain JSON."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from gpuprov.fleet_policy.windows import Pinned
 from gpuprov.rollout.drains import Ask
 
 ROLLOUT, HOSTS = "gpuprov-rollout", "gpuprov-hosts"
-"""The workflows. One of the second kind knows the hosts of all that are open, so that no two roll-outs have one in common."""
+"""The workflows. One workflow of the second kind knows the hosts of all open roll-outs, so that no two share a host."""
 QUEUE = f"gpuprov-{__version__}"
-"""Of the workflows: a roll-out is carried out by the version that began it."""
+"""Task queue of the workflows: the version that began a roll-out carries it out."""
 HOSTS_QUEUE = "gpuprov-hosts"
 EVENTS_AT_ONCE = 500
 LARGEST = 256 << 20
-"""Bytes of what was packed."""
+"""Maximum size of unpacked data, in bytes."""
 REFUSED, SAID = "refused", "said"
-"""Types of errors: the roll-out may not begin; what a person said may not be said now."""
+"""Types of errors: the roll-out may not begin; the command is not permitted now."""
 T = TypeVar("T")
 
 
 def workflow_id(rollout: str) -> str:
-    """One open workflow has it."""
+    """Return the workflow id, which only one open workflow has."""
     return f"gpuprov-rollout-{rollout}"
 
 
 def queue(site: str) -> str:
-    """Where the jobs of a site wait for its worker."""
+    """Return the task queue of a site's worker."""
     return f"{QUEUE}-site-{site or 'default'}"
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):
-    """A roll-out to be carried out. `log`: what happened before, packed, where a long history was begun anew."""
+    """A roll-out to be carried out. `log`: earlier events, packed, if a long history was restarted."""
 
     rollout: str
     fleet: str
@@ -51,28 +51,28 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a workflow knows of its files. `members`: packed. `zone`: changes of the time zone, so that it is read once."""
+    """The contents of a workflow's files. `members`: packed. `zone`: changes of the time zone, so that it is read once."""
 
     members: str
     policy: dict[str, Any]
     zone: list[tuple[float, int]] = []
 
     def plan(self) -> Plan:
-        """The same plan, wherever it is made."""
+        """Return the plan, the same wherever it is made."""
         members = unpacked(self.members, list[Member])
         pinned = Pinned(self.zone) if self.zone else None
         return planned(msgspec.convert(self.policy, Policy), members, pinned)
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """An open roll-out with hosts of this one."""
+    """An open roll-out that shares hosts with this one."""
 
     rollout: str
     hosts: list[str]
 
 
 class JobAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """One job of a site's worker."""
+    """A job for a site's worker."""
 
     rollout: str
     fleet: str
@@ -83,14 +83,14 @@ class JobAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """What it came to. `message`: of a process that ended without all results."""
+    """The result of a job. `message`: from a process that ended without all results."""
 
     ends: tuple[HostEnd, ...]
     message: str = ""
 
 
 class Questions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a site's worker asks its scheduler."""
+    """Questions from a site's worker to its scheduler."""
 
     rollout: str
     fleet: str
@@ -99,13 +99,13 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """In the order of the questions."""
+    """Answers in the order of the questions."""
 
     steps: tuple[Step, ...]
 
 
 class Site(msgspec.Struct, frozen=True):
-    """Where a workflow's state stands, for `rollout status`."""
+    """The current activity of a workflow, for `rollout status`."""
 
     waits: list[str]
     until: float | None
@@ -113,16 +113,16 @@ class Site(msgspec.Struct, frozen=True):
 
 
 def packed(value: object) -> str:
-    """As text that takes little room: hundreds of host names that differ in a digit."""
+    """Pack data as short text: hundreds of host names differ in a single digit."""
     return base64.b85encode(zlib.compress(msgspec.json.encode(value), 9)).decode()
 
 
 def unpacked(text: str, kind: type[T]) -> T:
-    """What was packed."""
+    """Unpack what `packed` returned."""
     data = zlib.decompressobj().decompress(base64.b85decode(text), LARGEST)
     return reading.typed_json(data, kind, largest=LARGEST)
 
 
 def plain(value: object) -> Any:
-    """As Temporal's own converter writes it."""
+    """Return the value as Temporal's own converter writes it."""
     return msgspec.to_builtins(value)

@@ -1,9 +1,9 @@
-"""Where workflows run: the SDK's sandbox, which refuses to go on at a time that has passed.
+"""The sandbox for workflows: the SDK's own, which also refuses to continue at a time that has passed.
 
-A query that a worker answers without having the workflow in memory is answered from its history. Where that has gone on since the
-last workflow task (a timer fired while no worker was there), the SDK runs the workflow on from these events, at the time of the task
-before, and keeps what came of it (seen in temporalio 1.35; https://github.com/temporalio/sdk-go/issues/755 is of its kind). A roll-out
-would wait for a soak that is over, or take a window for open that has closed; and its history could not be replayed.
+A query that a worker answers without having the workflow in memory is answered from its history. If the history has continued since
+the last workflow task (a timer fired while there was no worker), the SDK runs the workflow through these events at the time of the
+previous task, and keeps the outcome (seen in temporalio 1.35; https://github.com/temporalio/sdk-go/issues/755 is similar). A
+roll-out would wait for a soak that is over, or treat a closed window as open; and its history could not be replayed.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 ASKED = frozenset({"query_workflow", "remove_from_cache"})
-"""Of an activation: what does not run the workflow on."""
+"""Jobs of an activation that do not run the workflow."""
 
 
 class TimeStoodStill(RuntimeError):
-    """The workflow is thrown away and made again from its history, at the right time."""
+    """Raised to discard the workflow and recreate it from its history, at the right time."""
 
 
 class Runner(SandboxedWorkflowRunner):
-    """gpuprov is loaded once: what a workflow uses of it is pure."""
+    """The sandbox. gpuprov is loaded once: the parts that a workflow uses are pure."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -29,14 +29,15 @@ class Runner(SandboxedWorkflowRunner):
         )
 
     def create_instance(self, det: Any) -> Any:
-        """A workflow whose time moves on."""
+        """Return a workflow whose time moves on."""
         made = super().create_instance(det)
         made.activate = watched(made.activate)  # type: ignore[method-assign]
         return made
 
 
 def watched(activate: Any) -> Any:
-    """Each workflow task has a time of its own. Raises TimeStoodStill for events that came after a task, and have the task's time."""
+    """Wrap `activate`, so that each workflow task has its own time. Raises TimeStoodStill for events that came after a task but
+    have the task's time."""
     known: tuple[object, int] = ("", 0)
 
     def going_on(activation: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`gpuprov fleet worker`: does the jobs of one site, and has a part in carrying out roll-outs. It dials out; nothing dials in."""
+"""`gpuprov fleet worker`: does the jobs of one site, and helps to carry out roll-outs. It dials out; nothing dials in."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from gpuprov.rollout.temporal.runner import Runner
 from gpuprov.rollout.temporal.workflow import Rollout
 
 JOBS = 64
-"""At once, of all roll-outs: the policies say how many each has."""
+"""Concurrent jobs of all roll-outs: the policies limit how many each has."""
 
 
 def run(given: Connection, site: str, folder: Path, words: Sequence[str]) -> int:
-    """Until it is asked to end (SIGTERM, Ctrl-C). Jobs that run go on, and the next worker here waits for them."""
+    """Run until asked to end (SIGTERM, Ctrl-C). Running jobs continue, and the next worker here waits for them."""
     return asyncio.run(_run(given, site, Files(folder), words))
 
 
@@ -48,7 +48,7 @@ async def _run(given: Connection, site: str, files: Files, words: Sequence[str])
 
 
 def workers(client: Client, site: str, files: Files, words: Sequence[str]) -> list[Worker]:
-    """Of the site's own queue, of the roll-outs', and of that which knows their hosts."""
+    """Return the workers for the site's own queue, the roll-outs' queue, and the queue of the workflow that knows their hosts."""
     does = Activities(client, files, words)
     runner, end = Runner(), timedelta(seconds=0)
     return [

@@ -1,6 +1,6 @@
-"""The workflow of one roll-out: it asks `decide`, as the embedded engine does, and what follows are activities and timers.
+"""The workflow of one roll-out: it asks `decide`, as the embedded engine does, and carries out actions as activities and timers.
 
-It reads no file and no clock but the workflow's own, so that its history can be replayed anywhere, and comes to the same.
+It reads no file and no clock but the workflow's own, so that its history can be replayed anywhere with the same outcome.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ with workflow.unsafe.imports_passed_through():
 LONGEST_JOB = timedelta(days=7)
 SHORT = timedelta(minutes=2)
 AGAIN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
-"""Of what a worker that is gone has left, or could not do where it is. Temporal does it again until it is done."""
+"""Retries of activities that a lost worker has left, or that a worker cannot do where it is: Temporal repeats them until they are
+done."""
 NEW = (decide.Drain, decide.Work)
 
 
 @workflow.defn(name=messages.ROLLOUT)
 class Rollout:
-    """One roll-out."""
+    """A roll-out."""
 
     @workflow.init
     def __init__(self, given: dict[str, Any]) -> None:
@@ -51,14 +52,14 @@ class Rollout:
 
     @property
     def state(self) -> State:
-        """What is known; not before it has begun."""
+        """Return the state; not available before it has begun."""
         if self._state is None:
             raise ApplicationError(f"the roll-out {self._begin.rollout} has not begun yet", type=messages.SAID)
         return self._state
 
     @workflow.run
     async def run(self, _given: dict[str, Any]) -> int:
-        """Until it is over; how many events it came to."""
+        """Run until it is over; return the number of events."""
         begin = self._begin
         self._loaded = msgspec.convert(await self._ask_any("load", begin.fleet, begin.policy), Loaded)
         plan = self._loaded.plan()
@@ -81,7 +82,7 @@ class Rollout:
         raise ApplicationError(overlaps(taken.rollout, taken.hosts).message, type=messages.REFUSED, non_retryable=True)
 
     async def _look(self) -> None:
-        """One look, and what follows from it; then wait for what comes of it, or for the time when something may follow."""
+        """Check once for news and act on it; then wait for results, or until the next action may be due."""
         self._changed = False
         now = self._now()
         ends = workflow.info().is_continue_as_new_suggested()
@@ -109,7 +110,7 @@ class Rollout:
         await self._wait(max(min(moments) - now, 0.0) if moments else None)
 
     async def _wait(self, seconds: float | None) -> None:
-        """A durable timer, unless something happens before."""
+        """Wait with a durable timer, or until something happens."""
         timeout = None if seconds is None else timedelta(seconds=seconds, milliseconds=1)
         try:
             await workflow.wait_condition(lambda: self._changed, timeout=timeout)
@@ -121,7 +122,7 @@ class Rollout:
             self._add(events.Aborted(at=self._now(), by="Temporal", why=reason or "the workflow was cancelled"))
 
     async def _job(self, job: Job) -> None:
-        """Have a job done by its site's worker, as often as it takes; its results are what counts."""
+        """Have a job done by its site's worker, with as many attempts as it takes; only its results count."""
         begin, site = self._begin, self.state.plan.sites.get(job.hosts[0], "")
         asked = JobAsked(
             rollout=begin.rollout,
@@ -150,7 +151,7 @@ class Rollout:
         self._add(events.JobOver(at=self._now(), job=job.number, message=ended.message))
 
     async def _ask_any(self, activity: str, *words: str) -> Any:
-        """Have something done by whichever worker is there."""
+        """Have any available worker run an activity."""
         return await workflow.execute_activity(
             activity, args=words, start_to_close_timeout=SHORT, retry_policy=AGAIN, activity_id=activity
         )
@@ -169,13 +170,13 @@ class Rollout:
 
     @workflow.update
     async def begun(self) -> dict[str, Any] | None:
-        """When it has begun: None; or why it may not."""
+        """Return None once it has begun; or the reason why it may not begin."""
         await workflow.wait_condition(lambda: self._state is not None or self._refused is not None)
         return messages.plain(self._refused) if self._refused else None
 
     @workflow.update
     async def say(self, words: dict[str, Any]) -> dict[str, Any] | None:
-        """Record what a person says, and return what was recorded."""
+        """Record what a person says, and return the recorded event."""
         try:
             event = said.event_of(
                 msgspec.convert(words, said.Said),
@@ -193,17 +194,17 @@ class Rollout:
 
     @workflow.query
     def plan(self) -> dict[str, Any] | None:
-        """Its hosts and its policy."""
+        """Return its hosts and its policy."""
         return messages.plain(self._loaded) if self._loaded else None
 
     @workflow.query
     def events(self, seen: int) -> str:
-        """What happened after the first `seen`, packed, and not all at once."""
+        """Return the events after the first `seen`, packed; not all at once."""
         return messages.packed(self._log[seen : seen + messages.EVENTS_AT_ONCE])
 
     @workflow.query
     def now(self) -> dict[str, Any]:
-        """What is waited for."""
+        """Return what it is waiting for."""
         hosts = self._asking.waits if self._state else {}
         found: dict[str, Any] = messages.plain(messages.Site(self._waits, self._until, hosts))
         return found
