@@ -123,7 +123,7 @@ def _list(value: object, kind: shape.VarTupleType | shape.ListType) -> Iterator[
         return  # a number is hardly a name, and rules alone know what may be in such a list
     items = [part for part in _SPLIT.split(value) if part] if isinstance(value, str) else [value]
     made = [item if _takes(item, kind.item_type) else fix_for(item, kind.item_type) for item in items]
-    if made and None not in made:
+    if made and not any(item is None or _is_unknown(item) for item in made):
         plain = [item.value if isinstance(item, Fix) else item for item in made]
         yield Fix(plain, f"write {typed(plain)}")
 
@@ -143,9 +143,14 @@ def _block(value: object, kind: shape.StructType) -> Iterator[Fix]:
         if not needed and not any(_narrow(member) for member in members(field.type)):
             continue
         inner: Any = value if _takes(value, field.type) else fix_for(value, field.type)
-        if inner is not None:
+        if inner is not None and not _is_unknown(inner):
             made = {field.encode_name: inner.value if isinstance(inner, Fix) else inner}
             yield Fix(made, f"write {typed(made)}")
+
+
+def _is_unknown(fix: object) -> bool:
+    """True for a fix whose value only the user knows."""
+    return isinstance(fix, Fix) and fix.value is Unknown
 
 
 def _takes(value: object, kind: shape.Type) -> bool:

@@ -170,7 +170,7 @@ def test_a_damaged_lock_is_told(here: Here, lock: Lock) -> None:
 
 
 def test_without_root_it_says_so() -> None:
-    assert "needs root" in str(
+    assert "need root" in str(
         Lock(lambda steps: {step.host: Ran(text="not root\n", status=3) for step in steps}, "r").take(["a"])["a"]
     )
 

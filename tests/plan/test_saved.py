@@ -64,7 +64,7 @@ def test_what_was_planned_is_applied_and_then_refused(tmp_path: Path, state: Pat
         applying.apply(pairs, options, agreed=partial(saved.agree, plan))
     assert caught.value.message.splitlines() == [
         "the plan does not hold any more; nothing was changed",
-        "  new1: kernel.state: was fail (missing); is pass",
+        "  new1: kernel.state: was fail (missing; file /state: missing -> as wanted); is pass",
         "  same1: kernel.state: was pass; is fail (missing)",
     ]
     assert not (state / "same1").exists()
