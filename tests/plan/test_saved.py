@@ -65,7 +65,7 @@ def test_what_was_planned_is_applied_and_then_refused(tmp_path: Path, state: Pat
     assert caught.value.message.splitlines() == [
         "the plan does not hold any more; nothing was changed",
         "  new1: kernel.state: was fail (missing; file /state: missing -> as wanted); is pass",
-        "  same1: kernel.state: was pass; is fail (missing)",
+        "  same1: kernel.state: was pass; is fail (missing; file /state: missing -> as wanted)",
     ]
     assert not (state / "same1").exists()
 
