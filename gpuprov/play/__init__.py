@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from gpuprov.play import drain, elsewhere, engines, fetch, give_up, prebuilt
 from gpuprov.play.host import Host, StepFailed
 
-STEPS: dict[str, Callable[[Host, dict[str, Any]], dict[str, Any]]] = {
-    "drain": drain.run,
-    "elsewhere": elsewhere.run,
-    "engines": engines.run,
-    "fetch": fetch.run,
-    "give_up": give_up.run,
-    "prebuilt": prebuilt.run,
+STEPS = {
+    "drain": drain,
+    "elsewhere": elsewhere,
+    "engines": engines,
+    "fetch": fetch,
+    "give_up": give_up,
+    "prebuilt": prebuilt,
 }
-"""The steps, by their names in gpuprov_step. Each takes the host and the task's arguments, and returns the task's result."""
+"""By the name that a task gives to gpuprov_step: a module with `run`, and the ARGUMENTS that it takes."""
 
-__all__ = ("STEPS", "Host", "StepFailed")
+
+def run_step(name: str, host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Do a step, and return the task's result. Raises StepFailed and GpuprovError."""
+    step = STEPS[name]
+    if unknown := sorted(set(arguments) - step.ARGUMENTS):
+        raise StepFailed(
+            f"step {name}: {', '.join(unknown)}. Supported parameters include: {', '.join(sorted(step.ARGUMENTS))}."
+        )
+    result: dict[str, Any] = step.run(host, arguments)
+    return result
+
+
+__all__ = ("STEPS", "Host", "StepFailed", "run_step")

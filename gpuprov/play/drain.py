@@ -17,6 +17,8 @@ from gpuprov.drain import in_play, noted
 from gpuprov.errors import GpuprovError
 from gpuprov.play.host import Host, succeeded
 
+ARGUMENTS = frozenset("state command node services guests always".split())
+
 
 def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
     """Drain the host, or give its node back. Raises StepFailed and GpuprovError."""

@@ -19,6 +19,8 @@ from gpuprov.shared import ended
 
 LOCAL = ("local", "ansible.builtin.local")
 
+ARGUMENTS = frozenset("reasons".split())
+
 
 def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
     """Query both, and compare. Raises StepFailed."""

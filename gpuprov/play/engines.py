@@ -26,6 +26,8 @@ from gpuprov.shared import ended, engine_output, engines
 
 BY_HAND = "or register the runtime by hand and take {} out of container_toolkit.{}"
 
+ARGUMENTS = frozenset("state names users default drop_ins drained".split())
+
 
 def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
     """Register the runtime in files, or have the daemons take it. Raises StepFailed."""

@@ -9,6 +9,8 @@ from gpuprov.play.host import Host, StepFailed
 
 FIX = "the right file, or the sha256 that sha256sum says of it, compared with what its publisher says"
 
+ARGUMENTS = frozenset("of url file path sha256 most public hint unreachable".split())
+
 
 def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
     """Have the host fetch the file, or copy it there. Raises StepFailed."""

@@ -22,6 +22,8 @@ DRIVER = (
     ("driver_loaded", "back", "the old driver was not loaded again"),
 )
 
+ARGUMENTS = frozenset("failure services driver pack".split())
+
 
 def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
     """Undo the driver's own changes, then start the services; always failed."""

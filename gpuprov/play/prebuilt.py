@@ -37,6 +37,8 @@ GIVEN = "nvidia_driver_given"
 JUDGED = "__nvidia_driver_prebuilt"
 """The variable registered by act 1 on a served host."""
 
+ARGUMENTS = frozenset("state driver builder platform".split())
+
 
 def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
     """Pack on the build host; judge, then bring to another. Raises StepFailed."""

@@ -17,7 +17,7 @@ from ansible.module_utils.gpuprov_onhost import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.errors import GpuprovError
-    from gpuprov.play import STEPS, StepFailed
+    from gpuprov.play import STEPS, StepFailed, run_step
 
     MISSING = ""
 except ImportError as error:
@@ -42,7 +42,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if name not in STEPS:
             return host.step(name, **arguments)
         try:
-            return {**result, **STEPS[name](host, arguments)}
+            return {**result, **run_step(name, host, arguments)}
         except StepFailed as error:
             raise AnsibleActionFail(str(error)) from error
         except GpuprovError as error:

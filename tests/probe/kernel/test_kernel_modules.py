@@ -8,6 +8,9 @@ from pathlib import Path
 
 from gpuprov.probe.base import Output
 from gpuprov.probe.kernel import modules
+from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import HostSpec
+from tests.here import program
 
 OLD, NEW = "5.14.0-503.40.1.el9_5.x86_64", "5.14.0-570.12.1.el9_6.x86_64"
 KMOD = """#!/bin/sh
@@ -121,3 +124,35 @@ def test_a_module_of_another_version_beside_it(tmp_path: Path) -> None:
     assert read(tmp_path)[OLD].strays == ()
     (folder / "nvidia-modeset.version").write_text("390.87\n")
     assert read(tmp_path)[OLD].strays == ("nvidia-modeset=390.87",)
+
+
+ANSWERS = """# What kmod 30 answers to `modinfo -k RELEASE -n NAME` and `modinfo -k RELEASE -F vermagic NAME`.
+case "$2 $3 $4 $5" in
+"{new} -n lustre ") echo {root}/lib/modules/{new}/updates/lustre.ko ;;
+"{new} -F vermagic lustre") echo "{old} SMP preempt mod_unload modversions" ;;
+"{new} -n fuse ") echo "(builtin)" ;;
+"{old} -n lustre ") echo {root}/lib/modules/{old}/updates/lustre.ko ;;
+"{old} -F vermagic lustre") echo "{old} SMP preempt mod_unload modversions" ;;
+*) echo "modinfo: ERROR: Module $4 not found." >&2; exit 1 ;;
+esac
+"""
+
+
+def test_the_sites_modules_are_asked_for_of_each_kernel(tmp_path: Path) -> None:
+    for release in (OLD, NEW):
+        kernel(tmp_path, release).joinpath("modules.dep").touch()
+    (tmp_path / "lib/modules/0-left").mkdir()  # a folder that depmod has not seen
+    program(tmp_path, "modinfo", ANSWERS.format(root=tmp_path, old=OLD, new=NEW))
+    spec = HostSpec(name="gpu1", capabilities={"kernel": Kernel(modules_built=("lustre", "fuse"))})
+    script = modules.BUILT.of(spec).script.replace("/lib/modules/", f"{tmp_path}/lib/modules/")
+    done = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    )
+    found = {(module.release, module.name): module for module in modules.parse_built(Output(done.stdout))}
+    assert {key: module.fits for key, module in found.items()} == {
+        (OLD, "lustre"): True,
+        (OLD, "fuse"): False,
+        (NEW, "lustre"): False,
+        (NEW, "fuse"): True,
+    }
+    assert found[NEW, "lustre"].kernel == OLD
