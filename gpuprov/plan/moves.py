@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
 
 from gpuprov.capabilities.base import Change
 
 HOLDS = {"hold": ("not held", "held"), "release": ("held", "not held")}
 
 
-def moves(rows: Iterable[str], installed: Mapping[str, str]) -> Iterator[Change]:
-    """Yield the changes that the rows name; a row of prose that names no package as one change of that name. installed: the versions
-    before, by name."""
+def moves(rows: Iterable[str], installed: Mapping[str, str]) -> list[Change]:
+    """Return the changes that the rows name, by name of the package: the order in which a package manager lists them differs from run
+    to run. A row of prose that names no package is one change of that name. installed: the versions before, by name."""
+    return sorted(_as_listed(rows, installed), key=attrgetter("kind", "name"))
+
+
+def _as_listed(rows: Iterable[str], installed: Mapping[str, str]) -> Iterator[Change]:
     for row in rows:
         word, name, *rest = *row.split(), "", ""
         before = installed.get(name.partition(":")[0], "")

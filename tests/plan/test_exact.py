@@ -42,10 +42,10 @@ def test_packages_are_what_the_package_manager_would_move() -> None:
         installed={"nvidia-driver": "535.1-1", "nvidia-legacy": "340.1"},
     )
     assert [(one.name, one.before, one.after) for one in plan.section("package")] == [
-        ("nvidia-driver", "535.1-1", "580.1-1"),
-        ("libnvidia-cfg1:i386", "", "580.1-1"),
-        ("nvidia-legacy", "340.1", "removed"),
         ("complete 580.1", "", ""),
+        ("libnvidia-cfg1:i386", "", "580.1-1"),
+        ("nvidia-driver", "535.1-1", "580.1-1"),
+        ("nvidia-legacy", "340.1", "removed"),
         ("datacenter-gpu-manager", "", "4.1"),
     ]
     assert [(one.name, one.after) for one in plan.section("hold")] == [("nvidia-driver", "held")]
@@ -187,3 +187,9 @@ def test_a_key_is_asked_for_once_for_all_hosts(monkeypatch: pytest.MonkeyPatch) 
     assert tried == ["https://mirror.example/k"]
     assert {one.unknown["nvidia_driver"][:40] for one in found} == {"the site: this machine could not fetch t"}
     assert [request(one) for one in found] == [{}, {}, {}]
+
+
+def test_the_order_of_a_package_manager_changes_no_plan() -> None:
+    """apt lists the packages of one transaction in an order that differs from run to run."""
+    rows = ["Inst libcuda1 535.1-1", "hold libcuda1", "Inst nvidia-smi 535.1-1", "Remv glx-diversions"]
+    assert answered(*rows) == answered(*reversed(rows))
