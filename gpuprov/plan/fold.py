@@ -80,11 +80,11 @@ def sign(change: Change) -> Sign:
 
 
 def sets(changes: Iterable[Change]) -> list[Set]:
-    """Group packages by outcome, the largest set first."""
+    """Group packages by outcome, the largest set first, each by name."""
     alike: dict[tuple[Sign, str, str], list[str]] = {}
     for change in changes:
         alike.setdefault((sign(change), change.before, change.after), []).append(change.name)
-    found = [Set(*key, tuple(dict.fromkeys(listed))) for key, listed in alike.items()]
+    found = [Set(*key, tuple(sorted(set(listed)))) for key, listed in alike.items()]
     return sorted(found, key=lambda one: -len(one.names))
 
 
