@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from gpuprov.capabilities.base import Capability, Check, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.host import login
+from gpuprov.capabilities.host import login, recipe
 from gpuprov.capabilities.host.nvswitches import nvswitch_fabric
 from gpuprov.capabilities.package_sources import package_sources
 from gpuprov.catalog import fabric as nvswitches
@@ -43,6 +43,12 @@ class House(Fragment, frozen=True):
             "to what it was when verify was last green"
         ),
     ] = "nothing"
+    recipe: Annotated[
+        str,
+        msgspec.Meta(
+            description="a key of `gpuprov catalog recipes`, or nothing. check warns of each line in which the spec differs from it"
+        ),
+    ] = ""
 
 
 SCHEDULERS = {"slurm": "Slurm", "kubernetes": "Kubernetes", "command": "the site's command"}
@@ -230,6 +236,7 @@ def receipt(ctx: Ctx) -> Outcome:
 
 
 def rules(host: HostSpec, fragment: House) -> Iterable[Problem]:
+    yield from recipe.problems(host)
     if fragment.gpu and catalogue.find_gpu(fragment.gpu.model) is None:
         what, hint = catalogue.explain_unknown(fragment.gpu.model)
         yield Problem(path=("gpu", "model"), message=f'gpu.model "{fragment.gpu.model}" {what}', hint=hint)
@@ -276,6 +283,7 @@ def capability(capabilities: Sequence[Capability]) -> Capability:
         rules=rules,
         unproved={
             "reboot": "a permission, not a state of the host",
+            "recipe": "what check compares the spec with, not a state of the host",
         },
         tables=lambda: tables(capabilities),
     )
