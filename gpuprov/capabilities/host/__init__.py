@@ -14,6 +14,7 @@ from gpuprov.capabilities.package_sources import package_sources
 from gpuprov.catalog import fabric as nvswitches
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import gpus as catalogue
+from gpuprov.catalog.chips import described
 from gpuprov.catalog.distributions import supported_distributions
 from gpuprov.catalog.drivers.sets import GPU_SERVICES
 from gpuprov.onhost import first_boot_tools, lock
@@ -75,7 +76,10 @@ def _gpu(ctx: Ctx, *, needed: bool) -> Outcome:
     kind = ctx.facts.get(system.CONTAINER)
     if kind and not found:
         return skip(f"{kind} container: no NVIDIA GPU is visible in it")
-    names = [model.key if (model := catalogue.by_pci_id(f.identifier, f.subsystem)) else f.identifier for f in found]
+    names = [
+        model.key if (model := catalogue.by_pci_id(f.identifier, f.subsystem)) else described(f.identifier)
+        for f in found
+    ]
     told = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no NVIDIA GPU on the PCI bus"
     if gone := [f"{one.address} is on the bus, and does not answer (rev ff)" for one in found if one.gone]:
         hint = "restart the host; a GPU that stays away: its seat, its riser, its vendor; gpuprov explain 79"
