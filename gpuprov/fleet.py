@@ -150,6 +150,7 @@ def with_site(spec: HostSpec, raw: RawHost) -> HostSpec:
         gpu=spec.gpu,
         reboot=spec.reboot,
         on_failure=spec.on_failure,
+        recipe=spec.recipe,
         capabilities=spec.capabilities,
         origins=raw.origins,
         site=site_variables(raw.connection),
@@ -191,6 +192,7 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
         gpu=judged.gpu,
         reboot=judged.reboot,
         on_failure=judged.on_failure,
+        recipe=judged.recipe,
         capabilities=blocks,
     )
     spec, conflicts = with_contributions(spec)

@@ -61,4 +61,4 @@ BY_NAME: dict[str, Capability] = {capability.name: capability for capability in 
 
 def house_fragment(spec: HostSpec) -> Fragment:
     """Return the house's fragment of a spec, so that its checks run as any capability's do."""
-    return host.House(gpu=spec.gpu, reboot=spec.reboot, on_failure=spec.on_failure)
+    return host.House(gpu=spec.gpu, reboot=spec.reboot, on_failure=spec.on_failure, recipe=spec.recipe)

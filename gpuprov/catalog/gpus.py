@@ -5,128 +5,44 @@ from __future__ import annotations
 import re
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache
-from typing import Literal, get_args
 
-import msgspec
-
+from gpuprov.catalog.chips import cards, described, generation_of
 from gpuprov.catalog.instances import as_label, find_instance, find_vendor, nearest_types
-from gpuprov.catalog.reader import BranchFact, Confidence, Fact, File, choose_fix, load, weakest
+from gpuprov.catalog.models import ARCHITECTURES, Architecture, Flavour, Gpu, GpusFile
+from gpuprov.catalog.reader import choose_fix, load
 from gpuprov.errors import GpuprovError
 
-Flavour = Literal["open", "proprietary"]
-Architecture = Literal["Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell"]
-ARCHITECTURES: tuple[Architecture, ...] = get_args(Architecture)
-"""GPU generations, the oldest first."""
 _VENDOR = "10de"
+NEEDS = {
+    "open-required": "open kernel modules only",
+    "proprietary-required": "proprietary kernel modules only",
+    "either": "open or proprietary kernel modules",
+}
+__all__ = [
+    "ARCHITECTURES",
+    "Architecture",
+    "Flavour",
+    "Gpu",
+    "GpusFile",
+    "by_pci_id",
+    "explain_unknown",
+    "find_gpu",
+    "gpus",
+    "is_of",
+    "meant",
+    "models_by_nvml_id",
+    "nearest_gpu",
+    "of_stem",
+    "stem",
+    "those",
+]
 
 
-class Alias(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A product name, as the driver and nvidia-smi print it."""
-
-    name: str
-
-
-class PciId(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`id` is vendor:device, lower-case hex ("10de:2330"); `subsystems` are known ones in the same form, not a closed list.
-
-    If several models share an id, the subsystem distinguishes them; without a known one it is that of the first model.
-    """
-
-    id: str
-    subsystems: tuple[str, ...] = ()
-    note: str = ""
-
-
-class NvSwitch(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Boards that connect this GPU by NVSwitch. `pci_id` of the switch is unset if it is no PCI function of the host."""
-
-    generation: int | None = None
-    boards: tuple[str, ...] = ()
-    switches_per_board: int | None = None
-    pci_id: str = ""
-
-
-class FabricManager(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The fabric services that a host with this GPU needs.
-
-    `nvswitch-boards` means: only if the GPU is on an NVSwitch board, which only the host can show. `nvlsm` goes with Fabric
-    Manager, `imex` is requested from the host without it.
-    """
-
-    needed: Literal["never", "nvswitch-boards"]
-    min_branch: str = ""
-    nvlsm: bool = False
-    imex: bool = False
-
-
-class Vbios(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The oldest VBIOS that supports MIG, for the device with this PCI id."""
-
-    pci_id: str
-    version: str
-
-
-class Mig(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """MIG: `max_instances` is per GPU, `min_driver` a full version, `profile_class` a class of mig.yaml."""
-
-    capable: bool
-    max_instances: int | None = None
-    min_driver: str = ""
-    profile_class: str = ""
-    min_vbios: tuple[Vbios, ...] = ()
-
-
-class KernelModules(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The kernel modules that can drive the GPU."""
-
-    flavour: Literal["open-required", "proprietary-required", "either"]
-
-
-class Gpu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One GPU model. Unset fields are unknown.
-
-    `memory_gb`: GB as in the product name, one per variant. `min_branch`, `last_branch`: driver branches. `first_listed`: the first
-    open-module release whose README lists one of its ids: evidence, not a minimum (T4 works long before it is listed). `unsure`:
-    fields with less confidence than the entry.
-    """
-
-    key: str
-    name: str
-    aliases: tuple[Alias, ...] = ()
-    pci_ids: tuple[PciId, ...]
-    arch: Architecture
-    chip: str
-    compute_capability: str
-    memory_gb: tuple[int, ...] = ()
-    form_factor: str
-    nvlink: Literal["yes", "no", "bridge", "c2c", "unknown"]
-    nvlink_note: str = ""
-    nvswitch: NvSwitch | None = None
-    fabric_manager: FabricManager
-    mig: Mig
-    kernel_modules: KernelModules
-    min_branch: BranchFact | None = None
-    last_branch: BranchFact | None = None
-    first_listed: str = ""
-    unsure: dict[str, Confidence] = {}
-    notes: tuple[str, ...] = ()
-
-    def sure(self, field: str) -> Confidence:
-        """Return the confidence of a field: its own mark, else that of its part, never higher than the entry's."""
-        part = getattr(self, field)
-        confidence = self.unsure.get(field) or (part.confidence if isinstance(part, Fact) else "confirmed")
-        return weakest(confidence, self.confidence)
-
-
-class GpusFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """data/gpus.yaml"""
-
-    gpus: tuple[Gpu, ...]
-
-
+@cache
 def gpus() -> tuple[Gpu, ...]:
-    """All GPUs, in the order of the file: by generation."""
-    return load("gpus", GpusFile).gpus
+    """All GPUs by generation, those of gpus.yaml first."""
+    listed = load("gpus", GpusFile).gpus
+    return tuple(sorted((*listed, *cards()), key=lambda gpu: ARCHITECTURES.index(gpu.arch)))
 
 
 def _fold(text: str) -> str:
@@ -209,6 +125,10 @@ def explain_unknown(text: str) -> tuple[str, str]:
     """Describe a name that is no GPU of the catalogue, with the fix."""
     if vendor := find_vendor(text):
         return f"is {vendor} hardware", "gpuprov manages NVIDIA GPUs: leave gpu out where the host has none"
+    if generation := generation_of(text):
+        modules = NEEDS[generation.flavour]
+        last = f", branch {generation.last_branch} is its last" if generation.last_branch else ""
+        return f"is {described(text)}: no model of the catalogue", f"leave gpu out; its driver: {modules}{last}"
     near = nearest_types(text) or nearest_gpu(text)
     names = ", ".join(f'"{key}"' for key in near)
     return "is not in the catalogue", f"did you mean {names}?" if near else "gpuprov catalog gpus lists all"

@@ -1,4 +1,4 @@
-"""Rows for `gpuprov catalog gpus|drivers|cuda|mig`: as text for a table, and as data for JSON."""
+"""Rows for `gpuprov catalog gpus|drivers|cuda|mig|recipes`: as text for a table, and as data for JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gpuprov.catalog import cuda, drivers, mig
+from gpuprov.catalog import cuda, drivers, mig, recipes
 from gpuprov.catalog.gpus import find_gpu, gpus, of_stem
 from gpuprov.catalog.reader import LEGEND, mark
 from gpuprov.errors import GpuprovError
@@ -25,6 +25,7 @@ class Table(NamedTuple):
 _SPARE: Mapping[str, tuple[str, ...]] = {
     "gpus": ("sources", "pci", "name", "chip", "form", "nvswitch", "modules", "fabric", "nvlink"),
     "mig": ("sources", "grid", "attributes"),
+    "recipes": ("sources", "distributions", "instances", "for"),
 }
 
 
@@ -118,17 +119,34 @@ def _mig_text() -> list[dict[str, str]]:
     return rows
 
 
+def _recipe_text() -> list[dict[str, str]]:
+    return [
+        {
+            "recipe": mark(recipe.key, recipe.confidence),
+            "for": recipe.title,
+            "GPUs": f"{recipe.count} x {recipe.model}",
+            "fabric": recipe.fabric or "-",
+            "instances": " ".join(recipe.instances) or "-",
+            "distributions": " ".join(recipe.distributions),
+            "sources": " ".join(recipe.source),
+        }
+        for recipe in recipes.recipes()
+    ]
+
+
 _TEXT: Mapping[str, Callable[[], list[dict[str, str]]]] = {
     "gpus": _gpu_text,
     "drivers": _driver_text,
     "cuda": _cuda_text,
     "mig": _mig_text,
+    "recipes": _recipe_text,
 }
 _DATA: Mapping[str, Callable[[], tuple[msgspec.Struct, ...]]] = {
     "gpus": gpus,
     "drivers": drivers.branches,
     "cuda": cuda.toolkits,
     "mig": mig.classes,
+    "recipes": recipes.recipes,
 }
 LISTINGS: tuple[str, ...] = tuple(_TEXT)
 
@@ -168,6 +186,9 @@ def of_gpu(name: str, word: str) -> frozenset[str]:
 def rows(name: str) -> list[dict[str, Any]]:
     """The listing as plain data for JSON: every field of every entry, with `confidence` and `source`."""
     entries = [msgspec.to_builtins(entry) for entry in _DATA[_known(name)]()]
+    if name == "recipes":
+        whole = (msgspec.to_builtins(recipes.lines_of(recipe)) for recipe in recipes.recipes())
+        return [{**row, "lines": lines} for row, lines in zip(entries, whole, strict=True)]
     if name == "cuda":
         floors = {entry.family: entry.min_driver for entry in cuda.families()}
         return [{**row, "runs_from": floors.get(row["cuda"].split(".")[0], row["driver"])} for row in entries]

@@ -34,10 +34,11 @@ LEGEND = "~ inferred, ? unconfirmed"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A source of facts; without a URL it is not public or has no address of its own."""
+    """A source of facts; without a URL it is not public or has no address of its own. `read`: when it was read, where that matters."""
 
     description: str
     url: str = ""
+    read: str = ""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -67,6 +67,13 @@ def rows(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Co
     return models(ctx, param, incomplete) if ctx.params.get("table") in ("gpus", "mig") else []
 
 
+def recipes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete recipes of the catalogue."""
+    from gpuprov.catalog.recipes import recipes as known
+
+    return _items("", incomplete, ("list", *(recipe.key for recipe in known())))
+
+
 def _more(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
     """Complete another of these names after a comma."""
     before, comma, last = incomplete.rpartition(",")

@@ -12,11 +12,14 @@ from gpuprov.cli import complete, options
 from gpuprov.cli.sections import Command
 
 if TYPE_CHECKING:
+    from gpuprov.fleet import Fleet
     from gpuprov.init import Draft
 
 YES = click.Choice(["yes", "no"])
 ANSWERS = ("hosts", "gpu", "count", "driver", "nvswitch", "engines", "reboot")
 """Options that answer the questions."""
+WITH_RECIPE = {"hosts", "user", "reboot"}
+"""Those that a recipe leaves open."""
 READ = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -38,6 +41,12 @@ READ = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option(
     "--from-slurm", type=READ, multiple=True, metavar="FILE", help="Read gres.conf, slurm.conf or both; repeatable."
+)
+@click.option(
+    "--recipe",
+    metavar="NAME",
+    shell_complete=complete.recipes,
+    help="Write the recipe of this name, for --hosts or hosts that are asked for; list: show all.",
 )
 @click.option("--from-kubernetes", type=READ, metavar="FILE", help="Read the output of kubectl get nodes -o json.")
 @click.option(
@@ -73,6 +82,7 @@ def init(
     \b
     Example: gpuprov init
              gpuprov init --hosts 'gpu[01:08]' --user admin --gpu H100-SXM5-80GB --driver 580
+             gpuprov init --recipe hgx-h100-infiniband --hosts 'gpu[01:08]'
              gpuprov init --from-hosts gpu01,gpu02 -u admin -K
              gpuprov init --from-slurm /etc/slurm/slurm.conf --from-slurm /etc/slurm/gres.conf
              kubectl get nodes -o json > nodes.json && gpuprov init --from-kubernetes nodes.json
@@ -85,14 +95,15 @@ def init(
     given = [
         name for name, one in (("hosts", from_hosts), ("slurm", from_slurm), ("kubernetes", from_kubernetes)) if one
     ]
-    as_json = reading.pop("as_json")
+    as_json, recipe = reading.pop("as_json"), reading.pop("recipe")
     answers = {name: value for name in ANSWERS if (value := reading.pop(name)) is not None}
-    if given and answers:
-        raise click.UsageError(f"--{next(iter(answers))} answers a question, and --from-{given[0]} asks none")
+    if recipe == "list":
+        from gpuprov.report import specs
+
+        return specs.show_catalog("recipes", None, as_json=as_json)
+    _one_origin(given, answers, recipe)
     if not given and reading["user"]:
         answers["user"] = reading["user"]
-    if len(given) > 1:
-        raise click.UsageError(f"--from-{given[0]} and --from-{given[1]}: one of them; write two files and name both")
     if given != ["hosts"]:
         unasked = {} if given else {"user": None}
         options.reaches_nobody(f"--from-{given[0]}" if given else "a question", {**reading, **unasked})
@@ -106,42 +117,65 @@ def init(
     elif from_hosts is not None:
         draft = _from_hosts(from_hosts, sources, timeout, reading)
     else:
-        draft = _asked(answers)
+        draft = _asked(answers, recipe)
     text, fleet = judged(draft)
     write_atomic(out, text)
     for warning in fleet.warnings:
         console.progress(str(warning).replace(warning.origin.file, str(out)) if warning.origin else str(warning))
+    _tell(out, draft, fleet, as_json=as_json)
+    return 4 if draft.unreached else 0
+
+
+def _one_origin(given: list[str], answers: dict[str, str], recipe: str | None) -> None:
+    """Raise UsageError if the spec would come from several places."""
+    if recipe is not None and (given or set(answers) - WITH_RECIPE):
+        other = f"from-{given[0]}" if given else min(set(answers) - WITH_RECIPE)
+        raise click.UsageError(f"--recipe and --{other}: one of them; beside a recipe go --hosts, --user and --reboot")
+    if given and answers:
+        raise click.UsageError(f"--{next(iter(answers))} answers a question, and --from-{given[0]} asks none")
+    if len(given) > 1:
+        raise click.UsageError(f"--from-{given[0]} and --from-{given[1]}: one of them; write two files and name both")
+
+
+def _tell(out: Path, draft: Draft, fleet: Fleet, *, as_json: bool) -> None:
+    """Print what was written, which recipes fit these hosts, and the next command."""
+    from gpuprov import console
+    from gpuprov.init import recipes
+
+    fits = recipes.fitting(draft)
     if as_json:
-        console.result(_as_json(out, draft, [raw.name for raw, _ in fleet.pairs], [str(one) for one in fleet.warnings]))
-        return 4 if draft.unreached else 0
+        console.result(_as_json(out, draft, fleet, fits))
+        return
     notes = len(draft.notes) + sum(len(group.notes) for group in draft.groups)
     hosts = len(fleet.pairs) + len(fleet.unmanaged)
     told = f", {notes} note{'s' if notes != 1 else ''} in it of what was not taken over" if notes else ""
     console.result(f"{out}: {hosts} host{'s' if hosts != 1 else ''} valid{told}")
+    for group, keys in fits.items():
+        console.progress(f"{group}: recipes for these GPUs: {', '.join(keys)}; gpuprov init --recipe NAME writes one")
     console.result(f"next: gpuprov {draft.verb} {shlex.quote(str(out))}")
-    return 4 if draft.unreached else 0
 
 
-def _asked(answers: dict[str, str]) -> Draft:
-    from gpuprov.init import questions
+def _asked(answers: dict[str, str], recipe: str | None) -> Draft:
+    from gpuprov.init import questions, recipes
 
     if "hosts" not in answers:
         options.must_be_able_to_ask(
             "gpuprov init asks for hosts and GPUs",
             "name them with --hosts, or where they are known from: --from-hosts HOST,..., --from-slurm FILE, --from-kubernetes FILE",
         )
-    return questions.draft(answers)
+    return recipes.draft(recipe, answers) if recipe is not None else questions.draft(answers)
 
 
-def _as_json(out: Path, draft: Draft, hosts: list[str], warnings: list[str]) -> str:
+def _as_json(out: Path, draft: Draft, fleet: Fleet, fits: dict[str, list[str]]) -> str:
     from gpuprov.reading import as_document
 
     notes = [*draft.notes, *(note for group in draft.groups for note in group.notes)]
     told = {
         "file": str(out),
-        "hosts": hosts,
+        "hosts": [raw.name for raw, _ in fleet.pairs],
         "notes": notes,
-        "warnings": warnings,
+        "warnings": [str(one) for one in fleet.warnings],
+        "recipes": fits,
         "unreached": draft.unreached,
         "next": draft.verb,
     }

@@ -43,13 +43,13 @@ def explain(words: tuple[str, ...], records: tuple[Path, ...], as_json: bool, **
     return 0
 
 
-@click.command(cls=Command, short_help="Show what gpuprov knows about GPUs, drivers, CUDA and MIG.")
-@click.argument("table", type=click.Choice(["gpus", "drivers", "cuda", "mig"]))
+@click.command(cls=Command, short_help="Show what gpuprov knows about GPUs, drivers, CUDA, MIG, and recipes.")
+@click.argument("table", type=click.Choice(["gpus", "drivers", "cuda", "mig", "recipes"]))
 @click.argument("word", required=False, shell_complete=complete.rows)
 @options.json_flag
 @options.common
 def catalog(table: str, word: str | None, as_json: bool, **_given: Any) -> int:
-    """Show what gpuprov knows about GPUs, driver branches, CUDA and MIG, with sources. WORD filters the rows.
+    """Show what gpuprov knows about GPUs, driver branches, CUDA and MIG, and its recipes, with sources. WORD filters the rows.
 
     \b
     Example: gpuprov catalog gpus H100

@@ -19,12 +19,16 @@ BASE: Mapping[str, Any] = {"nouveau": {}, "nvidia_driver": {}, "persistence": {}
 
 
 class Group(msgspec.Struct, kw_only=True):
-    """Hosts with one spec. `hosts`: their variables by name; `notes` about the group are written above it."""
+    """Hosts with one spec. `hosts`: their variables by name. Written above it: `about`, and `notes` of what was not taken over.
+    `origins`: who published a value, by its path in the spec. `instance`: their instance type of a cloud, if known."""
 
     name: str
     spec: dict[str, Any] = {}
     hosts: dict[str, dict[str, Any]] = {}
+    about: list[str] = []
     notes: list[str] = []
+    origins: dict[tuple[str, ...], str] = {}
+    instance: str = ""
 
     @property
     def members(self) -> tuple[str, ...]:

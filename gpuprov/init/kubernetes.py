@@ -164,7 +164,8 @@ def _group(draft: Draft, product: str, count: int | None, deployed: str, driver:
     notes += _left(nodes)
     name = group_name(spec, named["model"] if named else "gpu", [group.name for group in draft.groups])
     hosts = {node.name: {"ansible_host": node.address} if node.address else {} for node in nodes}
-    return Group(name=name, spec=spec, hosts=hosts, notes=notes)
+    kind = next(iter(instance.types), "") if instance else ""
+    return Group(name=name, spec=spec, hosts=hosts, notes=notes, instance=kind)
 
 
 def _left(nodes: list[Node]) -> Iterator[str]:

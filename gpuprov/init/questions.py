@@ -22,12 +22,14 @@ NONE = "none"
 ENGINES = get_args(Runtime)
 
 
-def draft(given: Mapping[str, str] | None = None) -> Draft:
-    """Ask, and return a draft from the answers. Needs a terminal.
+Ask = Callable[[str, str, str, Callable[[str], str]], str]
+
+
+def asking(given: Mapping[str, str]) -> Ask:
+    """Return a function that asks: the option's name, the question, the suggested answer, a judge of the answer.
 
     `given`: answers by the names of the options. If it has `hosts`, no question is asked: missing answers are the suggested ones.
     """
-    given = given or {}
 
     def ask(name: str, question: str, default: str, judge: Callable[[str], str]) -> str:
         if name not in given and "hosts" not in given:
@@ -38,8 +40,34 @@ def draft(given: Mapping[str, str] | None = None) -> Draft:
         except GpuprovError as error:
             raise GpuprovError(f"--{name}: {error.message}", error.hint) from error
 
+    return ask
+
+
+def hosts_and_login(ask: Ask) -> dict[str, dict[str, Any]]:
+    """Ask for the hosts and the user who logs in there; return the hosts with their variables."""
     hosts = ask("hosts", "Hosts, with commas and ranges (gpu[01:08].example.com)", "", _hosts).split(",")
     user = ask("user", "User who logs in there by ssh", "root", _user)
+    variables = {"ansible_user": user, **({} if user == "root" else {"ansible_become": True})}
+    return {host: dict(variables) for host in hosts}
+
+
+def may_reboot(ask: Ask) -> str:
+    """Ask whether apply may reboot a host; return the value of `reboot`."""
+    return (
+        "if-needed" if ask("reboot", "May apply reboot a host, once, when it must?", "no", _yes) == "yes" else "never"
+    )
+
+
+def source(given: Mapping[str, str]) -> str:
+    """Return where the answers come from, in words."""
+    return "its options" if "hosts" in given else "answers on the terminal"
+
+
+def draft(given: Mapping[str, str] | None = None) -> Draft:
+    """Ask, and return a draft from the answers. Needs a terminal, unless `given` has all that `asking` needs."""
+    given = given or {}
+    ask = asking(given)
+    hosts = hosts_and_login(ask)
     spec: dict[str, Any] = {}
     named = ask("gpu", "GPU model (none: not known)", NONE, _model)
     model = find_gpu(named)
@@ -58,15 +86,9 @@ def draft(given: Mapping[str, str] | None = None) -> Draft:
     engines = ask("engines", f"Container engines ({', '.join(ENGINES)}; or none)", NONE, _engines)
     if engines != NONE:
         common["container_toolkit"] = {"runtimes": engines.split(",")}
-    reboot = ask("reboot", "May apply reboot a host, once, when it must?", "no", _yes)
-    common["reboot"] = "if-needed" if reboot == "yes" else "never"
-    variables = {"ansible_user": user, **({} if user == "root" else {"ansible_become": True})}
-    group = Group(name=group_name(spec, "gpu", hosts), spec=spec, hosts={host: dict(variables) for host in hosts})
-    return Draft(
-        source="its options" if "hosts" in given else "answers on the terminal",
-        common=common,
-        groups=[group],
-    )
+    common["reboot"] = may_reboot(ask)
+    group = Group(name=group_name(spec, "gpu", hosts), spec=spec, hosts=hosts)
+    return Draft(source=source(given), common=common, groups=[group])
 
 
 def _hosts(text: str) -> str:

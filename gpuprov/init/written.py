@@ -15,6 +15,7 @@ from gpuprov.spec.inventory_schema import CONNECTION
 
 WIDTH = 110
 MOST_NOTES = 60
+EMPTY: Mapping[tuple[str, ...], str] = {}
 
 
 def written(draft: Draft) -> str:
@@ -35,11 +36,11 @@ def written(draft: Draft) -> str:
 
 
 def _group(group: Group) -> Iterator[str]:
-    for note in _bounded(group.notes):
+    for note in (*group.about, *_bounded(group.notes)):
         yield from _comment(note, 4)
     yield f"    {group.name}:"
     if group.spec:
-        yield from ("      vars:", "        gpuprov:", *_block(group.spec, (), 10))
+        yield from ("      vars:", "        gpuprov:", *_block(group.spec, (), 10, group.origins))
     yield "      hosts:"
     told: set[str] = set()
     for name, variables in group.shown().items():
@@ -57,12 +58,15 @@ def _bounded(notes: list[str]) -> list[str]:
     return different if more <= 0 else [*different[:MOST_NOTES], f"and {more} more of the kind"]
 
 
-def _block(block: Mapping[str, Any], path: tuple[str, ...], indent: int) -> Iterator[str]:
+def _block(
+    block: Mapping[str, Any], path: tuple[str, ...], indent: int, origins: Mapping[tuple[str, ...], str] = EMPTY
+) -> Iterator[str]:
     for key, value in block.items():
         yield from _comment(_meaning((*path, key)), indent)
+        yield from _comment(origins.get((*path, key), ""), indent)
         if isinstance(value, Mapping) and value:
             yield _text({key: {}}, indent)[0].removesuffix(" {}")
-            yield from _block(value, (*path, key), indent + 2)
+            yield from _block(value, (*path, key), indent + 2, origins)
         else:
             yield from _text({key: value}, indent)
 

@@ -112,7 +112,7 @@ def _wrapped(text: str, width: int, indent: int) -> list[str]:
     return wrapped(text, max(width, 20), hang=" " * indent)
 
 
-KEYS = {"gpus": "key", "drivers": "branch", "cuda": "cuda", "mig": "name"}
+KEYS = {"gpus": "key", "drivers": "branch", "cuda": "cuda", "mig": "name", "recipes": "key"}
 """The field of a table's entries in its first column."""
 
 

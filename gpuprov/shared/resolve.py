@@ -16,8 +16,9 @@ from typing import Any
 
 # The first branch with open kernel modules, and the one where they became the default: open-gpu-kernel-modules' README
 OPEN_SINCE, DEFAULT_OPEN_SINCE, NO_LIMIT = 515, 560, 9999
-# Device ids are given out by generation: those below have no GSP, which open modules need, and a branch that is their last.
-OLDER = ((0x1340, 470), (0x1E00, 580))
+# Device ids are given out by generation: those below OLDER's have no GSP, which open modules need, and a branch that is their last;
+# those from NEWER on are Blackwell and later, which proprietary modules do not drive.
+OLDER, NEWER = ((0x1340, 470), (0x1E00, 580)), 0x2900
 
 Rule = Mapping[str, Any]
 Rules = Sequence[Rule]
@@ -54,9 +55,10 @@ def last_branch(pci_ids: Collection[str]) -> int:
 
 def flavour(wanted: str, pci_ids: list[str], table: Names, branch: str) -> dict[str, str]:
     """Choose the kernel modules: `{flavour, reason, problem}`. `table`: the requirement of a PCI id (`10de:2330`): `open-required`,
-    `proprietary-required` or `either`; an id missing from it decides nothing, unless it is older than Turing."""
+    `proprietary-required` or `either`; an id missing from it decides if it is older than Turing or newer than Hopper."""
     number, old = order(branch)[0], [i for i in pci_ids if last_branch([i]) < NO_LIMIT]
-    must_open = [i for i in pci_ids if table.get(i) == "open-required"]
+    new = [i for i in pci_ids if f"10de:{NEWER:04x}" <= i < "10de:g"]
+    must_open = [i for i in pci_ids if table.get(i, "open-required" * (i in new)) == "open-required"]
     must_closed = [i for i in pci_ids if table.get(i, "proprietary-required" * (i in old)) == "proprietary-required"]
     kind, reason, problem = wanted, "asked for in the spec", ""
     if wanted == "auto":

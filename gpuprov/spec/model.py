@@ -55,8 +55,8 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The desired state of one host: the merged `gpuprov` variable, typed.
 
     `capabilities` holds a fragment for each requested block, in apply order, `kernel` already merged with the other capabilities'
-    contributions. `origins` says where each value was written, `site` which of SITE_VARIABLES are set, `defects` where gpuprov itself
-    failed while judging the spec: the message, and what to report.
+    contributions. `recipe`: the key of the one that `check` compares it with. `origins` says where each value was written, `site`
+    which of SITE_VARIABLES are set, `defects` where gpuprov itself failed while judging the spec: the message, and what to report.
     """
 
     name: str
@@ -64,6 +64,7 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
     gpu: GpuSpec | None = None
     reboot: Reboot = "never"
     on_failure: OnFailure = "nothing"
+    recipe: str = ""
     capabilities: dict[str, Fragment] = {}
     origins: dict[Path, Origin] = {}
     site: dict[str, object] = {}

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from gpuprov.catalog import cuda, distributions, drivers, mig, packages, reader, symptoms
+from gpuprov.catalog.chips import cards
 from gpuprov.catalog.drivers.data import drivers_file
 from gpuprov.catalog.gpus import GpusFile, gpus
 from gpuprov.errors import GpuprovError
@@ -100,7 +101,7 @@ def test_nothing_of_a_private_machine(name: str) -> None:
 
 
 def test_complete() -> None:
-    assert len(gpus()) == 46 + 54
+    assert len(gpus()) == 46 + 54 + len(cards())
     assert len(mig.classes()) == 15
     assert sum(len(entry.profiles) for entry in mig.classes()) == 113
     assert len(drivers.branches()) == 27

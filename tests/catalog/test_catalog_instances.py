@@ -42,6 +42,9 @@ def test_a_name_of_several_or_none_is_no_gpu(name: str) -> None:
     ("name", "what", "hint"),
     [
         ("MI300X", "is AMD hardware", "gpuprov manages NVIDIA GPUs"),
+        ("MTT S4000", "is Moore Threads hardware", "gpuprov manages NVIDIA GPUs"),
+        ("cabc:0370", "is Cambricon hardware", "gpuprov manages NVIDIA GPUs"),
+        ("1e52:401e", "is Tenstorrent hardware", "gpuprov manages NVIDIA GPUs"),
         ("g4ad.xlarge", "is AMD hardware", "gpuprov manages NVIDIA GPUs"),
         ("Standard_ND96isr_MI300X_v5", "is AMD hardware", "gpuprov manages NVIDIA GPUs"),
         ("1002:74a1", "is AMD hardware", "gpuprov manages NVIDIA GPUs"),

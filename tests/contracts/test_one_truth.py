@@ -10,8 +10,10 @@ import yaml
 
 from gpuprov import assets
 from gpuprov.capabilities import CAPABILITIES
+from gpuprov.catalog.chips import ChipsFile
 from gpuprov.catalog.drivers.data import drivers_file
 from gpuprov.catalog.gpus import ARCHITECTURES, gpus
+from gpuprov.catalog.reader import load
 from gpuprov.onhost.mig import nvml
 from gpuprov.onhost.packages import model
 from gpuprov.render.variables import fleet_variables
@@ -37,6 +39,10 @@ def test_the_resolver_repeats_the_catalogues_branches() -> None:
     assert int(modules.open_first_branch.branch) == resolve.OPEN_SINCE
     assert int(modules.open_default_since.branch) == resolve.DEFAULT_OPEN_SINCE
     assert [(int(one.below, 16), int(one.last_branch)) for one in modules.older] == list(resolve.OLDER)
+    known = load("chips", ChipsFile)
+    needs = {one.arch: one.flavour for one in known.generations}
+    new = [int(chip.first, 16) for chip in known.chips if needs[chip.arch] == "open-required"]
+    assert min(new) == resolve.NEWER > max(int(chip.last, 16) for chip in known.chips if int(chip.first, 16) not in new)
     for gpu in gpus():
         for pci in gpu.pci_ids:
             last = resolve.last_branch([pci.id])

@@ -13,7 +13,9 @@ def rule(name: str) -> dict[str, object]:
     return {"name": name, "min": 0, "max": 9999}
 
 
-V100, H100, B200, UNKNOWN = "10de:1db1", "10de:2330", "10de:2901", "10de:ffff"
+V100, H100, B200, UNKNOWN = "10de:1db1", "10de:2330", "10de:2901", "10de:22ff"
+NEXT = "10de:2e77"
+"""A GPU that the catalogue does not know, of a generation after Hopper."""
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,8 @@ V100, H100, B200, UNKNOWN = "10de:1db1", "10de:2330", "10de:2901", "10de:ffff"
             f"GPU {B200} runs with open kernel modules only, and branch 470 has none; the first is 515",
         ),
         ("auto", [H100, B200], "570", "open", ""),
+        ("auto", [NEXT], "550", "open", ""),
+        ("proprietary", [NEXT], "580", "proprietary", f"kernel_modules is proprietary, but GPU {NEXT} runs with open"),
         ("auto", [V100, B200], "570", "open", f"GPU {B200} needs open modules, GPU {V100} proprietary ones"),
         ("open", [H100], "535", "open", ""),
         ("open", [UNKNOWN], "515", "open", ""),

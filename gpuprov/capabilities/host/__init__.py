@@ -8,12 +8,13 @@ from typing import Annotated
 import msgspec
 
 from gpuprov.capabilities.base import Capability, Check, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.host import login
+from gpuprov.capabilities.host import login, recipe
 from gpuprov.capabilities.host.nvswitches import nvswitch_fabric
 from gpuprov.capabilities.package_sources import package_sources
 from gpuprov.catalog import fabric as nvswitches
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import gpus as catalogue
+from gpuprov.catalog.chips import described
 from gpuprov.catalog.distributions import supported_distributions
 from gpuprov.catalog.drivers.sets import GPU_SERVICES
 from gpuprov.onhost import first_boot_tools, lock
@@ -43,6 +44,12 @@ class House(Fragment, frozen=True):
             "to what it was when verify was last green"
         ),
     ] = "nothing"
+    recipe: Annotated[
+        str,
+        msgspec.Meta(
+            description="a key of `gpuprov catalog recipes`, or nothing. check warns of each line in which the spec differs from it"
+        ),
+    ] = ""
 
 
 SCHEDULERS = {"slurm": "Slurm", "kubernetes": "Kubernetes", "command": "the site's command"}
@@ -69,7 +76,10 @@ def _gpu(ctx: Ctx, *, needed: bool) -> Outcome:
     kind = ctx.facts.get(system.CONTAINER)
     if kind and not found:
         return skip(f"{kind} container: no NVIDIA GPU is visible in it")
-    names = [model.key if (model := catalogue.by_pci_id(f.identifier, f.subsystem)) else f.identifier for f in found]
+    names = [
+        model.key if (model := catalogue.by_pci_id(f.identifier, f.subsystem)) else described(f.identifier)
+        for f in found
+    ]
     told = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no NVIDIA GPU on the PCI bus"
     if gone := [f"{one.address} is on the bus, and does not answer (rev ff)" for one in found if one.gone]:
         hint = "restart the host; a GPU that stays away: its seat, its riser, its vendor; gpuprov explain 79"
@@ -230,6 +240,7 @@ def receipt(ctx: Ctx) -> Outcome:
 
 
 def rules(host: HostSpec, fragment: House) -> Iterable[Problem]:
+    yield from recipe.problems(host)
     if fragment.gpu and catalogue.find_gpu(fragment.gpu.model) is None:
         what, hint = catalogue.explain_unknown(fragment.gpu.model)
         yield Problem(path=("gpu", "model"), message=f'gpu.model "{fragment.gpu.model}" {what}', hint=hint)
@@ -276,6 +287,7 @@ def capability(capabilities: Sequence[Capability]) -> Capability:
         rules=rules,
         unproved={
             "reboot": "a permission, not a state of the host",
+            "recipe": "what check compares the spec with, not a state of the host",
         },
         tables=lambda: tables(capabilities),
     )

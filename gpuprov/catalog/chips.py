@@ -1,0 +1,112 @@
+"""Chips by PCI device id: what drives a GPU that is in no list yet. And cards that are no more than their chip and their name."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Literal
+
+from gpuprov.catalog.models import ARCHITECTURES, Alias, Architecture, FabricManager, Gpu, KernelModules, Mig, PciId
+from gpuprov.catalog.reader import BranchFact, Fact, File, load
+
+VENDOR = "10de"
+Need = Literal["open-required", "proprietary-required", "either"]
+
+
+class Generation(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What drives the GPUs of a generation; a branch that is unset is unknown, or there is none."""
+
+    arch: Literal["Kepler", Architecture, "Rubin"]
+    flavour: Need
+    first_branch: str = ""
+    last_branch: str = ""
+
+
+class Chip(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Device ids from `first` to `last`, as hex, are of this chip."""
+
+    chip: str
+    arch: Literal["Kepler", Architecture, "Rubin"]
+    first: str
+    last: str
+    compute_capability: str = ""
+
+
+class Card(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A card with a GPU that has neither MIG nor NVSwitches. `ids`: its device ids."""
+
+    key: str
+    name: str
+    ids: tuple[str, ...]
+
+
+class ChipsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/chips.yaml"""
+
+    generations: tuple[Generation, ...]
+    chips: tuple[Chip, ...]
+    cards: tuple[Card, ...]
+
+
+def _file() -> ChipsFile:
+    return load("chips", ChipsFile)
+
+
+def chip_of(identifier: str) -> Chip | None:
+    """Return the chip of a PCI id ("10de:2484"); None if it is not NVIDIA's, or older than Kepler."""
+    match = re.fullmatch(rf"{VENDOR}:([0-9a-f]{{4}})", identifier.strip().casefold())
+    return next((chip for chip in _file().chips if match and chip.first <= match[1] <= chip.last), None)
+
+
+def generation_of(identifier: str) -> Generation | None:
+    """Return the generation of the GPU with this PCI id."""
+    chip = chip_of(identifier)
+    return _generation(chip.arch) if chip else None
+
+
+def _generation(arch: str) -> Generation:
+    return next(one for one in _file().generations if one.arch == arch)
+
+
+def described(identifier: str) -> str:
+    """Return a PCI id with its chip, if known: `10de:2484 (GA104, Ampere)`."""
+    chip = chip_of(identifier)
+    return f"{identifier} ({chip.chip}, {chip.arch})" if chip else identifier
+
+
+@cache
+def cards() -> tuple[Gpu, ...]:
+    """Return the cards as GPUs: all else that is known of them follows from their chip."""
+    return tuple(gpu for card in _file().cards if (gpu := _gpu(card)))
+
+
+def _gpu(card: Card) -> Gpu | None:
+    ids = [f"{VENDOR}:{device}" for device in card.ids]
+    chip = chip_of(ids[0])
+    arch = next((one for one in ARCHITECTURES if chip and one == chip.arch), None)
+    if chip is None or arch is None:
+        return None
+    generation = _generation(chip.arch)
+    sources, confidence = generation.source, generation.confidence
+
+    def branch(name: str) -> BranchFact | None:
+        return BranchFact(branch=name, source=sources, confidence=confidence) if name else None
+
+    return Gpu(
+        key=card.key,
+        name=card.name,
+        aliases=(Alias(name=card.name, source=card.source),),
+        pci_ids=tuple(PciId(id=one, source=card.source) for one in ids),
+        arch=arch,
+        chip=chip.chip,
+        compute_capability=chip.compute_capability,
+        form_factor="PCIe",
+        nvlink="unknown",
+        fabric_manager=FabricManager(needed="never", source=card.source, confidence="inferred"),
+        mig=Mig(capable=False, source=card.source, confidence="inferred"),
+        kernel_modules=KernelModules(flavour=generation.flavour, source=sources, confidence=confidence),
+        min_branch=branch(generation.first_branch),
+        last_branch=branch(generation.last_branch),
+        unsure={"form_factor": "inferred"},
+        source=card.source,
+    )
