@@ -110,6 +110,7 @@ BLOCKS = frozenset(
         "persistence",
         "rdma",
         "readings",
+        "slurm",
         "topology",
         "vgpu_guest",
     }
