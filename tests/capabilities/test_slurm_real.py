@@ -203,7 +203,8 @@ def test_shard_among_the_types_has_this_slurmd_count_device_files(node: Node) ->
 def test_a_gpu_that_is_missing_drains_the_node_and_its_return_does_not_undrain_it(node: Node) -> None:
     node.program("gres")
     node.configure("gpu:h100:2")
-    own = f"LD_LIBRARY_PATH={node.host.library.parent} GPUPROV_SIM_ROOT={node.host.root} SLURM_CONF={node.folder}/slurm.conf PYTHONPATH={node.folder}/lib"
+    names = ("LD_LIBRARY_PATH", "GPUPROV_SIM_ROOT", "SLURM_CONF")
+    own = " ".join([*(f"{name}={node.environment()[name]}" for name in names), f"PYTHONPATH={node.folder}/lib"])
     assert HEALTH.count(f"PYTHONPATH={ABOVE}") == 1
     (node.folder / "health.sh").write_text(HEALTH.replace(f"PYTHONPATH={ABOVE}", own))
     (node.folder / "health.sh").chmod(0o755)

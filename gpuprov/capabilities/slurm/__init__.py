@@ -67,6 +67,7 @@ CAPABILITY = Capability(
         "health_check": LOADED,
         "constrained": ("slurm.node",),
     },
+    shown_by="tests/capabilities/test_slurm_real.py",
     needs_gpu=True,
     from_site=True,
 )

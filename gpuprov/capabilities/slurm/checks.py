@@ -55,6 +55,8 @@ def own(ctx: Ctx) -> Outcome:
     """gres.conf is gpuprov's, or does not exist: one that somebody else wrote is not overwritten."""
     if ctx.fragment.gres == "site":
         return not_asked("gres: site")
+    if not ctx.facts.get(SLURM).slurmd:
+        return skip("slurmd is not installed: see slurm.node")
     text = ctx.facts.get(SLURM).gres_conf
     if text and not text.startswith(onhost.MARK):
         hint = f"mv {onhost.GRES} {onhost.GRES}.before, if gpuprov should write it; else gres: site"
