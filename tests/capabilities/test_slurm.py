@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context, Outcome
-from gpuprov.capabilities.slurm.desired import DESIRED, DROP_IN, HEALTH
+from gpuprov.capabilities.slurm.desired import DESIRED, DROP_IN, HEALTH, UNIT, UNIT_FILE, UNIT_TEXT
 from gpuprov.capabilities.slurm.fragment import Slurm, wanted
 from gpuprov.onhost.at_boot.slurm import HEADER
 from gpuprov.probe.host import slurm as probe
@@ -128,9 +129,12 @@ def test_a_gres_conf_that_apply_writes_is_shown_whole() -> None:
 def test_what_the_role_brings_about() -> None:
     block = Slurm(health_check=True)
     ctx = Context(HostSpec(name="gpu1", gpu=GpuSpec(model="H100-SXM5-80GB", count=8)), block, facts(slurm=told()))
-    found = dict(DESIRED.make(ctx))
+    found: dict[str, Any] = dict(DESIRED.make(ctx))
     assert found["lines"] == [{"path": "/etc/slurm/cgroup.conf", "keys": {"ConstrainDevices": "yes"}, "made": True}]
-    assert found["units"] == {probe.DROP_IN: DROP_IN}
+    assert found["units"] == {UNIT_FILE: UNIT_TEXT}
+    assert found["files"][probe.DROP_IN] == DROP_IN
+    assert f"Wants={UNIT}\nAfter={UNIT}\n" in DROP_IN
+    assert "RemainAfterExit" not in UNIT_TEXT, "it would run once a boot, and not before each start of slurmd"
     assert found["programs"] == {probe.HEALTH: HEALTH}
     settings = json.loads(found["files"]["/etc/gpuprov/slurm.json"])
     assert (settings["gres"], settings["count"], settings["type"]) == ("files", 8, "h100-sxm5-80gb")

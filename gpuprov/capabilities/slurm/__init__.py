@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 import msgspec
 
+from gpuprov import reading
 from gpuprov.capabilities.at_boot import carried
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.slurm.checks import CHECKS
@@ -18,6 +18,12 @@ from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem, under
 
 problem = under(HERE)
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What slurm.json on the host says of the spec that was applied."""
+
+    block: Slurm
 
 
 def rules(host: HostSpec, block: Slurm) -> Iterable[Problem]:
@@ -45,8 +51,8 @@ def rules(host: HostSpec, block: Slurm) -> Iterable[Problem]:
 def export(facts: Facts) -> Fragment | None:
     """Return the block that gpuprov applied: without its files nobody can say what Slurm's own were meant to be."""
     try:
-        return msgspec.convert(json.loads(facts.get(SLURM).wanted)["block"], Slurm)
-    except (ValueError, LookupError, TypeError):
+        return reading.typed_json(facts.get(SLURM).wanted, Applied).block
+    except reading.Unreadable:
         return None
 
 
@@ -69,5 +75,4 @@ CAPABILITY = Capability(
     },
     shown_by="tests/capabilities/test_slurm_real.py",
     needs_gpu=True,
-    from_site=True,
 )

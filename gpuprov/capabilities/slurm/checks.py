@@ -64,7 +64,12 @@ def own(ctx: Ctx) -> Outcome:
     return ok(f"{onhost.GRES} of gpuprov's" if text else f"no {onhost.GRES} yet")
 
 
-@check("slurm.gres", SLURM, mig.STATE, mig.CAPABILITIES, pci.NVIDIA_FUNCTIONS, fields=("gres", "type", "shards"))
+@check(
+    "slurm.gres",
+    *(SLURM, mig.STATE, mig.CAPABILITIES, pci.NVIDIA_FUNCTIONS),
+    fields=("gres", "type", "shards"),
+    evidence=f"slurmd -G; cat {onhost.GRES}; nvidia-smi -L",
+)
 def gres(ctx: Ctx) -> Outcome:
     """slurmd makes of slurm.conf and gres.conf exactly the GPUs, MIG devices and shards that the host has and the spec asks for."""
     if not pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
@@ -138,7 +143,7 @@ def constrained(ctx: Ctx) -> Outcome:
     evidence=f"systemctl show -p ActiveEnterTimestamp {UNIT}; ls -l --full-time {onhost.GRES} {CGROUP}",
 )
 def current(ctx: Ctx) -> Outcome:
-    """A running slurmd was started after gres.conf, cgroup.conf and its drop-in were last written."""
+    """A running slurmd was started after gres.conf and cgroup.conf were last written."""
     found = ctx.facts.get(SLURM)
     if not found.started:
         return skip("slurmd does not run: gpuprov leaves it off")

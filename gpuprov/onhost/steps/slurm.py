@@ -1,7 +1,7 @@
 """Write Slurm's gres.conf from the GPUs that the host has, and have a running slurmd read its files.
 
-The program that slurmd's drop-in starts writes the file; this step runs it, and restarts a slurmd that runs and is older than its
-files. Jobs go on meanwhile. A slurmd that does not run is not started.
+The program that runs before each start of slurmd writes the file. This step runs it, and restarts a slurmd that runs and is older
+than its files. Jobs go on meanwhile. A slurmd that does not run is not started.
 
 seconds: How long to wait for GPUs that are missing.
 """
@@ -17,7 +17,7 @@ from ..module import AnsibleModule
 
 OPTIONS = {"seconds": {"type": "int", "required": True}}
 UNIT = "slurmd.service"
-FILES = ("/etc/slurm/gres.conf", "/etc/slurm/cgroup.conf", f"/etc/systemd/system/{UNIT}.d/50-gpuprov.conf")
+FILES = ("/etc/slurm/gres.conf", "/etc/slurm/cgroup.conf")
 
 
 def run(module: AnsibleModule) -> None:

@@ -109,7 +109,7 @@ fi
 a=$(systemctl show -p ExecMainStartTimestampMonotonic --value {UNIT} 2>/dev/null)
 p=$(systemctl show -p MainPID --value {UNIT} 2>/dev/null)
 [ "${{p:-0}}" != 0 ] || a=0
-w=$(stat -c %Y {onhost.GRES} {CGROUP} {DROP_IN} 2>/dev/null | sort -n | tail -n 1)
+w=$(stat -c %Y {onhost.GRES} {CGROUP} 2>/dev/null | sort -n | tail -n 1)
 echo "clock|$(date +%s.%N) $(cut -d ' ' -f 1 /proc/uptime) ${{a:-0}} ${{w:-0}}"
 true""",
     parse,
