@@ -23,6 +23,7 @@ from gpuprov.capabilities import (
     persistence,
     rdma,
     readings,
+    slurm,
     topology,
     vgpu_guest,
 )
@@ -48,6 +49,7 @@ CAPABILITIES: tuple[Capability, ...] = with_checks(
         gpu_settings.CAPABILITY,
         mps.CAPABILITY,
         kubernetes.CAPABILITY,
+        slurm.CAPABILITY,
         dcgm.CAPABILITY,
         cgpu.CAPABILITY,
         acceptance.CAPABILITY,

@@ -85,6 +85,10 @@ def _shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
         alone = {**spec.capabilities, "nvidia_driver": msgspec.structs.replace(driver, build_host="")}
         spec = msgspec.structs.replace(spec, capabilities=alone)
         notes.append(f"nvidia_driver.build_host {driver.build_host}: the simulated host builds its modules itself")
+    if "slurm" in spec.capabilities:
+        left = {name: block for name, block in spec.capabilities.items() if name != "slurm"}
+        spec = msgspec.structs.replace(spec, capabilities=left)
+        notes.append("slurm: slurmd and slurm.conf are the cluster's, and no simulated host has them: left out")
     return Shape(name=name, hosts=hosts, raw=raw, spec=spec, description=description, notes=tuple(notes))
 
 

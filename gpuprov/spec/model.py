@@ -111,6 +111,7 @@ BLOCKS = frozenset(
         "persistence",
         "rdma",
         "readings",
+        "slurm",
         "topology",
         "vgpu_guest",
     }

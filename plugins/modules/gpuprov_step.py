@@ -42,6 +42,7 @@ options:
       - prebuilt
       - reason
       - running_kernel
+      - slurm
       - tool_build
       - unload
   arguments:
@@ -102,6 +103,7 @@ def bundled() -> None:
         prebuilt,
         reason,
         running_kernel,
+        slurm,
         tool_build,
         unload,
     )

@@ -31,6 +31,7 @@ from tests.capabilities import (
     rdma_host,
     readings_host,
     roce_host,
+    slurm_host,
     toolkit_host,
     topology_host,
     vgpu_host,
@@ -224,6 +225,7 @@ GOOD: dict[str, Output | str] = {
     **topology_host.PROBES,
     **gpu_settings_host.PROBES,
     **health_host.PROBES,
+    **slurm_host.PROBES,
     "readings": readings_host.told(),
     "limits_drop_ins": "",
 }

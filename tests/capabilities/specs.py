@@ -43,6 +43,7 @@ SPECS: dict[str, Fragment] = {
     "cgpu": BY_NAME["cgpu"].fragment(),
     "mig": block("mig", {"layout": [{"gpus": "all", "instances": {"1g.10gb": 7}}]}),
     "readings": BY_NAME["readings"].fragment(),
+    "slurm": block("slurm", {"health_check": True}),
     "cuda_toolkit": BY_NAME["cuda_toolkit"].fragment(),
     "vgpu_guest": BY_NAME["vgpu_guest"].fragment(),
     "container_toolkit": BY_NAME["container_toolkit"].fragment(),

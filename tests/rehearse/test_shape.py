@@ -10,6 +10,7 @@ import pytest
 from gpuprov.capabilities.cgpu.fragment import Cgpu
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.persistence import Persistence
+from gpuprov.capabilities.slurm.fragment import Slurm
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.fleet import load_fleet
 from gpuprov.plan.read import Pair
@@ -196,6 +197,12 @@ def test_a_driver_that_no_stand_in_can_run_is_told() -> None:
     shape = one(pair("gpu01", capabilities={"nvidia_driver": NvidiaDriver(version="390", kernel_modules="open")}))
     assert "runs with driver 390" in shape.problem
     assert "simulated_host" in shape.hint
+
+
+def test_a_node_of_slurm_is_rehearsed_without_its_slurmd() -> None:
+    made = one(pair("gpu001", capabilities={"slurm": Slurm(), "persistence": Persistence()}))
+    assert set(made.spec.capabilities) == {"persistence"}
+    assert any(note.startswith("slurm: slurmd and slurm.conf are the cluster's") for note in made.notes)
 
 
 def test_modules_of_a_build_host_are_built_by_the_simulated_host_itself() -> None:

@@ -1,0 +1,78 @@
+"""`slurm`: the GPUs of a compute node of Slurm, as slurmd and its jobs see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gpuprov import reading
+from gpuprov.capabilities.at_boot import carried
+from gpuprov.capabilities.base import LOADED, Capability
+from gpuprov.capabilities.slurm.checks import CHECKS
+from gpuprov.capabilities.slurm.desired import DESIRED, MODULES, RESOURCES
+from gpuprov.capabilities.slurm.fragment import HERE, Slurm
+from gpuprov.probe.base import Facts
+from gpuprov.probe.host.slurm import SLURM
+from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.problem import Problem, under
+
+problem = under(HERE)
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What slurm.json on the host says of the spec that was applied."""
+
+    block: Slurm
+
+
+def rules(host: HostSpec, block: Slurm) -> Iterable[Problem]:
+    """Yield what cannot work on any host: shards of MIG devices, settings without effect."""
+    cut = getattr(host.capabilities.get("mig"), "mode", "disabled") == "enabled"
+    if block.shards and cut:
+        message = f" is {block.shards}, and mig cuts GPUs into MIG devices, which Slurm does not share"
+        yield problem(("shards",), message, "shards: 0; or mig: {mode: disabled}")
+    if block.type and block.gres in ("nvml", "site"):
+        why = "AutoDetect=nvml names the types itself" if block.gres == "nvml" else "gres.conf is the site's"
+        yield problem(
+            ("type",),
+            f' is "{block.type}", and has no effect with gres: {block.gres}, as {why}',
+            "gres: files, or leave type out",
+        )
+    if block.shards and block.gres == "site":
+        yield problem(
+            ("shards",), " has no effect with gres: site", "gres: auto, or shards: 0 and the lines in your gres.conf"
+        )
+    if cut and block.gres != "nvml" and not block.constrain_devices:
+        message = " is false, and jobs are kept to their MIG device by its device files alone"
+        yield problem(("constrain_devices",), message, "constrain_devices: true, or gres: nvml")
+
+
+def export(facts: Facts) -> Fragment | None:
+    """Return the block that gpuprov applied: without its files nobody can say what Slurm's own were meant to be."""
+    try:
+        return reading.typed_json(facts.get(SLURM).wanted, Applied).block
+    except reading.Unreadable:
+        return None
+
+
+CAPABILITY = Capability(
+    name=HERE,
+    summary="GPUs of a compute node of Slurm: gres.conf with MIG devices and shards, ConstrainDevices, slurmd's order, a health check",
+    fragment=Slurm,
+    checks=CHECKS,
+    rules=rules,
+    export=export,
+    export_probes=(SLURM,),
+    desired=DESIRED,
+    resources=RESOURCES,
+    follows=("mig", "nvidia_driver"),
+    carried=(*carried(MODULES), "gpuprov.probe.gpus.mig_reader"),
+    presupposes={
+        "gres": ("slurm.node", "mig.instances", *LOADED),
+        "health_check": LOADED,
+        "constrained": ("slurm.node",),
+    },
+    shown_by="tests/capabilities/test_slurm_real.py",
+    needs_gpu=True,
+)

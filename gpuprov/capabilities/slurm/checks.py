@@ -1,0 +1,190 @@
+"""Checks of a compute node of Slurm: what must be there first, and whether slurmd has the GPUs as the spec says."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gpuprov.capabilities.answers import APPLY
+from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.slurm.fragment import Ctx, devices, wanted
+from gpuprov.onhost.at_boot import slurm as onhost
+from gpuprov.onhost.at_boot.program import Refused
+from gpuprov.probe.gpus import mig
+from gpuprov.probe.host import pci
+from gpuprov.probe.host.slurm import CGROUP, HEALTH, SLURM, UNIT
+from gpuprov.shown import counted
+
+CONF = f"{onhost.FOLDER}/slurm.conf"
+QUICK = 2000
+"""Milliseconds that a health check may take: slurmd runs it on all nodes at once."""
+
+
+@check("slurm.node", SLURM, moment="preflight", evidence=f"slurmd -V; ls -l {onhost.FOLDER}")
+def node(ctx: Ctx) -> Outcome:
+    """The host has slurmd, and slurm.conf in /etc/slurm: a node that gets its files from slurmctld reads no gres.conf of its own."""
+    found = ctx.facts.get(SLURM)
+    expected = f"slurmd, and {CONF}"
+    if not found.slurmd:
+        return fail(
+            expected,
+            "slurmd is not installed",
+            "install your cluster's version of it (Debian, Ubuntu: slurmd); or slurm: false",
+        )
+    if found.settings is None:
+        hint = "put the cluster's slurm.conf there; for a configless node set GPUs in slurmctld's gres.conf, and slurm: false"
+        return fail(expected, f"{found.slurmd}, and no {CONF}", hint)
+    return ok(f"{found.version or found.slurmd}, {CONF}")
+
+
+@check("slurm.autodetect", SLURM, fields=("gres",), moment="preflight", evidence="find / -xdev -name gpu_nvml.so")
+def autodetect(ctx: Ctx) -> Outcome:
+    """slurmd was built with NVML, if AutoDetect=nvml is asked for: another one stops with an error, or finds no GPU."""
+    if ctx.fragment.gres != "nvml":
+        return not_asked(f"gres: {ctx.fragment.gres}")
+    found = ctx.facts.get(SLURM)
+    if not found.nvml:
+        hint = "gres: auto or files; or a slurmd that was built where NVML's header is (slurm's --with-nvml)"
+        return fail(
+            "a slurmd with gpu_nvml.so", f"{found.version or 'slurmd'} without gpu_nvml.so in its PluginDir", hint
+        )
+    return ok(f"{found.version} with gpu_nvml.so")
+
+
+@check("slurm.own", SLURM, fields=("gres",), moment="preflight", evidence=f"head -n 1 {onhost.GRES}")
+def own(ctx: Ctx) -> Outcome:
+    """gres.conf is gpuprov's, or does not exist: one that somebody else wrote is not overwritten."""
+    if ctx.fragment.gres == "site":
+        return not_asked("gres: site")
+    if not ctx.facts.get(SLURM).slurmd:
+        return skip("slurmd is not installed: see slurm.node")
+    text = ctx.facts.get(SLURM).gres_conf
+    if text and not text.startswith(onhost.MARK):
+        hint = f"mv {onhost.GRES} {onhost.GRES}.before, if gpuprov should write it; else gres: site"
+        return fail(f"{onhost.GRES} of gpuprov's, or none", "one that somebody else wrote", hint)
+    return ok(f"{onhost.GRES} of gpuprov's" if text else f"no {onhost.GRES} yet")
+
+
+@check(
+    "slurm.gres",
+    *(SLURM, mig.STATE, mig.CAPABILITIES, pci.NVIDIA_FUNCTIONS),
+    fields=("gres", "type", "shards"),
+    evidence=f"slurmd -G; cat {onhost.GRES}; nvidia-smi -L",
+)
+def gres(ctx: Ctx) -> Outcome:
+    """slurmd makes of slurm.conf and gres.conf exactly the GPUs, MIG devices and shards that the host has and the spec asks for."""
+    if not pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+        return skip("no NVIDIA GPU on the PCI bus")
+    found, state = ctx.facts.get(SLURM), ctx.facts.get(mig.STATE)
+    if not found.slurmd:
+        return fail("slurmd", "slurmd is not installed", "see slurm.node")
+    if state.complaint or not state.gpus:
+        return fail("the GPUs as NVML has them", state.complaint or "NVML lists no GPU", "see nvidia_driver.loaded")
+    asked = wanted(ctx)
+    try:
+        here = devices(ctx, asked)
+    except Refused as problem:
+        return fail("a device file for each MIG device", str(problem), "see mig.capabilities")
+    kinds = Counter(one.kind for one in here)
+    named = [f"gpu{f':{kind}' if kind else ''}:{count}" for kind, count in kinds.items()]
+    named += [f"shard:{asked['shards'] * len(here)}"] * bool(asked["shards"])
+    expected = ",".join(named)
+    text = onhost.text(asked, here)
+    if asked["gres"] != "site" and found.gres_conf != text:
+        change = Change(kind="file", name=onhost.GRES, before=found.gres_conf, after=text)
+        what = "another text" if found.gres_conf else "absent"
+        return fail(expected, f"{onhost.GRES}: {what}", APPLY, changes=[change])
+    typed = asked["gres"] == "files"
+    want = Counter((one.kind if typed else "", frozenset(one.files)) for one in here)
+    has = Counter((one.kind if typed else "", frozenset(one.files)) for one in found.gres if one.name == "gpu")
+    shards = {one.files[0]: one.count for one in found.gres if one.name == "shard" and one.count}
+    if has == want and (not asked["shards"] or shards == {one.files[0]: asked["shards"] for one in here}):
+        return ok(expected)
+    if any(len(one.files) == 1 and "/nvidia-caps/" in one.files[0] for one in found.gres):
+        told = "slurmd takes each device file of a MIG device for a GPU of its own"
+        return fail(
+            expected, told, f"take shard and mps out of GresTypes in {CONF} of the cluster, as Slurm 22.05 needs it"
+        )
+    total = sum(shards.values())
+    told = "; ".join(
+        found.complaints[-2:]
+    ) or f"slurmd finds {counted(has.total(), 'GPU')}" + f" and {total} shards" * bool(asked["shards"])
+    types = "GresTypes=gpu,shard" if asked["shards"] else "GresTypes=gpu"
+    hint = f"in {CONF} of the cluster: {types}, and Gres={expected} for this node" + (
+        "" if typed else ", with the types that slurmd -G prints"
+    )
+    return fail(expected, told[:300], f"{hint}; then scontrol reconfigure")
+
+
+@check(
+    "slurm.constrained", SLURM, fields=("constrain_devices",), evidence=f"grep -iE 'TaskPlugin|ProctrackType' {CONF}"
+)
+def constrained(ctx: Ctx) -> Outcome:
+    """slurm.conf has the plugins without which ConstrainDevices does nothing: task/cgroup, and proctrack/cgroup."""
+    settings = ctx.facts.get(SLURM).settings
+    if not ctx.fragment.constrain_devices:
+        return not_asked("constrain_devices: false")
+    if settings is None:
+        return fail(CONF, f"no {CONF}", "see slurm.node")
+    tasks, tracking = settings.get("taskplugin", ""), settings.get("proctracktype", "")
+    expected = "TaskPlugin=task/cgroup, ProctrackType=proctrack/cgroup"
+    lacking = ["TaskPlugin=task/affinity,task/cgroup"] * ("cgroup" not in tasks)
+    lacking += ["ProctrackType=proctrack/cgroup"] * (tracking not in ("", "proctrack/cgroup", "cgroup"))
+    if lacking:
+        told = f"TaskPlugin={tasks or 'none'}, ProctrackType={tracking or 'proctrack/cgroup'}: a job can use every GPU"
+        return fail(
+            expected, told, f"in {CONF} of the cluster: {', '.join(lacking)}; then restart slurmctld and slurmd"
+        )
+    return ok(expected)
+
+
+@check(
+    "slurm.current",
+    SLURM,
+    evidence=f"systemctl show -p ActiveEnterTimestamp {UNIT}; ls -l --full-time {onhost.GRES} {CGROUP}",
+)
+def current(ctx: Ctx) -> Outcome:
+    """A running slurmd was started after gres.conf and cgroup.conf were last written."""
+    found = ctx.facts.get(SLURM)
+    if not found.started:
+        return skip("slurmd does not run: gpuprov leaves it off")
+    if found.written > found.started + 1:
+        return fail(
+            "slurmd newer than its files",
+            "slurmd was started before its files were written",
+            f"systemctl restart {UNIT}",
+        )
+    return ok("slurmd is newer than its files")
+
+
+@check("slurm.health_check", SLURM, fields=("health_check",), evidence=f"grep -i HealthCheck {CONF}; {HEALTH}; echo $?")
+def health_check(ctx: Ctx) -> Outcome:
+    """slurm.conf runs gpuprov's health check at intervals; here it answers within two seconds, and finds the GPUs fit for work."""
+    if not ctx.fragment.health_check:
+        return not_asked("health_check: false")
+    found = ctx.facts.get(SLURM)
+    settings, judged = found.settings or {}, found.judged
+    if judged is None:
+        return fail(HEALTH, "not there", APPLY)
+    if judged.status:
+        return fail(
+            "GPUs that are fit for work",
+            judged.said or f"the health check ended with {judged.status}",
+            "gpuprov health",
+        )
+    if judged.milliseconds > QUICK:
+        return fail(
+            f"an answer within {QUICK} ms",
+            f"{judged.milliseconds} ms",
+            "persistence: {}, so that the driver stays loaded",
+        )
+    program, interval = settings.get("healthcheckprogram", ""), settings.get("healthcheckinterval", "0")
+    if program != HEALTH or interval == "0":
+        told = f"HealthCheckProgram={program or 'none'}, HealthCheckInterval={interval}"
+        hint = (
+            f"in {CONF} of the cluster: HealthCheckProgram={HEALTH}, HealthCheckInterval=300; then scontrol reconfigure"
+        )
+        return fail(f"HealthCheckProgram={HEALTH}", told, hint)
+    return ok(f"every {interval} s, in {judged.milliseconds} ms")
+
+
+CHECKS = (node, autodetect, own, gres, constrained, current, health_check)

@@ -1,0 +1,74 @@
+"""Desired state of the role: the programs and their settings, slurmd's order, and the line of cgroup.conf."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from gpuprov.capabilities.answers import HEADER
+from gpuprov.capabilities.at_boot import ABOVE, COMMON, PATH, command, files
+from gpuprov.capabilities.base import Desired, Resources
+from gpuprov.capabilities.slurm.fragment import Ctx, wanted
+from gpuprov.onhost.at_boot import slurm as onhost
+from gpuprov.probe.host import slurm
+from gpuprov.resources import Absent, File, Lines, Program, Resource, role_values
+
+MODULES = (*COMMON, "slurm")
+PROGRAM = files("slurm", (*MODULES, "mig_reader"))
+SECONDS = 60
+"""How long slurmd waits for GPUs that are missing."""
+UNIT = "gpuprov-slurm.service"
+UNIT_FILE = f"/etc/systemd/system/{UNIT}"
+UNIT_TEXT = f"""{HEADER}[Unit]
+Description=Slurm's gres.conf, from the GPUs that the host has
+After=nvidia-persistenced.service gpuprov-persistence.service nvidia-fabricmanager.service nvidia-imex.service gpuprov-mig.service
+Before=slurmd.service
+
+[Service]
+# Inactive when it is done, so that each start of slurmd has it run again.
+Type=oneshot
+{PATH}
+ExecStart={command("slurm", "slurm", "gres", SECONDS)}
+TimeoutStartSec={SECONDS + 120}
+"""
+DROP_IN = f"""{HEADER}[Unit]
+# Without a GPU slurmd starts all the same: Slurm then drains the node, and says what is missing.
+Wants={UNIT}
+After={UNIT}
+"""
+HEALTH = f"""#!/bin/sh
+# Slurm's HealthCheckProgram, which may be Prolog and Epilog, too. Managed by gpuprov: change the inventory, then apply again.
+# slurmd gives it no PATH.
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+p=$(command -v python3 || echo /usr/libexec/platform-python)
+PYTHONPATH={ABOVE} exec "$p" -B -m slurm.slurm health
+"""
+PATHS = (onhost.CONFIG, UNIT_FILE, slurm.DROP_IN, slurm.HEALTH, *PROGRAM)
+
+
+def desired(ctx: Ctx) -> Iterator[Resource]:
+    """Yield the programs, their settings, the unit before slurmd, the line of cgroup.conf. gres.conf is written on the host, from the
+    MIG devices that there are then: slurm.gres compares it."""
+    yield from (Program(path, name) for path, name in PROGRAM.items())
+    yield File(onhost.CONFIG, json.dumps(wanted(ctx), sort_keys=True) + "\n")
+    yield File(UNIT_FILE, UNIT_TEXT)
+    yield File(slurm.DROP_IN, DROP_IN)
+    yield File(slurm.HEALTH, HEALTH, 0o755) if ctx.fragment.health_check else Absent(slurm.HEALTH)
+    if ctx.fragment.constrain_devices:
+        yield Lines(path=slurm.CGROUP, keys={"ConstrainDevices": "yes"}, made=True)
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """Return the values of its resources. `seconds`: how long the GPUs are waited for."""
+    return {**role_values(desired(ctx), "program", "programs", "files", "units", "absent", "lines"), "seconds": SECONDS}
+
+
+RESOURCES: Resources[Any] = Resources(
+    desired,
+    lambda _host, _block: PATHS,
+    (slurm.SLURM,),
+    lines=(slurm.CGROUP,),
+    proves={"files": ("constrain_devices",)},
+)
+DESIRED: Desired[Any] = Desired((slurm.SLURM,), make)

@@ -1,0 +1,88 @@
+"""The `slurm` block, and what it means on a given host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from gpuprov.capabilities.base import Context
+from gpuprov.catalog import gpus, xids
+from gpuprov.onhost.at_boot import slurm as onhost
+from gpuprov.probe.gpus import mig
+from gpuprov.probe.host.slurm import SLURM
+from gpuprov.spec.model import Fragment, HostSpec
+
+HERE = "slurm"
+FATAL = ("reboot", "drain", "return")
+"""Actions after an Xid which mean that the host takes no more jobs until somebody has acted. What a GPU reset repairs, NVML reports as
+long as it lasts."""
+
+
+class Slurm(Fragment, frozen=True):
+    """GPUs of a compute node of Slurm: gres.conf, ConstrainDevices, slurmd after the GPUs, a health check. slurm.conf is the cluster's
+    and stays as it is; slurmd is neither installed nor started."""
+
+    gres: Annotated[
+        Literal["auto", "nvml", "files", "site"],
+        msgspec.Meta(
+            description="How gres.conf names the GPUs. nvml: AutoDetect=nvml, for a slurmd built with NVML; files: a line for "
+            "each device; auto: nvml where slurmd has it, else files; site: gres.conf is the site's, and only compared with the GPUs"
+        ),
+    ] = "auto"
+    type: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^([A-Za-z0-9][A-Za-z0-9_.-]{0,63})?$",
+            description="The type of whole GPUs (h100): letters, digits, _ . -; empty: the model in lower case. MIG devices have "
+            "their profile as type, and AutoDetect=nvml names the types itself",
+        ),
+    ] = ""
+    shards: Annotated[int, msgspec.Meta(ge=0, le=1024, description="How many jobs share a GPU as shards; 0: none")] = 0
+    constrain_devices: Annotated[
+        bool, msgspec.Meta(description="ConstrainDevices=yes in cgroup.conf: a job reaches no GPU but its own")
+    ] = True
+    health_check: Annotated[
+        bool,
+        msgspec.Meta(
+            description="A HealthCheckProgram that drains the node when a GPU is unfit; slurm.conf has to name it"
+        ),
+    ] = False
+
+
+Ctx = Context[Slurm]
+
+
+def gpu_type(host: HostSpec, block: Slurm) -> str:
+    """Return the type of whole GPUs; empty if the spec does not say which GPUs the host has."""
+    model = gpus.find_gpu(host.gpu.model) if host.gpu else None
+    return block.type or (model.key.lower() if model else "")
+
+
+def wanted(ctx: Ctx) -> dict[str, Any]:
+    """Return the content of slurm.json, the input of the programs on the host."""
+    block, host = ctx.fragment, ctx.host
+    known = xids.xids_file().xids
+    found = {
+        number
+        for one in known
+        if (needs := xids.resolution(one.nvidia)) and needs.action in FATAL
+        for number in one.xids
+    }
+    detected = "nvml" if ctx.facts.get(SLURM).nvml else "files"
+    return {
+        "gres": detected if block.gres == "auto" else block.gres,
+        "type": gpu_type(host, block),
+        "shards": block.shards,
+        "count": (host.gpu.count or 0) if host.gpu else 0,
+        "xids": sorted(found),
+        "block": msgspec.to_builtins(block),
+    }
+
+
+def devices(ctx: Ctx, wanted: Mapping[str, Any]) -> list[onhost.Device]:
+    """Return the devices that jobs should be able to have: GPUs, and MIG devices as they are now. Raises Refused."""
+    nodes = {one.path: one.node for one in ctx.facts.get(mig.CAPABILITIES)}
+    found: list[dict[str, Any]] = msgspec.to_builtins(ctx.facts.get(mig.STATE).gpus)
+    return list(onhost.devices(found, nodes, wanted["type"]))

@@ -1,0 +1,208 @@
+"""Slurm's view of this host's GPUs. `slurm gres [SECONDS]` waits for the GPUs and writes gres.conf; `slurm health` judges them, and
+drains the node if one is not fit for work.
+
+The numbers of MIG device files follow from the instances that exist, so that gres.conf is written anew before each start of slurmd.
+Syntax: https://slurm.schedmd.com/gres.conf.html
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+
+from .program import Refused, main, read, run, tell, wait
+
+CONFIG = "/etc/gpuprov/slurm.json"
+FOLDER = "/etc/slurm"
+GRES = f"{FOLDER}/gres.conf"
+MARK = "# Managed by gpuprov"
+HEADER = f"{MARK}: written again before each start of slurmd, from the GPUs that the host has then.\n"
+UVM = "/dev/nvidia-uvm"
+CAPABILITIES = "/proc/driver/nvidia/capabilities"
+READER = f"""cd {CAPABILITIES} 2>/dev/null || exit 0
+for f in gpu*/mig/gi*/access gpu*/mig/gi*/ci*/access; do
+  [ -r "$f" ] && echo "$f $(sed -n 's/^DeviceFileMinor: *//p' "$f")"
+done
+true"""
+ANSWERS = 1.5
+"""Seconds within which NVML answers on a healthy host."""
+SCONTROL = ("timeout", "20", "scontrol")
+"""slurmd kills its health check after 60 seconds."""
+REASON = "gpuprov health"
+HELD = ("DRAIN", "DOWN", "FAIL", "ERROR")
+"""Beginnings of the states of a node on which nothing new starts: https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES"""
+XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]{7,16})\): (\d{1,4})\b")
+JOB_SCRIPT = "SLURM_SCRIPT_CONTEXT"
+"""Set by slurmd for a prolog or an epilog, after whose failure it drains the node by itself:
+https://slurm.schedmd.com/prolog_epilog.html"""
+
+
+class Device(NamedTuple):
+    """A GPU or a MIG device, with its type for Slurm (empty: none) and its device files, of which the GPU's own is the first."""
+
+    kind: str
+    files: tuple[str, ...]
+
+
+def devices(gpus: Sequence[Mapping[str, Any]], nodes: Mapping[str, str], kind: str) -> Iterator[Device]:
+    """Yield the devices that jobs can have. `nodes`: device files of MIG instances, by their paths in CAPABILITIES. Raises Refused."""
+    for gpu in gpus:
+        own = f"/dev/nvidia{gpu['minor']}"
+        if not gpu.get("current"):
+            yield Device(kind, (own,))
+            continue
+        for instance in gpu.get("instances", ()):
+            place = f"gpu{gpu['minor']}/mig/gi{instance['id']}"
+            for part in instance["compute"]:
+                paths = (f"{place}/access", f"{place}/ci{part['id']}/access")
+                if missing := [path for path in paths if path not in nodes]:
+                    raise Refused(f"{CAPABILITIES}/{missing[0]} is not there, so that a MIG device has no device file")
+                yield Device(_profile(instance["profile"], part["slices"]), (own, *(nodes[path] for path in paths)))
+
+
+def _profile(name: str, slices: int) -> str:
+    if not name:
+        raise Refused("the driver names no MIG profile, which gres.conf needs as a type: drivers from 510 on do")
+    return name if name.startswith(f"{slices}g.") else f"{slices}c.{name}"
+
+
+def lines(wanted: Mapping[str, Any], found: Sequence[Device]) -> list[str]:
+    """Return the lines of gres.conf for these devices."""
+    made = ["AutoDetect=nvml"] if wanted["gres"] == "nvml" else [_line(device) for device in found]
+    shards = [f"Name=shard Count={wanted['shards']} File={device.files[0]}" for device in found]
+    return made + (shards if wanted["shards"] else [])
+
+
+def _line(device: Device) -> str:
+    kind = f" Type={device.kind}" if device.kind else ""
+    return f"Name=gpu{kind} {'MultipleFiles' if len(device.files) > 1 else 'File'}={','.join(device.files)}"
+
+
+def text(wanted: Mapping[str, Any], found: Sequence[Device]) -> str:
+    """Return gres.conf for these devices."""
+    return HEADER + "".join(f"{line}\n" for line in lines(wanted, found))
+
+
+def load() -> dict[str, Any]:
+    """Read what gpuprov wants of this node. Raises Refused."""
+    try:
+        with open(CONFIG, encoding="utf-8") as file:
+            return dict(json.load(file))
+    except (OSError, ValueError) as error:
+        raise Refused(f"{CONFIG} cannot be read: {error}") from error
+
+
+def ask_nvml(limit: float) -> dict[str, Any]:
+    """Return the GPUs as NVML has them; `complaint` in their place. A reader that hangs in the kernel is left behind."""
+    argv = [sys.executable, "-B", os.path.join(os.path.dirname(__file__), "mig_reader.py")]
+    reader = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    )
+    try:
+        said, _ = reader.communicate(timeout=limit)
+        return dict(json.loads(said))
+    except subprocess.TimeoutExpired:
+        reader.kill()
+        return {"complaint": f"NVML does not answer within {limit:g} s"}
+    except ValueError:
+        return {"complaint": f"NVML cannot be asked: {' '.join(said.split())[:100]}"}
+
+
+def write_gres(seconds: int) -> None:
+    """Wait until the host has all of its GPUs and write gres.conf from those that it has then."""
+    wanted, state = load(), dict[str, Any]()
+
+    def ready() -> bool:
+        state.clear()
+        state.update(ask_nvml(30))
+        return len(state.get("gpus", ())) >= max(int(wanted["count"]), 1)
+
+    wait(seconds, ready)
+    if not os.path.exists(UVM):
+        run("nvidia-modprobe", "-u", "-c=0")
+    if not os.path.exists(UVM):
+        tell(f"there is no {UVM}, without which CUDA does not start")
+    if not state.get("gpus"):
+        raise Refused(f"{GRES} stays as it is: {state.get('complaint') or 'NVML lists no GPU'}")
+    if len(state["gpus"]) < wanted["count"]:
+        others = "; ".join(state["unread"]) or "the others are missing"
+        tell(f"{len(state['gpus'])} of {wanted['count']} GPUs after {seconds} s: {others}")
+    if wanted["gres"] == "site":
+        return
+    made = text(wanted, list(devices(state["gpus"], _nodes(), wanted["type"])))
+    before = _file(GRES)
+    if before and not before.startswith(MARK):
+        raise Refused(f"{GRES} is not gpuprov's: move it away, or slurm: {{gres: site}}")
+    if made == before:
+        return
+    beside = f"{GRES}.gpuprov"
+    with open(beside, "w", encoding="utf-8") as file:
+        file.write(made)
+        os.fchmod(file.fileno(), 0o644)
+    os.replace(beside, GRES)
+    tell(f"wrote {GRES}")
+
+
+def _nodes() -> dict[str, str]:
+    rows = (line.split() for line in read(READER).splitlines())
+    return {row[0]: f"/dev/nvidia-caps/nvidia-cap{row[1]}" for row in rows if len(row) == 2}
+
+
+def _file(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def unfit(wanted: Mapping[str, Any], state: Mapping[str, Any], log: str) -> str:
+    """Return why these GPUs are not fit for work, in one line; empty if they are. `log`: the kernel's, since the boot."""
+    found = {(match[1], int(match[2])) for match in XID.finditer(log)}
+    fatal = sorted((address, number) for address, number in found if number in wanted["xids"])
+    if state.get("complaint"):
+        return str(state["complaint"])
+    if state.get("unread"):
+        return "; ".join(state["unread"])
+    if len(state["gpus"]) < wanted["count"]:
+        return f"{len(state['gpus'])} of {wanted['count']} GPUs"
+    if fatal:
+        return ", ".join(f"Xid {number} of {address}" for address, number in fatal[:3]) + ": reboot the host"
+    return "" if os.path.exists(UVM) else f"no {UVM}"
+
+
+def health(_seconds: int) -> None:
+    """Judge the GPUs; drain the node if one is unfit and nobody has taken it out. A node that is out stays out."""
+    why = unfit(load(), ask_nvml(ANSWERS), run("dmesg").stdout)
+    if not why:
+        return
+    if JOB_SCRIPT not in os.environ:
+        drain(os.environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0], why)
+    raise Refused(why)
+
+
+def drain(node: str, why: str) -> None:
+    """Have Slurm start nothing more on the node. Raises Refused."""
+    shown = run(*SCONTROL, "show", "node", node, "--oneliner")
+    state = re.search(r"\bState=(\S+)", shown.stdout)
+    if shown.returncode or not state:
+        raise Refused(f"{why}; and Slurm does not say how it has node {node}: {shown.stdout.strip()[:100]}")
+    if any(word.startswith(HELD) for word in state[1].split("+")):
+        return
+    done = run(*SCONTROL, "update", f"NodeName={node}", "State=DRAIN", f"Reason={REASON}: {why[:200]}")
+    if done.returncode:
+        raise Refused(f"{why}; and node {node} cannot be drained: {done.stdout.strip()[:100]}")
+
+
+if __name__ == "__main__":
+    main("slurm", {"gres": write_gres, "health": health})

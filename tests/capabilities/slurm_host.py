@@ -1,0 +1,50 @@
+"""A compute node of Slurm on the good host, told as its probe prints it: a slurmd without NVML, one H100."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuprov.onhost.at_boot.slurm import HEADER
+from gpuprov.probe.host.slurm import HEALTH
+
+SETTINGS = (
+    "ProctrackType=proctrack/cgroup",
+    "TaskPlugin=task/affinity,task/cgroup",
+    f"HealthCheckProgram={HEALTH}",
+    "HealthCheckInterval=300",
+)
+ONE = ("Name=gpu File=/dev/nvidia0",)
+FOUND = ("gpu||1|/dev/nvidia0",)
+
+
+def gres(*rows: str) -> list[str]:
+    """What slurmd -G prints of resources NAME|TYPE|COUNT|FILES, in the form of 22.05."""
+    cells = [row.split("|") for row in rows]
+    return [
+        f"slurmd: Gres Name={name}{f' Type={kind}' if kind else ''} Count={count} Index=0 ID=7696487 File={files} (null)"
+        for name, kind, count, files in cells
+    ]
+
+
+def told(
+    *,
+    lines: Sequence[str] = ONE,
+    found: Sequence[str] = FOUND,
+    said: Sequence[str] = (),
+    settings: Sequence[str] | None = SETTINGS,
+    nvml: bool = False,
+    header: str = HEADER,
+    health: str = "0|310|",
+    clock: str = "1000.5 500.0 300000000 790",
+    wanted: str = "",
+) -> str:
+    """What the probe prints. `lines` of gres.conf, what slurmd `found` and `said`, `settings` of slurm.conf (None: there is none)."""
+    rows = ["slurmd|/usr/sbin/slurmd", "version|slurm-wlm 22.05.8"]
+    rows += ["file|", *(f"conf|{line}" for line in settings)] if settings is not None else []
+    rows += ["nvml|"] * nvml + [f"gres|{line}" for line in (header.rstrip("\n"), *lines) if lines]
+    rows += [f"said|{line}" for line in (*said, *gres(*found))] + [f"wanted|{wanted}"] * bool(wanted)
+    rows += [f"health|{health}"] * bool(health)
+    return "\n".join([*rows, f"clock|{clock}", ""])
+
+
+PROBES = {"slurm": told()}

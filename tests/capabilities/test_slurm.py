@@ -1,0 +1,156 @@
+"""slurm: slurmd and its files before anything is changed, and the GPUs, limits and health check of a node as slurmd has them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.slurm.desired import DESIRED, DROP_IN, HEALTH, UNIT, UNIT_FILE, UNIT_TEXT
+from gpuprov.capabilities.slurm.fragment import Slurm, wanted
+from gpuprov.onhost.at_boot.slurm import HEADER
+from gpuprov.probe.host import slurm as probe
+from gpuprov.spec.model import GpuSpec, HostSpec
+from tests.capabilities import mig_host
+from tests.capabilities.asking import CHECKS, NO_GPU, Row, facts, good, judge
+from tests.capabilities.slurm_host import SETTINGS, told
+
+NODE, AUTODETECT, OWN, GRES, CONSTRAINED, CURRENT, CHECKED, FILES = (
+    f"slurm.{name}" for name in ("node", "autodetect", "own", "gres", "constrained", "current", "health_check", "files")
+)
+NVML, WATCHED = Slurm(gres="nvml"), Slurm(health_check=True)
+NONE = "clock|1000.5 500.0 0 0\n"
+GONE = "slurmd: fatal: can't stat gres.conf file /dev/nvidia7: No such file or directory"
+WITHOUT_NVML = "slurmd: We were configured with nvml functionality, but that lib wasn't found on the system."
+CUT = mig_host.state(mig_host.gpu(("3g.40gb", 0, (3,)), ("1g.10gb", 4, (1,))))
+PATHS = mig_host.capabilities(*(f"gpu0/mig/gi{gi}/{part}access" for gi in (1, 2) for part in ("", "ci0/")))
+MIG_LINES = (
+    "Name=gpu Type=3g.40gb MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap12,/dev/nvidia-caps/nvidia-cap13",
+    "Name=gpu Type=1g.10gb MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap14,/dev/nvidia-caps/nvidia-cap15",
+)
+MIG_FOUND = tuple(f"gpu|{line.split()[1][5:]}|1|{line.split()[2].partition('=')[2]}" for line in MIG_LINES)
+MIG = {"mig": CUT, "mig_capabilities": PATHS}
+AUTO = ("AutoDetect=nvml",)
+SHARED = ("Name=gpu File=/dev/nvidia0", "Name=shard Count=4 File=/dev/nvidia0")
+
+ROWS = [
+    Row("a compute node", NODE, None, {}, "pass", "22.05.8"),
+    Row("no slurmd", NODE, None, {"slurm": ""}, "fail", "slurmd is not installed", "slurm: false"),
+    Row("a configless node", NODE, None, {"slurm": told(settings=None)}, "fail", "no /etc/slurm/slurm.conf", "slurmctld's gres.conf"),
+    Row("nvml not asked for", AUTODETECT, None, {}, "n/a", "gres: auto"),
+    Row("a slurmd without it", AUTODETECT, NVML, {}, "fail", "without gpu_nvml.so", "gres: auto or files"),
+    Row("a slurmd with it", AUTODETECT, NVML, {"slurm": told(nvml=True)}, "pass", "gpu_nvml.so"),
+    Row("its own file", OWN, None, {}, "pass"),
+    Row("no file yet", OWN, None, {"slurm": told(lines=())}, "pass", "no /etc/slurm/gres.conf"),
+    Row("the site's file", OWN, None, {"slurm": told(header="# ours")}, "fail", "somebody else wrote", "gres: site"),
+    Row("the site's file, as asked", OWN, Slurm(gres="site"), {"slurm": told(header="# ours")}, "n/a", "gres: site"),
+    Row("one GPU", GRES, None, {}, "pass", "gpu:1"),
+    Row("no GPU at all", GRES, None, NO_GPU, "skip", "no NVIDIA GPU"),
+    Row("a driver that does not answer", GRES, None, {"mig": mig_host.state(complaint="NVML: gone")}, "fail", "NVML: gone"),
+    Row("not written yet", GRES, None, {"slurm": told(lines=())}, "fail", "gres.conf: absent", "gpuprov apply"),
+    Row("edited by hand", GRES, None, {"slurm": told(lines=("Name=gpu File=/dev/nvidia1",))}, "fail", "another text"),
+    Row("a type", GRES, Slurm(type="h100"),
+        {"slurm": told(lines=("Name=gpu Type=h100 File=/dev/nvidia0",), found=("gpu|h100|1|/dev/nvidia0",))}, "pass", "gpu:h100:1"),
+    Row("slurm.conf does not name it", GRES, None, {"slurm": told(found=())}, "fail", "slurmd finds 0 GPUs",
+        "GresTypes=gpu, and Gres=gpu:1 for this node; then scontrol reconfigure"),
+    Row("slurmd says why", GRES, None, {"slurm": told(found=(), said=(GONE,))}, "fail", "can't stat gres.conf file /dev/nvidia7"),
+    Row("a terminal's sequence is data", GRES, None, {"slurm": told(found=(), said=(f"{GONE}\x1b[2J",))}, "fail", "/dev/nvidia7"),
+    Row("MIG devices", GRES, None, {**MIG, "slurm": told(lines=MIG_LINES, found=MIG_FOUND)}, "pass", "gpu:3g.40gb:1,gpu:1g.10gb:1"),
+    Row("MIG changed since", GRES, None, MIG, "fail", "another text", "gpuprov apply"),
+    Row("a MIG device without its file", GRES, None, {"mig": CUT}, "fail", "gpu0/mig/gi1/access is not there", "mig.capabilities"),
+    Row("shard among the types", GRES, None,
+        {**MIG, "slurm": told(lines=MIG_LINES, found=(*MIG_FOUND, "gpu|1g.10gb|1|/dev/nvidia-caps/nvidia-cap15"))},
+        "fail", "each device file of a MIG device", "take shard and mps out of GresTypes"),
+    Row("by NVML", GRES, NVML, {"slurm": told(nvml=True, lines=AUTO, found=("gpu|nvidia_h100|1|/dev/nvidia0",))}, "pass"),
+    Row("auto takes NVML", GRES, None, {"slurm": told(nvml=True, lines=AUTO)}, "pass"),
+    Row("NVML finds none", GRES, NVML, {"slurm": told(nvml=True, lines=AUTO, found=())}, "fail", "slurmd finds 0 GPUs",
+        "with the types that slurmd -G prints"),
+    Row("shards", GRES, Slurm(shards=4), {"slurm": told(lines=SHARED, found=("gpu||1|/dev/nvidia0", "shard||4|/dev/nvidia0"))}, "pass",
+        "gpu:1,shard:4"),
+    Row("shards that slurm.conf lacks", GRES, Slurm(shards=4), {"slurm": told(lines=SHARED)}, "fail", "1 GPU and 0 shards",
+        "GresTypes=gpu,shard"),
+    Row("the site's, and right", GRES, Slurm(gres="site"), {"slurm": told(header="# ours", lines=("Name=gpu File=/dev/nvidia[0]",))},
+        "pass"),
+    Row("the site's, and wrong", GRES, Slurm(gres="site"), {"slurm": told(header="# ours", found=("gpu||1|/dev/nvidia1",))}, "fail",
+        "slurmd finds 1 GPU"),
+    Row("constrained", CONSTRAINED, None, {}, "pass", "task/cgroup"),
+    Row("not asked for", CONSTRAINED, Slurm(constrain_devices=False), {}, "n/a"),
+    Row("without the plugin", CONSTRAINED, None, {"slurm": told(settings=("TaskPlugin=task/affinity",))}, "fail",
+        "TaskPlugin=task/affinity", "TaskPlugin=task/affinity,task/cgroup"),
+    Row("with another tracking", CONSTRAINED, None,
+        {"slurm": told(settings=("taskplugin = task/cgroup", "ProctrackType=proctrack/linuxproc"))},
+        "fail", "proctrack/linuxproc", "ProctrackType=proctrack/cgroup"),
+    Row("slurmd newer than its files", CURRENT, None, {}, "pass"),
+    Row("slurmd off", CURRENT, None, {"slurm": told(clock="1000.5 500.0 0 900")}, "skip", "gpuprov leaves it off"),
+    Row("slurmd older", CURRENT, None, {"slurm": told(clock="1000.5 500.0 300000000 990")}, "fail", "before its files",
+        "systemctl restart"),
+    Row("no health check", CHECKED, None, {}, "n/a"),
+    Row("a health check", CHECKED, WATCHED, {}, "pass", "every 300 s, in 310 ms"),
+    Row("one that is not there", CHECKED, WATCHED, {"slurm": told(health="")}, "fail", "not there", "gpuprov apply"),
+    Row("one that finds something", CHECKED, WATCHED, {"slurm": told(health="1|300|slurm: 7 of 8 GPUs")}, "fail", "7 of 8 GPUs"),
+    Row("one that takes too long", CHECKED, WATCHED, {"slurm": told(health="0|2400|")}, "fail", "2400 ms", "persistence"),
+    Row("one that slurm.conf does not name", CHECKED, WATCHED, {"slurm": told(settings=SETTINGS[:2])}, "fail",
+        "HealthCheckProgram=none", f"HealthCheckProgram={probe.HEALTH}, HealthCheckInterval=300"),
+    Row("one without an interval", CHECKED, WATCHED, {"slurm": told(settings=SETTINGS[:3])}, "fail", "HealthCheckInterval=0"),
+    Row("the files of the node", FILES, None, {}, "pass", "ConstrainDevices=yes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+def test_slurm(row: Row) -> None:
+    judge(row)
+
+
+def ask(block: Slurm, text: str, model: str = "H100-SXM5-80GB") -> Outcome:
+    host = HostSpec(name="gpu1", gpu=GpuSpec(model=model, count=1), capabilities={"slurm": block})
+    return CHECKS[GRES].run(Context(host, block, facts(**{**good(), "slurm": text})))
+
+
+def test_the_model_is_the_type_where_the_spec_names_one() -> None:
+    kind = "h100-sxm5-80gb"
+    text = told(lines=(f"Name=gpu Type={kind} File=/dev/nvidia0",), found=(f"gpu|{kind}|1|/dev/nvidia0",))
+    assert ask(Slurm(), text).found == f"gpu:{kind}:1"
+    assert (
+        "slurmd finds 1 GPU"
+        in ask(Slurm(), text.replace(f"Name=gpu Type={kind} Count", "Name=gpu Type=a100 Count")).found
+    )
+
+
+def test_a_gres_conf_that_apply_writes_is_shown_whole() -> None:
+    outcome = ask(Slurm(type="h100"), told(lines=()))
+    (change,) = outcome.changes
+    assert (change.name, change.before) == ("/etc/slurm/gres.conf", "")
+    assert change.after == f"{HEADER}Name=gpu Type=h100 File=/dev/nvidia0\n"
+
+
+def test_what_the_role_brings_about() -> None:
+    block = Slurm(health_check=True)
+    ctx = Context(HostSpec(name="gpu1", gpu=GpuSpec(model="H100-SXM5-80GB", count=8)), block, facts(slurm=told()))
+    found: dict[str, Any] = dict(DESIRED.make(ctx))
+    assert found["lines"] == [{"path": "/etc/slurm/cgroup.conf", "keys": {"ConstrainDevices": "yes"}, "made": True}]
+    assert found["units"] == {UNIT_FILE: UNIT_TEXT}
+    assert found["files"][probe.DROP_IN] == DROP_IN
+    assert f"Wants={UNIT}\nAfter={UNIT}\n" in DROP_IN
+    assert "RemainAfterExit" not in UNIT_TEXT, "it would run once a boot, and not before each start of slurmd"
+    assert found["programs"] == {probe.HEALTH: HEALTH}
+    settings = json.loads(found["files"]["/etc/gpuprov/slurm.json"])
+    assert (settings["gres"], settings["count"], settings["type"]) == ("files", 8, "h100-sxm5-80gb")
+    assert 79 in settings["xids"], "a GPU that has fallen off the bus, by NVIDIA's catalogue"
+    assert 48 not in settings["xids"], "what a reset repairs NVML itself reports while it lasts"
+    assert not {name for name in found if name in ("on", "off", "run")}, "whether slurmd runs is the site's"
+    assert DESIRED.make(Context(ctx.host, Slurm(constrain_devices=False), ctx.facts))["lines"] == []
+
+
+def test_the_block_that_was_applied_is_exported() -> None:
+    block = Slurm(gres="files", type="h100", shards=2)
+    ctx = Context(HostSpec(name="gpu1"), block, facts(slurm=told()))
+    export = BY_NAME["slurm"].export
+    assert export(facts(slurm=told(wanted=json.dumps(wanted(ctx))))) == block
+    assert export(facts(slurm=told())) is None
+    assert export(facts(slurm=told(wanted='{"block": {"gres": "{{ x }}"}}'))) is None, (
+        "what a host says is checked like a spec"
+    )
+    assert export(facts(slurm=told(wanted="[]"))) is None
