@@ -97,6 +97,7 @@ BLOCKS = frozenset(
         "cuda_toolkit",
         "dcgm",
         "fabric_manager",
+        "gds",
         "gpu_settings",
         "gpudirect_rdma",
         "health",

@@ -11,6 +11,7 @@ from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability, Context
 from gpuprov.capabilities.generated import asks, desired
 from gpuprov.catalog import fabric
+from gpuprov.onhost import json_members
 from gpuprov.onhost.files import PYTHON
 from gpuprov.onhost.unit_files import is_drop_in, unit_of
 from gpuprov.probe.base import Facts, ProbeFailed
@@ -40,7 +41,9 @@ def unit(name: str, active: str, file: str, said: str = "") -> Also:
 
 
 def with_lines(path: str, *lines: str) -> str:
-    """A file of others with these lines."""
+    """A file of others with these lines; of a JSON document each is the member of a path."""
+    if path.endswith(json_members.SUFFIX):
+        lines = tuple(json_members.with_keys("", dict(line.split("=", 1) for line in lines)).splitlines())
     return "\n".join([f"entry|f|644|0|0|{path}", f"lines|{path}", *(f"text|{line}" for line in lines)])
 
 
