@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Mapping
 
 import msgspec
 import pytest
@@ -191,9 +192,11 @@ def test_settings() -> None:
     assert settings(host(), Gds()) == {}
 
 
-def context(block: Gds = DENY, driver: NvidiaDriver | None = None, **changed: Any) -> Context[Gds]:
+def context(
+    changed: Mapping[str, str] | None = None, block: Gds = DENY, driver: NvidiaDriver | None = None
+) -> Context[Gds]:
     blocks: dict[str, Fragment] = {"nvidia_driver": driver} if driver else {}
-    texts = {**good(), **changed}
+    texts = {**good(), **(changed or {})}
     told = facts(**{probe.name: texts[probe.name] for probe in DESIRED.probes})
     return Context(HostSpec(name="gpu1", capabilities={**blocks, "gds": block}), block, told)
 
@@ -205,16 +208,14 @@ def test_a_host_with_everything_gets_nothing_new() -> None:
 
 
 def test_a_bare_host_gets_exact_versions_and_the_link() -> None:
-    made = make(context(**BARE, **gd.state(link="")))
+    made = make(context({**BARE, **gd.state(link="")}))
     assert made["install"] == ["libcufile-12-8=1.13.1.3-1", "gds-tools-12-8=1.13.1.3-1", "nvidia-fs-dkms=2.24.2-1"]
     assert made["commands"] == [["update-alternatives", "--set", "cufile.json", gd.PLACE]]
-    assert make(context(BLOCK, **gd.state(link="")))["commands"] == []
-    assert make(context(**gd.state(link="/etc/cufile.json")))["commands"] == []
+    assert make(context(gd.state(link=""), BLOCK))["commands"] == []
+    assert make(context(gd.state(link="/etc/cufile.json")))["commands"] == []
 
 
 def test_no_package_of_a_driver_comes_with_it() -> None:
-    import re
-
     patterns = make(context())["refuse"]["patterns"]
     touched = [name for name in ("nvidia-dkms-580", "libnvidia-cfg1", "cuda-drivers", "nvidia-fs-dkms", "nvidia-fs", "libcufile-12-8")
                if any(re.fullmatch(pattern, name) for pattern in patterns)]  # fmt: skip
@@ -223,11 +224,11 @@ def test_no_package_of_a_driver_comes_with_it() -> None:
 
 def test_what_nobody_offers_is_refused() -> None:
     with pytest.raises(ProbeFailed, match="no package source of the host has nvidia-fs-dkms"):
-        make(context(**BARE, gds_index=gd.offers(nvidia_fs_dkms="")))
+        make(context({**BARE, "gds_index": gd.offers(nvidia_fs_dkms="")}))
 
 
 def test_what_a_coming_package_source_may_have_waits() -> None:
-    made = make(context(BLOCK, NvidiaDriver(source="nvidia"), **BARE, gds_index=""))
+    made = make(context({**BARE, "gds_index": ""}, BLOCK, NvidiaDriver(source="nvidia")))
     assert made["install"] == []
     assert "is resolved when apply has added https://" in made["later"]["told"]
 

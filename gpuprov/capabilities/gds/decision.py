@@ -17,6 +17,7 @@ from gpuprov.probe.driver import gds as probe
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family
+from gpuprov.probe.software.packages import Index
 
 Ctx = Context[Gds]
 BASE = (system.OS_RELEASE, probe.PACKAGES)
@@ -74,7 +75,7 @@ def decide(ctx: Ctx) -> Decision:
     return Decision(versions=versions, missing=tuple(name for name in wanted if name not in versions))
 
 
-def _common(names: tuple[str, ...], installed: dict[str, str], offered: probe.Index) -> str:
+def _common(names: tuple[str, ...], installed: dict[str, str], offered: Index) -> str:
     """Return one version for all of these packages; empty if there is none. The installed one of the library goes first."""
     have = installed.get(names[0], "")
     for version in dict.fromkeys(filter(None, (have, *offered.get(names[0], ())))):
