@@ -12,6 +12,7 @@ FileSystem = Literal["nvme", "nvmeof", "lustre", "weka", "beegfs", "nfs", "gpfs"
 LINK = "/etc/cufile.json"
 """The file that cuFile reads: a link of the alternatives to the file of a release."""
 MODULE = "nvidia_fs"
+MODULES_LOAD = "/etc/modules-load.d/gpuprov-gds.conf"
 OPEN_ONLY = "2.17.5"
 """The first nvidia-fs that loads beside open kernel modules alone."""
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.gds import CAPABILITY, export
@@ -20,10 +21,10 @@ from gpuprov.probe.base import ProbeFailed
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import gds_host as gd
-from tests.capabilities.asking import Row, facts, good, judge
+from tests.capabilities.asking import PODMAN, Row, facts, good, judge
 
-RESOLVABLE, SUPPORTED, PACKAGES, LINK, DIRECT = (
-    f"gds.{name}" for name in ("resolvable", "supported", "packages", "configuration", "direct")
+RESOLVABLE, SUPPORTED, PACKAGES, MODULE, LINK, DIRECT = (
+    f"gds.{name}" for name in ("resolvable", "supported", "packages", "module", "configuration", "direct")
 )
 BLOCK = Gds(toolkit="12.8")
 DENY = Gds(toolkit="12.8", compat_mode="deny")
@@ -79,6 +80,13 @@ ROWS = [
     Row("two versions", PACKAGES, BLOCK, {"gds_packages": gd.packages(libcufile_12_8="1.13.0.11-1")}, "fail",
         "libcufile-12-8 1.13.0.11-1, gds-tools-12-8 1.13.1.3-1"),
     Row("p2pdma needs two", PACKAGES, P2P, {"gds_packages": gd.packages(nvidia_fs_dkms="")}, "pass"),
+    Row("the module", MODULE, BLOCK, {}, "pass", "nvidia_fs 2.24.2"),
+    Row("no module with p2pdma", MODULE, P2P, gd.state(module=""), "n/a"),
+    Row("a container's", MODULE, BLOCK, {**PODMAN, **gd.state(module="")}, "skip", "the machine's"),
+    Row("not loaded", MODULE, BLOCK, gd.state(module=""), "fail", "not loaded", "modprobe nvidia_fs",
+        change="module nvidia_fs:  -> loaded"),
+    Row("beside proprietary modules", MODULE, BLOCK, gd.state(module="", licence="NVIDIA"), "fail", "beside open",
+        "kernel_modules: open"),
     Row("the link", LINK, DENY, {}, "pass", gd.PLACE),
     Row("no settings", LINK, BLOCK, gd.state(link=""), "n/a"),
     Row("no link", LINK, DENY, gd.state(link=""), "fail", "absent", "gpuprov apply"),
@@ -163,7 +171,19 @@ def test_only_patched_drivers_are_a_warning() -> None:
 
 
 def test_the_module_is_loaded_and_built_for_the_next_kernel() -> None:
-    assert contribute(host(), BLOCK) == Kernel(modules_load=("nvidia_fs",), modules_built=("nvidia_fs",))
+    assert contribute(host(), BLOCK) == Kernel(modules_built=("nvidia_fs",))
+    files = {"/etc/modules-load.d/gpuprov-gds.conf": f"{HEADER}nvidia_fs\n"}
+    assert make(context())["files"] == files
+    assert make(context({}, P2P))["absent"] == list(files)
+
+
+def test_the_module_is_loaded_where_that_is_possible() -> None:
+    unloaded = gd.state(module="")
+    assert make(context(unloaded))["load"] == ["nvidia_fs"]
+    assert make(context())["load"] == []
+    assert make(context(unloaded, P2P))["load"] == []
+    assert make(context({**unloaded, "container": "podman\n"}))["load"] == []
+    assert make(context({**unloaded, "reboot_reasons": "nvidia_driver|the loaded driver is another\n"}))["load"] == []
 
 
 def test_p2pdma_sets_options_of_modules_on_x86() -> None:

@@ -39,5 +39,9 @@ CAPABILITY = Capability(
     packages=True,
     needs_gpu=True,
     shown_by="tests/e2e/test_gds.py",
-    presupposes={"direct": ("gds.packages", *LOADED), "configuration": ("gds.packages",), "files": ("gds.packages",)},
+    presupposes={
+        "direct": ("gds.packages", "gds.module", *LOADED),
+        "module": ("gds.packages", *LOADED),
+        "configuration": ("gds.packages",),
+    },
 )

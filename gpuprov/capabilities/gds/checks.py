@@ -95,6 +95,29 @@ def installed(ctx: Ctx) -> Outcome:
 
 
 @check(
+    "gds.module",
+    probe.GDS,
+    system.CONTAINER,
+    fields=("path",),
+    evidence="lsmod | grep nvidia_fs; dmesg | grep nvidia_fs",
+)
+def module(ctx: Ctx) -> Outcome:
+    """nvidia-fs is loaded, if it is the path."""
+    if ctx.fragment.path != "nvidia-fs":
+        return not_asked(f"the path is {ctx.fragment.path}")
+    if container := ctx.facts.get(system.CONTAINER):
+        return skip(f"{container} container: the modules are the machine's")
+    state = ctx.facts.get(probe.GDS)
+    if not state.module:
+        change = Change(kind="module", name=catalogue.MODULE, after="loaded")
+        closed = state.is_open is False and catalogue.is_open_only(state.on_disk)
+        found = "not loaded" + ": it loads beside open kernel modules alone" * closed
+        fix = OPEN if closed else f"modprobe {catalogue.MODULE}; dmesg | grep {catalogue.MODULE}; {APPLY}"
+        return fail(catalogue.MODULE, found, fix, changes=[change])
+    return ok(f"{catalogue.MODULE} {state.module}")
+
+
+@check(
     "gds.configuration", probe.GDS, fields=("toolkit", "compat_mode", "cufile"), moment="next-boot", evidence=BY_HAND
 )
 def configuration(ctx: Ctx) -> Outcome:
@@ -183,4 +206,4 @@ def _surroundings(ctx: Ctx, said: GdsCheck) -> Iterator[str]:
         yield "cuFile may read through the CPU without a word (compat_mode: deny forbids it)"
 
 
-CHECKS = (resolvable, supported, installed, configuration, direct)
+CHECKS = (resolvable, supported, installed, module, configuration, direct)

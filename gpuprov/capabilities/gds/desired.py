@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpuprov.capabilities import package_sources
-from gpuprov.capabilities.answers import TRY_BY_HAND
+from gpuprov.capabilities.answers import HEADER, TRY_BY_HAND
 from gpuprov.capabilities.base import Desired, Resources
 from gpuprov.capabilities.gds.decision import RESOLVING, SOURCE, Ctx, decide
 from gpuprov.capabilities.gds.fragment import Gds, settings
@@ -15,7 +15,8 @@ from gpuprov.catalog.cuda.packages import toolkits_file
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.driver import gds as probe
 from gpuprov.probe.driver.gds import toolkit
-from gpuprov.resources import Lines, Resource, role_values
+from gpuprov.probe.host import house, system
+from gpuprov.resources import Absent, File, Lines, Resource, role_values
 from gpuprov.spec.model import HostSpec
 
 OF_A_DRIVER = {
@@ -33,9 +34,17 @@ def configured(host: HostSpec, block: Gds) -> Iterable[str]:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """Yield the settings of the release's cufile.json."""
+    """Yield the file that loads nvidia-fs at boot, or its absence, and the settings of the release's cufile.json."""
+    is_module = ctx.fragment.path == "nvidia-fs"
+    yield File(catalogue.MODULES_LOAD, f"{HEADER}{catalogue.MODULE}\n") if is_module else Absent(catalogue.MODULES_LOAD)
     for path in configured(ctx.host, ctx.fragment):
         yield Lines(path=path, keys=settings(ctx.host, ctx.fragment))
+
+
+def modules_to_load(ctx: Ctx) -> list[str]:
+    """Return nvidia-fs if it is to be loaded now: not in a container, nor before a reboot that something else waits for."""
+    waits = ctx.facts.get(system.CONTAINER) or ctx.facts.get(house.REBOOT_REASONS) or ctx.facts.get(probe.GDS).module
+    return [] if waits or ctx.fragment.path != "nvidia-fs" else [catalogue.MODULE]
 
 
 def link_commands(ctx: Ctx) -> list[list[str]]:
@@ -50,7 +59,8 @@ def link_commands(ctx: Ctx) -> list[list[str]]:
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """Return the role's values. The transaction: `of`, `hint`, `install`, `refuse`; `later`: what waits for a package source; the
-    values of its resources, and `commands` for the link. Raises ProbeFailed for packages that nobody offers."""
+    values of its resources; `load`: modules that are loaded now; `commands` for the link. Raises ProbeFailed for packages that nobody
+    offers."""
     decision, have = decide(ctx), ctx.facts.get(probe.PACKAGES)
     url = package_sources.coming(ctx.host.capabilities.get("nvidia_driver"), ctx.facts) if decision.missing else ""
     problem = f"gds: no package source of the host has {' '.join(decision.missing)}"
@@ -69,14 +79,15 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "install": [] if url else [f"{name}={version}" for name, version in differing.items()],
         "refuse": OF_A_DRIVER,
         "commands": link_commands(ctx),
-        **role_values(desired(ctx), "lines"),
+        "load": modules_to_load(ctx),
+        **role_values(desired(ctx), "files", "absent", "lines"),
     }
 
 
 RESOURCES = Resources(
     desired,
-    lambda _host, _block: (),
+    lambda _host, _block: (catalogue.MODULES_LOAD,),
     lines=configured,
     proves={"files": ("compat_mode", "cufile", "path")},
 )
-DESIRED = Desired((*RESOLVING, probe.GDS, *package_sources.COMING), make)
+DESIRED = Desired((*RESOLVING, probe.GDS, system.CONTAINER, house.REBOOT_REASONS, *package_sources.COMING), make)
