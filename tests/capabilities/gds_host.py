@@ -1,4 +1,4 @@
-"""GPUDirect Storage on the good host, told as its probes print it: installed, nothing of it asked of file systems."""
+"""GPUDirect Storage, told as its probes print it: offered on the good host, and on a host that has it."""
 
 from __future__ import annotations
 
@@ -52,4 +52,5 @@ def said(name: str, *changes: tuple[str, str]) -> dict[str, str]:
     return {"gds_check": "".join(f"said|{line}\n" for line in text.splitlines())}
 
 
-PROBES = {**state(), **said("1.16-nvfs-l4"), "gds_packages": packages(), "gds_index": offers()}
+INSTALLED = {**state(), **said("1.16-nvfs-l4"), "gds_packages": packages(), "gds_index": offers()}
+PROBES = {**state(link="", module=""), "gds_check": "none|\n", "gds_packages": "native|amd64\n", "gds_index": offers()}

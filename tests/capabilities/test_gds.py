@@ -21,7 +21,7 @@ from gpuprov.probe.base import ProbeFailed
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import gds_host as gd
-from tests.capabilities.asking import PODMAN, Row, facts, good, judge
+from tests.capabilities.asking import CHECKS, PODMAN, Row, facts, good, judge
 
 RESOLVABLE, SUPPORTED, PACKAGES, MODULE, LINK, DIRECT = (
     f"gds.{name}" for name in ("resolvable", "supported", "packages", "module", "configuration", "direct")
@@ -123,7 +123,9 @@ ROWS = [
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.check}-{row.name}") for row in ROWS])
 def test_checks(row: Row) -> None:
-    judge(row)
+    declared = {probe.name for probe in CHECKS[row.check].probes}
+    there = {name: text for name, text in gd.INSTALLED.items() if name in declared}
+    judge(row._replace(changed={**there, **row.changed}))
 
 
 def host(model: str = "", **blocks: Fragment) -> HostSpec:
@@ -216,7 +218,7 @@ def context(
     changed: Mapping[str, str] | None = None, block: Gds = DENY, driver: NvidiaDriver | None = None
 ) -> Context[Gds]:
     blocks: dict[str, Fragment] = {"nvidia_driver": driver} if driver else {}
-    texts = {**good(), **(changed or {})}
+    texts = {**good(), **gd.INSTALLED, **(changed or {})}
     told = facts(**{probe.name: texts[probe.name] for probe in DESIRED.probes})
     return Context(HostSpec(name="gpu1", capabilities={**blocks, "gds": block}), block, told)
 
@@ -254,7 +256,7 @@ def test_what_a_coming_package_source_may_have_waits() -> None:
 
 
 def test_export() -> None:
-    texts = {probe.name: good()[probe.name] for probe in CAPABILITY.export_probes}
+    texts = {probe.name: gd.INSTALLED[probe.name] for probe in CAPABILITY.export_probes}
     assert export(facts(**texts)) == Gds(toolkit="12.8")
     assert export(facts(**{**texts, **gd.state(module="")})) is None
     assert export(facts(**{**texts, **BARE})) is None
