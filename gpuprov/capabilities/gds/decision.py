@@ -78,7 +78,8 @@ def decide(ctx: Ctx) -> Decision:
 def _common(names: tuple[str, ...], installed: dict[str, str], offered: Index) -> str:
     """Return one version for all of these packages; empty if there is none. The installed one of the library goes first."""
     have = installed.get(names[0], "")
-    for version in dict.fromkeys(filter(None, (have, *offered.get(names[0], ())))):
+    candidates: list[str] = [have] * bool(have) + offered.get(names[0], [])
+    for version in candidates:
         if all(version == installed.get(name) or version in offered.get(name, ()) for name in names):
             return version
     return ""
