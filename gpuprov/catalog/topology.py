@@ -34,7 +34,7 @@ class TopologyFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nvlinks: tuple[ModelLinks, ...]
     nvlink_rates: tuple[Rate, ...]
     pcie_rates: tuple[Rate, ...]
-    boards: tuple[Board, ...]
+    pcie_slots: tuple[Board, ...]
 
 
 def nvlinks(gpu: Gpu | None) -> int | None:
@@ -48,7 +48,7 @@ def nvlinks(gpu: Gpu | None) -> int | None:
 
 def find_board(gpu: Gpu | None) -> Board | None:
     """Return the board that GPUs of this form factor are on; None if nothing is known of it."""
-    rows = load("topology", TopologyFile).boards
+    rows = load("topology", TopologyFile).pcie_slots
     return next((row for row in rows if gpu and row.form_factor == gpu.form_factor), None)
 
 
