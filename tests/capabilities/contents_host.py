@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability, Context
+from gpuprov.capabilities.gds.fragment import Gds
 from gpuprov.capabilities.generated import asks, desired
 from gpuprov.catalog import fabric
 from gpuprov.onhost import json_members
@@ -92,6 +93,7 @@ def own(wanted: list[Resource], changed: Mapping[str, str] | None = None, *more:
 def nothing() -> str:
     """A host of whose files gpuprov has written none, with Fabric Manager's own; ON are on."""
     blocks = {one.name: one.fragment() for one in CAPABILITIES if one.resources}
+    blocks["gds"] = Gds(toolkit="12.8", compat_mode="deny")  # whose file depends on the release
     asked = asks(HostSpec(name="gpu1", capabilities=blocks), BY_NAME)
     units = [
         unit(name, "active", "enabled") if name in ON else unit(name, "inactive", "")
