@@ -58,8 +58,9 @@ def asks(host: HostSpec, known: Mapping[str, Capability]) -> dict[str, str]:
     paths, lines, units = dict[str, None](), list[str](), dict[str, None]()
     for name, block in host.capabilities.items():
         if name in known and (resources := known[name].resources):
-            lines += resources.lines
-            paths |= dict.fromkeys((*resources.paths(host, block), *resources.lines))
+            own = [*resources.lines(host, block)] if callable(resources.lines) else [*resources.lines]
+            lines += own
+            paths |= dict.fromkeys((*resources.paths(host, block), *own))
             units |= dict.fromkeys(resources.units(host, block) if resources.units else ())
     units |= dict.fromkeys(filter(None, map(unit_of, paths)))
     told = {"paths": paths, "lines": lines, "folders": sorted(own_folders(paths)), "units": units}

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from typing import Iterable, Mapping, NamedTuple, Sequence
 
-from . import lines
+from . import json_members, lines
 
 PYTHON = "@PYTHON@"
 """Placeholder in a unit's text for the Python that gpuprov's modules have on the host."""
@@ -99,18 +99,28 @@ def _remove_empty_folders(path: str) -> None:
 
 
 def with_lines(path: str, keys: Mapping[str, str], *, made: bool = False) -> Wanted:
-    """Return the file with these keys as lines KEY=VALUE, and the rest unchanged. `made`: a missing file counts as empty."""
+    """Return the file with these keys, as lines KEY=VALUE or as members of a JSON document, and the rest unchanged. `made`: a missing
+    file counts as empty."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
         if not made:
             raise Refused(f"{path} does not exist. Fix: install what brings it") from None
-        return Wanted(path, lines.with_keys("", keys), whole=False)
+        return Wanted(path, _with_keys(path, "", keys), whole=False)
     text = ""
     if stat.S_ISREG(mode):
         with open(path, "rb") as file:
             text = file.read().decode("utf-8", "surrogateescape")
-    return Wanted(path, lines.with_keys(text, keys), lines.allowed(stat.S_IMODE(mode)), whole=False)
+    return Wanted(path, _with_keys(path, text, keys), lines.allowed(stat.S_IMODE(mode)), whole=False)
+
+
+def _with_keys(path: str, text: str, keys: Mapping[str, str]) -> str:
+    if not path.endswith(json_members.SUFFIX):
+        return lines.with_keys(text, keys)
+    try:
+        return json_members.with_keys(text, keys)
+    except json_members.NotJson as error:
+        raise Refused(f"{path}: {error}. Fix: correct it, or install the package that brings it again") from None
 
 
 def write(path: str, content: str, mode: int = 0o644) -> None:

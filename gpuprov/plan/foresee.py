@@ -14,13 +14,13 @@ from gpuprov.capabilities.generated import desired as resources_of
 from gpuprov.capabilities.package_sources import SOURCE
 from gpuprov.errors import defect
 from gpuprov.judge import judging
-from gpuprov.onhost import lines, repository_key
+from gpuprov.onhost import repository_key
 from gpuprov.onhost.files import ABOVE, PYTHON
 from gpuprov.onhost.packages.model import Refused
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.probe.host import contents
 from gpuprov.resources import Difference, File, Lines, Packages, differences
-from gpuprov.resources.file import ABSENT, ANOTHER_TEXT, PLAIN
+from gpuprov.resources.file import ABSENT, ANOTHER_TEXT, PLAIN, set_keys
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.overrides import package_settings
 from gpuprov.verify.evaluate import Result
@@ -236,7 +236,7 @@ def _new_text(wanted: File | Lines, difference: Difference, found: contents.Cont
     path = wanted.path
     if isinstance(wanted, Lines):
         before = "" if path in found.missing else found.texts.get(path)
-        after = before if before is None else lines.with_keys(before, wanted.keys)
+        after = before if before is None else set_keys(path, before, wanted.keys)
         return None if after == before else after
     is_program = wanted.mode != PLAIN or path.startswith(f"{ABOVE}/")
     if is_program or not difference.before.startswith((ABSENT, ANOTHER_TEXT)):

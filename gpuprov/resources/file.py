@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from types import ModuleType
 
 import msgspec
 
-from gpuprov.onhost import lines
+from gpuprov.onhost import json_members, lines
 from gpuprov.onhost.files import PYTHON, own_folders
 from gpuprov.onhost.unit_files import shadows, unit_of, unread
 from gpuprov.probe.base import ProbeFailed
@@ -47,14 +48,28 @@ class Absent(msgspec.Struct, frozen=True):
 
 
 class Lines(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of others in which these keys have these values, as lines KEY=VALUE, and which root alone may write. `made`: one that is
-    not there is made. `optional`: a host to which gpuprov was never applied does without. `why`: what the values are for, in words."""
+    """A file of others in which these keys have these values, and which root alone may write: as lines KEY=VALUE, or in a `.json` file
+    as members by dotted path, with the value in JSON. `made`: one that is not there is made. `optional`: a host to which gpuprov was
+    never applied does without. `why`: what the values are for, in words."""
 
     path: str
     keys: Mapping[str, str]
     made: bool = False
     optional: bool = False
     why: str = ""
+
+
+def editor(path: str) -> ModuleType:
+    """Return the module that compares and sets keys in a file of this name."""
+    return json_members if path.endswith(json_members.SUFFIX) else lines
+
+
+def set_keys(path: str, text: str, keys: Mapping[str, str]) -> str | None:
+    """Return the text of a file with these values; None for a JSON document that cannot be read, which apply leaves alone."""
+    try:
+        return str(editor(path).with_keys(text, keys))
+    except json_members.NotJson:
+        return None
 
 
 @lru_cache(maxsize=4096)
@@ -118,7 +133,10 @@ def _lines(desired: Lines, contents: Contents) -> Difference | None:
         return Difference(path, KINDS.get(entry.kind, "no file"), "refused: move it away")
     if entry is not None and path not in contents.texts:
         raise ProbeFailed(f"{path} cannot be read, or is larger than {lines.LARGEST} KiB", "see what is in it")
-    wrong = lines.differing(contents.texts.get(path, ""), desired.keys)
+    try:
+        wrong = editor(path).differing(contents.texts.get(path, ""), desired.keys)
+    except json_members.NotJson as error:
+        return Difference(path, str(error), "refused: correct it, or install the package that brings it again")
     if entry is not None and not wrong:
         return Difference(path, reason) if (reason := _rights(entry, lines.allowed(entry.mode))) else None
     before = ", ".join(line.strip()[:200] or f"{key} is not set" for key, line in wrong.items())

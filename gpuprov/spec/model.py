@@ -98,6 +98,7 @@ BLOCKS = frozenset(
         "cuda_toolkit",
         "dcgm",
         "fabric_manager",
+        "gds",
         "gpu_settings",
         "gpudirect_rdma",
         "health",

@@ -46,7 +46,9 @@ options:
     type: dict
     default: {}
   lines:
-    description: Files that something else brings, in which single lines KEY=VALUE are set; their other lines stay as they are.
+    description: >-
+      Files that something else brings, in which single lines KEY=VALUE are set, or in a C(.json) file members by dotted path; the rest
+      of each stays as it is.
     type: list
     elements: dict
     default: []
@@ -56,7 +58,7 @@ options:
         type: str
         required: true
       keys:
-        description: Values by key.
+        description: Values by key; in a C(.json) file each in JSON.
         type: dict
         required: true
       made:

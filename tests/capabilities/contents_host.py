@@ -9,8 +9,10 @@ from typing import Any
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability, Context
+from gpuprov.capabilities.gds.fragment import Gds
 from gpuprov.capabilities.generated import asks, desired
 from gpuprov.catalog import fabric
+from gpuprov.onhost import json_members
 from gpuprov.onhost.files import PYTHON
 from gpuprov.onhost.unit_files import is_drop_in, unit_of
 from gpuprov.probe.base import Facts, ProbeFailed
@@ -40,7 +42,9 @@ def unit(name: str, active: str, file: str, said: str = "") -> Also:
 
 
 def with_lines(path: str, *lines: str) -> str:
-    """A file of others with these lines."""
+    """A file of others with these lines; of a JSON document each is the member of a path."""
+    if path.endswith(json_members.SUFFIX):
+        lines = tuple(json_members.with_keys("", dict(line.split("=", 1) for line in lines)).splitlines())
     return "\n".join([f"entry|f|644|0|0|{path}", f"lines|{path}", *(f"text|{line}" for line in lines)])
 
 
@@ -89,6 +93,7 @@ def own(wanted: list[Resource], changed: Mapping[str, str] | None = None, *more:
 def nothing() -> str:
     """A host of whose files gpuprov has written none, with Fabric Manager's own; ON are on."""
     blocks = {one.name: one.fragment() for one in CAPABILITIES if one.resources}
+    blocks["gds"] = Gds(toolkit="12.8", compat_mode="deny")  # whose file depends on the release
     asked = asks(HostSpec(name="gpu1", capabilities=blocks), BY_NAME)
     units = [
         unit(name, "active", "enabled") if name in ON else unit(name, "inactive", "")

@@ -7,9 +7,11 @@ import pytest
 
 from gpuprov.capabilities.acceptance.fragment import Acceptance, DcgmDiag, Nccl, NvBandwidth, RdmaTests, Source, Stream
 from gpuprov.capabilities.acceptance.judge import DIAGNOSED, judge
+from gpuprov.capabilities.acceptance.rules import rules
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.probe import acceptance
 from gpuprov.probe.acceptance import Measurement
+from gpuprov.spec.model import GpuSpec, HostSpec
 from tests.capabilities import rdma_host
 from tests.capabilities.acceptance_host import record, tools, write_bw
 from tests.capabilities.asking import Row
@@ -310,3 +312,24 @@ def test_every_level_of_dcgm_has_a_time() -> None:
 
     assert set(DIAG_SECONDS) == set(range(1, 5))
     assert DcgmDiag().level in DIAG_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("model", "busbw", "said"),
+    [
+        ("A100-SXM4-80GB", 900, "the NVLinks of A100-SXM4-80GB have 600 GB/s in both directions together"),
+        ("A100-SXM4-80GB", 230, ""),
+        ("H100-SXM5-80GB", 480, ""),
+        ("B200", 2500, "the NVLinks of B200 have"),
+        ("H800-SXM", 450, "the NVLinks of H800-SXM have 425.6 GB/s"),
+        ("L40S", 100, "L40S has no NVLink: NCCL's path is PCIe, with 31.5 GB/s at most, and host memory"),
+        ("L40S", 20, ""),
+        ("A100-PCIE-80GB", 900, ""),
+        ("", 900, ""),
+    ],
+)
+def test_a_bus_bandwidth_that_the_gpus_links_cannot_have(model: str, busbw: float, said: str) -> None:
+    spec = HostSpec(name="gpu1", gpu=GpuSpec(model=model, count=8) if model else None)
+    found = list(rules(spec, Acceptance(nccl=Nccl(busbw=busbw))))
+    assert [one for one in found if said in one.message and "acceptance.nccl.busbw is" in one.message] == found
+    assert len(found) == bool(said)

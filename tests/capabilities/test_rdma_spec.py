@@ -9,12 +9,12 @@ import pytest
 from gpuprov import assets
 from gpuprov.capabilities import rdma
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Selector, Soft
-from gpuprov.capabilities.rdma.rules import fields, fleet_rules, selectors, stacks
+from gpuprov.capabilities.rdma.rules import fields, fleet_rules, selectors, slots, stacks
 from gpuprov.catalog import rdma as catalogue
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma import surroundings as probe
 from gpuprov.spec.build import convert
-from gpuprov.spec.model import HostSpec
+from gpuprov.spec.model import GpuSpec, HostSpec
 from tests.capabilities import ofed_host
 from tests.capabilities.asking import BARE, facts
 from tests.capabilities.rdma_host import BRIDGE, SOFT, TWO, device, host, rxe
@@ -51,6 +51,24 @@ A, B = Selector(pci="0000:3b:00.0"), Selector(pci="0000:5e:00.0")
 def test_rules(block: Rdma, said: str) -> None:
     found = [str(one) for rule in (stacks, fields, selectors) for one in rule(block)]
     assert [one for one in found if said in one] == found
+    assert len(found) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("model", "rate", "said"),
+    [
+        ("A100-SXM4-80GB", 400, "rdma.rate is 400 Gb/s, and boards with A100-SXM4-80GB have PCIe 4.0"),
+        ("A800-SXM4-80GB", 400, "of which 16 lanes carry 252 Gb/s"),
+        ("A100-SXM4-80GB", 200, ""),
+        ("H100-SXM5-80GB", 400, ""),
+        ("A100-PCIE-80GB", 400, ""),
+        ("", 400, ""),
+    ],
+)
+def test_a_rate_that_no_slot_of_the_board_carries_is_a_warning(model: str, rate: int, said: str) -> None:
+    spec = HostSpec(name="gpu1", gpu=GpuSpec(model=model, count=8) if model else None)
+    found = list(slots(spec, Rdma(rate=rate)))
+    assert [one for one in found if said in one.message and one.severity == "warning"] == found
     assert len(found) == bool(said)
 
 

@@ -51,6 +51,11 @@ predicted."""
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="files of root's are made")
 
 
+def as_it_came(path: str) -> str:
+    """Return the text of a file of others."""
+    return '{\n    // as it came\n    "other": 1\n}\n' if path.endswith(".json") else "# as it came\nOTHER=1\n"
+
+
 class Tree:
     """A host's file system in a folder, the capability's resources on it, and the results of checks and modules."""
 
@@ -87,7 +92,7 @@ class Tree:
 
         for shared in self.lines:
             if not shared.made:
-                self.write(shared.path, "# as it came\nOTHER=1\n")
+                self.write(shared.path, as_it_came(shared.path))
 
     @cached_property
     def resources(self) -> list[Resource]:
@@ -237,7 +242,7 @@ def settles(tree: Tree, way: str, *, differs: bool = True, units: bool = False) 
 @pytest.mark.parametrize("tree", WITH_RESOURCES, indirect=True)
 def test_a_host_that_has_nothing_yet(tree: Tree) -> None:
     assert tree.resources
-    settles(tree, "nothing there", differs=bool(tree.files) or tree.capability.name in WITH_UNITS)
+    settles(tree, "nothing there", differs=bool(tree.files or tree.lines) or tree.capability.name in WITH_UNITS)
 
 
 def replace_by_link(path: Path) -> None:
@@ -486,7 +491,7 @@ def test_other_blocks_that_decide_on_units(
     tree.ask(block)
     tree.write(f"/usr/lib/systemd/system/{unit}", "[Service]\nExecStart=/usr/bin/true\n")
     for one in tree.lines:
-        tree.write(one.path, "OTHER=1\n")
+        tree.write(one.path, as_it_came(one.path))
     settles(tree, "another block", differs=bool(tree.failing()))
     wanted = next(one for one in tree.resources if isinstance(one, Unit))
     assert wanted.name == unit

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path as File
 
 from gpuprov.capabilities.acceptance.fragment import Acceptance, NvBandwidth, Source
+from gpuprov.catalog import gpus, topology
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, under
 
@@ -62,6 +63,7 @@ def _nccl(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
     for field, given in (("across_busbw", asked.across_busbw), ("gpudirect", asked.gpudirect)):
         if given and not asked.across:
             yield problem(("nccl", field), "is judged over all hosts, and across is false", "across: true")
+    yield from _between_gpus(host, asked.busbw)
     if asked.loopback_busbw and not asked.loopback:
         yield problem("nccl.loopback_busbw", "is judged over a host's HCAs, and loopback is false", "loopback: true")
     if (asked.busbw or asked.across or asked.loopback) and getattr(
@@ -71,6 +73,25 @@ def _nccl(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
         yield Problem(
             path=(HERE, "nccl", "test"), message=message, hint="nccl: {test: none}, or accept before MIG is set up"
         )
+
+
+def _between_gpus(host: HostSpec, busbw: float) -> Iterable[Problem]:
+    """Yield a problem of a bus bandwidth that the GPUs' own links cannot have."""
+    gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
+    links, lanes = topology.nvlink_limit(gpu), topology.pcie_limit(gpu)
+    if gpu and links and busbw > links:
+        message = f"is {busbw:g} GB/s, and the NVLinks of {gpu.key} have {links:g} GB/s in both directions together"
+        yield problem(
+            "nccl.busbw",
+            message,
+            "a figure that such a host was measured with, or 0: NCCL's busbw is well below half of it",
+        )
+    if gpu and lanes and busbw > lanes:
+        message = (
+            f"is {busbw:g} GB/s, and {gpu.key} has no NVLink: NCCL's path is PCIe, with {lanes:g} GB/s at most, and host memory "
+            "from one socket to the other"
+        )
+        yield problem("nccl.busbw", message, "a figure that such a host was measured with, or 0")
 
 
 def _copies(asked: NvBandwidth) -> Iterable[Problem]:

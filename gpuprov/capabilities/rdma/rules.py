@@ -11,6 +11,7 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import checks as nccl
 from gpuprov.capabilities.rdma.ofed import checks as ofed
 from gpuprov.capabilities.rdma.roce import checks as roce
+from gpuprov.catalog import gpus, topology
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, under
 
@@ -24,6 +25,7 @@ def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     """Yield every problem of the block on this host."""
     yield from stacks(block)
     yield from fields(block)
+    yield from slots(host, block)
     yield from selectors(block)
     for part in (ofed, roce, erdma, efa_rules, nccl):
         yield from part.rules(host, block)
@@ -62,6 +64,19 @@ def fields(block: Rdma) -> Iterable[Problem]:
         # erdma says EDR 4X whatever the instance has: drivers/infiniband/hw/erdma/erdma_verbs.c
         told = f" says nothing of the bandwidth with fabric {block.fabric}, whose drivers tell one constant rate"
         yield problem(("rate",), told, "leave it out; acceptance measures")
+
+
+def slots(host: HostSpec, block: Rdma) -> Iterable[Problem]:
+    """Yield a warning of a rate that the slots beside the host's GPUs do not carry."""
+    board = topology.find_board(gpus.find_gpu(host.gpu.model)) if host.gpu else None
+    if host.gpu and board and block.rate > board.slot_gbits:
+        told = (
+            f" is {block.rate} Gb/s, and boards with {host.gpu.model} have PCIe {board.generation}.0, of which 16 lanes carry "
+            f"{board.slot_gbits} Gb/s: such a port is slower than its link there"
+        )
+        yield problem(
+            ("rate",), told, "rate: 200; or leave it, if the adapters are in slots of a newer PCIe", warning=True
+        )
 
 
 def selectors(block: Rdma) -> Iterable[Problem]:

@@ -55,6 +55,18 @@ TABLE: tuple[Fault, ...] = (
         kinds=("container",),
     ),
     Fault(
+        "gds-through-cpu",
+        "no storage driver is registered with nvidia-fs: gdscheck lists every file system as Unsupported",
+        "gds.direct",
+    ),
+    Fault(
+        "gds-compat-mode",
+        "somebody lets cuFile read through the CPU again",
+        "gds.files",
+        plant="sed -i 's/\\(\"allow_compat_mode\"[^a-z]*\\)false/\\1true/' \"$(readlink -f /etc/cufile.json)\"",
+        heal="sed -i 's/\\(\"allow_compat_mode\"[^a-z]*\\)true/\\1false/' \"$(readlink -f /etc/cufile.json)\"",
+    ),
+    Fault(
         "gpu-client",
         "a user's process holds a GPU",
         "nvidia_driver.clients",

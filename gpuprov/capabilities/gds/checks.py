@@ -1,0 +1,209 @@
+"""Checks of GPUDirect Storage: its packages, its configuration, and what gdscheck says of each file system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuprov.capabilities import package_sources
+from gpuprov.capabilities.answers import APPLY
+from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.driver import asked_version
+from gpuprov.capabilities.gds.decision import BASE, RESOLVING, SOURCE, Ctx, decide, find_release
+from gpuprov.capabilities.gds.fragment import packages, settings
+from gpuprov.capabilities.gds.rules import OPEN
+from gpuprov.catalog import gds as catalogue
+from gpuprov.catalog.cuda.toolchain import order
+from gpuprov.probe.driver import gds as probe
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.driver.gds import GdsCheck, toolkit
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import words
+
+BY_HAND = f"update-alternatives --display cufile.json; ls -l {catalogue.LINK}"
+
+
+@check(
+    "gds.resolvable",
+    *(*RESOLVING, *package_sources.COMING),
+    fields=("toolkit", "path"),
+    moment="preflight",
+    evidence=f"{probe.PACKAGES.evidence}; {probe.INDEX.evidence}",
+)
+def resolvable(ctx: Ctx) -> Outcome:
+    """The host's package sources have libcufile and gds-tools of the release in one version, and nvidia-fs if the spec asks for it."""
+    expected = " ".join(packages(ctx.fragment, find_release(ctx, ctx.facts.get(probe.INDEX))))
+    decision = decide(ctx)
+    if decision.missing and ctx.facts.get(probe.INDEX).busy:
+        return skip("another package manager is at work on the host: plan again when it has ended; apply waits for it")
+    if decision.missing and (url := package_sources.coming(ctx.host.capabilities.get("nvidia_driver"), ctx.facts)):
+        return package_sources.later("GPUDirect Storage", url)
+    if decision.missing:
+        return fail(expected, f"no package source of the host has {' '.join(decision.missing)}, in one version", SOURCE)
+    have = ctx.facts.get(probe.PACKAGES)
+    before = {name: have[name].version if name in have else "" for name in decision.versions}
+    changes = [
+        Change(kind="package", name=name, before=before[name], after=version)
+        for name, version in decision.versions.items()
+        if before[name] != version
+    ]
+    told = ", ".join(f"{name} {version}" for name, version in decision.versions.items())
+    return Outcome(status="pass", expected=expected, found=told, changes=tuple(changes))
+
+
+@check("gds.supported", probe.GDS, nvidia.DRIVER, fields=("path",), moment="preflight", evidence=probe.GDS.evidence)
+def supported(ctx: Ctx) -> Outcome:
+    """The path works here: open kernel modules, unless nvidia_driver brings them; for p2pdma a kernel with it."""
+    state, loaded = ctx.facts.get(probe.GDS), ctx.facts.get(nvidia.DRIVER)
+    path, brings = ctx.fragment.path, ctx.applies("nvidia_driver")
+    is_open = loaded.open if loaded.version else state.is_open
+    if is_open is False and not brings:
+        return fail(f"open kernel modules, which {path} needs", "the host's NVIDIA modules are proprietary", OPEN)
+    if path == "p2pdma":
+        needs = catalogue.gds_file().p2pdma
+        old = state.ubuntu and order(state.kernel.partition("-")[0]) < order(needs.first_kernel)
+        if old or state.p2pdma is False:
+            found = f"kernel {state.kernel}" + ("" if old else " has no PCI P2PDMA (CONFIG_PCI_P2PDMA)")
+            return fail(
+                f"a kernel from {needs.first_kernel} on with PCI P2PDMA", found, "a newer kernel; or path: nvidia-fs"
+            )
+        version = loaded.version if not (brings and asked_version(ctx.host)) else ""
+        if version and order(version) < order(needs.first_driver):
+            return fail(
+                f"driver {needs.first_driver} or newer", f"driver {version}", "a newer driver; or path: nvidia-fs"
+            )
+    return ok(f"{path}, kernel {state.kernel}")
+
+
+@check("gds.packages", *BASE, fields=("toolkit", "path"))
+def installed(ctx: Ctx) -> Outcome:
+    """Its packages are installed and whole, libcufile and the tools in one version."""
+    have = ctx.facts.get(probe.PACKAGES)
+    release = find_release(ctx)
+    wanted = packages(ctx.fragment, release)
+    lacking = [name for name in wanted if name not in have]
+    if lacking:
+        changes = [Change(kind="package", name=name, after="installed") for name in lacking]
+        return fail(" ".join(wanted), f"not installed: {' '.join(lacking)}", APPLY, changes=changes)
+    if broken := [name for name in wanted if not have[name].whole]:
+        return fail(" ".join(wanted), f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair)
+    versions = {have[name].version for name in catalogue.user_packages(release)}
+    told = ", ".join(f"{name} {have[name].version}" for name in wanted)
+    if len(versions) > 1:
+        return fail("libcufile and gds-tools in one version", told, APPLY)
+    exact = catalogue.cuda_of(versions.pop())
+    return ok(told + f", of CUDA {exact}" * bool(exact))
+
+
+@check(
+    "gds.module",
+    probe.GDS,
+    system.CONTAINER,
+    fields=("path",),
+    evidence="lsmod | grep nvidia_fs; dmesg | grep nvidia_fs",
+)
+def module(ctx: Ctx) -> Outcome:
+    """nvidia-fs is loaded, if it is the path."""
+    if ctx.fragment.path != "nvidia-fs":
+        return not_asked(f"the path is {ctx.fragment.path}")
+    if container := ctx.facts.get(system.CONTAINER):
+        return skip(f"{container} container: the modules are the machine's")
+    state = ctx.facts.get(probe.GDS)
+    if not state.module:
+        change = Change(kind="module", name=catalogue.MODULE, after="loaded")
+        closed = state.is_open is False and catalogue.is_open_only(state.on_disk)
+        found = "not loaded" + ": it loads beside open kernel modules alone" * closed
+        fix = OPEN if closed else f"modprobe {catalogue.MODULE}; dmesg | grep {catalogue.MODULE}; {APPLY}"
+        return fail(catalogue.MODULE, found, fix, changes=[change])
+    return ok(f"{catalogue.MODULE} {state.module}")
+
+
+@check(
+    "gds.configuration", probe.GDS, fields=("toolkit", "compat_mode", "cufile"), moment="next-boot", evidence=BY_HAND
+)
+def configuration(ctx: Ctx) -> Outcome:
+    """/etc/cufile.json, which every program of cuFile reads, leads to the file of the release."""
+    expected, found = catalogue.configuration(toolkit(ctx.host, ctx.fragment)), ctx.facts.get(probe.GDS).link
+    if not settings(ctx.host, ctx.fragment):
+        return not_asked("the spec asks for no setting of cuFile")
+    if found == catalogue.LINK:
+        hint = f"take your settings over into gds.cufile, remove {catalogue.LINK}, then {APPLY}"
+        return fail(f"{catalogue.LINK} -> {expected}", f"{catalogue.LINK} is a file of its own", hint)
+    if found != expected:
+        change = Change(kind="setting", name=catalogue.LINK, before=found, after=expected)
+        return fail(f"{catalogue.LINK} -> {expected}", found or "absent", APPLY, changes=[change])
+    return ok(f"{catalogue.LINK} -> {expected}")
+
+
+@check("gds.direct", probe.CHECK, probe.GDS, fields=("path", "file_systems"))
+def direct(ctx: Ctx) -> Outcome:
+    """gdscheck verifies the platform, and lists each file system of the spec with a direct path; warnings of an IOMMU and of ACS are
+    reported."""
+    said, release = ctx.facts.get(probe.CHECK), toolkit(ctx.host, ctx.fragment)
+    tools = f"/usr/local/cuda{'-' * bool(release)}{release}/gds/tools"
+    names = ctx.fragment.file_systems
+    expected = f"gdscheck: platform verified{', direct: ' * bool(names)}{' '.join(names)}"
+    if not said.installed:
+        return fail(expected, f"{tools} has no gdscheck", f"see gds.packages; {APPLY}")
+    if not said.modes:
+        return fail(
+            expected,
+            f"gdscheck ended with: {said.last or 'nothing'}",
+            f"{tools}/gdscheck -p",
+        )
+    if not said.gpus or not all(gpu.supported for gpu in said.gpus):
+        without = [gpu.name for gpu in said.gpus if not gpu.supported]
+        return fail(
+            expected,
+            f"no GDS on {', '.join(without)}" if without else "gdscheck sees no GPU",
+            "see nvidia_driver.loaded",
+        )
+    if ctx.fragment.path == "nvidia-fs" and not said.module:
+        return fail(
+            expected, "gdscheck sees no nvidia-fs", f"modprobe {catalogue.MODULE}; dmesg | grep {catalogue.MODULE}"
+        )
+    reached = {name: _modes(said, name, ctx.fragment.path) for name in names}
+    around = "".join(f"; {text}" for text in _surroundings(ctx, said))
+    if wrong := [name for name, modes in reached.items() if not modes]:
+        found = f"through the CPU alone: {', '.join(wrong)}{around}"
+        needs = [f"{name}: {_needs(ctx, name)}" for name in wrong]
+        return fail(expected, found, "; ".join(needs))
+    if not said.verified:
+        return fail(
+            expected, f"gdscheck does not verify the platform: {said.last}{around}", "gdscheck -p says what is wrong"
+        )
+    told = ", ".join(f"{name} by {'/'.join(modes)}" for name, modes in reached.items()) or "platform verified"
+    return ok(f"GDS {said.release}: {told}{around}", expected)
+
+
+def _modes(said: GdsCheck, name: str, path: str) -> tuple[str, ...]:
+    """Return the direct modes of a file system by the path of the spec."""
+    rows = catalogue.find_file_system(name).rows
+    if path == "p2pdma":
+        older = said.direct("NVMe P2PDMA")
+        return older or tuple(mode for row in rows for mode in said.direct(row) if mode == "p2pdma")
+    return tuple(dict.fromkeys(mode for row in rows for mode in said.direct(row) if mode != "p2pdma"))
+
+
+def _needs(ctx: Ctx, name: str) -> str:
+    if ctx.fragment.path != "p2pdma":
+        return f"it needs {catalogue.find_file_system(name).needs}"
+    on = ctx.facts.get(probe.GDS).multipath == "Y"
+    return (
+        "nvme_core was loaded with multipath=Y: reboot"
+        if on
+        else "reboot, so that nvidia and nvme_core have their options"
+    )
+
+
+def _surroundings(ctx: Ctx, said: GdsCheck) -> Iterator[str]:
+    """Yield what is told beside the result: the IOMMU, ACS, and reading through the CPU that nobody would notice."""
+    if said.iommu and said.iommu.casefold() != "disabled":
+        yield f"IOMMU {said.iommu}, in the way of GDS: pcie.iommu"
+    acs = [text for text in said.warnings if text.startswith("Found ACS")]
+    if acs:
+        yield f"{acs[0]}: pcie.acs"
+    if said.settings.get("properties.use_compat_mode") == "true" and ctx.fragment.compat_mode == "keep":
+        yield "cuFile may read through the CPU without a word (compat_mode: deny forbids it)"
+
+
+CHECKS = (resolvable, supported, installed, module, configuration, direct)

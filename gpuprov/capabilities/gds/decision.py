@@ -1,0 +1,85 @@
+"""Decision which versions of the packages a host should have, by what is installed and offered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.driver import asked_version, version_now
+from gpuprov.capabilities.gds.fragment import Gds, packages
+from gpuprov.catalog import cuda
+from gpuprov.catalog import gds as catalogue
+from gpuprov.catalog.cuda.toolchain import dashed, order, toolkit_of
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.driver import gds as probe
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import family
+from gpuprov.probe.software.packages import Index
+
+Ctx = Context[Gds]
+BASE = (system.OS_RELEASE, probe.PACKAGES)
+RESOLVING = (*BASE, probe.INDEX, nvidia.LIBRARIES, nvidia.DRIVER)
+UNKNOWN = "X.Y"
+SOURCE = (
+    "nvidia_driver.source: nvidia, or a mirror of NVIDIA's repository that has them; from CUDA 13.4 on nvidia-fs is a download of its "
+    "own (https://developer.nvidia.com/nvidia-fs-downloads)"
+)
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """`versions` by package; `missing`: packages that no package source has, in one version where they have one."""
+
+    versions: dict[str, str] = {}
+    missing: tuple[str, ...] = ()
+
+
+def find_release(ctx: Ctx, offered: Iterable[str] = ()) -> str:
+    """Return the CUDA release whose packages the host should have: the named one, else the newest installed, else the newest of these
+    packages that the driver runs; X.Y if there is none, for messages."""
+    library = catalogue.user_packages(UNKNOWN)[0].removesuffix(dashed(UNKNOWN))
+
+    def newest(names: Iterable[str]) -> str:
+        return max((toolkit_of(name) for name in names if name.startswith(library)), key=order, default="")
+
+    named = probe.toolkit(ctx.host, ctx.fragment) or newest(ctx.facts.get(probe.PACKAGES))
+    if named or not offered:
+        return named or UNKNOWN
+    driver = asked_version(ctx.host) or version_now(ctx.facts)
+    known = [name for name in offered if toolkit_of(name)]
+    return (
+        newest(name for name in known if not driver or cuda.supports(driver, toolkit_of(name)).runs is not False)
+        or UNKNOWN
+    )
+
+
+def decide(ctx: Ctx) -> Decision:
+    """Decide: libcufile and the tools in one version, the installed one of libcufile if the tools are offered in it, else the newest
+    that both have; installed packages of nvidia-fs stay as they are. Raises ProbeFailed on a host of no known family."""
+    release = ctx.facts.get(system.OS_RELEASE)
+    if family(release) is None:
+        told = f"gds: no packages of GPUDirect Storage are known for {release.name or release.id}"
+        raise ProbeFailed(told, "take gds out of the spec")
+    installed = {name: package.version for name, package in ctx.facts.get(probe.PACKAGES).items()}
+    offered = ctx.facts.get(probe.INDEX)
+    found = find_release(ctx, offered)
+    names = catalogue.user_packages(found)
+    common = _common(names, installed, offered)
+    versions = dict.fromkeys(names, common) if common else {}
+    wanted = packages(ctx.fragment, found)
+    for name in wanted[len(names) :]:
+        if version := installed.get(name) or next(iter(offered.get(name, ())), ""):
+            versions[name] = version
+    return Decision(versions=versions, missing=tuple(name for name in wanted if name not in versions))
+
+
+def _common(names: tuple[str, ...], installed: dict[str, str], offered: Index) -> str:
+    """Return one version for all of these packages; empty if there is none. The installed one of the library goes first."""
+    have = installed.get(names[0], "")
+    candidates: list[str] = [have] * bool(have) + offered.get(names[0], [])
+    for version in candidates:
+        if all(version == installed.get(name) or version in offered.get(name, ()) for name in names):
+            return version
+    return ""

@@ -1,0 +1,93 @@
+"""Desired state of the role: packages, settings of the release's cufile.json, and the link that leads to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gpuprov.capabilities import package_sources
+from gpuprov.capabilities.answers import HEADER, TRY_BY_HAND
+from gpuprov.capabilities.base import Desired, Resources
+from gpuprov.capabilities.gds.decision import RESOLVING, SOURCE, Ctx, decide
+from gpuprov.capabilities.gds.fragment import Gds, settings
+from gpuprov.catalog import gds as catalogue
+from gpuprov.catalog.cuda.packages import toolkits_file
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.driver import gds as probe
+from gpuprov.probe.driver.gds import toolkit
+from gpuprov.probe.host import house, system
+from gpuprov.resources import Absent, File, Lines, Resource, role_values
+from gpuprov.spec.model import HostSpec
+
+OF_A_DRIVER = {
+    "patterns": [rf"(?!nvidia-fs(-dkms)?$)({entry.pattern})" for entry in toolkits_file().driver_patterns],
+    "why": "the driver is nvidia_driver's alone, and nvidia-fs brings, moves or removes none",
+    "hint": "nvidia_driver: {build: dkms}, whose packages nvidia-fs-dkms depends on",
+}
+"""The reason why no transaction of GPUDirect Storage may touch a driver's packages."""
+
+
+def configured(host: HostSpec, block: Gds) -> Iterable[str]:
+    """Return the foreign file in which settings are made."""
+    release = toolkit(host, block)
+    return (catalogue.configuration(release),) if release and settings(host, block) else ()
+
+
+def desired(ctx: Ctx) -> Iterator[Resource]:
+    """Yield the file that loads nvidia-fs at boot, or its absence, and the settings of the release's cufile.json."""
+    is_module = ctx.fragment.path == "nvidia-fs"
+    yield File(catalogue.MODULES_LOAD, f"{HEADER}{catalogue.MODULE}\n") if is_module else Absent(catalogue.MODULES_LOAD)
+    for path in configured(ctx.host, ctx.fragment):
+        yield Lines(path=path, keys=settings(ctx.host, ctx.fragment))
+
+
+def modules_to_load(ctx: Ctx) -> list[str]:
+    """Return nvidia-fs if it is to be loaded now: not in a container, nor before a reboot that something else waits for."""
+    waits = ctx.facts.get(system.CONTAINER) or ctx.facts.get(house.REBOOT_REASONS) or ctx.facts.get(probe.GDS).module
+    return [] if waits or ctx.fragment.path != "nvidia-fs" else [catalogue.MODULE]
+
+
+def link_commands(ctx: Ctx) -> list[list[str]]:
+    """Return the commands that let /etc/cufile.json lead to the release's file; none for a file of the site's own."""
+    found = ctx.facts.get(probe.GDS).link
+    return [
+        ["update-alternatives", "--set", "cufile.json", path]
+        for path in configured(ctx.host, ctx.fragment)
+        if found not in (path, catalogue.LINK)
+    ]
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """Return the role's values. The transaction: `of`, `hint`, `install`, `refuse`; `later`: what waits for a package source; the
+    values of its resources; `load`: modules that are loaded now; `commands` for the link. Raises ProbeFailed for packages that nobody
+    offers."""
+    decision, have = decide(ctx), ctx.facts.get(probe.PACKAGES)
+    url = package_sources.coming(ctx.host.capabilities.get("nvidia_driver"), ctx.facts) if decision.missing else ""
+    problem = f"gds: no package source of the host has {' '.join(decision.missing)}"
+    if decision.missing and not url:
+        raise ProbeFailed(problem, SOURCE)
+    told = {"told": f"GPUDirect Storage is resolved when apply has added {url}", "problem": f"{problem}. Fix: {SOURCE}"}
+    differing = {
+        name: version
+        for name, version in decision.versions.items()
+        if name not in have or have[name].version != version
+    }
+    return {
+        "later": told if url else {},
+        "of": "GPUDirect Storage",
+        "hint": TRY_BY_HAND,
+        "install": [] if url else [f"{name}={version}" for name, version in differing.items()],
+        "refuse": OF_A_DRIVER,
+        "commands": link_commands(ctx),
+        "load": modules_to_load(ctx),
+        **role_values(desired(ctx), "files", "absent", "lines"),
+    }
+
+
+RESOURCES = Resources(
+    desired,
+    lambda _host, _block: (catalogue.MODULES_LOAD,),
+    lines=configured,
+    proves={"files": ("compat_mode", "cufile", "path")},
+)
+DESIRED = Desired((*RESOLVING, probe.GDS, system.CONTAINER, house.REBOOT_REASONS, *package_sources.COMING), make)
