@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import tarfile
@@ -30,6 +29,8 @@ NEEDED = ("gpuprov", "msgspec", "pyyaml", "markupsafe")
 """Packages that reading and judging a host needs."""
 HINT = f'pip download --only-binary :all: --dest DIR "gpuprov=={__version__}", with --python-version of the image\'s Python'
 PYTHON, AFTER = "@PYTHON@", "@AFTER@"
+PATH = re.compile(r"/[\w./+-]+", re.ASCII)
+"""A path that is one word of a unit and of a shell: the image says it."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -78,13 +79,15 @@ def find_python(root: Path) -> Python:
     for name in CANDIDATES:
         script = f"p=$(command -v {name}) && printf '%s\n' \"$p\" && exec \"$p\" -I -c '{PROBE}' || true"
         lines = place.run(root, script).splitlines()
-        if len(lines) != 2:
+        if len(lines) != 2 or not PATH.fullmatch(lines[0]):
             continue
-        version, machine, libc = json.loads(lines[1])
-        numbers = re.fullmatch(r"glibc (\d+)\.(\d+).*", libc)
-        python = Python(
-            lines[0], (version[0], version[1]), machine, (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
-        )
+        try:
+            version, machine, libc = reading.typed_json(lines[1], tuple[tuple[int, int], str, str])
+        except reading.Unreadable:
+            continue
+        numbers = re.fullmatch(r"glibc (\d{1,3})\.(\d{1,3}).*", libc)
+        glibc = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
+        python = Python(lines[0], version, machine, glibc)
         if python.version >= OLDEST_PYTHON:
             return python
         found.append(f"{name} is {version[0]}.{version[1]}")

@@ -45,13 +45,13 @@ def bake(sources: tuple[str, ...], root: Path, wheels: Path, as_json: bool, **gi
     from gpuprov.slices import frozen
 
     root = place.check(root)
+    place.enter()
     fleet = options.load(sources, given, also=frozen.DOMAINS)
     options.ask_something(fleet, None)
     if len(fleet.pairs) != 1:
         raise click.UsageError(
             f"an image has the spec of one host, and {len(fleet.pairs)} are named: choose one with --limit"
         )
-    place.enter()
     chosen = Options(root=root, wheels=wheels, **{name: given[name] for name in ("timeout", "verbose", "log_dir")})
     made = run.bake(fleet, chosen, Terminal(verbose=given["verbose"]))
     console.result(text.as_json(made) if as_json else text.as_text(made, verbose=given["verbose"]))

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuprov.bake import finish, first_boot
+from gpuprov.bake import finish, first_boot, place
 from gpuprov.bake.ensure import ensure as bring_about
 from gpuprov.errors import GpuprovError
 from gpuprov.fleet import judge
@@ -196,3 +196,36 @@ def test_wheels_that_are_missing_are_named(tmp_path: Path) -> None:
         (tmp_path / f"{name}-py3-none-any.whl").touch()
     with pytest.raises(GpuprovError, match=r"has gpuprov 0\.0\.1; this is"):
         first_boot._wheels(tmp_path)
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    """Have the image's python3 answer this, and no other Python be there."""
+
+    def run(_root: Path, script: str) -> str:
+        return "\n".join(lines) if "command -v python3)" in script else ""
+
+    monkeypatch.setattr(place, "run", run)
+
+
+def test_the_python_of_an_image_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    answers(monkeypatch, "/usr/bin/python3", '[[3, 11], "x86_64", "glibc 2.36"]')
+    python = first_boot.find_python(tmp_path)
+    assert (python.program, python.version, python.glibc) == ("/usr/bin/python3", (3, 11), (2, 36))
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (("/usr/bin/python3", '[[3, 9], "x86_64", "glibc 2.34"]'), "python3 is 3.9"),
+        (("/usr/bin/python3; reboot", '[[3, 11], "x86_64", "glibc 2.36"]'), "it has none"),
+        (("/usr/bin/python3", "Traceback"), "it has none"),
+        ((), "it has none"),
+    ],
+)
+def test_an_image_without_a_python_for_it_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lines: tuple[str, ...], found: str
+) -> None:
+    answers(monkeypatch, *lines)
+    with pytest.raises(GpuprovError, match=found) as raised:
+        first_boot.find_python(tmp_path)
+    assert "python3.12 on EL 9" in raised.value.hint

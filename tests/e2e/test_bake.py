@@ -54,7 +54,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     container.down(NAME)
     try:
         machine = Machine(hosts.up(NAME, HOST))
-        machine.sh("rm -f /etc/ssh/ssh_host_*; sync")
+        machine.sh("mkdir -p /var/lib/gpuprov; echo {} > /var/lib/gpuprov/receipt.json; sync")
         assert podman_export(f"{container.PREFIX}{NAME}", folder) == 0
     finally:
         container.down(NAME)
@@ -93,6 +93,8 @@ def test_an_image_is_baked_and_two_clones_prove_themselves(image: Path, wheels: 
         told = json.loads(run(tmp_path, "bake", written, "--root", image, "--wheels", wheels, "--json"))
     assert told["state"] == "baked"
     assert told["left"] == []
+    assert "/var/lib/gpuprov/receipt.json" in told["cleaned"]
+    assert "/etc/ssh/ssh_host_ed25519_key" in told["kept"]
     assert {"fabric_manager.registered", "host.gpu", "nvidia_driver.loaded"} <= set(told["later"])
     built = next(row for row in told["results"] if row["check"] == "nvidia_driver.modules_built")
     assert built["status"] == "pass"
