@@ -22,12 +22,12 @@ OWN = {
 """gpuprov's own files of one host, and what they are."""
 IDENTITY = ("/var/lib/dbus/machine-id", "/var/lib/systemd/random-seed", "/var/lib/systemd/credential.secret")
 """Files of one machine: https://systemd.io/BUILDING_IMAGES"""
+MACHINE = "/etc/machine-id"
 KEYS = "/etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub"
 _BEFORE = f"""[ -e {POLICY} ] || [ ! -d /etc/init.d ] || {{ cat > {POLICY}; chmod 0755 {POLICY}; }}
-[ -e {place.RESOLVER} ] || [ -L {place.RESOLVER} ] && echo 'resolver'
 ls -d {KEYS} 2>/dev/null || true"""
 _FIND = f"""for p in {" ".join((*OWN, *IDENTITY))}; do [ ! -e "$p" ] || echo "$p"; done
-[ ! -s /etc/machine-id ] || grep -qx uninitialized /etc/machine-id || echo /etc/machine-id
+[ ! -s {MACHINE} ] || grep -qx uninitialized {MACHINE} || echo {MACHINE}
 find /var/log -type f -size +0 2>/dev/null | grep -E '/(journal/|ansible|gpuprov)' || true
 ls -d {KEYS} 2>/dev/null || true"""
 
@@ -39,17 +39,23 @@ def before(root: Path) -> frozenset[str]:
 
 def clean(root: Path, kept: frozenset[str]) -> tuple[str, ...]:
     """Remove what this run or an earlier one left of a host; return the paths. kept: keys that were there before it."""
-    found = [path for path in place.run(root, _FIND).splitlines() if path not in kept]
-    removed = [path for path in found if path != "/etc/machine-id"]
+    matches = _matches(root, kept)
+    removed = [path for path in matches if path != MACHINE]
     script = f"""while IFS= read -r p; do rm -rf -- "$p"; done
 [ ! -e {POLICY} ] || ! grep -q 'While gpuprov bakes' {POLICY} || rm -f {POLICY}
 rmdir /run/gpuprov 2>/dev/null || true
-[ ! -e /etc/machine-id ] || : > /etc/machine-id"""
+[ ! -e {MACHINE} ] || : > {MACHINE}"""
     place.run(root, script, "".join(f"{path}\n" for path in removed).encode())
-    return tuple(found)
+    return tuple(matches)
 
 
 def left(root: Path, kept: frozenset[str]) -> tuple[str, ...]:
     """Return what of a host is still in the image, each with the fix; not the keys that were kept."""
-    found = [path for path in place.run(root, _FIND).splitlines() if path not in kept]
-    return tuple(f"{path}: {OWN.get(path, 'of one machine')}: remove it" for path in found)
+    return tuple(f"{path}: {OWN.get(path, 'of one machine')}: remove it" for path in _matches(root, kept))
+
+
+def _matches(root: Path, kept: frozenset[str]) -> list[str]:
+    """Return the paths, without lines that are a part of a file's name."""
+    known = (*OWN, *IDENTITY, MACHINE)
+    lines = [line for line in place.run(root, _FIND).splitlines() if line not in kept and "/../" not in line]
+    return [line for line in lines if line in known or line.startswith(("/var/log/", "/etc/ssh/ssh_host_"))]

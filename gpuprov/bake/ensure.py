@@ -15,18 +15,18 @@ from gpuprov.resources import Absent, Difference, File, Lines, Resource, Unit, d
 def ensure(resources: Iterable[Resource], contents: Contents) -> list[str]:
     """Bring about what differs, and return it in words. Raises GpuprovError for what cannot be brought about."""
     given = list(resources)
-    found = list(differences(given, contents))
-    own_units = [one for one in given if isinstance(one, Unit)]
+    changes = list(differences(given, contents))
+    own_units = [item for item in given if isinstance(item, Unit)]
     try:
-        made = [_told(one) for one in wanted_units.ensure([one.wanted for one in own_units if _is_off(one)])]
-        made += _files(given, found)
-        if found:
+        made = [_describe(item) for item in wanted_units.ensure([item.wanted for item in own_units if _is_off(item)])]
+        made += _files(given, changes)
+        if changes:
             systemd.systemctl("daemon-reload")
-        made += [_told(one) for one in wanted_units.ensure([one.wanted for one in own_units if one.enabled])]
+        made += [_describe(item) for item in wanted_units.ensure([item.wanted for item in own_units if item.enabled])]
         made += _started(own_units)
     except onhost.Refused as error:
-        told, _, fix = str(error).partition(". Fix: ")
-        raise GpuprovError(told, fix) from error
+        message, _, fix = str(error).partition(". Fix: ")
+        raise GpuprovError(message, fix) from error
     except OSError as error:
         raise GpuprovError(
             f"{error.filename}: {error.strerror}" if error.filename else str(error), "see the journal"
@@ -38,42 +38,42 @@ def _is_off(unit: Unit) -> bool:
     return unit.enabled is False or unit.active is False
 
 
-def _told(one: wanted_units.Difference) -> str:
-    return f"{one.name}: {one.before} -> {one.after}"
+def _describe(item: wanted_units.Difference) -> str:
+    return f"{item.name}: {item.before} -> {item.after}"
 
 
-def _files(given: list[Resource], found: list[Difference]) -> list[str]:
-    differing = {one.path for one in found}
-    desired = [_wanted(one) for one in given if not isinstance(one, Unit) and getattr(one, "path", "") in differing]
+def _files(given: list[Resource], changes: list[Difference]) -> list[str]:
+    differing = {item.path for item in changes}
+    desired = [_wanted(item) for item in given if not isinstance(item, Unit) and getattr(item, "path", "") in differing]
     desired += [
-        onhost.Wanted(one.path, None) for one in found if one.after == "removed" and one.path not in _paths(given)
+        onhost.Wanted(item.path, None) for item in changes if item.after == "removed" and item.path not in _paths(given)
     ]
-    changed = [one.path for one in onhost.bring_about(desired)]
-    texts = {one.path: one.text for one in given if isinstance(one, File)}
+    changed = [item.path for item in onhost.bring_about(desired)]
+    texts = {item.path: item.text for item in given if isinstance(item, File)}
     return changed + unit_files.set_aside(texts, check=False)
 
 
 def _paths(given: list[Resource]) -> set[str]:
-    return {one.path for one in given if not isinstance(one, Unit)}
+    return {item.path for item in given if not isinstance(item, Unit)}
 
 
-def _wanted(one: Resource) -> onhost.Wanted:
-    if isinstance(one, File):
-        return onhost.Wanted(one.path, one.text.replace(onhost.PYTHON, sys.executable), one.mode)
-    if isinstance(one, Lines):
-        return onhost.with_lines(one.path, dict(one.keys), made=one.made)
-    assert isinstance(one, Absent)
-    return onhost.Wanted(one.path, None)
+def _wanted(item: Resource) -> onhost.Wanted:
+    if isinstance(item, File):
+        return onhost.Wanted(item.path, item.text.replace(onhost.PYTHON, sys.executable), item.mode)
+    if isinstance(item, Lines):
+        return onhost.with_lines(item.path, dict(item.keys), made=item.made)
+    assert isinstance(item, Absent)
+    return onhost.Wanted(item.path, None)
 
 
 def _started(own_units: list[Unit]) -> Iterator[str]:
     """Start what should run and does not, or runs with what is outdated."""
-    wanted = [one.wanted for one in own_units if one.active and not one.reboot]
-    for one in wanted_units.differences(wanted, wanted_units.look([unit.name for unit in wanted])):
-        if one.moment == wanted_units.NOW:
-            status, lines = units.restart(one.name)
+    wanted = [item.wanted for item in own_units if item.active and not item.reboot]
+    for item in wanted_units.differences(wanted, wanted_units.look([unit.name for unit in wanted])):
+        if item.moment == wanted_units.NOW:
+            status, lines = units.restart(item.name)
             if status:
                 raise GpuprovError(
-                    f"{one.name} does not start: {units.last_words(lines, '')}", f"journalctl -u {one.name} -n 20"
+                    f"{item.name} does not start: {units.last_words(lines, '')}", f"journalctl -u {item.name} -n 20"
                 )
-            yield _told(one)
+            yield _describe(item)

@@ -74,12 +74,17 @@ def finish(folder: Path) -> Report:
     job = stored.load_job(folder / "job.json")
     (pair,) = fleet.judge(frozen.raw_hosts(job.hosts, job.specs), whole=False).pairs
     run, started = new_run(), outcome.now()
-    found, changed = HostOutcome(host=pair[0].name), list[str]()
-    with _held(owner(run, ACT_LIMIT), found) as leader:
+    host_outcome, changed = HostOutcome(host=pair[0].name), list[str]()
+    with _held(owner(run, ACT_LIMIT), host_outcome) as leader:
         if leader:
-            _finish(pair, leader, found, changed)
-    told = outcome.Told(run=run, job=job.digest, fleet=job.fleet, act="apply", started=started)
-    report = Report(machine=here, exit_code=_code(found), changed=tuple(changed), result=outcome.of_apply(told, found))
+            _finish(pair, leader, host_outcome, changed)
+    common = outcome.Told(run=run, job=job.digest, fleet=job.fleet, act="apply", started=started)
+    report = Report(
+        machine=here,
+        exit_code=_code(host_outcome),
+        changed=tuple(changed),
+        result=outcome.of_apply(common, host_outcome),
+    )
     write_atomic(folder / "done.json", msgspec.json.format(msgspec.json.encode(report)).decode() + "\n", mode=0o644)
     return report
 
@@ -100,29 +105,31 @@ def machine_id() -> str:
 
 def describe(report: Report) -> Iterator[str]:
     """Describe the report for the journal."""
-    one = report.result
-    yield f"gpuprov first boot of {one.host}: {one.verdict or one.state}" + (f": {one.message}" if one.message else "")
+    item = report.result
+    yield f"gpuprov first boot of {item.host}: {item.verdict or item.state}" + (
+        f": {item.message}" if item.message else ""
+    )
     yield from (f"  brought about: {text}" for text in report.changed)
-    for row in one.failures:
+    for row in item.failures:
         yield f"  {row.check}: {row.found}" + (f"; wanted: {row.expected}" if row.expected else "")
         if row.hint:
             yield f"    fix: {row.hint}"
-    yield from (f"  not proven: {row.check}: {row.found}" for row in one.unproven)
-    if one.reboot:
-        yield f"  a reboot is required: {'; '.join(one.reboot)}"
+    yield from (f"  not proven: {row.check}: {row.found}" for row in item.unproven)
+    if item.reboot:
+        yield f"  a reboot is required: {'; '.join(item.reboot)}"
 
 
 @contextmanager
-def _held(leader: dict[str, object], found: HostOutcome) -> Iterator[dict[str, object] | None]:
+def _held(leader: dict[str, object], host_outcome: HostOutcome) -> Iterator[dict[str, object] | None]:
     """Hold this host's lock inside; yields None if another run has it."""
     answer = lock.take(leader)
     if not answer["taken"]:
         holder = answer.get("holder") or {}
-        found.state, found.message = (
+        host_outcome.state, host_outcome.message = (
             "locked",
             f"run {answer.get('id', '')} of {holder.get('user', 'somebody')} holds this host",
         )
-        found.hint = f"when it has ended: systemctl restart {files.UNIT}"
+        host_outcome.hint = f"when it has ended: systemctl restart {files.UNIT}"
         yield None
         return
     try:
@@ -131,12 +138,17 @@ def _held(leader: dict[str, object], found: HostOutcome) -> Iterator[dict[str, o
         lock.release(leader)
 
 
-def _finish(pair: Pair, leader: dict[str, object], found: HostOutcome, changed: list[str]) -> None:
+def _finish(pair: Pair, leader: dict[str, object], host_outcome: HostOutcome, changed: list[str]) -> None:
     """Judge the hardware, bring about what differs, and write the receipt, whatever verify finds then."""
     facts = _read(pair)
     if obstacle := next(filter(_stops, evaluate(pair[1], facts, stops=True)), None):
-        found.state, found.task, found.message, found.hint = "blocked", obstacle.check, obstacle.found, obstacle.hint
-        found.results = evaluate(pair[1], facts, MOMENTS)
+        host_outcome.state, host_outcome.task, host_outcome.message, host_outcome.hint = (
+            "blocked",
+            obstacle.check,
+            obstacle.found,
+            obstacle.hint,
+        )
+        host_outcome.results = evaluate(pair[1], facts, MOMENTS)
         return
     problems: dict[str, GpuprovError] = {}
     receipt.begin(leader, list(pair[1].capabilities), list(pair[1].capabilities))
@@ -148,10 +160,15 @@ def _finish(pair: Pair, leader: dict[str, object], found: HostOutcome, changed: 
             break
     verdict = judge(pair[1], facts, list(pair[1].capabilities), preflight=False)
     receipt.applied(leader, list(pair[1].capabilities), digests(pair[1]), __version__, verdict.resources)
-    found.state, found.changed = "changed" if changed else "unchanged", changed
-    found.results = evaluate(pair[1], _read(pair), MOMENTS)
+    host_outcome.state, host_outcome.changed = "changed" if changed else "unchanged", changed
+    host_outcome.results = evaluate(pair[1], _read(pair), MOMENTS)
     for name, error in problems.items():
-        found.state, found.task, found.message, found.hint = "failed", name, error.message, error.hint
+        host_outcome.state, host_outcome.task, host_outcome.message, host_outcome.hint = (
+            "failed",
+            name,
+            error.message,
+            error.hint,
+        )
 
 
 def _stops(result: Result) -> bool:
@@ -168,7 +185,7 @@ def _round(spec: HostSpec, facts: Facts, problems: dict[str, GpuprovError]) -> l
         problems.pop(name, None)
         try:
             resources = desired(BY_NAME[name], Context(spec, block, facts))
-            made += [f"{name}: {one}" for one in ensure(resources, facts.get(CONTENTS))]
+            made += [f"{name}: {item}" for item in ensure(resources, facts.get(CONTENTS))]
         except ProbeFailed as error:
             problems[name] = GpuprovError(str(error), error.hint)
         except GpuprovError as error:
@@ -186,10 +203,10 @@ def _read(pair: Pair) -> Facts:
     return answer
 
 
-def _code(found: HostOutcome) -> int:
-    if found.state == "locked":
+def _code(host_outcome: HostOutcome) -> int:
+    if host_outcome.state == "locked":
         return 5
-    return 3 if found.state in ("blocked", "failed") else exit_code(found.verified)
+    return 3 if host_outcome.state in ("blocked", "failed") else exit_code(host_outcome.verified)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ NEEDED = ("gpuprov", "msgspec", "pyyaml", "markupsafe")
 HINT = f'pip download --only-binary :all: --dest DIR "gpuprov=={__version__}", with --python-version of the image\'s Python'
 PYTHON, AFTER = "@PYTHON@", "@AFTER@"
 PATH = re.compile(r"/[\w./+-]+", re.ASCII)
-"""A path that is one word of a unit and of a shell: the image says it."""
+"""A path that is a single word of a unit and of a shell: the image says it."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ def prepare(fleet: Fleet, options: Options) -> Prepared:
         raise GpuprovError(
             f"--wheels {options.wheels} has no wheel of {', '.join(missing)} for the image's Python {version}", HINT
         )
-    written = dict(_unpacked({one["name"]: wheels[one["name"]] for one in chosen}))
+    written = dict(_unpacked({wheel["name"]: wheels[wheel["name"]] for wheel in chosen}))
     job = make_local_job(cut.cut(frozen.freeze(fleet), size=1)[0], spec)
     written[files.JOB] = (stored.text(job).encode(), 0o600)
     unit = (Path(__file__).parent / "units" / files.UNIT).read_text(encoding="utf-8")
@@ -66,16 +66,16 @@ def prepare(fleet: Fleet, options: Options) -> Prepared:
 
 def units_of(spec: HostSpec) -> list[str]:
     """Return the units that the first boot judges, which start before it."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for name, block in spec.capabilities.items():
         if (resources := BY_NAME[name].resources) and resources.units:
-            found |= dict.fromkeys(resources.units(spec, block))
-    return list(found)
+            names |= dict.fromkeys(resources.units(spec, block))
+    return list(names)
 
 
 def find_python(root: Path) -> Python:
     """Return the first Python of the image that is new enough. Raises GpuprovError if it has none."""
-    found = []
+    rejected = []
     for name in CANDIDATES:
         script = f"p=$(command -v {name}) && printf '%s\n' \"$p\" && exec \"$p\" -I -c '{PROBE}' || true"
         lines = place.run(root, script).splitlines()
@@ -90,10 +90,10 @@ def find_python(root: Path) -> Python:
         python = Python(lines[0], version, machine, glibc)
         if python.version >= OLDEST_PYTHON:
             return python
-        found.append(f"{name} is {version[0]}.{version[1]}")
+        rejected.append(f"{name} is {version[0]}.{version[1]}")
     oldest = ".".join(map(str, OLDEST_PYTHON))
     message = (
-        f"the image has no Python {oldest} or newer, which its first boot needs: {', '.join(found) or 'it has none'}"
+        f"the image has no Python {oldest} or newer, which its first boot needs: {', '.join(rejected) or 'it has none'}"
     )
     raise GpuprovError(message, "install one in the image (python3 on Debian and Ubuntu, python3.12 on EL 9)")
 
@@ -117,14 +117,14 @@ def _wheels(folder: Path) -> dict[str, Path]:
         paths = {path.name: path for path in sorted(folder.iterdir()) if path.suffix == ".whl"}
     except OSError as error:
         raise GpuprovError(f"--wheels {folder} cannot be read: {error.strerror}", HINT) from error
-    found = {name: path for name, path in paths.items() if name.split("-")[0].lower().replace("_", "-") in NEEDED}
-    names = {name.split("-")[0].lower() for name in found}
+    needed = {name: path for name, path in paths.items() if name.split("-")[0].lower().replace("_", "-") in NEEDED}
+    names = {name.split("-")[0].lower() for name in needed}
     if missing := [name for name in NEEDED if name not in names]:
         raise GpuprovError(f"--wheels {folder} has no wheel of {', '.join(missing)}", HINT)
-    versions = {name.split("-")[1] for name in found if name.startswith("gpuprov-")}
+    versions = {name.split("-")[1] for name in needed if name.startswith("gpuprov-")}
     if versions != {__version__}:
         raise GpuprovError(f"--wheels {folder} has gpuprov {', '.join(sorted(versions))}; this is {__version__}", HINT)
-    return found
+    return needed
 
 
 def _unpacked(wheels: dict[str, bytes]) -> Iterator[tuple[str, tuple[bytes, int]]]:

@@ -26,9 +26,9 @@ def describe(spec: HostSpec) -> Description:
 
 def tree(spec: HostSpec) -> dict[str, bytes | str]:
     """Return the files of these functions below /sys, by path; links as text."""
-    found: dict[str, bytes | str] = {}
+    files: dict[str, bytes | str] = {}
     for function in devices(spec.name, describe(spec)):
         folder = f"devices/{function.path}"
-        found |= {f"{folder}/{name}": content for name, content in sysfs.files(function).items()}
-        found[f"bus/pci/devices/{function.address}"] = f"../../../{folder}"
-    return found
+        files |= {f"{folder}/{name}": content for name, content in sysfs.files(function).items()}
+        files[f"bus/pci/devices/{function.address}"] = f"../../../{folder}"
+    return files

@@ -33,23 +33,23 @@ MOST_LINKS = 40
 
 def check(root: Path) -> Path:
     """Return the image's folder, resolved. Raises GpuprovError if it is none, or this machine's own root."""
-    found = root.resolve()
-    if not found.is_dir():
+    resolved = root.resolve()
+    if not resolved.is_dir():
         raise GpuprovError(f"--root {root} is no folder", "make the image's files first, e.g. debootstrap bookworm DIR")
-    if found == Path("/") or os.path.samefile(found, "/"):
+    if resolved == Path("/") or os.path.samefile(resolved, "/"):
         raise GpuprovError(
             "--root is this machine's own root",
             "name the folder of an image; a machine that runs is brought to its spec by gpuprov apply",
         )
     for name in FOLDERS:
-        if (found / name).is_symlink() or not (found / name).is_dir():
+        if (resolved / name).is_symlink() or not (resolved / name).is_dir():
             raise GpuprovError(
-                f"{found / name} is no folder, as an image has", "name the folder that holds /usr and /etc"
+                f"{resolved / name} is no folder, as an image has", "name the folder that holds /usr and /etc"
             )
     for name in NEEDED:
-        if not inside(found, name).exists():
-            raise GpuprovError(f"{found} has no /{name}", "name the folder of an image of a Linux distribution")
-    return found
+        if not inside(resolved, name).exists():
+            raise GpuprovError(f"{resolved} has no /{name}", "name the folder of an image of a Linux distribution")
+    return resolved
 
 
 def enter() -> None:
@@ -173,26 +173,26 @@ def run(root: Path, script: str, data: bytes | None = None) -> str:
         chroot.command(str(root), "/bin/sh", "-euc", script), input=data or b"", capture_output=True, check=False
     )
     if done.returncode:
-        told = " ".join(done.stderr.decode(errors="replace").split())[-300:]
+        message = " ".join(done.stderr.decode(errors="replace").split())[-300:]
         raise GpuprovError(
-            f"a program in the image failed: {told or f'it ended with {done.returncode}'}", "see the image"
+            f"a program in the image failed: {message or f'it ended with {done.returncode}'}", "see the image"
         )
     return done.stdout.decode(errors="replace")
 
 
 def inside(root: Path, path: str) -> Path:
     """Return where a file of the image lies on this machine, with the image's links followed in it. Raises GpuprovError for a loop."""
-    found, rest, steps = root, path.strip("/").split("/"), 0
+    resolved, rest, steps = root, path.strip("/").split("/"), 0
     while rest:
         name = rest.pop(0)
         if name == "..":
-            found = found if found == root else found.parent
-        elif (found / name).is_symlink():
-            target = os.readlink(found / name)
-            found = root if target.startswith("/") else found
+            resolved = resolved if resolved == root else resolved.parent
+        elif (resolved / name).is_symlink():
+            target = os.readlink(resolved / name)
+            resolved = root if target.startswith("/") else resolved
             rest, steps = [*filter(None, target.split("/")), *rest], steps + 1
             if steps > MOST_LINKS:
                 raise GpuprovError(f"{path} in the image is a loop of links", "see the image")
         elif name != ".":
-            found /= name
-    return found
+            resolved /= name
+    return resolved

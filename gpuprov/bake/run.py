@@ -75,8 +75,8 @@ def _bake(pair: Pair, prepared: first_boot.Prepared, options: Options, made: Bak
     try:
         outcome = _apply(pair, reading, options, made, show)
         if outcome.state in ("changed", "unchanged"):
-            found = _read(pair, "judging the image", show)
-            _judge(list(found.results), made)
+            after = _read(pair, "judging the image", show)
+            _judge(list(after.results), made)
             first_boot.install(options.root, prepared)
         else:
             interrupted = outcome.message.startswith("interrupted")
@@ -106,11 +106,15 @@ def _read(pair: Pair, doing: str, show: Show) -> Reading:
 def _judge(results: Sequence[Result], made: Baked) -> None:
     """Divide the results of verify into those that the image decides and those of the first boot."""
     verified = [result for result in results if result.moment in MOMENTS and not result.stops]
-    judged = [one for one in verified if is_broken(one) or not images.waits(one.check, one.moment, stops=False)]
-    failing = [one for one in judged if one.status in ("fail", "error")]
-    made.completed = tuple(one for one in failing if images.is_completed(one.check) and not is_broken(one))
-    made.results = tuple(one for one in judged if one not in made.completed)
-    made.later = tuple(dict.fromkeys(one.check for one in verified if one not in judged and one.status != "n/a"))
+    judged = [
+        result for result in verified if is_broken(result) or not images.waits(result.check, result.moment, stops=False)
+    ]
+    failing = [result for result in judged if result.status in ("fail", "error")]
+    made.completed = tuple(result for result in failing if images.is_completed(result.check) and not is_broken(result))
+    made.results = tuple(result for result in judged if result not in made.completed)
+    made.later = tuple(
+        dict.fromkeys(result.check for result in verified if result not in judged and result.status != "n/a")
+    )
 
 
 def _apply(pair: Pair, reading: Reading, options: Options, made: Baked, show: Show) -> HostOutcome:

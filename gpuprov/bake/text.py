@@ -32,14 +32,16 @@ def _lines(made: Baked, verbose: bool) -> Iterator[str]:
         yield from [f"  fix: {made.hint}"] * bool(made.hint)
         yield from [f"  log: {made.log}"] * bool(made.log)
     else:
-        passed = [one for one in made.results if one.status == "pass"]
+        passed = [result for result in made.results if result.status == "pass"]
         kernels = f", for {', '.join(made.kernels)}" if made.kernels else ""
         yield f"{made.host}: {made.root} baked{kernels}: {counted(len(passed), 'check')} passed, {len(made.failing)} failed"
         yield from (
-            f"  {one.status} {one.check}: {one.found}" for one in made.results if verbose or one in made.failing
+            f"  {result.status} {result.check}: {result.found}"
+            for result in made.results
+            if verbose or result in made.failing
         )
-        yield from (f"    fix: {one.hint}" for one in made.failing if one.hint)
-        names = [*(one.check for one in made.completed), *made.later]
+        yield from (f"    fix: {result.hint}" for result in made.failing if result.hint)
+        names = [*(result.check for result in made.completed), *made.later]
         shown = f": {', '.join(names)}" if verbose else ""
         yield f"  {AT_FIRST_BOOT}: {counted(len(names), 'check')}{shown}"
     yield from (f"  left in the image: {text}" for text in made.left)
