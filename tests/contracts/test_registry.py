@@ -79,6 +79,7 @@ LISTS = {
     "cli/sections.py": "commands",
     "spec/model.py": "names that a variable beside gpuprov is warned of; test_one_truth compares them with the registry",
     "init/draft.py": "what a first inventory asks for, by choice",
+    "verify/images.py": "single checks, which an image leaves to its first boot; tests/bake compares them with the registry",
 }
 
 
