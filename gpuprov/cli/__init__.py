@@ -13,6 +13,7 @@ from gpuprov import __version__
 from gpuprov.cli import carried, options
 from gpuprov.cli.about import about
 from gpuprov.cli.accept import accept
+from gpuprov.cli.bake import bake
 from gpuprov.cli.bundle import bundle
 from gpuprov.cli.capture import capture
 from gpuprov.cli.change import apply, plan
@@ -290,7 +291,7 @@ def export(
 
 
 REST = (
-    health, rollout, fleet_commands, diff, drift, explain, catalog, capture, accept, drain, undrain, mig,
+    health, rollout, fleet_commands, bake, diff, drift, explain, catalog, capture, accept, drain, undrain, mig,
     topology, show, bundle, schema, simulate, test,
 )  # fmt: skip
 for command in REST:

@@ -19,6 +19,7 @@ PURPOSES = {
         "drain",
         "undrain",
         "bundle",
+        "bake",
         "render",
     ),
     "Tests": ("test", "simulate"),

@@ -22,7 +22,7 @@ from gpuprov.gather.reasons import LOGGED_IN
 from gpuprov.gather.settings import Settings
 from gpuprov.gather.silence import keep_alive
 from gpuprov.inventory import home
-from gpuprov.shared import temporary
+from gpuprov.shared import chroot, temporary
 
 SHELL = ("sh", "-c", 'eval "$(cat)"')
 """Shell that reads the whole script before its first line runs: after a broken connection nothing runs. Without a folder and
@@ -52,6 +52,8 @@ def build(settings: Settings, script: str) -> Command:
     remote, stdin = remote_command(settings, script)
     if settings.kind == "local":
         return Command(remote, stdin)
+    if settings.kind == "chroot":
+        return Command(chroot.command(settings.host, *remote), stdin)
     if settings.kind in ("podman", "docker"):
         user = settings.text("user")
         extra = [*settings.words("container_args"), "exec", "-i", *(["-u", user] if user else [])]

@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from gpuprov.errors import GpuprovError
+from gpuprov.shared import chroot
 from gpuprov.spec.model import RawHost
 
 # Of several names for one option the first wins that is set: in Ansible's own lists the last.
@@ -84,6 +85,7 @@ _KINDS = {
     "paramiko": "paramiko",
     "paramiko_ssh": "paramiko",
     "local": "local",
+    chroot.CONNECTION: "chroot",
     "docker": "docker",
     "podman": "podman",
     "community.docker.docker": "docker",
@@ -132,7 +134,7 @@ class Settings:
 
     @property
     def kind(self) -> str:
-        """Return ssh, paramiko, local, podman or docker; `ansible` for everything that only Ansible can do."""
+        """Return ssh, paramiko, local, chroot, podman or docker; `ansible` for everything that only Ansible can do."""
         name = self.text("connection", "ssh").removeprefix("ansible.builtin.")
         kind = _KINDS.get(name, "ansible")
         if kind == "ssh" and any(self.text(option) for option in _BEYOND_SSH):
@@ -176,6 +178,8 @@ class Settings:
             return f"{self.kind} {self.host}"
         if self.kind == "local":
             return "local"
+        if self.kind == "chroot":
+            return f"chroot {self.host}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = self.text("port")
         return f"{host}:{port}" if port else host

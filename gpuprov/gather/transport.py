@@ -134,6 +134,8 @@ def _build_manual_command(settings: Settings, *, become: bool = False) -> str:
         return shlex.join([settings.kind, "exec", *options, settings.host, *words])
     if settings.kind == "local":
         return shlex.join(words)
+    if settings.kind == "chroot":
+        return shlex.join(["chroot", settings.host, *words])
     return f"ansible -i INVENTORY {settings.name} -m ansible.builtin.raw -a true"
 
 

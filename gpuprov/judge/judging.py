@@ -17,6 +17,7 @@ from gpuprov.gather.script import compose, split
 from gpuprov.onhost import bundle
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.spec.model import HostSpec
+from gpuprov.verify import images
 from gpuprov.verify.evaluate import Result, evaluate, probes_of
 
 DRIVER = "nvidia_driver"
@@ -60,12 +61,16 @@ def judge(
     preflight: bool,
     run: Collection[str] | None = None,
     drains: bool = False,
+    image: bool = False,
 ) -> Verdict:
     """Judge the host. `preflight`: also check the conditions for changing anything. `only`: only these capabilities. `run`: those
     that are applied in this run, if they are more. `drains`: there is a drain command, so that processes using the GPUs are no
-    reason to stop; the roles that need the GPUs free run it, and check again."""
+    reason to stop; the roles that need the GPUs free run it, and check again. `image`: an image, of which the first boot judges the
+    hardware."""
     together = frozenset(only if run is None else run)
     results = evaluate(spec, facts, only=only, stops=True, run=together) if preflight else []
+    if image:
+        results = [result for result in results if not images.waits(result.check, result.moment, stops=result.stops)]
     refusals = [refusal(result) for result in results if result.refuses and not (drains and result.drained)]
     desired: dict[str, dict[str, Any]] = {}
     resources: dict[str, list[str]] = {}

@@ -94,7 +94,7 @@ def make(fleet: Fleet, options: Options, now: float) -> Made:
         data = cloud_init.format_user_data(_make_config(manifest, options), signers)
         manifests.append((manifest, local_job, data))
     _write(manifests, wheel_list, signers, options)
-    files = {raw.name: sorted(set(_list_files(spec))) for raw, spec in fleet.pairs if any(_list_files(spec))}
+    files = {raw.name: sorted(set(list_files(spec))) for raw, spec in fleet.pairs if any(list_files(spec))}
     return Made(hosts=len(manifests), serial=serial, expires_at=expires_at, files=files)
 
 
@@ -133,13 +133,14 @@ def make_local_job(job: Job, spec: HostSpec) -> Job:
         connection={**reached, "ansible_connection": "local"},
         domains=host.domains,
     )
-    named = set(_list_files(spec))
+    named = set(list_files(spec))
     files = {path: digest for path, digest in job.files.items() if path in named}
     made = msgspec.structs.replace(job, hosts=(local_host,), specs={name: plain}, files=files, number=1, of=1)
     return msgspec.structs.replace(made, digest=digest_of(made))
 
 
-def _list_files(spec: HostSpec) -> Iterator[str]:
+def list_files(spec: HostSpec) -> Iterator[str]:
+    """Yield the files that a spec names."""
     for fragment in spec.capabilities.values():
         yield from files_of(fragment)
 

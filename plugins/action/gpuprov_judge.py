@@ -70,7 +70,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             run = self._templar.template(known["host_capabilities"]) if "host_capabilities" in known else None
             there = facts_of(self._read(script(spec, only, preflight=preflight), known))
             drains = bool(known.get("gpuprov_drain_command"))
-            verdict = judge(spec, there, only, preflight=preflight, run=run, drains=drains)
+            image = known.get("gpuprov_act_last") == "bake"
+            verdict = judge(spec, there, only, preflight=preflight, run=run, drains=drains, image=image)
         except GpuprovError as error:
             raise AnsibleActionFail(f"{error.message}. Fix: {error.hint}") from error
         waited = waiting(verdict.desired) if moment == "sources" else {}

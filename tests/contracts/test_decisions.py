@@ -35,6 +35,7 @@ MAY: dict[str, str] = {
     "gpuprov_drain_command | default('', true) == ''": "an option of the run",
     "gpuprov_drain_command | default('', true) != ''": "an option of the run",
     "gpuprov_act_last | default('') == 'prepare'": "an option of the run",
+    "gpuprov_act_last | default('') == 'bake'": "an option of the run",
     "gpuprov_on_failure | default('nothing') == 'rollback'": "the word of the spec",
     "gpuprov_reboot == 'if-needed'": "the word of the spec as the module takes it",
     "'all' if groups.all else 'localhost'": "Ansible plays over no hosts, and calls that a success",

@@ -26,6 +26,7 @@ ELSEWHERE = {
     "check": "judges the inventory offline",
     "render": "writes files",
     "rehearse": "reaches simulated hosts, whose login it makes",
+    "bake": "works on a folder of this machine",
     "fleet freeze": "writes a file",
     "fleet slice": "writes files",
     "fleet fold": "reads files",

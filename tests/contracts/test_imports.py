@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[2] / "gpuprov"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli", "pytest_plugin"),
-    ("offline",),
+    ("offline", "bake"),
     ("rehearse", "rollout", "pull", "play"),
     ("slices",),
     ("accept", "apply", "drain"),

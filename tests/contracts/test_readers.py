@@ -16,6 +16,7 @@ OURS = {
     "shared/engines.py": "below the readers, with limits of its own",
     "shared/engine_files.py": "the same: what nvidia-ctk wrote, and what it was made of",
     "pull/bundles.py": "writes the archive of a bundle",
+    "bake/first_boot.py": "writes the archive that is unpacked in an image",
     "pull/program.py": "writes the archive of the puller",
     "offline/placed.py": "writes the archive of packages for hosts",
     "offline/repository.py": "reads the index that createrepo_c has just written here",

@@ -82,6 +82,7 @@ LISTS = {
     "cli/drain.py": "schedulers, two of which are called as the capabilities for their nodes",
     "drain/choose.py": "the same",
     "fleet_policy/policy.py": "the same",
+    "verify/images.py": "single checks, which an image leaves to its first boot; tests/bake compares them with the registry",
 }
 
 

@@ -1,0 +1,1 @@
+"""Ansible's connection plugin for images; Ansible is told of this folder while an image is baked."""

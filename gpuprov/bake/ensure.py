@@ -1,0 +1,79 @@
+"""Brings about the resources of a capability on this machine, by the code that gpuprov's modules run on hosts. Without Ansible."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+
+from gpuprov.errors import GpuprovError
+from gpuprov.onhost import files as onhost
+from gpuprov.onhost import systemd, unit_files, units, wanted_units
+from gpuprov.probe.host.contents import Contents
+from gpuprov.resources import Absent, Difference, File, Lines, Resource, Unit, differences
+
+
+def ensure(resources: Iterable[Resource], contents: Contents) -> list[str]:
+    """Bring about what differs, and return it in words. Raises GpuprovError for what cannot be brought about."""
+    given = list(resources)
+    changes = list(differences(given, contents))
+    own_units = [item for item in given if isinstance(item, Unit)]
+    try:
+        made = [_describe(item) for item in wanted_units.ensure([item.wanted for item in own_units if _is_off(item)])]
+        made += _files(given, changes)
+        if changes:
+            systemd.systemctl("daemon-reload")
+        made += [_describe(item) for item in wanted_units.ensure([item.wanted for item in own_units if item.enabled])]
+        made += _started(own_units)
+    except onhost.Refused as error:
+        message, _, fix = str(error).partition(". Fix: ")
+        raise GpuprovError(message, fix) from error
+    except OSError as error:
+        raise GpuprovError(
+            f"{error.filename}: {error.strerror}" if error.filename else str(error), "see the journal"
+        ) from error
+    return made
+
+
+def _is_off(unit: Unit) -> bool:
+    return unit.enabled is False or unit.active is False
+
+
+def _describe(item: wanted_units.Difference) -> str:
+    return f"{item.name}: {item.before} -> {item.after}"
+
+
+def _files(given: list[Resource], changes: list[Difference]) -> list[str]:
+    differing = {item.path for item in changes}
+    desired = [_wanted(item) for item in given if not isinstance(item, Unit) and getattr(item, "path", "") in differing]
+    desired += [
+        onhost.Wanted(item.path, None) for item in changes if item.after == "removed" and item.path not in _paths(given)
+    ]
+    changed = [item.path for item in onhost.bring_about(desired)]
+    texts = {item.path: item.text for item in given if isinstance(item, File)}
+    return changed + unit_files.set_aside(texts, check=False)
+
+
+def _paths(given: list[Resource]) -> set[str]:
+    return {item.path for item in given if not isinstance(item, Unit)}
+
+
+def _wanted(item: Resource) -> onhost.Wanted:
+    if isinstance(item, File):
+        return onhost.Wanted(item.path, item.text.replace(onhost.PYTHON, sys.executable), item.mode)
+    if isinstance(item, Lines):
+        return onhost.with_lines(item.path, dict(item.keys), made=item.made)
+    assert isinstance(item, Absent)
+    return onhost.Wanted(item.path, None)
+
+
+def _started(own_units: list[Unit]) -> Iterator[str]:
+    """Start what should run and does not, or runs with what is outdated."""
+    wanted = [item.wanted for item in own_units if item.active and not item.reboot]
+    for item in wanted_units.differences(wanted, wanted_units.look([unit.name for unit in wanted])):
+        if item.moment == wanted_units.NOW:
+            status, lines = units.restart(item.name)
+            if status:
+                raise GpuprovError(
+                    f"{item.name} does not start: {units.last_words(lines, '')}", f"journalctl -u {item.name} -n 20"
+                )
+            yield _describe(item)

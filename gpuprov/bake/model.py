@@ -1,0 +1,63 @@
+"""What baking an image is asked, and what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from gpuprov.limits import ACT_LIMIT
+from gpuprov.verify.evaluate import Result
+
+State = Literal["baked", "blocked", "failed", "interrupted"]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """root: the image's folder, resolved. wheels: gpuprov and what it needs, for a Python of the image. timeout: seconds that one act
+    may take."""
+
+    root: Path
+    wheels: Path
+    timeout: float = ACT_LIMIT
+    verbose: bool = False
+    log_dir: Path | None = None
+
+
+class Baked(msgspec.Struct, kw_only=True):
+    """The outcome. `results`: checks that the image's files decide. `later`: checks by name that the first boot makes. `completed`:
+    those that fail now, and whose differences the first boot removes. `left`: what of a host is still there. `cleaned`: what was
+    removed. `kept`: ssh host keys that the image had before, which every clone would share. `changed`: tasks that changed
+    something. `message`, `hint`: why it failed."""
+
+    host: str
+    root: str
+    state: State = "baked"
+    kernels: tuple[str, ...] = ()
+    results: tuple[Result, ...] = ()
+    completed: tuple[Result, ...] = ()
+    later: tuple[str, ...] = ()
+    cleaned: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    task: str = ""
+    message: str = ""
+    hint: str = ""
+    log: str = ""
+    seconds: float = 0.0
+
+    @property
+    def failing(self) -> tuple[Result, ...]:
+        """Return the checks of the image that fail, or could not be judged."""
+        return tuple(result for result in self.results if result.status in ("fail", "error"))
+
+    @property
+    def exit_code(self) -> Literal[0, 1, 3, 130]:
+        """Return 0 for an image that is as wanted as far as its files say; 1 if it is not, or something of a host is left in it; 3 if
+        it could not be baked; 130 if that was interrupted."""
+        if self.state == "interrupted":
+            return 130
+        if self.state != "baked":
+            return 3
+        return 1 if self.failing or self.left else 0

@@ -1,0 +1,58 @@
+"""The command `gpuprov bake`: parse, call, print, return the exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuprov.cli import options
+from gpuprov.cli.sections import Command
+
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@click.command(cls=Command, short_help="Bring an image to a host's spec; its first boot does the rest.")
+@options.inventory
+@click.option(
+    "--root", required=True, type=FOLDER, help="Folder of the image: a chroot, as debootstrap or mkosi make it."
+)
+@click.option(
+    "--wheels",
+    required=True,
+    type=FOLDER,
+    help="Folder with the wheels of gpuprov and what it needs, for the image's Python.",
+)
+@options.act_limit
+@click.option("--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the log of the run.")
+@options.json_flag
+def bake(sources: tuple[str, ...], root: Path, wheels: Path, as_json: bool, **given: Any) -> int:
+    """Bring the image in a folder to the spec of one host, as far as no hardware is needed; its first boot does the rest.
+
+    --limit names the host whose spec it is. Needs root. Packages, kernel modules for the image's kernels, configuration and units are
+    applied in a chroot, which sees the GPUs that the spec names, whatever this machine has. Nothing is started. Then what belongs to
+    one machine is removed. On the first boot of each machine a unit judges the hardware, applies what is left, verifies and reports.
+    Exit codes: 0 baked; 1 a check fails, or something of a host is left; 3 not baked.
+
+    \b
+    Example: gpuprov bake inventory.yaml --limit gpu001 --root /srv/image --wheels wheels
+    """
+    from gpuprov import console
+    from gpuprov.bake import place, run, text
+    from gpuprov.bake.model import Options
+    from gpuprov.plan.show import Terminal
+    from gpuprov.slices import frozen
+
+    root = place.check(root)
+    place.enter()
+    fleet = options.load(sources, given, also=frozen.DOMAINS)
+    options.ask_something(fleet, None)
+    if len(fleet.pairs) != 1:
+        raise click.UsageError(
+            f"an image has the spec of one host, and {len(fleet.pairs)} are named: choose one with --limit"
+        )
+    chosen = Options(root=root, wheels=wheels, **{name: given[name] for name in ("timeout", "verbose", "log_dir")})
+    made = run.bake(fleet, chosen, Terminal(verbose=given["verbose"]))
+    console.result(text.as_json(made) if as_json else text.as_text(made, verbose=given["verbose"]))
+    return made.exit_code

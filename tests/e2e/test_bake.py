@@ -1,0 +1,139 @@
+"""An image baked without GPUs, started twice on simulated H100 hosts: each finishes and proves itself, without Ansible."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprov.bake import files
+from gpuprov.simulate import container, engine_choice, hosts, inventory
+from gpuprov.simulate.description import Description, Gpus
+from gpuprov.simulate.parts import packages
+from tests.e2e.lab import GPUPROV
+from tests.e2e.machine import Machine
+from tests.here import PLUGINS
+
+pytestmark = pytest.mark.e2e
+HOST = Description(gpu=Gpus(model="H100-SXM5-80GB", count=8), nvswitch=3)
+SPEC: dict[str, Any] = {
+    "gpu": {"model": "H100-SXM5-80GB", "count": 8},
+    "nouveau": {},
+    "nvidia_driver": {"version": "535"},
+    "persistence": {},
+    "fabric_manager": {},
+}
+NAME, CLONES = "e2e-bake", ("e2e-clone1", "e2e-clone2")
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheels of this checkout with what it needs."""
+    folder = tmp_path_factory.mktemp("wheels")
+    pip = [sys.executable, "-m", "pip"]
+    build = [*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
+    subprocess.run([*build, str(PLUGINS.parent)], check=True)
+    needed = ("msgspec", "pyyaml", "markupsafe")
+    subprocess.run([*pip, "download", "--quiet", "--only-binary", ":all:", "--dest", str(folder), *needed], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The disk of a new simulated host that gpuprov was never applied to, as a folder."""
+    folder = tmp_path_factory.mktemp("image") / "root"
+    folder.mkdir()
+    container.down(NAME)
+    try:
+        machine = Machine(hosts.up(NAME, HOST))
+        machine.sh("mkdir -p /var/lib/gpuprov; echo {} > /var/lib/gpuprov/receipt.json; sync")
+        assert podman_export(f"{container.PREFIX}{NAME}", folder) == 0
+    finally:
+        container.down(NAME)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def podman_export(name: str, folder: Path) -> int:
+    """Unpack the disk of a container."""
+    packed = subprocess.Popen(["podman", "export", name], stdout=subprocess.PIPE)
+    status = subprocess.run(["tar", "-x", "-C", str(folder)], stdin=packed.stdout, check=False).returncode
+    return status or packed.wait()
+
+
+@contextmanager
+def served() -> Iterator[None]:
+    """The package repository of the simulated host, at its own address, on this machine."""
+    folder = packages.volumes(HOST)[0][0]
+    words = [sys.executable, "-m", "http.server", packages.URL.rpartition(":")[2], "--bind", "127.0.0.1"]
+    server = subprocess.Popen(
+        [*words, "--directory", str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_an_image_is_baked_and_two_clones_prove_themselves(image: Path, wheels: Path, tmp_path: Path) -> None:
+    if engine_choice.chosen() != "podman":
+        pytest.skip("only podman starts a host from a folder")
+    written = tmp_path / "inventory.yaml"
+    written.write_text(json.dumps({"all": {"hosts": {"image": {"gpuprov": SPEC}}}}), encoding="utf-8")
+    with served():
+        told = json.loads(run(tmp_path, "bake", written, "--root", image, "--wheels", wheels, "--json"))
+    assert told["state"] == "baked"
+    assert told["left"] == []
+    assert "/var/lib/gpuprov/receipt.json" in told["cleaned"]
+    assert "/etc/ssh/ssh_host_ed25519_key" in told["kept"]
+    assert {"fabric_manager.registered", "host.gpu", "nvidia_driver.loaded"} <= set(told["later"])
+    built = next(row for row in told["results"] if row["check"] == "nvidia_driver.modules_built")
+    assert built["status"] == "pass"
+    assert told["kernels"][0] in built["found"]
+    assert not (image / "var/lib/gpuprov/receipt.json").exists()
+    assert (image / "etc/machine-id").read_text() == ""
+    assert str(image) not in Path("/proc/self/mounts").read_text(encoding="utf-8")
+    assert clones(image, tmp_path) == len(CLONES)
+
+
+def clones(image: Path, folder: Path) -> int:
+    """Start the image once for each clone, and look at what its first boot says. Returns how many different machines there were."""
+    machines = set()
+    for name in CLONES:
+        container.down(name)
+        root = image.parent / name
+        subprocess.run(["cp", "-a", "--reflink=auto", str(image), str(root)], check=True)
+        try:
+            machine = Machine(hosts.up(name, HOST, tag=str(root)))
+            machine.wait_for(f"test -e {files.DONE}")
+            report = json.loads(machine.sh(f"cat {files.DONE}"))
+            assert report["exit_code"] == 0, machine.sh(f"journalctl --no-pager -u {files.UNIT}")
+            assert report["result"]["verdict"] == "as wanted", report
+            assert set(machine.receipt()["capabilities"]) == {"kernel", *SPEC} - {"gpu"}
+            assert "ansible" not in machine.sh(f"ls {files.LIBRARY}")
+            machines.add(report["machine"])
+            (folder / f"{name}.yaml").write_text(inventory.text([machine.host], SPEC), encoding="utf-8")
+            run(folder, "plan", folder / f"{name}.yaml", "--quick")
+        finally:
+            container.down(name)
+            shutil.rmtree(root, ignore_errors=True)
+    return len(machines)
+
+
+def run(folder: Path, *words: str | Path) -> str:
+    """Run gpuprov, which ends well, and return what it printed. Its logs and cache are in the folder."""
+    own = {"XDG_STATE_HOME": str(folder / "state"), "XDG_CACHE_HOME": str(folder / "cache")}
+    done = subprocess.run(
+        [GPUPROV, *map(str, words)], env={**os.environ, **own}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{words}\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
+    return done.stdout
