@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import io
 import re
+from functools import cache
 from typing import IO, NamedTuple
 
 import msgspec
 
 from gpuprov.catalog.context import fold, named_xid
 from gpuprov.catalog.signatures import held_in
-from gpuprov.catalog.symptoms import Symptom, of_line, symptoms
+from gpuprov.catalog.symptoms import Symptom, symptoms
+from gpuprov.catalog.verdicts import Verdict, explained, judge_line, judge_xid
 from gpuprov.explain.choosing import LONGEST_LINE, chosen
 from gpuprov.explain.lines import devices_in, gpu_addresses, statements
 from gpuprov.masking import masked
 from gpuprov.onhost.kernel_lines import OF_A_PROGRAM, STAMP, joined
+from gpuprov.probe.kernel.stamps import read_stamp
 
 _OF_A_PROGRAM = re.compile(STAMP + OF_A_PROGRAM)
 """A line of the kernel whose text was chosen by the user of a program."""
@@ -25,11 +28,12 @@ Rank = tuple[int, tuple[bool, int]]
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A symptom in a text: its count, and the first line that shows it."""
+    """A symptom in a text: its count, and the first line that shows it. `verdict`: of the first line that the kernel logged."""
 
     symptom: Symptom
     count: int
     line: str
+    verdict: Verdict | None = None
 
 
 class _Shown(NamedTuple):
@@ -37,6 +41,7 @@ class _Shown(NamedTuple):
 
     rank: Rank
     symptom: Symptom
+    verdict: Verdict | None = None
 
 
 class _Pending(NamedTuple):
@@ -51,7 +56,7 @@ class _Log:
     """The symptoms of a log's lines so far."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[str, str], tuple[Rank, Seen]] = {}
+        self.known: dict[tuple[str, str, str], tuple[Rank, Seen]] = {}
         self.pending: list[_Pending] = []
 
     def read(self, line: str) -> None:
@@ -65,10 +70,11 @@ class _Log:
                 self.pending.append(_Pending(devices, line, more))
 
     def note(self, line: str, shown: list[_Shown]) -> None:
-        for rank, symptom in shown:
-            key = (symptom.key, symptom.action)
+        for rank, symptom, verdict in shown:
+            key = (symptom.key, symptom.action, verdict.action if verdict and verdict.number else "")
             best, seen = self.known.get(key, (rank, Seen(symptom, 0, _short(line))))
-            self.known[key] = (min(best, rank), msgspec.structs.replace(seen, count=seen.count + 1))
+            seen = msgspec.structs.replace(seen, count=seen.count + 1, verdict=seen.verdict or verdict)
+            self.known[key] = (min(best, rank), seen)
 
     def end(self, of_a_gpu: set[str]) -> list[Seen]:
         for one in self.pending:
@@ -89,17 +95,31 @@ def symptoms_in(log: str | IO[bytes]) -> list[Seen]:
 
 
 def _shown_in(line: str) -> list[_Shown]:
-    """Return the symptoms that one line shows: its Xid, or its messages."""
-    shown = []
-    if "xid" in line.casefold() and not _OF_A_PROGRAM.match(line) and (named := named_xid(line)) and len(named) < 5:
-        number = int(named)
-        shown = [
-            _Shown((at, (False, 0)), of_line(symptom, number, line))
-            for at, symptom in enumerate(symptoms())
-            if number in symptom.xids
-        ]
+    """Return the symptoms that one line shows: that of its verdict, and those of its messages."""
     last = len(symptoms())
-    return shown + [_Shown((last, one.signature.rank), one.symptom) for one in held_in(fold(line))]
+    shown = []
+    verdict = _verdict_of(line)
+    if verdict and (symptom := explained(verdict)):
+        at = _places()[symptom.key] if symptom.xids else last
+        shown.append(_Shown((at, (False, -LONGEST_LINE * (not symptom.xids))), symptom, verdict))
+    held = [one for one in held_in(fold(line)) if not (verdict and one.symptom.key == verdict.key)]
+    return shown + [_Shown((last, one.signature.rank), one.symptom) for one in held]
+
+
+@cache
+def _places() -> dict[str, int]:
+    return {symptom.key: at for at, symptom in enumerate(symptoms())}
+
+
+def _verdict_of(line: str) -> Verdict | None:
+    """Return the verdict on a line: of the kernel's log, or one that names an Xid otherwise."""
+    stamped = read_stamp(line)
+    verdict = judge_line(stamped.text) if stamped.of_kernel else None
+    if verdict:
+        return verdict if verdict.standing != "recovered" else None
+    if "xid" in line.casefold() and not _OF_A_PROGRAM.match(line) and (named := named_xid(line)) and len(named) < 5:
+        return judge_xid(int(named), line)
+    return None
 
 
 def _short(line: str) -> str:
