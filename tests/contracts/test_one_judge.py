@@ -23,7 +23,7 @@ from gpuprov.onhost.kernel_lines import joined
 from gpuprov.probe.base import Facts, Output
 from gpuprov.probe.kernel.kernel_log import KERNEL_LOG, parse
 from gpuprov.probe.kernel.stamps import read_stamp
-from gpuprov.records import adapt
+from gpuprov.records import logs
 from tests.capabilities.asking import ask
 from tests.capabilities.health_host import log
 
@@ -76,7 +76,7 @@ def differences(line: str) -> list[str]:
         found += [f"explain says {said}"] * (said != words)
     failing = {str(verdict.check): str(verdict.action)} if verdict.standing == "unfit" else {}
     unproven = {str(verdict.check)} if verdict.standing == "unknown" else set()
-    recorded = adapt.kernel_log(f"[    0.000000] Linux version 6.1\n[  100.000000] {line}\n")
+    recorded = logs.kernel_log(f"[    0.000000] Linux version 6.1\n[  100.000000] {line}\n")
     for how, output in (("health", log(line)), ("health --from", recorded or "")):
         outcome = outcomes(output)
         fails = {check: str(one.action) for check, one in outcome.items() if one.status == "fail"}
@@ -104,20 +104,20 @@ def test_what_explain_calls_a_defect_of_the_host_is_one_to_health() -> None:
 
 
 def test_a_whole_log_has_the_same_defects_to_explain_and_to_a_record() -> None:
-    logs = 0
+    count = 0
     for file in sorted((TESTS / "real").glob("*/dmesg.txt")):
         text = file.read_text(encoding="utf-8", errors="replace")
-        recorded = adapt.kernel_log(text)
+        recorded = logs.kernel_log(text)
         if recorded is None:
             continue
-        logs += 1
+        count += 1
         failing = {check: one.action for check, one in outcomes(recorded).items() if one.status == "fail"}
         bad = [one.verdict for one in symptoms_in(text) if one.verdict and one.verdict.standing == "unfit"]
         named = {
             check: worst(tuple(one.action for one in bad if one.check == check)) for check in {v.check for v in bad}
         }
         assert named == failing, file.parent.name
-    assert logs > 5
+    assert count > 5
 
 
 @pytest.mark.parametrize("line", EXAMPLES)

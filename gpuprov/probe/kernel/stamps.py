@@ -10,13 +10,13 @@ import msgspec
 
 class Stamped(msgspec.Struct, frozen=True, kw_only=True):
     """A line without its stamp. `at`: seconds since 1970, or since the boot if `since_boot`; None if it has no time. `program`: what
-    wrote it, empty if the line does not say; `monotonic`: seconds since the boot beside a clock time."""
+    wrote it, and `host`: where, both empty if the line does not say."""
 
     text: str
     at: float | None = None
     since_boot: bool = False
     program: str = ""
-    monotonic: float | None = None
+    host: str = ""
 
     @property
     def of_kernel(self) -> bool:
@@ -36,9 +36,9 @@ _ISO = re.compile(
     r"\[?(?:[A-Z][a-z]{2} )?(\d{4})-(\d{2})-(\d{2})[T ](\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?"
     r"( ?(?:Z|UTC|GMT|[+-]\d{2}:?\d{2}|[A-Z]{2,5}))?(?:\] ?| )"
 )
-_WRITER = re.compile(r"[\w.@-]{1,255} ([\w.@/()-]{1,64})(?:\[\d{1,10}\])?: ")
+_WRITER = re.compile(r"([\w.@-]{1,255}) ([\w.@/()-]{1,64})(?:\[\d{1,10}\])?: ")
 """The host and the program, as syslog and the journal print them."""
-_KERNEL = re.compile(r"(kernel): ")
+_KERNEL = re.compile(r"()(kernel): ")
 
 
 def read_stamp(line: str, year: int = 0) -> Stamped:
@@ -47,10 +47,10 @@ def read_stamp(line: str, year: int = 0) -> Stamped:
         line = line[level.end() :]
     if match := _BOOT.match(line):
         writer = _WRITER.match(line, match.end())
-        rest, program = (
-            (line[writer.end() :], writer[1]) if writer and writer[1] == "kernel" else (line[match.end() :], "")
-        )
-        return Stamped(text=rest, at=float(match[1]), since_boot=True, program=program)
+        if writer and writer[2] == "kernel":
+            rest = line[writer.end() :]
+            return Stamped(text=rest, at=float(match[1]), since_boot=True, program="kernel", host=writer[1])
+        return Stamped(text=line[match.end() :], at=float(match[1]), since_boot=True)
     if match := _UNIX.match(line):
         return _after(line[match.end() :], float(match[1]), host=True)
     if match := _ISO.match(line):
@@ -70,12 +70,10 @@ def read_stamp(line: str, year: int = 0) -> Stamped:
 def _after(rest: str, at: float | None, *, host: bool) -> Stamped:
     """Read what follows a time: who wrote the line, and the kernel's own stamp."""
     match = (_WRITER if host else _KERNEL).match(rest)
-    program = match[1] if match else ""
+    host_name, program = (match[1], match[2]) if match else ("", "")
     rest = rest[match.end() :] if match else rest
     own = _BOOT.match(rest) if program == "kernel" else None
-    return Stamped(
-        text=rest[own.end() :] if own else rest, at=at, program=program, monotonic=float(own[1]) if own else None
-    )
+    return Stamped(text=rest[own.end() :] if own else rest, at=at, program=program, host=host_name)
 
 
 def _time(numbers: list[int], fraction: str | None, zone: str) -> float | None:
