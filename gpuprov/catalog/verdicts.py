@@ -174,9 +174,11 @@ def fix_of(verdict: Verdict) -> str:
     return f"{fix}{'' if fix.endswith('.') else ';'} gpuprov explain {verdict.number or verdict.key}"
 
 
-def in_health(verdict: Verdict) -> str:
-    """Return what a check of health makes of a line, in words."""
+def in_health(verdict: Verdict, *, ended: bool = False) -> str:
+    """Return what a check of health makes of a line, in words. `ended`: an Xid 154 decides in place of it."""
     check = f"health.{verdict.check}"
+    if ended:
+        return f"{check} goes by the Xid {RECOVERY} of the same GPU, which says what it needs now"
     if verdict.standing == "unfit":
         return f"{check} fails, unless something ended it since: {verdict.action}"
     return f"{check} tells it" if verdict.standing == "reported" else f"{check} is not proven: no action is documented"

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import io
 import re
+from collections import deque
 from functools import cache
 from typing import IO, NamedTuple
 
 import msgspec
 
+from gpuprov.capabilities.health.log import standing
 from gpuprov.catalog.context import fold, named_xid
 from gpuprov.catalog.signatures import held_in
 from gpuprov.catalog.symptoms import Symptom, symptoms
 from gpuprov.catalog.verdicts import Verdict, explained, judge_line, judge_xid
+from gpuprov.catalog.xids import Action
 from gpuprov.explain.choosing import LONGEST_LINE, chosen
 from gpuprov.explain.lines import devices_in, gpu_addresses, statements
 from gpuprov.masking import masked
 from gpuprov.onhost.kernel_lines import OF_A_PROGRAM, STAMP, joined
+from gpuprov.probe.kernel.kernel_log import KernelLog, Line
 from gpuprov.probe.kernel.stamps import read_stamp
 
 _OF_A_PROGRAM = re.compile(STAMP + OF_A_PROGRAM)
 """A line of the kernel whose text was chosen by the user of a program."""
+_LEAP_YEAR = 2000
+"""The year of stamps without one: only the time between lines matters."""
 _MOST_PENDING = 10_000
 """Maximum number of lines kept until the end of a log, to know whether their device is a GPU."""
 
@@ -28,12 +34,14 @@ Rank = tuple[int, tuple[bool, int]]
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A symptom in a text: its count, and the first line that shows it. `verdict`: of the first line that the kernel logged."""
+    """A symptom in a text: its count, and the first line that shows it. `verdict`: of the first line that the kernel logged; `ended`:
+    whether an Xid 154 of the same GPU decides in place of it."""
 
     symptom: Symptom
     count: int
     line: str
     verdict: Verdict | None = None
+    ended: bool = False
 
 
 class _Shown(NamedTuple):
@@ -58,10 +66,16 @@ class _Log:
     def __init__(self) -> None:
         self.known: dict[tuple[str, str, str], tuple[Rank, Seen]] = {}
         self.pending: list[_Pending] = []
+        self.xids: deque[Line] = deque(maxlen=_MOST_PENDING)
 
     def read(self, line: str) -> None:
         shown = _shown_in(line)
         self.note(line, shown)
+        if (
+            any(one.verdict and one.verdict.number for one in shown)
+            and (at := (stamped := read_stamp(line, _LEAP_YEAR)).at) is not None
+        ):
+            self.xids.append(Line(at, stamped.text))
         devices = devices_in(line)
         if devices and len(self.pending) < _MOST_PENDING:
             keys = {one.symptom.key for one in shown}
@@ -80,7 +94,19 @@ class _Log:
         for one in self.pending:
             if one.devices & of_a_gpu:
                 self.note(one.line, one.more)
-        return [seen for _, seen in sorted(self.known.values(), key=lambda pair: pair[0])]
+        found = [seen for _, seen in sorted(self.known.values(), key=lambda pair: pair[0])]
+        left = {(one.verdict.key, one.action) for one in standing(KernelLog(lines=tuple(self.xids)))}
+        judged = {verdict.key for line in self.xids if (verdict := judge_line(line.text))}
+        return [
+            msgspec.structs.replace(one, ended=True) if one.verdict and _is_ended(one.verdict, judged, left) else one
+            for one in found
+        ]
+
+
+def _is_ended(verdict: Verdict, judged: set[str], left: set[tuple[str, Action]]) -> bool:
+    """Return whether an Xid asks for something, and no longer does."""
+    asks = verdict.standing in ("unfit", "unknown") and verdict.number > 0
+    return asks and verdict.key in judged and (verdict.key, verdict.action) not in left
 
 
 def symptoms_in(log: str | IO[bytes]) -> list[Seen]:

@@ -112,7 +112,8 @@ def test_a_whole_log_has_the_same_defects_to_explain_and_to_a_record() -> None:
             continue
         count += 1
         failing = {check: one.action for check, one in outcomes(recorded).items() if one.status == "fail"}
-        bad = [one.verdict for one in symptoms_in(text) if one.verdict and one.verdict.standing == "unfit"]
+        seen = [one for one in symptoms_in(text) if not one.ended]
+        bad = [one.verdict for one in seen if one.verdict and one.verdict.standing == "unfit"]
         named = {
             check: worst(tuple(one.action for one in bad if one.check == check)) for check in {v.check for v in bad}
         }
