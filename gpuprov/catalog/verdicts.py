@@ -181,4 +181,8 @@ def in_health(verdict: Verdict, *, ended: bool = False) -> str:
         return f"{check} goes by the Xid {RECOVERY} of the same GPU, which says what it needs now"
     if verdict.standing == "unfit":
         return f"{check} fails, unless something ended it since: {verdict.action}"
-    return f"{check} tells it" if verdict.standing == "reported" else f"{check} is not proven: no action is documented"
+    return (
+        f"{check} reports it, and does not fail"
+        if verdict.standing == "reported"
+        else f"{check} is not proven: no action is documented"
+    )

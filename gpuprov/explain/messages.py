@@ -71,11 +71,9 @@ class _Log:
     def read(self, line: str) -> None:
         shown = _shown_in(line)
         self.note(line, shown)
-        if (
-            any(one.verdict and one.verdict.number for one in shown)
-            and (at := (stamped := read_stamp(line, _LEAP_YEAR)).at) is not None
-        ):
-            self.xids.append(Line(at, stamped.text))
+        if any(one.verdict and one.verdict.number for one in shown):
+            stamped = read_stamp(line, _LEAP_YEAR)
+            self.xids += [Line(stamped.at, stamped.text)] if stamped.at is not None else []
         devices = devices_in(line)
         if devices and len(self.pending) < _MOST_PENDING:
             keys = {one.symptom.key for one in shown}
