@@ -74,14 +74,15 @@ def symptoms() -> tuple[Symptom, ...]:
     spoken = (_of_message(message) for message in (*known.messages, known.bad_context))
     files = (load(name, SymptomsFile).symptoms for name in FILES)
     nics = (_of_nic_line(line) for line in nics_file().lines if line.verdict != "recovered")
-    kernel = (_of_kernel_line(line) for line in kernel_file().lines if line.cause)
-    of_files = (_with_more(symptom) for file in files for symptom in file)
+    of_files = [_with_more(symptom) for file in files for symptom in file]
+    keys = {symptom.key for symptom in of_files}
+    kernel = (_of_kernel_line(line) for line in kernel_file().lines if line.cause and line.key not in keys)
     return (*of_files, *map(_of_xid, xids_file().xids), *spoken, *nics, *kernel)
 
 
 def _with_more(symptom: Symptom) -> Symptom:
     """Return a symptom with the signatures that lines of the kernel's log add."""
-    more = [line for line in kernel_file().lines if line.key == symptom.key and not line.cause]
+    more = [line for line in kernel_file().lines if line.key == symptom.key]
     added = tuple(text for line in more for text in line.signatures)
     needs = tuple(context for line in more for context in line.needs)
     return (
