@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from gpuprov import reading
 from gpuprov.onhost import kernel_lines
 from gpuprov.probe.kernel.stamps import Stamped, read_stamp
 
@@ -116,9 +117,9 @@ def _plain(text: str) -> Iterator[str]:
         if entry.boot != boot:
             boot = entry.boot
             yield BOUNDARIES[0]
-        if entry.transport == "kernel" and isinstance(entry.message, str) and entry.realtime.isdecimal():
+        if entry.transport == "kernel" and isinstance(entry.message, str) and reading.is_whole(entry.realtime):
             said = " ".join(entry.message.splitlines())
-            yield f"{int(entry.realtime[:18]) / 1e6:.6f} {entry.host or 'host'} kernel: {said}"
+            yield f"{int(entry.realtime) / 1e6:.6f} {entry.host or 'host'} kernel: {said}"
 
 
 def _last_boot(lines: Iterable[Stamped | None]) -> list[Stamped]:
@@ -136,6 +137,6 @@ def _entry(line: str) -> _Entry | None:
     if not line.startswith("{") or '"__REALTIME_TIMESTAMP"' not in line:
         return None
     try:
-        return msgspec.json.decode(line, type=_Entry)
-    except msgspec.MsgspecError:
+        return reading.typed_json(line, _Entry)
+    except reading.Unreadable:
         return None
