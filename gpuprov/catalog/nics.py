@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.catalog.xids import Action
@@ -68,19 +68,40 @@ def nics_file() -> NicsFile:
 
 
 SPOKEN = re.compile(
-    r"(?<![^\s])(?:(?P<driver>[\w-]{1,40}) [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7](?: [^\s:]{1,40})?"
-    r"|NETDEV WATCHDOG: \S{1,40} \((?P<of_interface>\w{1,40})\)|infiniband (?P<device>[a-z][\w-]{0,63})): ",
+    r"(?<![^\s])(?:(?P<driver>[\w-]{1,40}) (?P<address>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7])(?: (?P<name>[^\s:]{1,40}))?"
+    r"|NETDEV WATCHDOG: (?P<interface>\S{1,40}) \((?P<of_interface>\w{1,40})\)|infiniband (?P<device>[a-z][\w-]{0,63})): ",
     re.IGNORECASE,
 )
 """The prefix of a line that names its driver: as __ibdev_printk does
-(https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c), or `infiniband NAME: `."""
+(https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c), or `infiniband NAME: `; that of the watchdog names
+the address since Linux 6.5."""
+
+
+class Speaker(NamedTuple):
+    """The drivers that may have written a line, and the device: its address if the line has it, else its name. `name`: the name that
+    stands beside an address."""
+
+    drivers: frozenset[str]
+    device: str
+    name: str = ""
+
+
+def speaker(message: str) -> Speaker | None:
+    """Return who wrote a message, without its time stamp; None if it does not begin with a driver's name."""
+    match = SPOKEN.match(message)
+    if match is None:
+        return None
+    device = match["address"] or match["interface"] or match["device"]
+    return Speaker(_drivers(match), device.lower() if match["address"] else device, match["name"] or "")
 
 
 def speakers(line: str) -> frozenset[str] | None:
     """Return the drivers that may have written a line; None if it does not name them."""
     match = SPOKEN.search(line)
-    if match is None:
-        return None
+    return None if match is None else _drivers(match)
+
+
+def _drivers(match: re.Match[str]) -> frozenset[str]:
     if device := match["device"]:
         file = nics_file()
         named = next((rule.drivers for rule in file.rdma_names if device.lower().startswith(rule.begins)), None)

@@ -6,6 +6,7 @@ from functools import cache
 
 import msgspec
 
+from gpuprov.catalog.kernel import Context, KernelLine, kernel_file
 from gpuprov.catalog.nics import NicLine, nics_file
 from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file
 from gpuprov.catalog.reader import Fact, File, load
@@ -18,13 +19,6 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cause: str
     check: str
     fix: str
-
-
-class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Words of which a line must contain one beside these signatures; beside all of the symptom if none is named."""
-
-    words: tuple[str, ...]
-    of: tuple[str, ...] = ()
 
 
 class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,20 +61,35 @@ def addresses(symptom: Symptom) -> tuple[str, ...]:
 
 @cache
 def _sources() -> dict[str, str]:
-    others = (xids_file(), gpudirect_file(), nics_file())
+    others = (xids_file(), gpudirect_file(), nics_file(), kernel_file())
     tables = (*(load(name, SymptomsFile).sources for name in FILES), *(file.sources for file in others))
     return {key: source.url or source.description for table in tables for key, source in table.items()}
 
 
 @cache
 def symptoms() -> tuple[Symptom, ...]:
-    """Return all symptoms: messages first, then Xids by subject, then kernel messages about peer memory modules and network
-    adapters."""
+    """Return all symptoms: messages first, then Xids by subject, then kernel messages about peer memory modules, network adapters
+    and the host itself."""
     known = gpudirect_file()
     spoken = (_of_message(message) for message in (*known.messages, known.bad_context))
     files = (load(name, SymptomsFile).symptoms for name in FILES)
     nics = (_of_nic_line(line) for line in nics_file().lines if line.verdict != "recovered")
-    return (*(symptom for file in files for symptom in file), *map(_of_xid, xids_file().xids), *spoken, *nics)
+    of_files = [_with_more(symptom) for file in files for symptom in file]
+    keys = {symptom.key for symptom in of_files}
+    kernel = (_of_kernel_line(line) for line in kernel_file().lines if line.cause and line.key not in keys)
+    return (*of_files, *map(_of_xid, xids_file().xids), *spoken, *nics, *kernel)
+
+
+def _with_more(symptom: Symptom) -> Symptom:
+    """Return a symptom with the signatures that lines of the kernel's log add."""
+    more = [line for line in kernel_file().lines if line.key == symptom.key]
+    added = tuple(text for line in more for text in line.signatures)
+    needs = tuple(context for line in more for context in line.needs)
+    return (
+        msgspec.structs.replace(symptom, signatures=(*symptom.signatures, *added), needs=(*symptom.needs, *needs))
+        if added
+        else symptom
+    )
 
 
 def _of_xid(xid: Xid) -> Symptom:
@@ -127,6 +136,20 @@ def _of_nic_line(line: NicLine) -> Symptom:
         check=line.check,
         fix=line.fix,
         notes=(f"As the kernel prints it: {line.example}",),
+        source=line.source,
+        confidence=line.confidence,
+    )
+
+
+def _of_kernel_line(line: KernelLine) -> Symptom:
+    return Symptom(
+        key=line.key,
+        signatures=line.signatures,
+        needs=line.needs,
+        cause=line.cause,
+        check=line.look,
+        fix=line.fix,
+        notes=(f"As the kernel prints it: {line.examples[0]}",),
         source=line.source,
         confidence=line.confidence,
     )

@@ -17,6 +17,15 @@ SEVERITY: tuple[Action, ...] = ("none", "restart", "update", "reset", "reboot", 
 """Ordered from mild to severe."""
 
 
+XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (\d{1,6})(?:, (.*))?")
+"""`NVRM: Xid (PCI:0000:9b:00): 79, ...`; drivers before 343 write `NVRM: Xid (0000:03:00): 13, ...`. In MIG mode the instance
+follows the address, `(PCI:0000:9b:00 GPU-I:05 GPU-CI:00)`:
+https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/nvidia/src/kernel/gpu/rc/kernel_rc.c"""
+SXID = re.compile(r"(nvidia-nvswitch\d+): SXid \(PCI:[0-9a-fA-F:.]+\): (\d{1,6}), (.*)")
+RECOVERY = 154
+"""The Xid by which the driver logs what a GPU needs."""
+
+
 class Resolution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One of NVIDIA's names of an action, and the result; `named`: it does name an action, even if it is none."""
 
@@ -155,6 +164,12 @@ def recovery(name: str) -> Recovery:
     """
     known = _recoveries()
     return known.get(_bare(name)) or known[""]
+
+
+def recovery_word(text: str) -> str:
+    """Return the driver's word for what the GPU needs now, from the text of an Xid 154; empty if it has none."""
+    match = re.search(r"to 0x[0-9a-fA-F]+ \(([^)]{0,200})\)", text)
+    return match[1] if match else ""
 
 
 @cache

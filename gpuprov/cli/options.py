@@ -134,7 +134,7 @@ recorded = click.option(
     multiple=True,
     metavar="PATH",
     type=click.Path(exists=True, path_type=Path),
-    help="Judge this record instead of the host: nvidia-bug-report.log(.gz), sosreport, must-gather, capture.",
+    help="Judge this record instead of the host: bug report of NVIDIA, sosreport, must-gather, capture, kernel log, nvidia-smi -q.",
 )
 """--from: records of hosts; the command receives their paths as `records`."""
 

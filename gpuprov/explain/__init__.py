@@ -13,6 +13,7 @@ from gpuprov.catalog.reader import Confidence
 from gpuprov.catalog.signatures import Beside, decides, find_symptom
 from gpuprov.catalog.symptoms import Symptom, addresses
 from gpuprov.catalog.terms import find_term, terms_file
+from gpuprov.catalog.verdicts import in_health
 from gpuprov.errors import EXIT_CODES, GpuprovError
 from gpuprov.explain import fields
 from gpuprov.explain.messages import Seen, symptoms_in
@@ -86,6 +87,7 @@ def _answers(seen: list[Seen], where: str = "") -> list[Explanation]:
             one.symptom,
             *([("seen", f"{one.count} time{'s' if one.count != 1 else ''} in {where}: {one.line}")] if where else []),
             decided=by,
+            health=in_health(one.verdict, ended=one.ended) if one.verdict else "",
         )
         for one, by in sorted(decided, key=lambda pair: pair[1] is not None)
     ]
@@ -165,11 +167,13 @@ def _symptoms(text: str) -> list[Explanation]:
     return _answers(seen) + [_symptom(symptom) for symptom in find_symptom(text) if symptom.key not in shown]
 
 
-def _symptom(symptom: Symptom, *seen: tuple[str, str], decided: Beside | None = None) -> Explanation:
-    """Explain a symptom. `decided`: a neighbouring message that shows the actual cause, so that the other causes are left out."""
+def _symptom(symptom: Symptom, *seen: tuple[str, str], decided: Beside | None = None, health: str = "") -> Explanation:
+    """Explain a symptom. `decided`: a neighbouring message that shows the actual cause, so that the other causes are left out;
+    `health`: what health makes of its line."""
     lines = (
         *seen,
         *(_decided(decided) if decided else _causes(symptom)),
+        ("health", health),
         ("certainty", CERTAINTY[symptom.confidence]),
         *(("source", address) for address in dict.fromkeys(addresses(symptom))),
     )

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import io
 import re
+from collections import deque
+from functools import cache
 from typing import IO, NamedTuple
 
 import msgspec
 
+from gpuprov.capabilities.health.log import standing
 from gpuprov.catalog.context import fold, named_xid
 from gpuprov.catalog.signatures import held_in
-from gpuprov.catalog.symptoms import Symptom, of_line, symptoms
+from gpuprov.catalog.symptoms import Symptom, symptoms
+from gpuprov.catalog.verdicts import Verdict, explained, judge_line, judge_xid
+from gpuprov.catalog.xids import Action
 from gpuprov.explain.choosing import LONGEST_LINE, chosen
 from gpuprov.explain.lines import devices_in, gpu_addresses, statements
 from gpuprov.masking import masked
 from gpuprov.onhost.kernel_lines import OF_A_PROGRAM, STAMP, joined
+from gpuprov.probe.kernel.kernel_log import KernelLog, Line
+from gpuprov.probe.kernel.stamps import read_stamp
 
 _OF_A_PROGRAM = re.compile(STAMP + OF_A_PROGRAM)
 """A line of the kernel whose text was chosen by the user of a program."""
+_LEAP_YEAR = 2000
+"""The year of stamps without one: only the time between lines matters."""
 _MOST_PENDING = 10_000
 """Maximum number of lines kept until the end of a log, to know whether their device is a GPU."""
 
@@ -25,11 +34,14 @@ Rank = tuple[int, tuple[bool, int]]
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A symptom in a text: its count, and the first line that shows it."""
+    """A symptom in a text: its count, and the first line that shows it. `verdict`: of the first line that the kernel logged; `ended`:
+    whether an Xid 154 of the same GPU decides in place of it."""
 
     symptom: Symptom
     count: int
     line: str
+    verdict: Verdict | None = None
+    ended: bool = False
 
 
 class _Shown(NamedTuple):
@@ -37,6 +49,7 @@ class _Shown(NamedTuple):
 
     rank: Rank
     symptom: Symptom
+    verdict: Verdict | None = None
 
 
 class _Pending(NamedTuple):
@@ -51,12 +64,16 @@ class _Log:
     """The symptoms of a log's lines so far."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[str, str], tuple[Rank, Seen]] = {}
+        self.known: dict[tuple[str, str, str], tuple[Rank, Seen]] = {}
         self.pending: list[_Pending] = []
+        self.xids: deque[Line] = deque(maxlen=_MOST_PENDING)
 
     def read(self, line: str) -> None:
         shown = _shown_in(line)
         self.note(line, shown)
+        if any(one.verdict and one.verdict.number for one in shown):
+            stamped = read_stamp(line, _LEAP_YEAR)
+            self.xids += [Line(stamped.at, stamped.text)] if stamped.at is not None else []
         devices = devices_in(line)
         if devices and len(self.pending) < _MOST_PENDING:
             keys = {one.symptom.key for one in shown}
@@ -65,16 +82,29 @@ class _Log:
                 self.pending.append(_Pending(devices, line, more))
 
     def note(self, line: str, shown: list[_Shown]) -> None:
-        for rank, symptom in shown:
-            key = (symptom.key, symptom.action)
+        for rank, symptom, verdict in shown:
+            key = (symptom.key, symptom.action, verdict.action if verdict and verdict.number else "")
             best, seen = self.known.get(key, (rank, Seen(symptom, 0, _short(line))))
-            self.known[key] = (min(best, rank), msgspec.structs.replace(seen, count=seen.count + 1))
+            seen = msgspec.structs.replace(seen, count=seen.count + 1, verdict=seen.verdict or verdict)
+            self.known[key] = (min(best, rank), seen)
 
     def end(self, of_a_gpu: set[str]) -> list[Seen]:
         for one in self.pending:
             if one.devices & of_a_gpu:
                 self.note(one.line, one.more)
-        return [seen for _, seen in sorted(self.known.values(), key=lambda pair: pair[0])]
+        found = [seen for _, seen in sorted(self.known.values(), key=lambda pair: pair[0])]
+        left = {(one.verdict.key, one.action) for one in standing(KernelLog(lines=tuple(self.xids)))}
+        judged = {verdict.key for line in self.xids if (verdict := judge_line(line.text))}
+        return [
+            msgspec.structs.replace(one, ended=True) if one.verdict and _is_ended(one.verdict, judged, left) else one
+            for one in found
+        ]
+
+
+def _is_ended(verdict: Verdict, judged: set[str], left: set[tuple[str, Action]]) -> bool:
+    """Return whether an Xid asks for something, and no longer does."""
+    asks = verdict.standing in ("unfit", "unknown") and verdict.number > 0
+    return asks and verdict.key in judged and (verdict.key, verdict.action) not in left
 
 
 def symptoms_in(log: str | IO[bytes]) -> list[Seen]:
@@ -89,17 +119,31 @@ def symptoms_in(log: str | IO[bytes]) -> list[Seen]:
 
 
 def _shown_in(line: str) -> list[_Shown]:
-    """Return the symptoms that one line shows: its Xid, or its messages."""
-    shown = []
-    if "xid" in line.casefold() and not _OF_A_PROGRAM.match(line) and (named := named_xid(line)) and len(named) < 5:
-        number = int(named)
-        shown = [
-            _Shown((at, (False, 0)), of_line(symptom, number, line))
-            for at, symptom in enumerate(symptoms())
-            if number in symptom.xids
-        ]
+    """Return the symptoms that one line shows: that of its verdict, and those of its messages."""
     last = len(symptoms())
-    return shown + [_Shown((last, one.signature.rank), one.symptom) for one in held_in(fold(line))]
+    shown = []
+    verdict = _verdict_of(line)
+    if verdict and (symptom := explained(verdict)):
+        at = _places()[symptom.key] if symptom.xids else last
+        shown.append(_Shown((at, (False, -LONGEST_LINE * (not symptom.xids))), symptom, verdict))
+    held = [one for one in held_in(fold(line)) if not (verdict and one.symptom.key == verdict.key)]
+    return shown + [_Shown((last, one.signature.rank), one.symptom) for one in held]
+
+
+@cache
+def _places() -> dict[str, int]:
+    return {symptom.key: at for at, symptom in enumerate(symptoms())}
+
+
+def _verdict_of(line: str) -> Verdict | None:
+    """Return the verdict on a line: of the kernel's log, or one that names an Xid otherwise."""
+    stamped = read_stamp(line)
+    verdict = judge_line(stamped.text) if stamped.of_kernel else None
+    if verdict:
+        return verdict if verdict.standing != "recovered" else None
+    if "xid" in line.casefold() and not _OF_A_PROGRAM.match(line) and (named := named_xid(line)) and len(named) < 5:
+        return judge_xid(int(named), line)
+    return None
 
 
 def _short(line: str) -> str:

@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import msgspec
 
-from gpuprov.onhost import kernel_lines
 from gpuprov.probe.base import Output
 from gpuprov.probe.gpus import smi_query
 from gpuprov.probe.host import pci
 from gpuprov.probe.host.systemd import UNITS
-from gpuprov.records import bug_report
+from gpuprov.records import bug_report, logs
 from gpuprov.records.model import Pieces
 
 MACHINES = r"\b(x86_64|aarch64|ppc64le)\b"
@@ -138,11 +136,12 @@ def _convert_functions(pieces: Pieces) -> str | None:
 
 
 def _convert_gpu_health(pieces: Pieces) -> str | None:
-    """Convert GPU health; None unless the report also has the PCI bus, as nvidia-smi says nothing of GPUs that it does not
-    show."""
+    """Convert GPU health: without the PCI bus, too, though nvidia-smi says nothing of GPUs that it does not show."""
     functions, shown = _convert_functions(pieces), pieces.commands.get(SMI)
-    if functions is None or shown is None:
+    if shown is None or (functions is None and "Driver Version" not in shown):
         return None
+    if functions is None:
+        return f"@smi\n{shown}"
     gpus = [gpu for gpu in pci.parse(Output(functions)) if gpu.pci_class[:4] in ("0300", "0302")]
     ours = [gpu for gpu in gpus if not gpu.driver.endswith("vfio-pci")]
     gone = "".join(f"@gone {gpu.address}\n" for gpu in ours if gpu.gone)
@@ -154,55 +153,19 @@ def _convert_nvlink_errors(pieces: Pieces) -> str | None:
     return None if shown is None else f"{shown}@status 0\n"
 
 
-_STAMP = re.compile(r"\[ *([0-9]{1,10})\.[0-9]+\]")
-
-
-def kernel_log(text: str) -> str | None:
-    """Convert `dmesg`: the kernel's lines with their seconds since the boot, whose time is unknown. None if they lack such
-    stamps: they come from a `dmesg` with another format, or from a searched log."""
-    said = list(kernel_lines.joined(text.splitlines()))
-    lines = [line for line in said if _STAMP.match(line)]
-    if not lines or len(lines) * 2 < len([line for line in said if line.strip()]):
-        return None
-    last = max(int(match[1]) for line in lines if (match := _STAMP.match(line)))
-    rows = "".join(f"line|{line}\n" for line in lines)
-    return f"now|{last}\nboot|0\nsource|dmesg\nfirst|{lines[0]}\n{rows}"
-
-
-_SHORT = re.compile(r"([A-Z][a-z]{2}) +(\d{1,2}) (\d{2}:\d{2}:\d{2}) (\S+) kernel: (.*)")
-"""Pattern of a line of `journalctl`, which omits the year."""
-
-
-def searched_log(text: str, made: float) -> str | None:
-    """Convert NVIDIA's lines of `journalctl` in a report made at `made`: from the year before it, in the host's own time zone."""
-    year = datetime.fromtimestamp(made, UTC).year
-    rows = []
-    for match in map(_SHORT.fullmatch, kernel_lines.joined(text.splitlines())):
-        if match is None:
-            continue
-        at = [_parse_time(f"{candidate} {match[1]} {match[2]} {match[3]}") for candidate in (year, year - 1)]
-        seconds = next((time for time in at if time is not None and time < made + 86400), None)
-        if seconds is None:
-            continue
-        rows.append(f"{seconds:.6f} {match[4]} kernel: {match[5]}")
-    if not rows:
-        return None
-    lines = "".join(f"line|{row}\n" for row in rows)
-    return f"now|{int(made)}\nboot|0\nsource|journal\nsearched|\nfirst|{rows[0]}\n{lines}"
-
-
-def _parse_time(words: str) -> float | None:
-    """Parse `2026 Nov 19 14:02:49`, in UTC; None for a day that the year does not have."""
-    try:
-        return datetime.strptime(words, "%Y %b %d %H:%M:%S").replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return None
+LOGS = ("dmesg", "journalctl --boot", "journalctl", "/var/log/kern.log", "/var/log/messages", "/var/log/syslog")
+"""Logs with the kernel's lines, the best first."""
 
 
 def _convert_kernel_log(pieces: Pieces) -> str | None:
-    log = kernel_log(pieces.commands.get("dmesg", ""))
-    searched, made = pieces.commands.get(bug_report.SEARCHED), bug_report.seconds(pieces.commands.get("date", ""))
-    return log or (searched_log(searched, made) if searched and made else None)
+    """Convert the first log that begins with the boot, or else the first one; NVIDIA's lines alone if there is no other."""
+    made = bug_report.seconds(pieces.commands.get("date", ""))
+    texts = (pieces.commands.get(name) or pieces.files.get(name) for name in LOGS)
+    found = [log for text in texts if text and (log := logs.kernel_log(text, made))]
+    if found:
+        return next((log for log in found if logs.is_whole(log)), found[0])
+    searched = pieces.commands.get(bug_report.SEARCHED)
+    return logs.kernel_log(searched, made, searched=True) if searched and made else None
 
 
 BRIDGE = "[15b3:1021]"

@@ -9,7 +9,7 @@ import msgspec
 from gpuprov.probe.base import Facts, NotRecorded, Output, Probe
 
 T = TypeVar("T")
-Kind = Literal["capture", "bug report", "sosreport"]
+Kind = Literal["capture", "bug report", "sosreport", "kernel log", "nvidia-smi -q"]
 
 
 class Pieces(msgspec.Struct):

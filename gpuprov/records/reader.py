@@ -11,7 +11,7 @@ import msgspec
 from gpuprov.errors import GpuprovError
 from gpuprov.probe.base import Output
 from gpuprov.reading import Unreadable, archives, refused
-from gpuprov.records import adapt, bug_report, captured, sosreport
+from gpuprov.records import adapt, bug_report, captured, logs, sosreport
 from gpuprov.records.model import Kind, Pieces, Record
 
 _BUG_REPORT = re.compile(r"(?:\A|/)nvidia-bug-report(?:_([^/]+?))?\.log(?:\.gz|\.xz)?\Z")
@@ -19,10 +19,12 @@ _CAPTURE = re.compile(r"[^/]+\.capture\.json\Z")
 _OPERATOR_LOG = re.compile(r"(?:\A|/)(?:gpu_(?:operand|operator)_pod[^/]*|gpu_device_usage_[^/]*)\.log\Z")
 ALLOWED = (
     "an nvidia-bug-report.log(.gz), an sosreport (archive or folder), a must-gather of the GPU operator, "
-    "or what gpuprov capture wrote"
+    "what gpuprov capture wrote, a kernel log (dmesg, journalctl, journalctl -o json), or nvidia-smi -q"
 )
 
 
+SMI_LOG = "==NVSMI LOG=="
+"""The first line of nvidia-smi -q."""
 CUT = "the archive that it is from was cut off"
 READABLE = frozenset({"container", *adapt.PROBES})
 """Probes that a bug report or an sosreport may answer."""
@@ -47,9 +49,26 @@ def _read_single(path: Path) -> Record:
     text = archives.text_of(archives.unpacked(path))
     if bug_report.is_one(text):
         return _read_bug_report(text, str(path))
-    if text.lstrip().startswith("{"):
+    if text.lstrip().startswith("{") and not logs.is_one(text):
         return captured.parse(text, str(path))
+    if SMI_LOG in text[:2000]:
+        return _read_pieces(Pieces(commands={adapt.SMI: text}), "nvidia-smi -q", path, text)
+    if logs.is_one(text):
+        if outputs := logs.kernel_log(text, path.stat().st_mtime):
+            return Record(
+                host=logs.host(text),
+                path=str(path),
+                kind="kernel log",
+                outputs={"container": Output("none\n"), "kernel_log": Output(outputs)},
+                text=text,
+            )
+        raise Unreadable("it is a log without lines of the kernel, or without their times")
     raise Unreadable("it is none of the records that gpuprov knows")
+
+
+def _read_pieces(pieces: Pieces, kind: Kind, path: Path, text: str) -> Record:
+    pieces = adapt.whole(pieces)
+    return Record(host="", path=str(path), kind=kind, outputs=_build_outputs(pieces), text=text, cut=pieces.cut)
 
 
 def _read_folder(path: Path) -> list[Record]:

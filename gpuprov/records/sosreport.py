@@ -13,7 +13,7 @@ from gpuprov.records.model import Pieces
 FILES = re.compile(
     r"(?:etc/(?:os-release|modules|modules-load\.d/[^/]+\.conf|sysctl\.d/90-gpuprov\.conf|security/limits\.conf|security/limits\.d/[^/]+)"
     r"|usr/lib/os-release|proc/(?:cmdline|modules|driver/nvidia/(?:version|params))"
-    r"|boot/grub2?/grub\.cfg|var/lib/gpuprov/receipt\.json|hostname|installed-rpms)\Z"
+    r"|boot/grub2?/grub\.cfg|var/lib/gpuprov/receipt\.json|var/log/(?:messages|syslog|kern\.log)|hostname|installed-rpms)\Z"
 )
 COMMANDS: dict[str, str] = {
     "kernel/uname_-a": "uname -a",
@@ -21,6 +21,9 @@ COMMANDS: dict[str, str] = {
     "kernel/sysctl_-a": "sysctl -a",
     "kernel/dmesg": "dmesg",
     "kernel/dkms_status": "dkms status",
+    "logs/journalctl_--no-pager_--boot": "journalctl --boot",
+    "logs/journalctl_--no-pager": "journalctl",
+    "date/date": "date",
     "pci/lspci_-nnvv": "lspci -nnvv",
     "dpkg/dpkg_-l": "dpkg -l",
     "host/hostname": "hostname",

@@ -376,7 +376,7 @@ def test_line_of_nvlink5_says_itself_what_it_asks_for(said: str, asks: str) -> N
         assert f": {lines['fix']}" in asks
         assert "workflow" not in repr(answer)
     judged = judge(Event(device="0000:00:00", number=149, count=1, at=0.0, text=said))
-    assert judged.words in asks.replace(": ", ", ")
+    assert judged.verdict.words in asks.replace(": ", ", ")
 
 
 def test_lines_of_one_xid_that_ask_for_different_things_are_told_apart() -> None:

@@ -103,7 +103,6 @@ payments: Requesting a reset of the password
 i40e 0000:5e:00.0: Cable error, link down
 doorstop: Incompatible platform detected, bailing out.
 virtio_net: failed to initialize: error 802
-Out of memory: Killed process 4242 (python3) total-vm:123456kB, anon-rss:9999kB
 CIFS: VFS: No such device
 pam_unix(sshd:session): session opened for user root by (uid=0)
 ACPI Error: Needed type [Reference], found [Integer] 0000000012345678 (20230628/exresop-66)

@@ -10,7 +10,7 @@ from gpuprov.capabilities.health.answering import not_answering
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import Recovery
-from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.base import NotRecorded, ProbeFailed
 from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
 from gpuprov.probe.gpus.gpu_state import GpuHealth, State
 from gpuprov.probe.host import system
@@ -62,7 +62,7 @@ def gpus_answer(ctx: Ctx) -> Outcome:
     there = max(state.present, len(state.gpus)) + state.given
     container = ctx.facts.get(system.CONTAINER)
     if there < wanted and (there or not container):
-        found = f"{there} on the PCI bus"
+        found = f"{there} {'on the PCI bus' if state.bus else 'shown by nvidia-smi'}"
         return fail(counted(wanted, "GPU"), found, f"drain the host, power it off and on; {GONE}", action="drain")
     given = f"{counted(state.given, 'GPU')} with vfio-pci, for virtual machines" if state.given else ""
     if not state.present and not state.gpus:
@@ -82,6 +82,8 @@ def gpus_answer(ctx: Ctx) -> Outcome:
         return fail(expected, told(broken), reset_fix(), action="reset")
     if untold := [(gpu, f"cannot tell for an error: {', '.join(gpu.untold)}") for gpu in state.gpus if gpu.untold]:
         return skip(told(untold), "journalctl -k | grep NVRM; restart the host if it stays so")
+    if not state.bus:
+        raise NotRecorded(f"{counted(len(state.gpus), 'GPU')} in nvidia-smi -q; the record does not hold the PCI bus")
     return ok("; ".join(filter(None, (counted(len(state.gpus), "GPU"), given))), expected)
 
 

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.gpus import shown
-from gpuprov.capabilities.health.log import moment, readable, span
+from gpuprov.capabilities.health.log import Finding, failed, findings, moment, quoted, readable, reported, span, unfit
 from gpuprov.catalog import health as catalogue
+from gpuprov.catalog.kernel import ADDRESS
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
 from gpuprov.probe.gpus.health_links import NVLINK_ERRORS, PORT_ERRORS, NvLinkErrors, PortErrors
 from gpuprov.probe.gpus.nvlink import ALONE
-from gpuprov.probe.kernel.kernel_log import ADDRESS, DEVICE, KERNEL_LOG, NIC_DRIVERS, Line
+from gpuprov.probe.kernel.kernel_log import KERNEL_LOG, NIC_DRIVERS, Line
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.link_flaps import LINK_FLAPS
 from gpuprov.shown import counted
@@ -22,13 +23,6 @@ from gpuprov.shown import counted
 CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
 FLAPPING = 12 * 3600
 """Seconds in which flaps are counted: gpud_flap in catalog/data/health.yaml."""
-UNCORRECTED = (
-    rf"{DEVICE}(AER: )?(PCIe Bus Error: severity=Uncorrect|(Multiple )?Uncorrect|aer_uncor_severity: )"
-    rf"|{DEVICE}DPC: containment event"
-)
-"""A port that contains an uncorrectable error by DPC may log nothing else: dpc_process_error in
-https://github.com/torvalds/linux/blob/master/drivers/pci/pcie/dpc.c. If the firmware handles the errors first, the kernel logs only
-the last of these lines (pci_print_aer, drivers/pci/pcie/aer.c of Linux)."""
 NON_FATAL = "(Non-Fatal)"
 """A transaction failed, and the link still works: https://github.com/torvalds/linux/blob/master/Documentation/PCI/pcieaer-howto.rst"""
 WATCHED = frozenset({"nvidia", "nvidia-nvswitch", "vfio-pci", "pci", "pcieport", *NIC_DRIVERS})
@@ -36,18 +30,11 @@ WATCHED = frozenset({"nvidia", "nvidia-nvswitch", "vfio-pci", "pci", "pcieport",
 SPEAKER = re.compile(rf"(\S+) ({ADDRESS}): ")
 SENDER = re.compile(rf"received(?: from)?:? ({ADDRESS})")
 """The device whose error a port has received."""
-CORRECTED = rf"{DEVICE}(AER: )?PCIe Bus Error: severity=Corrected"
 
 
 COUNTS = {"crc": "CRC errors", "replays": "replays", "recoveries": "recoveries", "faults": "errors"}
 RATES = {"effective_ber": "effective BER", "symbol_ber": "symbol BER"}
 """Bit error rates of a GPU's NVLinks, in words."""
-
-
-def quoted(lines: tuple[Line, ...]) -> str:
-    """Return the last of these lines, and their number."""
-    last = lines[-1]
-    return f'{sum(one.times for one in lines)} lines, last {moment(last.at)}: "{last.text[:140]}"'
 
 
 @check("health.nvlink_errors", NVLINK_ERRORS, GPU_HEALTH, fields=("nvlink_errors",), evidence="nvidia-smi nvlink -e")
@@ -109,15 +96,17 @@ def pcie_errors(ctx: Ctx) -> Outcome:
     """There is no uncorrected PCIe error in the kernel log; corrected ones are reported, as are other non-fatal ones, of devices that
     are neither GPU, NVSwitch nor network adapter."""
     log = readable(ctx)
-    every = log.matching(UNCORRECTED)
-    others = _of_others(every)
-    if lines := tuple(one for one in every if one not in others):
-        hint = "drain the host; reseat the card, look at its slot, risers and firmware"
-        return fail("no uncorrected PCIe error", quoted(lines), hint, action="drain")
-    corrected = log.matching(CORRECTED)
+    expected = "no uncorrected PCIe error"
+    found = findings(log, "pcie_errors")
+    others = _of_others([line for one in unfit(found) for line in one.lines])
+    if bad := [
+        Finding(one.verdict, lines)
+        for one in unfit(found)
+        if (lines := tuple(line for line in one.lines if line not in others))
+    ]:
+        return failed(expected, bad, reported(found))
     told = f"; of another device, not fatal: {quoted(others)}" if others else ""
-    told += f"; corrected: {quoted(corrected)}" if corrected else ""
-    return ok(f"none {span(log)}{told}", "no uncorrected PCIe error")
+    return ok(f"none {span(log)}{told}{reported(found)}", expected)
 
 
 def _of_others(lines: Sequence[Line]) -> tuple[Line, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -12,27 +11,16 @@ import msgspec
 from gpuprov.capabilities.base import Outcome, check, fail, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.catalog import xids as catalogue
-from gpuprov.catalog.xids import SEVERITY, Action, Recovery
+from gpuprov.catalog.verdicts import Verdict, fix_of, judge_line, judge_sxid, judge_xid
+from gpuprov.catalog.xids import RECOVERY, SEVERITY, XID, Action, Recovery, recovery_word
 from gpuprov.probe.base import NotRecorded, ProbeFailed
 from gpuprov.probe.host import system
-from gpuprov.probe.kernel.kernel_log import (
-    KERNEL_LOG,
-    OFF_BUS,
-    REBOOT_REQUIRED,
-    RESET_REQUIRED,
-    XID,
-    Event,
-    KernelLog,
-    Line,
-    last_reset,
-    sxids,
-    xids,
-)
+from gpuprov.probe.kernel.kernel_log import KERNEL_LOG, Event, KernelLog, Line, sxids, xids
+from gpuprov.shown import counted
 
 XIDS = "journalctl -k -b | grep -E 'NVRM: Xid'"
 SHOWN = 4
 
-RECOVERY, OFF_THE_BUS = 154, 79
 WITHIN = 30.0
 """Seconds within which the driver follows an Xid with what the GPU needs: it does so at once, in a work item of its own
 (gpuRefreshRecoveryAction, https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/src/kernel/gpu/gpu.c)."""
@@ -43,12 +31,6 @@ class Change(NamedTuple):
 
     at: float
     needs: Recovery
-
-
-def recovery_word(text: str) -> str:
-    """Return the driver's word for what the GPU needs now, from the text of an Xid 154; empty if it has none."""
-    match = re.search(r"to 0x[0-9a-fA-F]+ \(([^)]{0,200})\)", text)
-    return match[1] if match else ""
 
 
 def recovery_changes(log: KernelLog) -> dict[str, list[Change]]:
@@ -62,26 +44,38 @@ def recovery_changes(log: KernelLog) -> dict[str, list[Change]]:
     return found
 
 
-ENDED = r".{1,15}\[\d+\]: segfault at .* in libnccl|(Memory cgroup out|Out) of memory: Kill|oom-kill:"
-"""Programs that ended by a crash in NCCL, or because memory ran out."""
-
-
 class Judged(NamedTuple):
-    """An event with the action to take; `named`: the action comes from a source. `fix`: what a person does, if the words do not
-    suffice."""
+    """An Xid or SXid with its verdict."""
 
     event: Event
-    action: Action
-    words: str
-    named: bool = True
-    fix: str = ""
+    verdict: Verdict
+
+    @property
+    def action(self) -> Action:
+        return self.verdict.action
 
     def told(self) -> str:
         one = self.event
         kind = "SXid" if one.switch else "Xid"
         times = f", {one.count} times, last" if one.count > 1 else ","
         said = f' ("{one.text[:90]}")' if one.text else ""
-        return f"{kind} {one.number} on {one.device}{times} {moment(one.at)}{said}: {self.words}"
+        return f"{kind} {one.number} on {one.device}{times} {moment(one.at)}{said}: {self.verdict.words}"
+
+
+class Finding(NamedTuple):
+    """The lines about one device that one entry of the catalogue judges."""
+
+    verdict: Verdict
+    lines: tuple[Line, ...]
+
+    def __str__(self) -> str:
+        return quoted(self.lines)
+
+
+def quoted(lines: Sequence[Line]) -> str:
+    """Return the last of these lines, and their number."""
+    last = lines[-1]
+    return f'{counted(sum(one.times for one in lines), "line")}, last {moment(last.at)}: "{last.text[:160]}"'
 
 
 NO_CLOCK = 100_000_000
@@ -114,38 +108,72 @@ def span(log: KernelLog) -> str:
 
 
 def judge(event: Event) -> Judged:
-    """Return the action to take after an Xid."""
-    if event.number == RECOVERY:
-        needs = catalogue.recovery(recovery_word(event.text))
-        return Judged(event, needs.action, needs.words, fix=needs.fix)
-    known = catalogue.find_xid(event.number)
-    found = catalogue.resolution(catalogue.asks(event.number, event.text) or (known.nvidia if known else ""))
-    if found is None:
-        return Judged(event, "none", "NVIDIA's catalogue names nothing that is to be done", named=False)
-    words = f"{found.key}, {found.words}" if found.named else found.words
-    return Judged(event, found.action, words, named=found.named)
+    """Return the verdict on an event."""
+    of = judge_sxid if event.switch else judge_xid
+    return Judged(event, of(event.number, event.text, event.device))
 
 
-MENDED: tuple[Action, ...] = ("reset", "reboot")
-"""Actions that a boot, or the driver's report that a GPU needs nothing any more, makes unnecessary."""
+def findings(log: KernelLog, check: str) -> list[Finding]:
+    """Return what stands of the lines that a check counts, the most severe first: without those that a boot, a reset or a later line
+    has ended."""
+    standing: dict[tuple[str, str], Finding] = {}
+    mended = _mended(log)
+    for line in log.lines:
+        verdict = judge_line(line.text)
+        if verdict is None or verdict.check != check:
+            continue
+        key = verdict.key, verdict.device
+        if verdict.standing == "recovered":
+            standing = {
+                one: found for one, found in standing.items() if one[0] not in verdict.clears or one[1] != key[1]
+            }
+        elif line.at > mended.get(verdict.action, -1.0):
+            before = standing[key].lines if key in standing else ()
+            standing[key] = Finding(verdict, (*before, line))
+    return sorted(standing.values(), key=lambda one: (-SEVERITY.index(one.verdict.action), -one.lines[-1].at))
+
+
+def unfit(found: Iterable[Finding]) -> list[Finding]:
+    return [one for one in found if one.verdict.standing == "unfit"]
+
+
+def reported(found: Iterable[Finding]) -> str:
+    """Return the findings that fail nothing, in words that follow others."""
+    those = [one for one in found if one.verdict.standing == "reported"]
+    more = f"; and {len(those) - SHOWN} more" if len(those) > SHOWN else ""
+    listed = "; ".join(f"{one.verdict.key}: {one}" for one in those[:SHOWN])
+    return f"; told: {listed}{more}" if those else ""
+
+
+def failed(expected: str, bad: Sequence[Finding], told: str = "") -> Outcome:
+    """Return a failure: the findings of the most severe action, and what is to be done about the first."""
+    worst = [one for one in bad if one.verdict.action == bad[0].verdict.action]
+    more = f"; and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
+    listed = "; ".join(map(str, (*worst, *(one for one in bad if one not in worst))[:SHOWN]))
+    return fail(expected, f"{listed}{more}{told}", fix_of(bad[0].verdict), action=bad[0].verdict.action)
 
 
 def standing(log: KernelLog, ignored: Iterable[int] = ()) -> list[Judged]:
     """Return the Xids that still matter, the most severe first: of those that a reset or a reboot fixes, the ones since then; if the
     driver logged in an Xid 154 what the GPU needs, only that Xid 154."""
     changes, left = recovery_changes(log), set(ignored)
-    fresh = max(log.booted(), last_reset(log))
+    mended = _mended(log)
+    fresh = mended["reset"]
     own = msgspec.structs.replace(log, lines=tuple(line for line in log.lines if not _decided(line, changes, fresh)))
     well = {device: found[-1].at for device, found in changes.items() if found[-1].needs.action == "none"}
     found = [judge(event) for event in xids(own) if event.number not in left]
-    return severe(one for one in found if one.event.at > _mended(log, one.action, well.get(one.event.device, 0.0)))
+    return severe(
+        one
+        for one in found
+        if one.action not in mended or one.event.at > max(mended[one.action], well.get(one.event.device, 0.0))
+    )
 
 
-def _mended(log: KernelLog, action: Action, well: float = 0.0) -> float:
-    """Return the time of the last event that made this action unnecessary."""
-    if action not in MENDED:
-        return -1.0
-    return max(log.booted(), well, last_reset(log) if action == "reset" else 0.0)
+def _mended(log: KernelLog) -> dict[Action, float]:
+    """Return, for each action that events make unnecessary, the time of the last one."""
+    resets = ((line.at, judge_line(line.text)) for line in log.lines)
+    reset = max((at for at, verdict in resets if verdict is not None and "reset" in verdict.ends), default=0.0)
+    return {"reset": max(log.booted(), reset), "reboot": log.booted()}
 
 
 def _decided(line: Line, changes: Mapping[str, Sequence[Change]], fresh: float) -> bool:
@@ -163,8 +191,8 @@ def _decided(line: Line, changes: Mapping[str, Sequence[Change]], fresh: float) 
 
 def _is_severe(line: Line) -> bool:
     """Return whether an Xid asks for more than the restart of a program, which is reported in any case, or has no known action."""
-    found = [judge(event) for event in xids(KernelLog(lines=(line,)))]
-    return any(SEVERITY.index(one.action) > SEVERITY.index("restart") or not one.named for one in found)
+    verdict = judge_line(line.text)
+    return verdict is not None and verdict.standing in ("unfit", "unknown")
 
 
 def severe(found: Iterable[Judged]) -> list[Judged]:
@@ -201,12 +229,9 @@ def xid(ctx: Ctx) -> Outcome:
     """There is no Xid in the kernel log after which NVIDIA wants the GPU reset, the host restarted or drained, or other software."""
     log = readable(ctx, of_nvidia=True)
     found = standing(log, ctx.fragment.ignored_xids)
-    bad = [one for one in found if SEVERITY.index(one.action) > SEVERITY.index("restart")]
-    if bad:
-        top = bad[0]
-        hint = f"{top.fix or top.words}; gpuprov explain {top.event.number}"
-        return fail("no Xid that asks for it", listed(bad), hint, action=top.action)
-    if unknown := [one for one in found if not one.named]:
+    if bad := [one for one in found if one.verdict.standing == "unfit"]:
+        return fail("no Xid that asks for it", listed(bad), fix_of(bad[0].verdict), action=bad[0].action)
+    if unknown := [one for one in found if one.verdict.standing == "unknown"]:
         return skip(listed(unknown))
     quiet = sorted({one.number for one in xids(log)})
     told = f"; told and let pass: Xid {', '.join(map(str, quiet))}" if quiet else ""
@@ -219,25 +244,10 @@ def driver_log(ctx: Ctx) -> Outcome:
     the host ends."""
     log = readable(ctx, of_nvidia=True)
     expected = "no GPU off the bus, and nothing that asks for a reset or a restart"
-    lost = judge(Event(device="", number=OFF_THE_BUS, count=1, at=0.0, text=""))
-    if gone := [line for line in _beside_xids(log, OFF_BUS) if line.at > _mended(log, lost.action)]:
-        return fail(expected, _quoted(gone), f"{lost.words}; gpuprov explain {OFF_THE_BUS}", action=lost.action)
-    reboot = catalogue.recovery("Reboot")
-    for key, pattern in REBOOT_REQUIRED.items():
-        if stuck := [line for line in _beside_xids(log, pattern) if line.at > _mended(log, reboot.action)]:
-            return fail(expected, _quoted(stuck), f"{reboot.fix}; gpuprov explain {key}", action=reboot.action)
-    reset = catalogue.recovery("Reset")
-    if refused := [line for line in _beside_xids(log, RESET_REQUIRED) if line.at > _mended(log, reset.action)]:
-        return fail(expected, _quoted(refused), reset.fix or reset.words, action=reset.action)
-    return ok(f"none {span(log)}", expected)
-
-
-def _beside_xids(log: KernelLog, pattern: str) -> list[Line]:
-    return [line for line in log.matching(pattern) if not XID.match(line.text)]
-
-
-def _quoted(lines: Sequence[Line]) -> str:
-    return f'{sum(line.times for line in lines)} times, last {moment(lines[-1].at)}: "{lines[-1].text[:160]}"'
+    found = findings(log, "driver_log")
+    if bad := unfit(found):
+        return failed(expected, bad)
+    return ok(f"none {span(log)}{reported(found)}", expected)
 
 
 @check("health.programs", KERNEL_LOG, fields=("since", "program_errors"), evidence=XIDS)
@@ -247,18 +257,15 @@ def programs(ctx: Ctx) -> Outcome:
     log = readable(ctx)
     found = [one for one in standing(log, ctx.fragment.ignored_xids) if one.action == "restart"]
     expected = "no program ended by its GPU, in NCCL or for want of memory"
-    ended = log.crashes(ENDED)
-    said = f'{len(ended)} ended otherwise, last {moment(ended[-1].at)}: "{ended[-1].text[:120]}"' if ended else ""
+    ended = [line for one in findings(log, "programs") if not one.verdict.number for line in one.lines]
+    last = max(ended, key=lambda line: line.at, default=None)
+    said = f'{len(ended)} ended otherwise, last {moment(last.at)}: "{last.text[:120]}"' if last else ""
     told = "; ".join(filter(None, (listed(found), said)))
     if not told:
         return ok(f"none {span(log)}", expected)
     if ctx.fragment.program_errors == "tell":
         return ok(f"told only: {told}", expected, action="restart")
-    hint = (
-        f"{found[0].words}; gpuprov explain {found[0].event.number}"
-        if found
-        else "restart the program; its own log says more"
-    )
+    hint = fix_of(found[0].verdict) if found else "restart the program; its own log says more"
     return fail(expected, told, hint, action="restart")
 
 
@@ -266,14 +273,13 @@ def programs(ctx: Ctx) -> Outcome:
 def sxid(ctx: Ctx) -> Outcome:
     """There is no fatal SXid of an NVSwitch in the kernel log."""
     log = readable(ctx, of_nvidia=True)
-    found = []
-    for one in sxids(log):
-        course = catalogue.sxid(one.number, fatal=one.text.lower().startswith("fatal"))
-        if one.at > _mended(log, course.action):
-            found.append(Judged(one, course.action, course.words))
+    mended = _mended(log)
+    found = [one for one in map(judge, sxids(log)) if one.event.at > mended.get(one.action, -1.0)]
     bad = severe(one for one in found if one.action != "none")
     if bad:
-        return fail("no fatal SXid", listed(bad), f"{bad[0].words}; /var/log/fabricmanager.log", action=bad[0].action)
+        return fail(
+            "no fatal SXid", listed(bad), f"{bad[0].verdict.words}; /var/log/fabricmanager.log", action=bad[0].action
+        )
     told = f"; {len(found)} that are not fatal" if found else ""
     return ok(f"none {span(log)}{told}", "no fatal SXid")
 

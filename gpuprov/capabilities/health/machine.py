@@ -4,23 +4,10 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
-from gpuprov.capabilities.health.links import quoted
-from gpuprov.capabilities.health.log import readable, span
+from gpuprov.capabilities.health.log import failed, findings, readable, reported, span, unfit
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.host.hardware import FILES, HARDWARE, FileSystem
 from gpuprov.probe.kernel.kernel_log import KERNEL_LOG
-
-KERNEL = (
-    r"Kernel panic - |(Internal error: |(NMI )?watchdog: )?(BUG|Oops): "
-    r"|(NMI )?watchdog: (CPU ?\d+: )?Watchdog detected hard LOCKUP on cpu"
-)
-"""Lock-ups as https://github.com/torvalds/linux/blob/master/kernel/watchdog.c logs them, and before Linux 4.13 with `NMI`."""
-READ_ONLY = (
-    r"[A-Za-z0-9-]+ \([^)]*\): Remounting filesystem read-only"
-    r"|XFS \([^)]*\): .*(Shutting down filesystem|Filesystem has been shut down)"
-    r"|BTRFS [a-z]+ \(device [^)]*\): forced readonly"
-)
-"""Messages of ext4, XFS (xfs_do_force_shutdown) and Btrfs (btrfs_handle_fs_error) in Linux's fs/."""
 
 
 @check("health.cpus", HARDWARE, fields=("sockets", "cores"), evidence="lscpu")
@@ -142,19 +129,15 @@ def open_files(ctx: Ctx) -> Outcome:
 
 @check("health.kernel", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b -p err")
 def kernel(ctx: Ctx) -> Outcome:
-    """The kernel reports no crash or lock-up of its own, and no file system that it made read-only."""
+    """The kernel reports no crash or lock-up of its own, no file system that it made read-only, no drive that it gave up, and
+    no memory error that ECC could not correct. Tasks that hang, stalls, timeouts of drives and file servers, and corrected errors are
+    only reported."""
     log = readable(ctx)
     expected = "no trouble of the kernel's own"
-    if lines := log.matching(READ_ONLY):
-        return fail(
-            expected,
-            quoted(lines),
-            "drain the host; look at the drive, then fsck (xfs_repair) and restart",
-            action="drain",
-        )
-    if lines := log.matching(KERNEL):
-        return fail(expected, quoted(lines), "drain the host and restart it; keep the log", action="reboot")
-    return ok(f"none {span(log)}", expected)
+    found = findings(log, "kernel")
+    if bad := unfit(found):
+        return failed(expected, bad, reported(found))
+    return ok(f"none {span(log)}{reported(found)}", expected)
 
 
 CHECKS = (cpus, memory, devices, file_systems, open_files, kernel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,24 +10,18 @@ import msgspec
 
 from gpuprov.capabilities.base import Counter, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.health.fragment import Ctx
-from gpuprov.capabilities.health.links import counting_ports, quoted
-from gpuprov.capabilities.health.log import SHOWN, readable, span
-from gpuprov.catalog.nics import NicLine, find_nic_line, speakers
+from gpuprov.capabilities.health.links import counting_ports
+from gpuprov.capabilities.health.log import SHOWN, Finding, failed, readable, span, unfit
+from gpuprov.catalog.nics import speaker
+from gpuprov.catalog.verdicts import Verdict, judge_line
 from gpuprov.catalog.xids import SEVERITY
 from gpuprov.probe.gpus.health_links import PORT_ERRORS, PortErrors
-from gpuprov.probe.kernel.kernel_log import KERNEL_LOG, NIC_DRIVERS, KernelLog, Line, nic_messages
+from gpuprov.probe.kernel.kernel_log import KERNEL_LOG, NIC_DRIVERS, KernelLog
 from gpuprov.probe.rdma import DEVICES
 
-
-class Finding(NamedTuple):
-    """The lines from one device's driver that match one entry of the catalogue."""
-
-    entry: NicLine
-    device: str
-    lines: tuple[Line, ...]
-
-    def __str__(self) -> str:
-        return quoted(self.lines)
+RDMA_ADDRESS = re.compile(r"[a-z]+(?:P(\d{1,5}))?p(\d{1,3})s(\d{1,2})(?:f(\d))?")
+"""The PCI address in the name of an RDMA device, in decimal numbers: rdmap0s6, rocep65s0f0, roceP2p1s0f0
+(https://github.com/linux-rdma/rdma-core/blob/master/kernel-boot/rdma_rename.c)."""
 
 
 class NicLog(NamedTuple):
@@ -41,25 +36,42 @@ def judge_nic_lines(log: KernelLog) -> NicLog:
     """Return the findings that still hold in the adapters' driver messages, device by device."""
     standing: dict[tuple[str, str], Finding] = {}
     past: list[Finding] = []
-    booted = log.booted()
-    for message in nic_messages(log):
-        entry = find_nic_line(speakers(message.line.text) or (), message.line.text)
-        if entry is None:
+    booted, addresses = log.booted(), _addresses(log)
+    for line in log.lines:
+        verdict = judge_line(line.text)
+        if verdict is None or verdict.nic is None:
             continue
-        if entry.verdict == "recovered":
-            for key in [
-                key for key, one in standing.items() if key[1] == message.device and entry.makes_past(one.entry)
-            ]:
+        device = addresses.get(verdict.device) or _parse_address(verdict.device)
+        verdict = msgspec.structs.replace(verdict, device=device)
+        if verdict.standing == "recovered":
+            for key in [key for key, one in standing.items() if key[1] == device and _ends(verdict, one.verdict)]:
                 past.append(standing.pop(key))
-        elif message.line.at < booted:
-            past.append(Finding(entry, message.device, (message.line,)))
+        elif line.at < booted:
+            past.append(Finding(verdict, (line,)))
         else:
-            key = entry.key, message.device
-            before = standing[key].lines if key in standing else ()
-            standing[key] = Finding(entry, message.device, (*before, message.line))
-    found = sorted(standing.values(), key=lambda one: (-SEVERITY.index(one.entry.action), -one.lines[-1].at))
-    unfit = tuple(one for one in found if one.entry.verdict == "unfit")
-    return NicLog(unfit, tuple(one for one in found if one not in unfit), tuple(past))
+            before = standing[verdict.key, device].lines if (verdict.key, device) in standing else ()
+            standing[verdict.key, device] = Finding(verdict, (*before, line))
+    found = sorted(standing.values(), key=lambda one: (-SEVERITY.index(one.verdict.action), -one.lines[-1].at))
+    bad = tuple(unfit(found))
+    return NicLog(bad, tuple(one for one in found if one not in bad), tuple(past))
+
+
+def _ends(later: Verdict, earlier: Verdict) -> bool:
+    return later.nic is not None and earlier.nic is not None and later.nic.makes_past(earlier.nic)
+
+
+def _addresses(log: KernelLog) -> dict[str, str]:
+    """Return the addresses of named devices, from the lines that have both."""
+    said = (speaker(line.text) for line in log.lines)
+    return {one.name: one.device for one in said if one is not None and one.name}
+
+
+def _parse_address(name: str) -> str:
+    """Parse the PCI address in the name of an RDMA device; else return the name."""
+    if match := RDMA_ADDRESS.fullmatch(name):
+        domain, bus, slot, function = (int(part or 0) for part in match.groups())
+        return f"{domain:04x}:{bus:02x}:{slot:02x}.{function}"
+    return name
 
 
 def _listed(label: str, findings: Sequence[Finding]) -> str:
@@ -81,9 +93,7 @@ def rdma_log(ctx: Ctx) -> Outcome:
     expected = "no network adapter that failed, has ports without power or is too hot"
     told = _listed("told", found.reported)
     if found.unfit:
-        entry = found.unfit[0].entry
-        listed = _listed("", found.unfit).removeprefix("; : ")
-        return fail(expected, listed + told, f"{entry.fix} gpuprov explain {entry.key}", action=entry.action)
+        return failed(expected, found.unfit, told)
     return ok(f"none {span(log)}{told}{_listed('past', found.past)}", expected)
 
 

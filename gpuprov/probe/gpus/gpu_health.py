@@ -27,7 +27,7 @@ REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
 def parse(output: Output) -> State:
     head, _, text = output.text.partition("@smi\n")
     match = re.search(r"^@present (\d{1,4})$", head, re.MULTILINE)
-    present = int(match[1]) if match else 0
+    present, bus = int(match[1]) if match else 0, match is not None
     match = re.search(r"^@given (\d{1,4})$", head, re.MULTILINE)
     given = int(match[1]) if match else 0
     gone = tuple(re.findall(r"^@gone (\S{7,16})$", head, re.MULTILINE))
@@ -45,7 +45,7 @@ def parse(output: Output) -> State:
     complaint = "" if gpus else message or "nvidia-smi lists no GPU"
     if complaint and output.status == 124 and not message:
         complaint = "nvidia-smi does not answer within 50 s"
-    return State(gpus=gpus, present=present, given=given, gone=gone, warnings=warnings, complaint=complaint)
+    return State(gpus=gpus, present=present, given=given, gone=gone, warnings=warnings, complaint=complaint, bus=bus)
 
 
 def _confirm_slowdown(gpu: GpuHealth, later: tuple[str, ...] | None) -> GpuHealth:

@@ -89,7 +89,7 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """All GPUs that nvidia-smi shows in the order of their addresses, how many are on the PCI bus (`present`), not counting
     those that vfio-pci has for virtual machines (`given`), those that no longer answer on the bus (`gone`), warning lines, and
-    its error if it shows none."""
+    its error if it shows none. `bus`: false in a record without the PCI bus."""
 
     gpus: tuple[GpuHealth, ...] = ()
     present: int = 0
@@ -97,3 +97,4 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     gone: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     complaint: str = ""
+    bus: bool = True

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.catalog.xids import asks
+from gpuprov.catalog.kernel import ADDRESS, NVIDIA, beginnings, nic_drivers
+from gpuprov.catalog.xids import SXID, XID, asks
 from gpuprov.onhost import kernel_lines
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.reading import is_whole
@@ -73,18 +74,9 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
         program = kernel_lines.OF_A_PROGRAM
         return tuple(line for line in self.lines if re.match(pattern, line.text) and not re.match(program, line.text))
 
-    def crashes(self, pattern: str) -> tuple[Line, ...]:
-        """Return the lines about crashed programs that begin with the pattern."""
-        return tuple(line for line in self.lines if re.match(pattern, line.text))
-
 
 FIRST = re.compile("Linux version |Booting Linux on |microcode: (microcode )?updated early ")
 """Pattern of the first lines of a boot: on Arm CPUs and with early microcode there is a line before the version."""
-XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (\d{1,6})(?:, (.*))?")
-"""`NVRM: Xid (PCI:0000:9b:00): 79, ...`; drivers before 343 write `NVRM: Xid (0000:03:00): 13, ...`. In MIG mode the instance
-follows the address, `(PCI:0000:9b:00 GPU-I:05 GPU-CI:00)`:
-https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/nvidia/src/kernel/gpu/rc/kernel_rc.c"""
-SXID = re.compile(r"(nvidia-nvswitch\d+): SXid \(PCI:[0-9a-fA-F:.]+\): (\d{1,6}), (.*)")
 
 
 def parse(output: Output) -> KernelLog:
@@ -132,52 +124,12 @@ def _parse_line(row: str, fields: Mapping[str, str]) -> Line | None:
     return None
 
 
-ADDRESS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
-DEVICE = f"[a-z0-9_-]+ {ADDRESS}: "
-"""Pattern of the beginning of a driver's line about a device: longer than the 15 characters that a program's name may have."""
-NIC_DRIVERS = ("mlx4_core", "mlx5_core", "bnxt_en", "ice", "i40e", "irdma", "efa", "ena", "erdma")
-"""Drivers of nics.yaml; tests compare the two. A module for RDMA logs the driver of its PCI function, as bnxt_re does bnxt_en
-(__ibdev_printk, https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c)."""
-NIC = re.compile(rf"(?:{'|'.join(NIC_DRIVERS)}) ({ADDRESS})(?: ([^ :]+))?: ")
-RDMA = "infiniband [a-z][a-zA-Z0-9_-]*: "
-"""Pattern of a driver's line about its RDMA device alone (dev_err of a device of the class infiniband): mlx5_ib, and drivers
-built for older kernels (https://github.com/amzn/amzn-drivers/blob/master/kernel/linux/efa/src/kcompat.h)."""
-RDMA_ADDRESS = re.compile(r"[a-z]+(?:P(\d{1,5}))?p(\d{1,3})s(\d{1,2})(?:f(\d))?")
-"""The PCI address in the name of an RDMA device, in decimal numbers: rdmap0s6, rocep65s0f0, roceP2p1s0f0
-(https://github.com/linux-rdma/rdma-core/blob/master/kernel-boot/rdma_rename.c)."""
-WATCHDOG = re.compile(r"NETDEV WATCHDOG: (\S+) \((\w+)\): ")
-"""Pattern of the line of kernels before 6.5, without the address."""
-
-
-class NicMessage(msgspec.Struct, frozen=True):
-    """A line of a network adapter's driver, and its device."""
-
-    device: str
-    line: Line
-
-
-def nic_messages(log: KernelLog) -> tuple[NicMessage, ...]:
-    """List lines of network adapters' drivers, the oldest first. A named device has its address, if known."""
-    addresses = {nic[2]: nic[1] for line in log.lines if (nic := NIC.match(line.text))}
-    by_name = frozenset(log.matching(RDMA))
-    messages = []
-    for line in log.lines:
-        if nic := NIC.match(line.text):
-            messages.append(NicMessage(nic[1], line))
-        elif watchdog := WATCHDOG.match(line.text):
-            messages.append(NicMessage(watchdog[1], line))
-        elif line in by_name:
-            name = line.text.split()[1].rstrip(":")
-            messages.append(NicMessage(addresses.get(name) or _parse_address(name), line))
-    return tuple(messages)
-
-
-def _parse_address(name: str) -> str:
-    """Parse the PCI address in the name of an RDMA device; else return the name."""
-    if match := RDMA_ADDRESS.fullmatch(name):
-        domain, bus, slot, function = (int(part or 0) for part in match.groups())
-        return f"{domain:04x}:{bus:02x}:{slot:02x}.{function}"
-    return name
+NIC_DRIVERS = nic_drivers()
+NIC = f"({'|'.join(NIC_DRIVERS)}) {ADDRESS}( [^ :]+)?: |NETDEV WATCHDOG: |infiniband [a-z][a-zA-Z0-9_-]*: "
+"""Pattern of the beginnings of lines from network adapters' drivers: with the address of their function, as a module for RDMA logs
+them, too (__ibdev_printk, https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c); of the watchdog of kernels
+before 6.5; with the name of the RDMA device alone (dev_err of a device of the class infiniband), as mlx5_ib does, and drivers built
+for older kernels (https://github.com/amzn/amzn-drivers/blob/master/kernel/linux/efa/src/kcompat.h)."""
 
 
 FATAL = r"(?<![\w-])[Ff]atal\b"
@@ -191,12 +143,6 @@ def xids(log: KernelLog) -> tuple[Event, ...]:
 def sxids(log: KernelLog) -> tuple[Event, ...]:
     """List SXids by NVSwitch and number. Each has several lines, the first of which says whether it is fatal."""
     return _collect_events(log, SXID, switch=True)
-
-
-def last_reset(log: KernelLog) -> float:
-    """Find the time of the last GPU reset in the log: a reset of GPUs joined by NVSwitches includes the switches, and their
-    driver then logs them anew. 0 if none is logged."""
-    return max((line.at for line in log.matching(SWITCH_FOUND)), default=0.0)
 
 
 def _collect_events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[Event, ...]:
@@ -237,35 +183,10 @@ def build_variables(host: Any) -> Mapping[str, str]:
 
 SINCE = "case ${since:-} in -*) since=$((n + since));; @*) since=${since#@};; *) since=;; esac"
 """Shell: $since in Unix time, empty for this boot; $n is now."""
-SWITCH_FOUND = "nvidia-nvswitch: Probing device "
-"""Oracle's checks treat this line after the last Xid as a reset (gpu_reset_reboot in
-https://github.com/oracle-quickstart/oci-hpc/blob/main/playbooks/roles/healthchecks/files/check_gpu_setup.py); nvswitch_probe writes
-it (https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/kernel-open/nvidia/linux_nvswitch.c). No line is known for a
-reset of a single GPU."""
-OFF_BUS = "NVRM: .*fallen off the bus"
-"""A driver that finds a GPU gone while it loads or opens it logs no Xid: os_pci probing in nv-pci.c and nv.c of
-https://github.com/NVIDIA/open-gpu-kernel-modules/tree/main/kernel-open/nvidia; gpud and NVSentinel judge the line, too
-(https://github.com/leptonai/gpud/pull/1209)."""
-RESET_REQUIRED = "NVRM: .*(NV_ERR_RESET_REQUIRED|likely in a bad state and may need to be reset)"
-"""The driver refuses a GPU until it is reset: NV_ERR_RESET_REQUIRED in
-https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/common/sdk/nvidia/inc/nvstatuscodes.h, and _kgspBootGspRm in
-https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/nvidia/src/kernel/gpu/gsp/kernel_gsp.c"""
-REBOOT_REQUIRED = {
-    "uvm-fatal": "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error ",
-    "nvlink-detection": "NVRM: knvlink(DiscoverPostRxDetLinks|UpdatePostRxDetectLinkMask)_.*(Mask failed|mask)!",
-}
-"""The driver's lines if only a reboot helps, by their key in catalog/data/symptoms.yaml, which has the sources."""
-SAID = "|".join((SWITCH_FOUND, OFF_BUS, RESET_REQUIRED, *REBOOT_REQUIRED.values()))
-XIDS = f"NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid|{SAID}"
-KERNEL = (
-    f"{DEVICE}(AER: |PCIe Bus Error|aer_uncor_severity: |DPC: containment event)",
-    f"({'|'.join(NIC_DRIVERS)}) {ADDRESS}( [^ :]+)?: |NETDEV WATCHDOG: |{RDMA}",
-    "Kernel panic - |(Internal error: |(NMI )?watchdog: )?(BUG|Oops): ",
-    "(NMI )?watchdog: (CPU ?[0-9]+: )?Watchdog detected hard LOCKUP on cpu",
-    "[A-Za-z0-9-]+ [(][^)]*[)]: Remounting filesystem read-only",
-    "XFS [(][^)]*[)]: .*[Ss]hut(ting)? down|BTRFS [a-z]+ [(]device [^)]*[)]: forced readonly",
-)
-PROGRAMS = (".*segfault at .* in libnccl", "(Memory cgroup out|Out) of memory: Kill|oom-kill:")
+DRIVER = f"NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid|{beginnings(['driver_log'])}"
+"""Pattern of lines of NVIDIA's driver that are judged; other ones are reported where a symptom has their words."""
+KERNEL = f"{beginnings(['pcie_errors', 'kernel'])}|{NIC}"
+PROGRAMS = f"{beginnings(['programs'])}|{beginnings(['programs'], of_program=True)}"
 NUMBERS = "0x[0-9a-f]+|[0-9][0-9][0-9]+"
 """Pattern of what differs in lines of one kind: times, memory addresses, process ids. A device's bus and a severity stay."""
 KINDS = 200
@@ -292,9 +213,11 @@ s='{kernel_lines.STAMP}'
 last() {{ awk -v most="$1" "{{ $2; i = n[k]++; l[k, i % most] = \\$0 }}"' END {{
   for (k in n) for (i = b = n[k] > most ? n[k] - most : 0; i < n[k]; i++)
     print (i == b && b ? "times|" b + 1 : "line") "|" l[k, i % most] }}'; }}
-all | grep -aE "$s({XIDS})" | last 50 'match($0, /Xid [(][^)]*[)]: [0-9]+/); k = substr($0, RSTART, RLENGTH) ($0 ~ /[ ,][Ff]atal[ ,]/)'
-all | {kernel_lines.filtered("|".join(KERNEL))} |
-  last 20 'k = $0; gsub(/{NUMBERS}/, "#", k); gsub(/ +/, " ", k); if (!(k in n) && ++m > {KINDS}) k = "rest"'
-all | grep -aE "$s({"|".join(PROGRAMS)})" | tail -n 200 | sed 's/^/line|/'
+all | grep -aE "$s"'({DRIVER})' |
+  last 50 'match($0, /Xid [(][^)]*[)]: [0-9]+/); k = substr($0, RSTART, RLENGTH) ($0 ~ /[ ,][Ff]atal[ ,]/)'
+k='k = $0; gsub(/{NUMBERS}/, "#", k); gsub(/ +/, " ", k); if (!(k in n) && ++m > {KINDS}) k = "rest"'
+all | {kernel_lines.filtered(NVIDIA)} | grep -avE "$s"'({DRIVER})' | last 5 "$k"
+all | {kernel_lines.filtered(KERNEL)} | last 20 "$k"
+all | grep -aE "$s"'({PROGRAMS})' | tail -n 200 | sed 's/^/line|/'
 true"""
 KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=build_variables, speaks=True)

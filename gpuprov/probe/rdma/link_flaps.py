@@ -6,8 +6,9 @@ import re
 
 import msgspec
 
+from gpuprov.catalog.kernel import ADDRESS
 from gpuprov.probe.base import Output, Probe, ProbeFailed
-from gpuprov.probe.kernel.kernel_log import ADDRESS, SINCE, build_variables
+from gpuprov.probe.kernel.kernel_log import SINCE, build_variables
 from gpuprov.reading import is_whole
 
 STAMP = re.compile(r"(\d{9,11}\.\d{1,9}) \S+ ([^\s:\[]+)(?:\[\d+\])?: (.*)\Z")

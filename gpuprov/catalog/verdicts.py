@@ -1,0 +1,188 @@
+"""The one judge of a line of the kernel's log: what it reports, of which device, how severe that is, and what is to be done. Health,
+explain and records all ask here; the lines themselves are in xids.yaml, nics.yaml and kernel.yaml."""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+from typing import Literal
+
+import msgspec
+
+from gpuprov.catalog.context import fold
+from gpuprov.catalog.kernel import NVIDIA, Check, find_kernel_line, kernel_file
+from gpuprov.catalog.nics import NicLine, find_nic_line, speaker
+from gpuprov.catalog.signatures import held_in
+from gpuprov.catalog.symptoms import Symptom, of_line, symptoms
+from gpuprov.catalog.xids import (
+    RECOVERY,
+    SEVERITY,
+    SXID,
+    XID,
+    Action,
+    asks,
+    find_xid,
+    recovery,
+    recovery_word,
+    resolution,
+    sxid,
+)
+from gpuprov.onhost.kernel_lines import OF_A_PROGRAM
+
+Standing = Literal["unfit", "reported", "unknown", "recovered"]
+"""Whether a line makes the host unfit for work, is only reported, has no documented meaning, or ends earlier lines."""
+_OF_A_PROGRAM = re.compile(OF_A_PROGRAM)
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The judgement of one line. `key`: of the symptom that explains it; `check`: of the check of health that counts it.
+
+    `device`: as the line names it; `number` and `text`: of an Xid or SXid. `words`: what is to be done, in NVIDIA's words, and `fix`:
+    what a person does; both empty where the symptom has them. `clears`, `ends`: see `KernelLine`; `nic`: entry of an adapter's line.
+    """
+
+    key: str
+    check: Literal[Check, "xid", "sxid", "rdma_log"]
+    standing: Standing
+    action: Action = "none"
+    device: str = ""
+    number: int = 0
+    text: str = ""
+    words: str = ""
+    fix: str = ""
+    clears: tuple[str, ...] = ()
+    ends: tuple[Action, ...] = ()
+    nic: NicLine | None = None
+
+
+@lru_cache(maxsize=4096)
+def judge_line(text: str) -> Verdict | None:
+    """Judge a message of the kernel or of a driver, without its time stamp; None for an irrelevant one.
+
+    What a program may have written counts only where a line about programs is looked for.
+    """
+    if of_program := _OF_A_PROGRAM.match(text) is not None:
+        return _judge_kernel_line(text, of_program)
+    if match := XID.match(text):
+        return judge_xid(int(match[2]), (match[3] or "").strip(), match[1].lower())
+    if match := SXID.match(text):
+        said = match[3].strip()
+        return judge_sxid(int(match[2]), said, match[1]) if re.match(r"(?i)(non-)?fatal", said) else None
+    return _judge_kernel_line(text, of_program) or _judge_nic_line(text) or _judge_driver_line(text)
+
+
+def judge_xid(number: int, text: str, device: str = "") -> Verdict:
+    """Judge an Xid by the text after its number: an Xid 154 by the recovery that it names."""
+    known = find_xid(number)
+    key = known.key if known else ""
+    if number == RECOVERY:
+        needs = recovery(recovery_word(text))
+        return _of_xid(key, number, text, device, needs.action, words=needs.words, fix=needs.fix)
+    found = resolution(asks(number, text) or (known.nvidia if known else ""))
+    if found is None:
+        words = "NVIDIA's catalogue names nothing that is to be done"
+        return _of_xid(key, number, text, device, "none", words=words, named=False)
+    words = f"{found.key}, {found.words}" if found.named else found.words
+    return _of_xid(key, number, text, device, found.action, words=words, named=found.named)
+
+
+def _of_xid(
+    key: str, number: int, text: str, device: str, action: Action, *, words: str, fix: str = "", named: bool = True
+) -> Verdict:
+    severe = SEVERITY.index(action) > SEVERITY.index("restart")
+    return Verdict(
+        key=key,
+        check="programs" if action == "restart" else "xid",
+        standing="unfit" if severe else "reported" if named else "unknown",
+        action=action,
+        device=device,
+        number=number,
+        text=text,
+        words=words,
+        fix=fix,
+    )
+
+
+def judge_sxid(number: int, text: str, device: str = "") -> Verdict:
+    """Judge an SXid by the text after its number, which begins with Fatal or Non-fatal."""
+    course = sxid(number, fatal=text.lower().startswith("fatal"))
+    return Verdict(
+        key="nvswitch-sxid",
+        check="sxid",
+        standing="unfit" if course.action != "none" else "reported",
+        action=course.action,
+        device=device,
+        number=number,
+        text=text,
+        words=course.words,
+    )
+
+
+def _judge_kernel_line(text: str, of_program: bool) -> Verdict | None:
+    line = find_kernel_line(text, of_program=of_program)
+    if line is None:
+        return None
+    match = re.search(line.device, text) if line.device else None
+    return Verdict(
+        key=line.key,
+        check=line.check,
+        standing=line.verdict,
+        action=line.action,
+        device=match[1] if match else "",
+        clears=line.clears,
+        ends=line.ends,
+    )
+
+
+def _judge_nic_line(text: str) -> Verdict | None:
+    said = speaker(text)
+    line = find_nic_line(said.drivers, text) if said else None
+    if said is None or line is None:
+        return None
+    return Verdict(
+        key=line.key, check="rdma_log", standing=line.verdict, action=line.action, device=said.device, nic=line
+    )
+
+
+def _judge_driver_line(text: str) -> Verdict | None:
+    """Judge another line of NVIDIA's driver: it is reported where a symptom has its words."""
+    if not text.startswith(NVIDIA):
+        return None
+    judged = {line.key for line in kernel_file().lines}
+    held = next((one for one in held_in(fold(text)) if one.symptom.key not in judged), None)
+    return Verdict(key=held.symptom.key, check="driver_log", standing="reported") if held else None
+
+
+@cache
+def _by_key() -> dict[str, Symptom]:
+    return {one.key: one for one in symptoms()}
+
+
+def explained(verdict: Verdict) -> Symptom | None:
+    """Return the symptom of a verdict, with the action of its very line; None if it has none."""
+    found = _by_key().get(verdict.key)
+    if found is None or not found.xids:
+        return found
+    found = of_line(found, verdict.number, verdict.text)
+    return msgspec.structs.replace(found, fix=verdict.fix) if verdict.fix else found
+
+
+def fix_of(verdict: Verdict) -> str:
+    """Return what a person does about a line, and how to read more of it."""
+    symptom = explained(verdict)
+    fix = verdict.fix or verdict.words or (symptom.fix if symptom else "")
+    return f"{fix}{'' if fix.endswith('.') else ';'} gpuprov explain {verdict.number or verdict.key}"
+
+
+def in_health(verdict: Verdict, *, ended: bool = False) -> str:
+    """Return what a check of health makes of a line, in words. `ended`: an Xid 154 decides in place of it."""
+    check = f"health.{verdict.check}"
+    if ended:
+        return f"{check} goes by the Xid {RECOVERY} of the same GPU, which says what it needs now"
+    if verdict.standing == "unfit":
+        return f"{check} fails, unless something ended it since: {verdict.action}"
+    return (
+        f"{check} reports it, and does not fail"
+        if verdict.standing == "reported"
+        else f"{check} is not proven: no action is documented"
+    )

@@ -1,0 +1,88 @@
+"""The time stamp in front of a line of the kernel's log, in each form that dmesg, journalctl and syslog print."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import msgspec
+
+
+class Stamped(msgspec.Struct, frozen=True, kw_only=True):
+    """A line without its stamp. `at`: seconds since 1970, or since the boot if `since_boot`; None if it has no time. `program`: what
+    wrote it, and `host`: where, both empty if the line does not say."""
+
+    text: str
+    at: float | None = None
+    since_boot: bool = False
+    program: str = ""
+    host: str = ""
+
+    @property
+    def of_kernel(self) -> bool:
+        return self.program in ("", "kernel")
+
+
+_MONTHS = {name: number for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+_LEVEL = re.compile(r"(?:<\d{1,3}>|[a-z]+ *:[a-z]+ *: )")
+"""The facility and level that dmesg -r and -x print."""
+_BOOT = re.compile(r"\[ *(\d{1,10}\.\d{1,9})\](?:\[[^\]]{0,40}\])? ?")
+_UNIX = re.compile(r"(\d{9,11}\.\d{1,9}) ")
+_DAY = re.compile(
+    r"\[?(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?(?: (\d{4}))?(?:\] ?| )"
+)
+"""`Nov 29 01:34:49 ` of syslog, and `[Sat Nov 29 01:34:49 2026] ` of dmesg -T."""
+_ISO = re.compile(
+    r"\[?(?:[A-Z][a-z]{2} )?(\d{4})-(\d{2})-(\d{2})[T ](\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?"
+    r"( ?(?:Z|UTC|GMT|[+-]\d{2}:?\d{2}|[A-Z]{2,5}))?(?:\] ?| )"
+)
+_WRITER = re.compile(r"([\w.@-]{1,255}) ([\w.@/()-]{1,64})(?:\[\d{1,10}\])?: ")
+"""The host and the program, as syslog and the journal print them."""
+_KERNEL = re.compile(r"()(kernel): ")
+
+
+def read_stamp(line: str, year: int = 0) -> Stamped:
+    """Split a line into its stamp and its text. `year`: that of a stamp that has none; 0: such a stamp gives no time."""
+    if level := _LEVEL.match(line):
+        line = line[level.end() :]
+    if match := _BOOT.match(line):
+        writer = _WRITER.match(line, match.end())
+        if writer and writer[2] == "kernel":
+            rest = line[writer.end() :]
+            return Stamped(text=rest, at=float(match[1]), since_boot=True, program="kernel", host=writer[1])
+        return Stamped(text=line[match.end() :], at=float(match[1]), since_boot=True)
+    if match := _UNIX.match(line):
+        return _after(line[match.end() :], float(match[1]), host=True)
+    if match := _ISO.match(line):
+        numbers = [int(match[number]) for number in range(1, 7)]
+        return _after(
+            line[match.end() :], _time(numbers, match[7], match[8] or ""), host="," not in match[0] and line[0] != "["
+        )
+    if (match := _DAY.match(line)) and match[1] in _MONTHS:
+        of = int(match[7] or year)
+        numbers = [of, _MONTHS[match[1]], *(int(match[number]) for number in range(2, 6))]
+        return _after(line[match.end() :], _time(numbers, match[6], "") if of else None, host=line[0] != "[")
+    if match := _KERNEL.match(line):
+        return _after(line, None, host=False)
+    return Stamped(text=line)
+
+
+def _after(rest: str, at: float | None, *, host: bool) -> Stamped:
+    """Read what follows a time: who wrote the line, and the kernel's own stamp."""
+    match = (_WRITER if host else _KERNEL).match(rest)
+    host_name, program = (match[1], match[2]) if match else ("", "")
+    rest = rest[match.end() :] if match else rest
+    own = _BOOT.match(rest) if program == "kernel" else None
+    return Stamped(text=rest[own.end() :] if own else rest, at=at, program=program, host=host_name)
+
+
+def _time(numbers: list[int], fraction: str | None, zone: str) -> float | None:
+    zone = zone.strip()
+    ahead = 0
+    if match := re.fullmatch(r"([+-])(\d{2}):?(\d{2})", zone):
+        ahead = (int(match[2]) * 3600 + int(match[3]) * 60) * (1 if match[1] == "+" else -1)
+    try:
+        moment = datetime(*numbers, tzinfo=UTC)  # type: ignore[arg-type,misc]
+    except ValueError:  # 29 February of another year
+        return None
+    return moment.timestamp() - ahead + (float(f"0.{fraction}") if fraction else 0.0)
