@@ -51,7 +51,17 @@ class SymptomsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     symptoms: tuple[Symptom, ...]
 
 
-FILES = ("symptoms_programs", "symptoms_services", "symptoms", "symptoms_public")
+FILES = (
+    "symptoms_programs",
+    "symptoms_services",
+    "symptoms",
+    "symptoms_public",
+    "symptoms_cuda",
+    "symptoms_communication",
+    "symptoms_host",
+    "symptoms_cluster",
+    "symptoms_runs",
+)
 
 
 def addresses(symptom: Symptom) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ fm-nvlink5-no-umad
 gcp-smi-failed-kernel-upgrade
 gdrdrv-unregistered
 gpud-ibpanic
+gridd-token-not-decoded
 gtx1650-460-torch
 h100-power-brake-535
 l40s-off-the-bus

@@ -4,6 +4,10 @@ A line that is held out is used to measure only, never to write the catalogue. W
 digit of the line's SHA-256 in hexadecimal, up to 9; so for 10 of 16. Lines that the catalogue had been written by before there was
 this rule are not held out, whatever their digit. Lines that are `fresh` were gathered after the catalogue had been written, and are
 all held out: nobody who wrote had read them.
+
+Lines `gathered` in 2026-11 are of three batches. All of the first may be used to write the catalogue. Of the second, those whose
+source's SHA-256 begins with 8 to f are set aside, by source, as lines of one thread are alike; the others may be used. All of the
+third are set aside. What is set aside of these is `fresh`.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     answer: tuple[str, ...]
     held_out: bool = False
     fresh: bool = False
+    gathered: str = ""
     layer: str = ""
 
 
