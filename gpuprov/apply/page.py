@@ -12,8 +12,8 @@ from gpuprov.apply.fates import Fate, fates, in_numbers, timeless
 from gpuprov.apply.model import DONE, ApplyRun, Became, HostOutcome, State
 from gpuprov.apply.text import summary
 from gpuprov.inventory.names import folded as names
-from gpuprov.plan.page import KINDS, Diff, Signed, diff_of
-from gpuprov.plan.text import described
+from gpuprov.plan.page import Diff, Signed, diff_of, signed
+from gpuprov.plan.rows import rows
 from gpuprov.report import html, page
 from gpuprov.report.fleet import Known
 from gpuprov.report.page import About, Headline
@@ -184,9 +184,11 @@ def _card(group: Sequence[HostOutcome]) -> Card:
 
 
 def _listed(fate: Fate) -> Listed:
-    rows = tuple(Signed(mark, KINDS[mark], text) for mark, text in described(fate.items))
     return Listed(
-        fate, "boot" if fate.waits else FATES[fate.state], rows, tuple(diff_of(one) for one in fate.items if one.diff)
+        fate,
+        "boot" if fate.waits else FATES[fate.state],
+        tuple(signed(row) for row in rows(one for one in fate.items if not one.diff)),
+        tuple(diff_of(one) for one in fate.items if one.diff),
     )
 
 

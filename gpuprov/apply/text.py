@@ -12,7 +12,8 @@ from gpuprov.apply.fates import fates, in_numbers, timeless, untouched
 from gpuprov.apply.model import DONE, AppliedItem, ApplyRun, Became, HostOutcome
 from gpuprov.inventory.names import folded as names
 from gpuprov.plan.items import sizes
-from gpuprov.plan.text import SIGNS, described
+from gpuprov.plan.rows import rows
+from gpuprov.plan.text import SIGNS
 from gpuprov.report.folded import that_follow
 from gpuprov.report.text import unproven
 from gpuprov.shown import BOLD, GREEN, RED, YELLOW, cleaned, hanging, paint
@@ -117,8 +118,8 @@ def _list(outcome: HostOutcome, items: Sequence[AppliedItem], verbose: bool) -> 
         return
     for fate in fates(items):
         yield Line(f" {fate.told}", f"  {fate.capability}:", YELLOW if fate.waits else COLOURS[fate.state])
-        for sign, text in described(fate.items):
-            yield Line(f" {text}", sign=f"    {sign}", colour=SIGNS[sign])
+        for row in rows(fate.items):
+            yield Line(f" {row.line(verbose=verbose)}", sign=f"    {row.sign}", colour=SIGNS[row.sign])
         for one in fate.items if verbose else ():
             if one.diff:
                 yield Line(f"    diff of {one.name}")
