@@ -180,6 +180,8 @@ class Progress:
     PULSE = 60.0
     NAMED = 5
     """Number of hosts named by a pulse."""
+    cut_off = ""
+    """The work that an interrupt ended last, with the number of hosts that were done; of the class."""
 
     def __init__(self, hosts: Sequence[str], doing: str, *, quiet: bool = False, earlier: str = "") -> None:
         self._doing, self._quiet, self._count, self._earlier = doing, quiet, len(hosts), earlier
@@ -206,8 +208,11 @@ class Progress:
         return self
 
     def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        if kind and issubclass(kind, KeyboardInterrupt):
+            done = self._count - len(self._waiting)
+            Progress.cut_off = f"{self._act or self._doing}, {done} of {shown.counted(self._count, 'host')} done"
         if self._timer:
             self._timer.cancel()
         with self._lock:

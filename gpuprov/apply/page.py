@@ -92,7 +92,7 @@ def render(
         run=run,
         undone=_cards(
             [one for one in run.hosts if one.state not in DONE],
-            lambda one: [one.state, one.task, one.message, one.hint, one.origin],
+            lambda one: [one.state, one.task, one.message, one.left, one.hint, one.origin],
         ),
         returned=_cards([one for one in run.hosts if one.rolled_back], lambda one: [one.rolled_back, one.state]),
         warned=_cards([one for one in run.hosts if one.warnings], lambda one: [one.warnings, one.state]),
@@ -118,7 +118,7 @@ def results(run: ApplyRun) -> list[Result]:
                     status=STATUSES.get(one.state, "fail"),
                     expected="apply succeeds",
                     found=": ".join(filter(None, (one.state, one.task, one.message))),
-                    hint=one.hint,
+                    hint=one.advice,
                 )
             )
         rows += one.verified

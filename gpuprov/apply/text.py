@@ -16,7 +16,7 @@ from gpuprov.plan.rows import rows
 from gpuprov.plan.text import SIGNS
 from gpuprov.report.folded import that_follow
 from gpuprov.report.text import unproven
-from gpuprov.shown import BOLD, GREEN, RED, YELLOW, cleaned, hanging, paint
+from gpuprov.shown import BOLD, GREEN, RED, YELLOW, cleaned, counted, hanging, paint
 
 WORDS = ("changed", "unchanged", "failed", "blocked", "locked", "unreachable", "not-started", "prepared")
 COLOURS: dict[Became, str] = {
@@ -78,11 +78,13 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | Line]:
     outcome = group[0]
     title = names(o.host for o in group) + (f" ({len(group)} hosts)" if len(group) > 1 else "")
     yield Line(f" {_headline(group)}", f"{title}:", _colour(outcome))
-    if outcome.hint:
-        yield f"  fix: {outcome.hint}"
-    if outcome.rolled_back:
-        yield f"  {outcome.rolled_back}"
-    yield from (f"  warning: {told}" for told in outcome.warnings)
+    if outcome.interrupted and not verbose:
+        yield f"  {_state(group)}"
+        yield f"  {outcome.left or 'nothing of the run is left there, and its lock was given back'}"
+        return
+    fix = f"fix: {outcome.hint}" if outcome.hint else ""
+    warnings = (f"warning: {text}" for text in outcome.warnings)
+    yield from (f"  {text}" for text in (outcome.left, fix, outcome.rolled_back, *warnings) if text)
     yield from _list(outcome, timeless(outcome.items) if len(group) > 1 else outcome.items, verbose)
     if verbose:
         yield from (f"  changed {task}" for task in outcome.changed)
@@ -107,6 +109,19 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | Line]:
                 yield f"    fix: {result.hint}"
     if following := [result.check for result in outcome.failing if result.follows]:
         yield f"  and {that_follow(len(following))}: {', '.join(following)}"
+
+
+def _state(group: Sequence[HostOutcome]) -> str:
+    """Describe the state in which an interrupted run left hosts: what was done, and what verify found."""
+    first = group[0]
+    done = in_numbers(group) or "no change of the plan was made"
+    failing = sum(not one.follows for one in first.failing)
+    found = (
+        f"verify: {counted(failing, 'check')} fail{'s' * (failing == 1)} (-v says which)"
+        if failing
+        else _verdict(first)
+    )
+    return f"{done}; {found}"
 
 
 def _list(outcome: HostOutcome, items: Sequence[AppliedItem], verbose: bool) -> Iterable[Line]:
@@ -195,6 +210,7 @@ def _likeness(outcome: HostOutcome, verbose: bool) -> bytes:
         outcome.state,
         outcome.task,
         outcome.message,
+        outcome.left,
         outcome.hint,
         outcome.rolled_back,
         outcome.warnings,
