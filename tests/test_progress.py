@@ -39,7 +39,7 @@ def test_what_is_said_on_a_narrow_terminal_breaks_between_words(monkeypatch: pyt
     monkeypatch.setenv("COLUMNS", "40")
     screen, pipe = Screen(), io.StringIO()
     monkeypatch.setattr(sys, "stderr", screen)
-    long = "saved: gpuprov apply friday.plan does this, and refuses where something has changed until then"
+    long = "saved: gpuprov apply friday.plan does this, and refuses if anything has changed by then"
     console.progress(long)
     console.warning(long)
     console.error(GpuprovError(long, long))
