@@ -20,7 +20,6 @@ from gpuprov.verify.evaluate import Result
 EXPORTED = {*prometheus.METRICS, *health.METRICS}
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(not PROMTOOL, reason="there is no promtool")
-HOST = {"host": "gpu1", "capability": "health"}
 
 
 def printed(name: str) -> str:
@@ -156,7 +155,7 @@ def test_alerts_fire_and_stay_silent_as_they_should(tmp_path: Path) -> None:
 @needs_promtool
 def test_promtool_reads_what_is_written() -> None:
     """Its own parser; lint is left out, which wants the suffixes of counters."""
-    odd = Result(**HOST, check="health.xid", status="fail", action="reset", found='x"\\\n')
+    odd = Result(host="gpu1", capability="health", check="health.xid", status="fail", action="reset", found='x"\\\n')
     for text in (prometheus.render([odd], now=1.0), health.as_metrics([odd], now=1.0)):
         done = subprocess.run(
             [str(PROMTOOL), "check", "metrics"], check=False, input=text, capture_output=True, text=True, timeout=60
