@@ -17,6 +17,7 @@ from gpuprov.plan.rows import rows
 from gpuprov.report import html, page
 from gpuprov.report.fleet import Known
 from gpuprov.report.page import About, Headline
+from gpuprov.report.states import matching
 from gpuprov.report.text import unproven
 from gpuprov.verify.evaluate import Result, ResultStatus
 
@@ -128,7 +129,6 @@ def results(run: ApplyRun) -> list[Result]:
 def headline(run: ApplyRun) -> Headline:
     """Return the outcome of the run as a sentence, the worst first; then the summary that the terminal shows."""
     count, more = len(run.hosts), f"{summary(run)}."
-    many = f"{count:,} host{'s' * (count != 1)}"
     undone = [one for one in run.hosts if one.state not in DONE]
     wrong = [one for one in run.hosts if one.state in DONE and one.failing and not one.reboot]
     waiting = [one for one in run.hosts if one.reboot]
@@ -153,9 +153,9 @@ def headline(run: ApplyRun) -> Headline:
     if not proven:
         return Headline(state="unproven", sentence="Applied, and nothing was verified", more=more)
     open_ = sum(len(one.unproven) for one in run.hosts)
-    subject = ("Both hosts are" if count == 2 else f"All {many} are") if count > 1 else f"{run.hosts[0].host} is"
+    subject = matching(run.hosts[0].host if count == 1 else "", count)
     gap = f", but {unproven(open_)}" if open_ else ""
-    return Headline(state="part" if open_ else "right", sentence=f"{subject} as wanted{gap}", more=more)
+    return Headline(state="part" if open_ else "right", sentence=f"{subject}{gap}", more=more)
 
 
 def _part(some: Sequence[HostOutcome], count: int) -> str:

@@ -183,7 +183,7 @@ def _end(run: ApplyRun) -> Iterable[str | Line]:
 
 
 def summary(run: ApplyRun) -> str:
-    """Return `4 hosts: 3 changed, 1 failed; of these 1 not as wanted`: each host once before `of these`, and after it only those
+    """Return `4 hosts: 3 changed, 1 failed; of these 1 differs ...`: each host once before `of these`, and after it only those
     whose run was completed."""
     states = [outcome.state for outcome in run.hosts]
     states_told = ", ".join(f"{states.count(word)} {word}" for word in WORDS if word in states)
@@ -196,7 +196,7 @@ def summary(run: ApplyRun) -> str:
     if still := waiting.count(True):
         words.append(f"{still} still waiting for a reboot, which this run was permitted (reboot by hand, then verify)")
     failing = sum(one.wrong and not one.reboot for one in run.hosts if one.state in DONE)
-    words += [f"{failing} not as wanted"] if failing else []
+    words += [f"{failing} {'differs from its spec' if failing == 1 else 'differ from their specs'}"] if failing else []
     if partly := sum(bool(one.unproven) for one in run.hosts if one.state in DONE and one.state != "prepared"):
         words.append(f"{partly} not fully proven")
     count, made = len(run.hosts), in_numbers([one for one in run.hosts if one.state != "prepared"])

@@ -155,7 +155,7 @@ def test_the_report_tells_hosts_that_fared_alike_once() -> None:
         "gpu6: blocked: host.root: user id 1; wanted: root",
         "  fix: become",
         "6 hosts: 2 changed, 3 unchanged, 1 blocked; of these 1 waiting for a reboot (apply --reboot, or reboot: if-needed), "
-        "1 not as wanted; 4.2 s",
+        "1 differs from its spec; 4.2 s",
         "log: /log",
     ]
     read = documents.judged("apply", applying.as_json(run))

@@ -124,7 +124,7 @@ def test_the_map_says_everything_without_colour(browser: Browser, tmp_path: Path
     assert all(one.endswith("!!") for one in texts)
     assert page.ask("[...document.querySelectorAll('td .cell.none')].every((e) => e.textContent === 'none')")
     legend = page.shows(".legend")
-    assert "as wanted: 390 Gb/s or more" in legend
+    assert "met: 390 Gb/s or more" in legend
     corner = page.shows(".scroll th")
     assert "sends" in corner
     assert "receives" in corner
