@@ -179,7 +179,8 @@ def _card(group: Sequence[HostOutcome]) -> Card:
     first, where = group[0], names(one.host for one in group)
     state, letter = STATES[first.state]
     limit = f"--limit {shlex.quote(where.replace(', ', ','))}"
-    lists = tuple(_listed(fate) for fate in fates(timeless(first.items) if len(group) > 1 else first.items))
+    items = timeless(first.items) if len(group) > 1 else first.items
+    lists = tuple(_listed(fate) for fate in fates(items, first.ran))
     return Card(where, len(group), limit, state, letter, first, in_numbers(group[:1]), lists, tuple(_tasks(group)))
 
 

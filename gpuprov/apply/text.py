@@ -131,7 +131,7 @@ def _list(outcome: HostOutcome, items: Sequence[AppliedItem], verbose: bool) -> 
             listed = ", ".join(sizes([items])) or "the changes of its plan"
             yield Line(f"  not done: {listed} (-v lists them)")
         return
-    for fate in fates(items):
+    for fate in fates(items, outcome.ran):
         yield Line(f" {fate.told}", f"  {fate.capability}:", YELLOW if fate.waits else COLOURS[fate.state])
         for row in rows(fate.items):
             yield Line(f" {row.line(verbose=verbose)}", sign=f"    {row.sign}", colour=SIGNS[row.sign])
