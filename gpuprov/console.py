@@ -181,7 +181,7 @@ class Progress:
     NAMED = 5
     """Number of hosts named by a pulse."""
     cut_off = ""
-    """The work that an interrupt ended last, with the number of hosts that were done; of the class."""
+    """The work that an interrupt ended last, with its time and how many hosts were done; of the class."""
 
     def __init__(self, hosts: Sequence[str], doing: str, *, quiet: bool = False, earlier: str = "") -> None:
         self._doing, self._quiet, self._count, self._earlier = doing, quiet, len(hosts), earlier
@@ -207,12 +207,9 @@ class Progress:
             threading.Thread(target=self._pulse, daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, _error: object, _trace: object) -> None:
         if kind and issubclass(kind, KeyboardInterrupt):
-            done = self._count - len(self._waiting)
-            Progress.cut_off = f"{self._act or self._doing}, {done} of {shown.counted(self._count, 'host')} done"
+            Progress.cut_off = self._headline(monotonic())
         if self._timer:
             self._timer.cancel()
         with self._lock:
@@ -264,8 +261,7 @@ class Progress:
             progress("; ".join([self._headline(now), *told]))
 
     def _headline(self, now: float) -> str:
-        done = self._count - len(self._waiting)
-        many = f"{done} of {self._count} hosts done: " if self._count > 1 else ""
+        many = f"{self._count - len(self._waiting)} of {self._count} hosts done: " if self._count > 1 else ""
         told = f"{clock(now - self._start)}, {many}{self._act or self._doing}"
         return ", ".join(filter(None, (told, self._earlier)))
 

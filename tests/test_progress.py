@@ -254,12 +254,12 @@ def test_an_interrupted_reading_says_what_was_done_and_that_nothing_was_changed(
         progress.done("b")
         progress.__exit__(KeyboardInterrupt, None, None)
     assert describe_interrupt("verify", Progress.cut_off).splitlines() == [
-        "interrupted: reading, 1 of 3 hosts done",
+        "interrupted: 0:00, 1 of 3 hosts done: reading",
         "no host was changed",
         "what was started on hosts only reads, and ends by itself within its time limit",
         "run the same command again: it begins anew",
     ]
-    assert describe_interrupt("apply", Progress.cut_off) == "interrupted: reading, 1 of 3 hosts done"
+    assert describe_interrupt("apply", Progress.cut_off) == "interrupted: 0:00, 1 of 3 hosts done: reading"
     assert describe_interrupt("verify", "") == "interrupted"
 
 

@@ -115,7 +115,7 @@ def _device(name: str) -> str:
 
 def _what(name: str) -> str:
     """Return the name of a setting without its device."""
-    return re.sub(r" of$", "", _DEVICE.sub("", name).strip(" :"))
+    return re.sub(r" of\Z", "", _DEVICE.sub("", name).strip(" :"))
 
 
 def _summary(group: Sequence[Item]) -> str:
