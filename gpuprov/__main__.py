@@ -59,7 +59,9 @@ def main() -> None:
         console.progress(told.getvalue().rstrip("\n"))
         sys.exit(error.exit_code)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        console.progress("interrupted")
+        from gpuprov.cli.sections import describe_interrupt
+
+        console.progress(describe_interrupt(next(iter(sys.argv[1:2]), ""), console.Progress.cut_off))
         sys.exit(130)
     except SystemExit as ended:
         # Where nobody reads its help, click replaces sys.stdout and ends with status 1.

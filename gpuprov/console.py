@@ -180,6 +180,8 @@ class Progress:
     PULSE = 60.0
     NAMED = 5
     """Number of hosts named by a pulse."""
+    cut_off = ""
+    """The work that an interrupt ended last, with its time and how many hosts were done; of the class."""
 
     def __init__(self, hosts: Sequence[str], doing: str, *, quiet: bool = False, earlier: str = "") -> None:
         self._doing, self._quiet, self._count, self._earlier = doing, quiet, len(hosts), earlier
@@ -205,9 +207,9 @@ class Progress:
             threading.Thread(target=self._pulse, daemon=True).start()
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, _error: object, _trace: object) -> None:
+        if kind and issubclass(kind, KeyboardInterrupt):
+            Progress.cut_off = self._headline(monotonic())
         if self._timer:
             self._timer.cancel()
         with self._lock:
@@ -259,8 +261,7 @@ class Progress:
             progress("; ".join([self._headline(now), *told]))
 
     def _headline(self, now: float) -> str:
-        done = self._count - len(self._waiting)
-        many = f"{done} of {self._count} hosts done: " if self._count > 1 else ""
+        many = f"{self._count - len(self._waiting)} of {self._count} hosts done: " if self._count > 1 else ""
         told = f"{clock(now - self._start)}, {many}{self._act or self._doing}"
         return ", ".join(filter(None, (told, self._earlier)))
 

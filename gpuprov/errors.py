@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 EXIT_CODES: dict[int, str] = {
-    0: "as wanted",
+    0: "success: what was asked is so, or is done",
     1: "the host differs from its spec (or a reboot is still required), or nothing of it could be proven",
     2: "usage, inventory or spec error; nothing was changed",
     3: "apply failed on at least one host",

@@ -51,9 +51,9 @@ step 1 gpuprov plan inventory.yaml hosts.yaml > plan.txt # 1: the host differs f
 shows plan.txt "1 host: driver "
 step 0 gpuprov apply inventory.yaml hosts.yaml --yes
 step 0 gpuprov verify inventory.yaml hosts.yaml --html page.html > verify.txt
-shows verify.txt 'as wanted, but'
+shows verify.txt 'matches the spec, but'
 shows verify.txt 'next boot right'
-shows page.html 'as wanted, but'
+shows page.html 'matches its spec, but'
 step 0 gpuprov plan inventory.yaml hosts.yaml > plan.txt # nothing is left to do
 echo
 echo "a green verify and a page after $SECONDS s"

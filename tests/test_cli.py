@@ -279,7 +279,8 @@ OFFERED = [
     ),
     ("gpuprov topology gpu01 inv", ["file,inv"]),
     ("gpuprov topology gpu", ["plain,gpu01", "plain,gpu02"]),
-    ("gpuprov capture gpu02 gpu", ["plain,gpu01", "plain,gpu02"]),
+    ("gpuprov capture gpu", ["plain,gpu01", "plain,gpu02"]),
+    ("gpuprov capture gpu01 inv", ["file,inv"]),
     ("gpuprov plan --only nouveau,nv", ["plain,nouveau,nvidia_driver"]),
     ("gpuprov accept --only rdma,n", ["plain,rdma,nccl", "plain,rdma,nvbandwidth"]),
     ("gpuprov schema --of dr", ["plain,drift"]),
@@ -491,8 +492,8 @@ def test_a_plan_is_saved_and_applied(reached: Path, tmp_path: Path) -> None:
     done = gpuprov("apply", file, cwd=Path("/"))
     assert done.returncode == 2
     assert (
-        "error: the plan does not hold any more; nothing was changed\n  gpu1: persistence is new in the spec"
-        in done.stderr
+        "error: saved plan is stale: it can no longer be applied, because something has changed since it was made; "
+        "nothing was changed\n  gpu1: persistence is new in the spec" in done.stderr
     )
     assert not (tmp_path / "asked").exists(), "no host was reached for it"
 

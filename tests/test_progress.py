@@ -16,6 +16,8 @@ import pytest
 
 from gpuprov import console
 from gpuprov.apply.aftermath import told_interrupted
+from gpuprov.cli.sections import describe_interrupt
+from gpuprov.console import Progress
 from gpuprov.errors import GpuprovError
 from gpuprov.plan import durations
 from gpuprov.plan.events import Ledger
@@ -37,7 +39,7 @@ def test_what_is_said_on_a_narrow_terminal_breaks_between_words(monkeypatch: pyt
     monkeypatch.setenv("COLUMNS", "40")
     screen, pipe = Screen(), io.StringIO()
     monkeypatch.setattr(sys, "stderr", screen)
-    long = "saved: gpuprov apply friday.plan does this, and refuses where something has changed until then"
+    long = "saved: gpuprov apply friday.plan does this, and refuses if anything has changed by then"
     console.progress(long)
     console.warning(long)
     console.error(GpuprovError(long, long))
@@ -137,7 +139,6 @@ def test_texts_of_hosts_bring_no_control_codes() -> None:
 WAITS = """
 import time
 from gpuprov import console
-from gpuprov.apply.aftermath import told_interrupted
 console.Progress.PULSE = 0.2
 with console.Progress(["gpu1", "gpu2"], "applying", quiet=True, earlier="6 min the last time (4 hosts)") as progress:
     progress.note("gpu1", "waits for its lock (Take the lock)")
@@ -243,6 +244,23 @@ def test_an_interrupt_is_answered_at_once(tmp_path: Path) -> None:
             child.wait(30)
     assert said
     assert said[0] - start < 1 < time.monotonic() - start
+
+
+def test_an_interrupted_reading_says_what_was_done_and_that_nothing_was_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Progress, "cut_off", "")
+    with Progress(["a", "b", "c"], "reading", quiet=True) as progress:
+        progress.done("b")
+        progress.__exit__(KeyboardInterrupt, None, None)
+    assert describe_interrupt("verify", Progress.cut_off).splitlines() == [
+        "interrupted: 0:00, 1 of 3 hosts done: reading",
+        "no host was changed",
+        "what was started on hosts only reads, and ends by itself within its time limit",
+        "run the same command again: it begins anew",
+    ]
+    assert describe_interrupt("apply", Progress.cut_off) == "interrupted: 0:00, 1 of 3 hosts done: reading"
+    assert describe_interrupt("verify", "") == "interrupted"
 
 
 def test_what_runs_on_the_hosts_is_named_and_how_it_ends() -> None:

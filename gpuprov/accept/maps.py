@@ -78,19 +78,19 @@ class Map(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         over = "more" if self.less else "less"
         rows: list[tuple[Level, str]] = []
         if self.test == "ping":
-            rows += [("met", "as wanted: no ping lost"), ("far", "pings were lost")]
+            rows += [("met", "met: no ping lost"), ("far", "pings were lost")]
         elif self.mixed:
-            rows += [("met", "as wanted: each pair has a threshold of its own")]
+            rows += [("met", "met: each pair has a threshold of its own")]
             rows += [("missed", f"missed by less than {part}"), ("far", f"missed by {part} or more")]
         elif self.threshold:
             bound, far = (f"{format_figure(value)} {self.unit}".strip() for value in (self.threshold, limit))
-            rows.append(("met", f"as wanted: {bound} or {'less' if self.less else 'more'}"))
+            rows.append(("met", f"met: {bound} or {'less' if self.less else 'more'}"))
             rows.append(("missed", f"missed by less than {part}"))
             rows.append(("far", f"missed by {part} or more: {far} or {over}"))
         elif self.unit:
             rows += [("met", f"about {usual}, or better; no threshold is known")]
         else:
-            rows += [("met", "as wanted"), ("far", "missed")]
+            rows += [("met", "met"), ("far", "missed")]
         if self.median:
             rows.insert(1, ("slow", f"{'not missed, but ' if self.threshold else ''}{part} or more worse than {usual}"))
         rows.append(("none", "no figure"))

@@ -46,7 +46,7 @@ def _find_in_map(chart: Map) -> Iterator[Outlier]:
     levels = {pair: chart.level(cell) for pair, cell in chart.cells.items()}
     left = {pair: level for pair, level in levels.items() if level in BAD}
     if len(levels) > 2 and all(level in ("far", "missed", "none") for level in levels.values()):
-        yield _describe_outlier(chart, "no pair of hosts is as wanted", tuple(left), levels, chart.hosts)
+        yield _describe_outlier(chart, "no pair of hosts meets its threshold", tuple(left), levels, chart.hosts)
         return
     while left:
         worst = max(
@@ -133,7 +133,9 @@ def _describe_outlier(
         sentence = f"{who}: {shown}; {held}, but {part} worse than the median of all, {format_figure(chart.median)} {unit}{then}"
     elif threshold:
         bound = f"{'at most' if chart.less else 'at least'} {format_figure(threshold)} {unit}"
-        others = f"; the median of those as wanted is {format_figure(chart.median)} {unit}" if _any_met(chart) else ""
+        others = (
+            f"; the median of those that meet it is {format_figure(chart.median)} {unit}" if _any_met(chart) else ""
+        )
         sentence = f"{who}: {shown}, {part} {'over' if chart.less else 'under'} what is wanted, {bound}{then or others}"
     else:
         sentence = f"{who}: {shown}{then}"

@@ -31,7 +31,7 @@ TITLES: dict[Status, str] = {
     "pass": "not missed, but worse than the others",
 }
 SPOKEN: dict[Level, str] = {
-    "met": "as wanted",
+    "met": "met",
     "slow": "worse than the others",
     "missed": "missed",
     "far": "missed by much",
@@ -115,7 +115,7 @@ def make_headline(outcome: Outcome, found_outliers: Sequence[Outlier]) -> Headli
     """Summarize in a sentence whether the fleet performs; add the counts of what was measured and what was not."""
     counted = outcome.counted
     labels: dict[Status, str] = {
-        "pass": "as wanted",
+        "pass": "met",
         "fail": "missed",
         "error": "without a figure",
         "skip": "not tested",

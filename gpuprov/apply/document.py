@@ -113,7 +113,7 @@ def _host(one: HostOutcome) -> AppliedHost:
         items=tuple(one.items),
         task=one.task,
         message=one.message,
-        hint=one.hint,
+        hint=one.advice,
         origin=one.origin,
         warnings=tuple(one.warnings),
         results=tuple(row for row in one.results if row.status != "n/a"),

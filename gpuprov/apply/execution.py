@@ -37,6 +37,7 @@ from gpuprov.verify.evaluate import MOMENTS
 
 PREPARING = ("Reach the hosts", "Act 1,")
 """Acts of a run that only prepares; in the other acts it has no hosts."""
+LOCKS_STAY = "the locks may still be there; the next apply from this machine takes them over"
 Agreed = Callable[[Mapping[str, Reading], Mapping[str, Mapping[str, str]]], Mapping[str, HostPlan]]
 
 
@@ -231,13 +232,12 @@ class _Execution:
             left = leave([raw for raw, _ in self.pairs if raw.name in hosts], self.owner, at_a_time=self.pace.forks)
         except KeyboardInterrupt:
             self.interrupted = True
-            self.show.say(
-                "interrupted again: the locks may still be there; the next apply from this machine takes them over"
-            )
+            self.show.say(f"interrupted again: {LOCKS_STAY}")
+            for name in batch:
+                self.outcomes[name].left = LOCKS_STAY
             return
         for name, one in left.items():
-            outcome = self.outcomes[name]
-            outcome.hint = "; ".join(filter(None, (str(one), outcome.hint)))
+            self.outcomes[name].left = str(one)
 
     def verify(self, chosen: Sequence[str]) -> None:
         """Read hosts again and add the results to their outcomes. Skips hosts that were never reached, and a run that only

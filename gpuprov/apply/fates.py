@@ -37,9 +37,9 @@ class Fate(NamedTuple):
         return self.why.startswith(WAITS)
 
 
-def fates(items: Iterable[AppliedItem]) -> list[Fate]:
-    """Return the items by capability and outcome."""
-    order: dict[str, None] = {}
+def fates(items: Iterable[AppliedItem], ran: Iterable[str] = ()) -> list[Fate]:
+    """Return the items by capability and outcome. ran: capabilities in apply order, which is that of the plan."""
+    order = dict.fromkeys(ran)
     found: dict[tuple[str, Became, str], list[AppliedItem]] = {}
     for one in items:
         order.setdefault(one.capability)

@@ -81,7 +81,8 @@ class HostOutcome(msgspec.Struct, kw_only=True):
     ran, skipped: capabilities with the reason. changed: tasks that changed something. reboot_permitted: by the spec or the run.
     rolled_back: the target and result of a rollback; undone: by `on_failure`, so that a pending reboot is obsolete. warnings:
     problems that stopped nothing. items: the plan's items, and their outcomes; made: changes reported by modules. culprit: the
-    capability that failed or was refused; origin: the place in the spec that requests it.
+    capability that failed or was refused; origin: the place in the spec that requests it. left: what a run that was cut off has left
+    on the host. interrupted: a user ended the run while it worked on the host.
     """
 
     host: str
@@ -102,6 +103,13 @@ class HostOutcome(msgspec.Struct, kw_only=True):
     made: list[Item] = []
     culprit: str = ""
     origin: str = ""
+    left: str = ""
+    interrupted: bool = False
+
+    @property
+    def advice(self) -> str:
+        """Return what was left on the host, and the fix, in one text."""
+        return "; ".join(filter(None, (self.left, self.hint)))
 
     @property
     def reboot(self) -> list[str]:

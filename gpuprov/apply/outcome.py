@@ -57,7 +57,8 @@ def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended, act: Act = "apply"
         outcome.task, outcome.culprit = failure.place, failure.capability
         outcome.message = failure.message
     elif interrupted:
-        outcome.state, outcome.message = "failed", "interrupted" + (f" in {tally.last}" if tally.last else "")
+        outcome.state, outcome.interrupted = "failed", True
+        outcome.message = "interrupted" + (f" in {tally.last}" if tally.last else "")
     elif ended.status not in HOST_STATUSES or tally.failed is None:
         outcome.state = "failed"
         outcome.message = ledger.complaint or f"ansible-playbook ended with status {ended.status}"

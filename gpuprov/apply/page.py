@@ -12,11 +12,12 @@ from gpuprov.apply.fates import Fate, fates, in_numbers, timeless
 from gpuprov.apply.model import DONE, ApplyRun, Became, HostOutcome, State
 from gpuprov.apply.text import summary
 from gpuprov.inventory.names import folded as names
-from gpuprov.plan.page import KINDS, Diff, Signed, diff_of
-from gpuprov.plan.text import described
+from gpuprov.plan.page import Diff, Signed, diff_of, signed
+from gpuprov.plan.rows import rows
 from gpuprov.report import html, page
 from gpuprov.report.fleet import Known
 from gpuprov.report.page import About, Headline
+from gpuprov.report.states import matching
 from gpuprov.report.text import unproven
 from gpuprov.verify.evaluate import Result, ResultStatus
 
@@ -92,7 +93,7 @@ def render(
         run=run,
         undone=_cards(
             [one for one in run.hosts if one.state not in DONE],
-            lambda one: [one.state, one.task, one.message, one.hint, one.origin],
+            lambda one: [one.state, one.task, one.message, one.left, one.hint, one.origin],
         ),
         returned=_cards([one for one in run.hosts if one.rolled_back], lambda one: [one.rolled_back, one.state]),
         warned=_cards([one for one in run.hosts if one.warnings], lambda one: [one.warnings, one.state]),
@@ -118,7 +119,7 @@ def results(run: ApplyRun) -> list[Result]:
                     status=STATUSES.get(one.state, "fail"),
                     expected="apply succeeds",
                     found=": ".join(filter(None, (one.state, one.task, one.message))),
-                    hint=one.hint,
+                    hint=one.advice,
                 )
             )
         rows += one.verified
@@ -128,7 +129,6 @@ def results(run: ApplyRun) -> list[Result]:
 def headline(run: ApplyRun) -> Headline:
     """Return the outcome of the run as a sentence, the worst first; then the summary that the terminal shows."""
     count, more = len(run.hosts), f"{summary(run)}."
-    many = f"{count:,} host{'s' * (count != 1)}"
     undone = [one for one in run.hosts if one.state not in DONE]
     wrong = [one for one in run.hosts if one.state in DONE and one.failing and not one.reboot]
     waiting = [one for one in run.hosts if one.reboot]
@@ -153,9 +153,9 @@ def headline(run: ApplyRun) -> Headline:
     if not proven:
         return Headline(state="unproven", sentence="Applied, and nothing was verified", more=more)
     open_ = sum(len(one.unproven) for one in run.hosts)
-    subject = ("Both hosts are" if count == 2 else f"All {many} are") if count > 1 else f"{run.hosts[0].host} is"
+    subject = matching(run.hosts[0].host if count == 1 else "", count)
     gap = f", but {unproven(open_)}" if open_ else ""
-    return Headline(state="part" if open_ else "right", sentence=f"{subject} as wanted{gap}", more=more)
+    return Headline(state="part" if open_ else "right", sentence=f"{subject}{gap}", more=more)
 
 
 def _part(some: Sequence[HostOutcome], count: int) -> str:
@@ -179,14 +179,17 @@ def _card(group: Sequence[HostOutcome]) -> Card:
     first, where = group[0], names(one.host for one in group)
     state, letter = STATES[first.state]
     limit = f"--limit {shlex.quote(where.replace(', ', ','))}"
-    lists = tuple(_listed(fate) for fate in fates(timeless(first.items) if len(group) > 1 else first.items))
+    items = timeless(first.items) if len(group) > 1 else first.items
+    lists = tuple(_listed(fate) for fate in fates(items, first.ran))
     return Card(where, len(group), limit, state, letter, first, in_numbers(group[:1]), lists, tuple(_tasks(group)))
 
 
 def _listed(fate: Fate) -> Listed:
-    rows = tuple(Signed(mark, KINDS[mark], text) for mark, text in described(fate.items))
     return Listed(
-        fate, "boot" if fate.waits else FATES[fate.state], rows, tuple(diff_of(one) for one in fate.items if one.diff)
+        fate,
+        "boot" if fate.waits else FATES[fate.state],
+        tuple(signed(row) for row in rows(one for one in fate.items if not one.diff)),
+        tuple(diff_of(one) for one in fate.items if one.diff),
     )
 
 

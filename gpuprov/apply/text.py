@@ -12,10 +12,11 @@ from gpuprov.apply.fates import fates, in_numbers, timeless, untouched
 from gpuprov.apply.model import DONE, AppliedItem, ApplyRun, Became, HostOutcome
 from gpuprov.inventory.names import folded as names
 from gpuprov.plan.items import sizes
-from gpuprov.plan.text import SIGNS, described
+from gpuprov.plan.rows import rows
+from gpuprov.plan.text import SIGNS
 from gpuprov.report.folded import that_follow
 from gpuprov.report.text import unproven
-from gpuprov.shown import BOLD, GREEN, RED, YELLOW, cleaned, hanging, paint
+from gpuprov.shown import BOLD, GREEN, RED, YELLOW, cleaned, counted, hanging, paint
 
 WORDS = ("changed", "unchanged", "failed", "blocked", "locked", "unreachable", "not-started", "prepared")
 COLOURS: dict[Became, str] = {
@@ -77,11 +78,13 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | Line]:
     outcome = group[0]
     title = names(o.host for o in group) + (f" ({len(group)} hosts)" if len(group) > 1 else "")
     yield Line(f" {_headline(group)}", f"{title}:", _colour(outcome))
-    if outcome.hint:
-        yield f"  fix: {outcome.hint}"
-    if outcome.rolled_back:
-        yield f"  {outcome.rolled_back}"
-    yield from (f"  warning: {told}" for told in outcome.warnings)
+    if outcome.interrupted and not verbose:
+        yield f"  {_state(group)}"
+        yield f"  {outcome.left or 'nothing of the run is left there, and its lock was given back'}"
+        return
+    fix = f"fix: {outcome.hint}" if outcome.hint else ""
+    warnings = (f"warning: {text}" for text in outcome.warnings)
+    yield from (f"  {text}" for text in (outcome.left, fix, outcome.rolled_back, *warnings) if text)
     yield from _list(outcome, timeless(outcome.items) if len(group) > 1 else outcome.items, verbose)
     if verbose:
         yield from (f"  changed {task}" for task in outcome.changed)
@@ -108,6 +111,19 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | Line]:
         yield f"  and {that_follow(len(following))}: {', '.join(following)}"
 
 
+def _state(group: Sequence[HostOutcome]) -> str:
+    """Describe the state in which an interrupted run left hosts: what was done, and what verify found."""
+    first = group[0]
+    done = in_numbers(group) or "no change of the plan was made"
+    failing = sum(not one.follows for one in first.failing)
+    found = (
+        f"verify: {counted(failing, 'check')} fail{'s' * (failing == 1)} (-v says which)"
+        if failing
+        else _verdict(first)
+    )
+    return f"{done}; {found}"
+
+
 def _list(outcome: HostOutcome, items: Sequence[AppliedItem], verbose: bool) -> Iterable[Line]:
     """Yield the plan's items and their outcomes. For a host that was left alone, only the numbers."""
     if untouched(outcome) and not verbose:
@@ -115,10 +131,10 @@ def _list(outcome: HostOutcome, items: Sequence[AppliedItem], verbose: bool) -> 
             listed = ", ".join(sizes([items])) or "the changes of its plan"
             yield Line(f"  not done: {listed} (-v lists them)")
         return
-    for fate in fates(items):
+    for fate in fates(items, outcome.ran):
         yield Line(f" {fate.told}", f"  {fate.capability}:", YELLOW if fate.waits else COLOURS[fate.state])
-        for sign, text in described(fate.items):
-            yield Line(f" {text}", sign=f"    {sign}", colour=SIGNS[sign])
+        for row in rows(fate.items):
+            yield Line(f" {row.line(verbose=verbose)}", sign=f"    {row.sign}", colour=SIGNS[row.sign])
         for one in fate.items if verbose else ():
             if one.diff:
                 yield Line(f"    diff of {one.name}")
@@ -167,7 +183,7 @@ def _end(run: ApplyRun) -> Iterable[str | Line]:
 
 
 def summary(run: ApplyRun) -> str:
-    """Return `4 hosts: 3 changed, 1 failed; of these 1 not as wanted`: each host once before `of these`, and after it only those
+    """Return `4 hosts: 3 changed, 1 failed; of these 1 differs ...`: each host once before `of these`, and after it only those
     whose run was completed."""
     states = [outcome.state for outcome in run.hosts]
     states_told = ", ".join(f"{states.count(word)} {word}" for word in WORDS if word in states)
@@ -180,7 +196,7 @@ def summary(run: ApplyRun) -> str:
     if still := waiting.count(True):
         words.append(f"{still} still waiting for a reboot, which this run was permitted (reboot by hand, then verify)")
     failing = sum(one.wrong and not one.reboot for one in run.hosts if one.state in DONE)
-    words += [f"{failing} not as wanted"] if failing else []
+    words += [f"{failing} {'differs from its spec' if failing == 1 else 'differ from their specs'}"] if failing else []
     if partly := sum(bool(one.unproven) for one in run.hosts if one.state in DONE and one.state != "prepared"):
         words.append(f"{partly} not fully proven")
     count, made = len(run.hosts), in_numbers([one for one in run.hosts if one.state != "prepared"])
@@ -194,6 +210,7 @@ def _likeness(outcome: HostOutcome, verbose: bool) -> bytes:
         outcome.state,
         outcome.task,
         outcome.message,
+        outcome.left,
         outcome.hint,
         outcome.rolled_back,
         outcome.warnings,

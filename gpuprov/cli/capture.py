@@ -8,27 +8,27 @@ from typing import Any
 import click
 
 from gpuprov.cli import complete, options
+from gpuprov.cli.host_argument import former_order, of_host
 from gpuprov.cli.seconds import Seconds
 from gpuprov.cli.sections import Command
 
 
 @click.command(cls=Command, short_help="Record what the checks read, to be judged elsewhere.")
-@click.argument("hosts", metavar="HOST...", nargs=-1, required=True, shell_complete=complete.hosts)
-@options.inventories("sources", "An inventory of them; repeatable.")
+@click.argument("host", metavar="HOST", shell_complete=complete.hosts)
+@options.inventory
 @click.option("-o", "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write.")
 @click.option(
     "--timeout", metavar="SECONDS", type=Seconds(1), default=120.0, show_default=True, help="Time limit of one host."
 )
-@options.reading
 @options.reaching
-def capture(hosts: tuple[str, ...], sources: tuple[str, ...], out: Path, timeout: float, **reading: Any) -> int:
+def capture(host: str, sources: tuple[str, ...], out: Path, timeout: float, **reading: Any) -> int:
     """Record everything that the checks read on hosts, one file each, to be judged elsewhere. Changes nothing.
 
     HOST is a host of the inventory, or a pattern as --limit takes it. Passwords, tokens and private keys are masked. The files can
     be attached to a ticket; gpuprov verify --from and gpuprov explain --from read them.
 
     \b
-    Example: gpuprov capture gpu017 -i inventory.yaml --out ticket-4711
+    Example: gpuprov capture gpu017 inventory.yaml --out ticket-4711
              gpuprov verify inventory.yaml --limit gpu017 --from ticket-4711
     """
     from gpuprov import console
@@ -37,7 +37,8 @@ def capture(hosts: tuple[str, ...], sources: tuple[str, ...], out: Path, timeout
     from gpuprov.report import retry
     from gpuprov.report.files import write_atomic
 
-    asked = options.raw_hosts(sources, {**reading, "limit": ":".join(hosts)})
+    host, sources = former_order(host, sources)
+    asked = of_host(host, sources, reading, options.raw_hosts)
     found = take(asked, timeout, options.pace(reading))
     for line in found.unreachable:
         console.warning(line)

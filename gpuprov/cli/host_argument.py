@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gpuprov.cli.options import raw_hosts
 
 T = TypeVar("T")
+INVENTORY = re.compile(r"[,/]|\.(ya?ml|ini|json|toml|py|sh)\Z")
+"""Words that are an inventory also where there is no such file, which is then the error."""
+
+
+def former_order(host: str, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Return the pattern and the inventories of a command that took HOST... before: further hosts, which are no files, count, and
+    a line says how they are written now."""
+    from gpuprov import console
+
+    more = [word for word in words if not (os.path.exists(word) or INVENTORY.search(word))]
+    if not more:
+        return host, words
+    pattern = ":".join([host, *more])
+    console.progress(
+        f"several hosts are one pattern now: {shlex.quote(pattern)}; single words go with the next release"
+    )
+    return pattern, tuple(word for word in words if word not in more)
 
 
 def of_host(host: str, sources: tuple[str, ...], options: dict[str, Any], read: Callable[..., T]) -> T:

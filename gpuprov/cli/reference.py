@@ -43,19 +43,33 @@ def explain(words: tuple[str, ...], records: tuple[Path, ...], as_json: bool, **
     return 0
 
 
+MONITORING = {"alerts": "alerts.yaml", "dashboard": "dashboard.json"}
+"""Files for Prometheus and Grafana, by what `gpuprov catalog` calls them."""
+
+
 @click.command(cls=Command, short_help="Show what gpuprov knows about GPUs, drivers, CUDA, MIG, and recipes.")
-@click.argument("table", type=click.Choice(["gpus", "drivers", "cuda", "mig", "recipes"]))
+@click.argument("table", type=click.Choice(["gpus", "drivers", "cuda", "mig", "recipes", *MONITORING]))
 @click.argument("word", required=False, shell_complete=complete.rows)
 @options.json_flag
 @options.common
 def catalog(table: str, word: str | None, as_json: bool, **_given: Any) -> int:
     """Show what gpuprov knows about GPUs, driver branches, CUDA and MIG, and its recipes, with sources. WORD filters the rows.
 
+    alerts and dashboard are files for Prometheus and Grafana, by the metrics that --prometheus of verify and health writes.
+
     \b
     Example: gpuprov catalog gpus H100
+             gpuprov catalog alerts > /etc/prometheus/rules/gpuprov.yaml
     """
+    from gpuprov import console
     from gpuprov.report import specs
 
+    if table in MONITORING:
+        if word or as_json:
+            raise click.UsageError(f"catalog {table} prints a file: leave out {'WORD' if word else '--json'}")
+        folder = Path(specs.__file__).with_name("monitoring")
+        console.result((folder / MONITORING[table]).read_text(encoding="utf-8").rstrip("\n"))
+        return 0
     return specs.show_catalog(table, word, as_json=as_json)
 
 

@@ -54,7 +54,7 @@ def write(
     )
     made = saved.made(asked, fleet.pairs, readings, plans, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
     write_atomic(path, saved.text(made, fleet.pairs), mode=0o600)
-    console.progress(f"saved: gpuprov apply {path} does this, and refuses where something has changed until then")
+    console.progress(f"saved: gpuprov apply {path} does this, and refuses if anything has changed by then")
 
 
 def write_page(

@@ -30,6 +30,8 @@ PURPOSES = {
 EVERYDAY = next(iter(PURPOSES))
 RENAMED = {name: f"fleet {name}" for name in ("freeze", "slice", "work", "fold", "worker")}
 """Commands by their names before 0.1.0, which work for one more release."""
+READING = {"check", "plan", "verify", "health", "drift", "diff", "show", "export", "topology", "capture"}
+"""Commands that change nothing on hosts."""
 READ = ("sources", "inventories", "vault_password_files", "fleet", "records")
 
 
@@ -38,6 +40,20 @@ class Written(click.Path):
 
     def __init__(self) -> None:
         super().__init__(dir_okay=False, path_type=Path)
+
+
+def describe_interrupt(command: str, work: str) -> str:
+    """Describe an interrupt: what was going on, the state of the hosts, what still runs and how it ends, and what to do.
+
+    command: its name; of one that may change hosts, which reports that itself, only the work is described.
+    """
+    first = f"interrupted: {work}" if work else "interrupted"
+    if command not in READING:
+        return first
+    runs = "what was started on hosts only reads, and ends by itself within its time limit"
+    return (
+        "\n".join((first, "no host was changed", runs, "run the same command again: it begins anew")) if work else first
+    )
 
 
 def _is_same(target: Path, source: str | Path) -> bool:

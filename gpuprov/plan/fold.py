@@ -88,13 +88,6 @@ def sets(changes: Iterable[Change]) -> list[Set]:
     return sorted(found, key=lambda one: -len(one.names))
 
 
-def told_by_checks(plan: HostPlan, kind: str) -> tuple[Item, ...]:
-    """Return the changes of one kind, without those of files whose diff is shown, which has the same and more."""
-    shown = {one.name for one in plan.diffs if one.diff}
-    found = [one for one in plan.section(kind) if one.kind != "file" or one.name not in shown]
-    return tuple(by_folder(found))
-
-
 def by_folder(changes: Iterable[Item]) -> list[Item]:
     """Return the changes; files of one folder with the same outcome become one, FOLDER/{A,B}, in shell syntax."""
     folders: dict[object, list[Item]] = {}
@@ -140,7 +133,11 @@ def after_cut(one: Partition) -> str:
 def settings(plan: HostPlan) -> tuple[Item, ...]:
     """Return the settings, without those that the MIG diagrams show."""
     drawn = tuple(f"{one.gpu}: " for one in plan.mig)
-    return tuple(change for change in plan.section("setting") if not change.name.startswith(drawn or "\0"))
+    return tuple(
+        change
+        for change in plan.section("setting")
+        if change.capability != "mig" or not change.name.startswith(drawn or "\0")
+    )
 
 
 def _common(group: Sequence[HostPlan]) -> HostPlan:

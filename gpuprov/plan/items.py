@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gpuprov.capabilities.mig.partitions import Partition
 from gpuprov.plan.fold import after_cut, before_cut, settings
-from gpuprov.plan.model import HostPlan, Item
+from gpuprov.plan.model import HOST, HostPlan, Item
 
 DISABLED = "MIG disabled"
 Key = tuple[str, str]
@@ -26,6 +26,15 @@ def items(plan: HostPlan) -> tuple[Item, ...]:
     return (*changes, *plan.diffs, *map(_layout, plan.mig))
 
 
+def by_capability(plan: HostPlan) -> dict[str, list[Item]]:
+    """Return the items of a host by capability, in apply order, without clients, which are shown apart."""
+    found: dict[str, list[Item]] = {name: [] for name in plan.run}
+    for one in items(plan):
+        if one.kind != "client":
+            found.setdefault(one.capability or HOST, []).append(one)
+    return found
+
+
 def _layout(one: Partition) -> Item:
     before = before_cut(one) if one.enabled_before else DISABLED
     return Item(
@@ -41,10 +50,10 @@ def sizes(lists: Sequence[Iterable[Item]]) -> list[str]:
     """Describe the sizes of hosts' lists: `12 to 15 packages`, `5 files`, `MIG layout of 8 GPUs on 2`."""
     each = [tuple(one) for one in lists]
     told = []
-    for what, counted in COUNTED:
+    for what, plural, counted in COUNTED:
         numbers = [len({one.name for one in found if counted(one)}) for found in each]
         if most := max(numbers, default=0):
-            told.append(f"{span(numbers)} {what}{'s' * (most != 1)}")
+            told.append(f"{span(numbers)} {what if most == 1 else plural}")
     gpus = [number for found in each if (number := sum(one.kind == "mig" for one in found))]
     if gpus:
         some = f" on {len(gpus):,}" if len(gpus) < len(each) else ""
@@ -52,11 +61,17 @@ def sizes(lists: Sequence[Iterable[Item]]) -> list[str]:
     return told
 
 
-COUNTED: tuple[tuple[str, Callable[[Item], bool]], ...] = (
-    ("package", lambda one: one.kind == "package"),
-    ("file", lambda one: one.kind == "file" and one.name.startswith("/")),
-    ("setting", lambda one: one.kind == "setting"),
+COUNTED: tuple[tuple[str, str, Callable[[Item], bool]], ...] = (
+    ("package", "packages", lambda one: one.kind == "package"),
+    ("hold", "holds", lambda one: one.kind == "hold"),
+    ("file", "files", lambda one: one.kind == "file" and one.name.startswith("/")),
+    ("unit", "units", lambda one: one.kind == "service"),
+    ("module", "modules", lambda one: one.kind == "module"),
+    ("initramfs", "initramfs images", lambda one: one.kind == "initramfs"),
+    ("setting", "settings", lambda one: one.kind == "setting"),
+    ("client stopped", "clients stopped", lambda one: one.kind == "client"),
 )
+"""Kinds of a plan's sentence: one, several, and what counts. Each name is counted once."""
 
 
 def span(numbers: Sequence[int]) -> str:

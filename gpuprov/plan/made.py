@@ -35,7 +35,7 @@ def _of_module(capability: str, module: str, answer: Mapping[str, Any]) -> Itera
         rows = (row for row in _texts(answer, "changes") if row.split()[:1] and row.split()[0] in MOVED)
         yield from (Item.of(capability, change) for change in moves(rows, {}))
     elif module == "gpuprov_files":
-        righted = Item(kind="file", name="", before="differed", after="as wanted", capability=capability)
+        righted = Item(kind="file", name="", before="differed", after="matches the spec", capability=capability)
         yield from (msgspec.structs.replace(righted, name=path) for path in _texts(answer, "paths"))
         yield from (msgspec.structs.replace(righted, kind="service", name=unit) for unit in _texts(answer, "units"))
     elif module == "boot":

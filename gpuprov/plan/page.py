@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Part, Partition
-from gpuprov.plan.fold import Cut, Group, Set, cuts, groups, sets, settings, sign, told_by_checks
-from gpuprov.plan.model import SECTIONS, HostPlan
+from gpuprov.plan.fold import Cut, Group, bare, cuts, groups
+from gpuprov.plan.items import by_capability, sizes
+from gpuprov.plan.model import HostPlan, Item
+from gpuprov.plan.rows import Row, describe, rows
 from gpuprov.plan.summary import counts, sentence
-from gpuprov.plan.text import told
 from gpuprov.report import page
 from gpuprov.report.fleet import Numbers
 from gpuprov.report.fold import brief
@@ -21,7 +22,6 @@ OPEN = 3
 """Number of different plans shown expanded."""
 SHOWN = 80
 """Maximum length, in characters, of the host names of one plan."""
-SHOWN_APART = ("package", "client", "setting", "hold")
 TAGS: dict[str, tuple[page.State, str]] = {
     "blocked": ("fail", "!"),
     "unreachable": ("gone", "?"),
@@ -32,11 +32,12 @@ TAGS: dict[str, tuple[page.State, str]] = {
 
 
 class Signed(NamedTuple):
-    """A change in words, with its sign and the sign's class."""
+    """A row of changes with its sign and the sign's class; `members`: what the text summarises."""
 
     sign: str
     kind: str
     text: str
+    members: tuple[str, ...] = ()
 
 
 class Diff(NamedTuple):
@@ -57,6 +58,16 @@ class Drawn(NamedTuple):
     known: bool
 
 
+class Listed(NamedTuple):
+    """The changes of a capability, and why it is applied."""
+
+    capability: str
+    why: str
+    rows: tuple[Signed, ...]
+    mig: tuple[Drawn, ...]
+    diffs: tuple[Diff, ...]
+
+
 class Card(NamedTuple):
     """Hosts with one plan, as the template shows them."""
 
@@ -67,12 +78,10 @@ class Card(NamedTuple):
     reboot: str
     state: page.State
     letter: str
-    packages: tuple[Set, ...]
-    moved: int
-    mig: tuple[Drawn, ...]
-    sections: tuple[tuple[str, tuple[Signed, ...]], ...]
+    numbers: str
+    lists: tuple[Listed, ...]
+    left: tuple[str, ...]
     clients: tuple[str, ...]
-    diffs: tuple[Diff, ...]
 
     @property
     def plan(self) -> HostPlan:
@@ -97,14 +106,35 @@ def render(plans: Sequence[HostPlan], about: page.About | None = None, apply: st
         blocked=[card for card in cards if card.group.state == "blocked"],
         out=[card for card in cards if card.plan.out],
         away=[card for card in cards if card.group.state == "unreachable"],
-        reboots=[card for card in cards if card.plan.reboot is not False and card.group.state != "unreachable"],
-        busy=[card for card in cards if card.clients or card.plan.jobs],
+        reboots=_merged(
+            [card for card in cards if card.plan.reboot is not False and card.group.state != "unreachable"],
+            lambda card: (card.reboot, card.plan.reboot_reasons, card.group.state == "blocked"),
+        ),
+        busy=_merged(
+            [card for card in cards if card.clients or card.plan.jobs],
+            lambda card: (*map(bare, card.clients), "", *(job.found for job in card.plan.jobs), card.group.state),
+        ),
         changes=changes,
         unfolded=len(changes) <= OPEN,
         counts=counts(plans),
         many=len(plans),
         apply=apply,
     )
+
+
+def _merged(cards: Sequence[Card], alike: Callable[[Card], object]) -> list[Card]:
+    """Return the cards, those that are alike as one with all their hosts."""
+    found: dict[object, list[Card]] = {}
+    for card in cards:
+        found.setdefault(alike(card), []).append(card)
+    return [group[0] if len(group) == 1 else _together(group) for group in found.values()]
+
+
+def _together(cards: Sequence[Card]) -> Card:
+    first, hosts = cards[0], tuple(host for card in cards for host in card.group.hosts)
+    clients = tuple(map(bare, first.clients))
+    group = Group(first.plan, hosts)
+    return first._replace(group=group, shown=brief(hosts, SHOWN), limit=limit(group.where), clients=clients)
 
 
 def _hosts(plans: Sequence[HostPlan], cards: Sequence[Card]) -> dict[str, Any]:
@@ -185,17 +215,7 @@ def _more(plans: Sequence[HostPlan]) -> str:
 def _card(number: int, group: Group) -> Card:
     plan, where = group.plan, group.where
     state, letter = TAGS[group.state]
-    packages = plan.section("package")
-    sections = [("settings", tuple(_signed(one) for one in settings(plan)))]
-    sections += [
-        (section, tuple(_signed(one) for one in told_by_checks(plan, kind)))
-        for kind, section in SECTIONS.items()
-        if kind not in SHOWN_APART
-    ]
-    holds = sets(plan.section("hold"))
-    sections.append(("holds", tuple(Signed(o.sign, KINDS[o.sign], f"{o.end}: {', '.join(o.names)}") for o in holds)))
-    sections.append(("files, without a diff", tuple(_signed(one) for one in plan.diffs if not one.diff)))
-    sections.append(("no longer asked for", tuple(Signed("~", "soft", line) for line in lines(plan.left_over))))
+    listed = by_capability(plan)
     return Card(
         number=number,
         group=group,
@@ -204,21 +224,32 @@ def _card(number: int, group: Group) -> Card:
         reboot=_reboot(plan),
         state=state,
         letter=letter,
-        packages=tuple(sets(packages)),
-        moved=len({one.name for one in packages}),
-        mig=tuple(_drawn(cut) for cut in cuts(plan.mig)),
-        sections=tuple((title, rows) for title, rows in sections if rows),
-        clients=tuple(told(one) for one in plan.section("client")),
-        diffs=tuple(diff_of(one) for one in plan.diffs if one.diff),
+        numbers=", ".join(sizes([[one for items in listed.values() for one in items]])),
+        lists=tuple(_listed(plan, name, items) for name, items in listed.items()),
+        left=tuple(lines(plan.left_over)),
+        clients=tuple(describe(one) for one in plan.section("client")),
     )
 
 
 KINDS = {"+": "add", "-": "remove", "~": "change"}
 
 
-def _signed(change: Change) -> Signed:
-    mark = sign(change)
-    return Signed(mark, KINDS[mark], told(change))
+def _listed(plan: HostPlan, name: str, items: Iterable[Item]) -> Listed:
+    """Return the changes of a capability: layouts of GPUs as pictures, files by their diffs."""
+    found = list(items)
+    return Listed(
+        capability=name,
+        why=plan.run.get(name, ""),
+        rows=tuple(signed(row) for row in rows(one for one in found if not one.diff and one.kind != "mig")),
+        mig=tuple(_drawn(cut) for cut in cuts(plan.mig)) if any(one.kind == "mig" for one in found) else (),
+        diffs=tuple(diff_of(one) for one in found if one.diff),
+    )
+
+
+def signed(row: Row) -> Signed:
+    """Return a row for a template, which folds many members."""
+    count = f"{len(row.members)} {row.noun}: " if row.noun and len(row.members) > 1 else ""
+    return Signed(row.sign, KINDS[row.sign], count + row.text.replace(" -> ", " \u2192 "), row.members)
 
 
 def diff_of(change: Change) -> Diff:

@@ -12,6 +12,7 @@ import msgspec
 from gpuprov import __version__, reading
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.settings import Settings
+from gpuprov.plan import since
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.read import Pair, Reading
 from gpuprov.render import digests
@@ -197,20 +198,37 @@ def agree(saved: Saved, readings: Mapping[str, Reading], run: Mapping[str, Mappi
     """Return the plans by host. Raises GpuprovError if a host has changed since the plan, or if something else would be done. A host
     that is unreachable now is left alone, and reports that itself."""
     wrong: list[str] = []
+    already: dict[str, str] = {}
+    idle = True
     for one in saved.hosts:
         reading_ = readings.get(one.host)
         if reading_ is None or reading_.lost or one.plan.unreachable:
             continue
-        now = judged(reading_.results)
-        if _digest(now) != one.state:
-            wrong += [f"{one.host}: {line}" for line in _state_changes(saved.states[one.state], now)]
-        elif not one.plan.blocked and {*run.get(one.host, {})} != {*one.plan.run}:
-            before, after = ", ".join(one.plan.run) or "nothing", ", ".join(run.get(one.host, {})) or "nothing"
-            wrong.append(f"{one.host}: to apply was {before}; is {after}")
-        elif one.plan.prunes and (left := reading_.foreseen) and left.unmanaged != one.plan.unmanaged:
-            wrong.append(f"{one.host}: what is no longer asked for is not the same any more")
-    _refuse(wrong)
+        found = list(_host_changes(one, saved.states[one.state], reading_, run.get(one.host, {})))
+        by = since.applied(one.plan.run, one.spec, saved.made_at, reading_) if found else ""
+        if by:
+            already[one.host] = by
+            idle = idle and not run.get(one.host)
+        else:
+            wrong += found
+    if already and idle and not wrong:
+        lines = "\n  ".join(since.describe(already))
+        raise GpuprovError(f"nothing to do, and nothing was changed\n  {lines}", DONE)
+    _refuse([*since.describe(already), *wrong])
     return {one.host: one.plan for one in saved.hosts}
+
+
+def _host_changes(one: Bound, before: Iterable[Judged], now: Reading, to_run: Mapping[str, str]) -> Iterable[str]:
+    """Return how a host differs from the one that the plan was made for."""
+    state = judged(now.results)
+    if _digest(state) != one.state:
+        return [f"{one.host}: {line}" for line in _state_changes(before, state)]
+    if not one.plan.blocked and {*to_run} != {*one.plan.run}:
+        was, is_ = ", ".join(one.plan.run) or "nothing", ", ".join(to_run) or "nothing"
+        return [f"{one.host}: to apply was {was}; is {is_}"]
+    if one.plan.prunes and (left := now.foreseen) and left.unmanaged != one.plan.unmanaged:
+        return [f"{one.host}: what is no longer asked for is not the same any more"]
+    return []
 
 
 def judged(results: Iterable[Result]) -> tuple[Judged, ...]:
@@ -256,13 +274,15 @@ def _said(one: Judged | None) -> str:
 
 
 MOST = 12
+STALE = "saved plan is stale: it can no longer be applied, because something has changed since it was made"
+DONE = "see whether it still holds: gpuprov verify"
 
 
 def _refuse(wrong: Sequence[str]) -> None:
     if wrong:
         more = [f"and {len(wrong) - MOST} more"] if len(wrong) > MOST else []
         told = "\n  ".join([*wrong[:MOST], *more])
-        raise GpuprovError(f"the plan does not hold any more; nothing was changed\n  {told}", AGAIN)
+        raise GpuprovError(f"{STALE}; nothing was changed\n  {told}", AGAIN)
 
 
 def _masked(value: Any, secret: str) -> Any:

@@ -6,34 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpuprov import shown
-from gpuprov.capabilities.base import Change
 from gpuprov.inventory.names import folded as names
-from gpuprov.plan.fold import (
-    Group,
-    Set,
-    Sign,
-    after_cut,
-    before_cut,
-    by_folder,
-    cuts,
-    groups,
-    sets,
-    settings,
-    sign,
-    told_by_checks,
-)
-from gpuprov.plan.model import SECTIONS, HostPlan, Item
+from gpuprov.plan.fold import Group, groups, sign
+from gpuprov.plan.items import by_capability
+from gpuprov.plan.model import HostPlan, Item
+from gpuprov.plan.rows import describe, is_long, rows, size
 from gpuprov.plan.summary import sentence
 from gpuprov.shown import BOLD, CYAN, GREEN, RED, YELLOW, cleaned, wrapped
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.unmanaged import lines
 
 SIGNS = {"+": GREEN, "-": RED, "~": YELLOW}
-LATER = ("client", "package", "setting", "hold")
-"""Sections with their own format."""
-TOGETHER = ("package", "hold", "mig")
-"""Kinds whose equal changes share one line."""
-NOTHING_HELD = ("", "held", "not held")
 LEAST = 30
 
 
@@ -51,13 +34,15 @@ class Line(NamedTuple):
 def as_text(
     plans: Sequence[HostPlan], *, verbose: bool = False, colour: bool = False, width: int = 100, ahead: bool = False
 ) -> str:
-    """Format plans. Hosts with equal plans share one entry; a host with nothing to do is one line; the last line sums up.
+    """Format plans: reboot and clients of the GPUs first, then the changes by capability. Hosts with equal plans share one entry, and
+    what is the same on a later host names the first; a host with nothing to do is one line; the last line sums up.
 
     Lines are wrapped between words only, at `width`, or not at all (0); those of a diff never are. colour: + green, - red, ~ yellow,
     as in Terraform and git. ahead: the plan is about to be applied, so that the last line does not say that nothing was changed.
     """
     found = groups(plans)
-    lines = [line for group in found for line in _block(group, verbose)]
+    printed: dict[tuple[Line, ...], str] = {}
+    lines = [line for group in found for line in _block(group, printed, verbose)]
     lines += [*_versions(plans, found), _verdict(plans, ahead)]
     return "\n".join(piece for line in lines for piece in _written(line, colour, width))
 
@@ -84,7 +69,7 @@ def _written(line: Line, colour: bool, width: int) -> Iterator[str]:
         left -= len(piece) - start + 1
 
 
-def _block(group: Group, verbose: bool) -> Iterator[Line]:
+def _block(group: Group, printed: dict[tuple[Line, ...], str], verbose: bool) -> Iterator[Line]:
     plan, title = group.plan, group.where
     bold = len(cleaned(title))
     title += f" ({len(group.hosts):,} hosts)" if len(group.hosts) > 1 else ""
@@ -107,12 +92,14 @@ def _block(group: Group, verbose: bool) -> Iterator[Line]:
         yield Line(plan.out, 2)
     if not plan.idle:
         yield Line(f"reboot: {_reboot(plan)}", 2)
-        yield from _listed("clients", [_change(one) for one in plan.section("client")])
-    yield from _listed("run", [Line(f"{name}: {why}", 4) for name, why in plan.run.items()])
+        yield from _listed("clients", [Line(describe(one), 4, sign(one)) for one in plan.section("client")])
+    yield from _capabilities(plan, title, printed, verbose)
+    if not plan.idle:
+        unknown = plan.unpredicted if verbose else _short(plan.unpredicted)
+        yield from _listed("rollback could not undo", [Line(line, 4) for line in plan.no_way_back])
+        yield from _listed("not predicted", [Line(line, 4) for line in unknown])
     if verbose:
         yield from _listed("left out", [Line(f"{name}: {why}", 4) for name, why in plan.skipped.items()])
-    if not plan.idle:
-        yield from _details(plan, verbose)
     yield from _unmanaged(plan)
 
 
@@ -121,32 +108,30 @@ def _fix(result: Result, indent: int = 2) -> Iterator[Line]:
         yield Line(f"fix: {result.hint}", indent)
 
 
-def _details(plan: HostPlan, verbose: bool) -> Iterator[Line]:
-    packages = plan.section("package")
-    moved = {change.name for change in packages}
-    yield from _listed(f"packages ({len(moved)})", [Line(text, 4, mark) for mark, text in described(packages)])
-    held = plan.section("hold")
-    yield from _listed(f"holds ({len(held)})", [Line(text, 4, mark) for mark, text in described(held)])
-    for cut in cuts(plan.mig):
-        one = cut.one
-        on, then = ("enabled" if state else "disabled" for state in (one.enabled_before, one.enabled_after))
-        mode = f"MIG mode {on} -> {then}" if on != then else f"MIG mode {on}"
-        yield from _listed(
-            f"mig of {cut.gpus}", [Line(mode, 4, "~"), Line(f"{before_cut(one)} -> {after_cut(one)}", 4, "~")]
-        )
-    yield from _listed("settings", [_change(one) for one in settings(plan)])
-    for kind, section in SECTIONS.items():
-        if kind not in LATER:
-            yield from _listed(section, [_change(one) for one in told_by_checks(plan, kind)])
-    for diff in plan.diffs:
-        if not diff.diff:
-            yield _change(diff, 2)
-            continue
-        yield Line(f"diff of {diff.name}", 2)
-        yield from (Line(line, 4, whole=_diff_colour(line)) for line in diff.diff.splitlines())
-    unknown = plan.unpredicted if verbose else _short(plan.unpredicted)
-    yield from _listed("rollback could not undo", [Line(line, 4) for line in plan.no_way_back])
-    yield from _listed("not predicted", [Line(line, 4) for line in unknown])
+def _capabilities(plan: HostPlan, title: str, printed: dict[tuple[Line, ...], str], verbose: bool) -> Iterator[Line]:
+    """Yield each capability with its reason and its changes. printed: what earlier hosts have shown, and which; added to here."""
+    same: dict[str, list[str]] = {}
+    for name, items in by_capability(plan).items():
+        why = plan.run.get(name, "")
+        lines = (Line(f"{name}: {why}" if why else name, 2, bold=len(name)), *_changes(items, verbose))
+        first = printed.setdefault(lines, title)
+        if first == title:
+            yield from lines
+        else:
+            same.setdefault(first, []).append(name)
+    yield from (Line(f"{', '.join(each)}: as on {first}", 2) for first, each in same.items())
+
+
+def _changes(items: Sequence[Item], verbose: bool) -> Iterator[Line]:
+    for row in rows(one for one in items if not one.diff):
+        yield Line(row.line(verbose=verbose), 4, row.sign)
+    for one in items:
+        if one.diff and is_long(one.diff) and not verbose:
+            yield Line(f"{one.name}: {size(one.diff)} (-v shows them)", 4, sign(one))
+        elif one.diff:
+            yield Line(f"{one.name}: {size(one.diff)}", 4, sign(one))
+            shown = (line for line in one.diff.splitlines() if not line.startswith(("---", "+++")))
+            yield from (Line(line, 6, whole=_diff_colour(line)) for line in shown)
 
 
 def _unmanaged(plan: HostPlan) -> Iterator[Line]:
@@ -156,8 +141,6 @@ def _unmanaged(plan: HostPlan) -> Iterator[Line]:
 
 
 def _diff_colour(line: str) -> str:
-    if line.startswith(("---", "+++")):
-        return BOLD
     return {"+": GREEN, "-": RED, "@": CYAN}.get(line[:1], "")
 
 
@@ -191,32 +174,6 @@ def _reboot(plan: HostPlan) -> str:
     if plan.permission == "never":
         word += ", but it needs permission (reboot: if-needed, or apply --reboot)"
     return f"{word}: {why}"
-
-
-def _change(change: Change, indent: int = 4) -> Line:
-    return Line(told(change), indent, sign(change))
-
-
-def told(change: Change) -> str:
-    """Describe a change in words."""
-    if change.before and change.after:
-        return f"{change.name}: {change.before} -> {change.after}"
-    rest = change.after or change.before
-    return f"{change.name}: {rest}" if rest else change.name
-
-
-def described(changes: Iterable[Item]) -> list[tuple[Sign, str]]:
-    """Describe changes: packages and layouts with equal changes share a line, as do files of one folder."""
-    found = list(changes)
-    sets_ = [one for kind in TOGETHER for one in sets(one for one in found if one.kind == kind)]
-    rest = by_folder(one for one in found if one.kind not in TOGETHER)
-    return [(one.sign, told_together(one)) for one in sets_] + [(sign(one), told(one)) for one in rest]
-
-
-def told_together(one: Set) -> str:
-    """Describe a set in words."""
-    before = f"{one.before} -> " if one.before not in NOTHING_HELD else ""
-    return f"{before}{one.end}: {', '.join(one.names)}"
 
 
 def _listed(title: str, lines: Iterable[Line]) -> Iterator[Line]:

@@ -166,7 +166,7 @@ class _Rehearsing:
 
     def _failed(self, outcome: HostOutcome, act: str, seconds: float, foretold: HostPlan | None = None) -> None:
         place = f"{outcome.task}: " if outcome.task else ""
-        details = [f"fix: {outcome.hint}"] * bool(outcome.hint)
+        details = [f"fix: {outcome.advice}"] * bool(outcome.advice)
         details += [f"blocked by {r.check}: {r.found}" for r in (foretold.blocked if foretold else ())]
         verdict: Verdict = "unreachable" if outcome.state == "unreachable" else "failed"
         self._note(outcome.host, act, verdict, seconds, f"{outcome.state}: {place}{outcome.message}", details)

@@ -24,7 +24,7 @@ STATES: dict[Verdict, tuple[State, str]] = {
     "not done": ("unproven", "?"),
 }
 ENDS: dict[int, tuple[State, str]] = {
-    1: ("fail", "not as wanted"),
+    1: ("fail", "differs from the spec"),
     2: ("error", "cannot be simulated"),
     3: ("fail", "apply failed"),
     4: ("gone", "a simulated host did not come up"),

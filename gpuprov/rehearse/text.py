@@ -16,7 +16,7 @@ MOST = 12
 """Lines of one list, without -v."""
 VERDICTS = {
     0: "green",
-    1: "NOT as wanted",
+    1: "DIFFERS from the spec",
     2: "cannot be simulated",
     3: "apply FAILED",
     4: "a simulated host did NOT come up",

@@ -26,8 +26,8 @@ WORDS: Mapping[State, str] = {
     "error": "error: could not be judged",
     "boot": "right until the next boot",
     "unproven": "not proven",
-    "part": "as wanted, in part not proven",
-    "right": "as wanted",
+    "part": "matches the spec, in part not proven",
+    "right": "matches the spec",
 }
 BAD: tuple[State, ...] = ("gone", "fail", "error", "boot")
 
@@ -57,8 +57,8 @@ def headline(told: Verdict, hosts: Mapping[str, State], boots: Iterable[NextBoot
         worst = max(BAD, key=lambda one: counted[one])
         if name or bad == many:
             return Headline(state=worst, sentence=_none(name, many), more=_more(counted, boots))
-        subject = f"{bad:,} of {many:,} hosts {'is' if bad == 1 else 'are'}"
-        return Headline(state=worst, sentence=f"{subject} not as wanted", more=_more(counted, boots))
+        subject = f"{bad:,} of {many:,} hosts {'differs from its spec' if bad == 1 else 'differ from their specs'}"
+        return Headline(state=worst, sentence=subject, more=_more(counted, boots))
     if told == "not proven":
         open_ = counted["unproven"]
         if not many:
@@ -66,20 +66,24 @@ def headline(told: Verdict, hosts: Mapping[str, State], boots: Iterable[NextBoot
         if open_ == many:
             more = f"No check that asks something of {name or 'these hosts'} has passed."
             return Headline(state="unproven", sentence="Nothing was proven.", more=more)
-        subject = f"{open_:,} of {many:,} hosts {'is' if open_ == 1 else 'are'}" if open_ else _all(name, many)
+        verb = "is" if name or open_ == 1 else "are"
+        subject = f"{open_:,} of {many:,} hosts {verb}" if open_ else f"{_all(name, many)} {verb}"
         return Headline(state="unproven", sentence=f"{subject} not proven", more=_more(counted, boots))
-    sentence = f"{_all(name, many)} as wanted" + (f", but {unproven(skipped)}" if skipped else "")
+    sentence = matching(name, many) + (f", but {unproven(skipped)}" if skipped else "")
     return Headline(state="part" if skipped else "right", sentence=sentence, more=_more(counted, boots))
 
 
 def _all(name: str, many: int) -> str:
-    return f"{name} is" if name else "Both hosts are" if many == 2 else f"All {many:,} hosts are"
+    return name or ("Both hosts" if many == 2 else f"All {many:,} hosts")
+
+
+def matching(name: str, many: int) -> str:
+    """Return the sentence for hosts of which all match: `gpu1 matches its spec`, `All 3 hosts match their specs`."""
+    return f"{name} matches its spec" if name else f"{_all(name, many)} match their specs"
 
 
 def _none(name: str, many: int) -> str:
-    if name:
-        return f"{name} is not as wanted"
-    return f"{'Neither' if many == 2 else 'None'} of the {many:,} hosts is as wanted"
+    return f"{name} differs from its spec" if name else f"{_all(name, many)} differ from their specs"
 
 
 def _more(counted: Mapping[State, int], boots: Iterable[NextBoot]) -> str:

@@ -12,6 +12,7 @@ from gpuprov.report.folded import Finding, HostLine, Summed, that_follow
 from gpuprov.report.many import Many
 from gpuprov.shown import BOLD, CYAN, FAINT, GREEN, MAGENTA, RED, YELLOW, cleaned, paint, wrapped
 from gpuprov.verify.evaluate import Result, ResultStatus
+from gpuprov.verify.verify import Verdict
 
 COLOURS = {"unreachable": MAGENTA, "fail": RED, "error": YELLOW, "skip": CYAN, "pass": GREEN, "n/a": FAINT}
 """Colours by status."""
@@ -144,6 +145,14 @@ def labelled(label: str, value: str, width: int) -> list[str]:
     return [first, *(" " * _MARGIN + piece for piece in pieces[1:])]
 
 
+SPOKEN: dict[Verdict, str] = {
+    "as wanted": "matches the spec",
+    "not as wanted": "differs from the spec",
+    "not proven": "not proven",
+}
+"""Verdicts in words; in JSON they keep their names."""
+
+
 def _summary(numbers: Summed, paint: _Paint, room: int) -> list[str]:
     count, counted = numbers.hosts, numbers.counts
     named = {"unreachable": "unreachable", "fail": "failed", "error": "in error", "skip": "skipped", "pass": "passed"}
@@ -154,7 +163,7 @@ def _summary(numbers: Summed, paint: _Paint, room: int) -> list[str]:
         plain = that_follow(following)
         parts.insert(sum(bool(counted[status]) for status in _LOUD), (plain, plain))
     told = numbers.verdict
-    words = told if told != "as wanted" or not counted["skip"] else f"as wanted, but {unproven(counted['skip'])}"
+    words = SPOKEN[told] + (f", but {unproven(counted['skip'])}" if told == "as wanted" and counted["skip"] else "")
     shown = paint.bold(paint(words, {"as wanted": "pass", "not proven": "skip", "not as wanted": "fail"}[told]))
     bad = numbers.bad
     part = f"{bad:,} of " if told == "not as wanted" and bad < count else ""

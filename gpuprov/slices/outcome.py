@@ -51,7 +51,7 @@ def of_apply(told: Told, outcome: HostOutcome) -> HostResult:
     judged = {} if outcome.state == "prepared" else _judged(outcome.verified, told.run)
     if outcome.state not in DONE:
         place = f"{outcome.task}: " if outcome.task else ""
-        judged["failures"] = (_ended(outcome.state, f"{place}{outcome.message}", outcome.hint), *judged["failures"])
+        judged["failures"] = (_ended(outcome.state, f"{place}{outcome.message}", outcome.advice), *judged["failures"])
         judged |= {"verdict": "not as wanted", "counts": _with_one(judged["counts"], judged["failures"][0].status)}
     return told.result(
         outcome.host,
@@ -59,7 +59,7 @@ def of_apply(told: Told, outcome: HostOutcome) -> HostResult:
         **judged,
         reboot=tuple(outcome.reboot),
         message=outcome.message,
-        hint=outcome.hint,
+        hint=outcome.advice,
         seconds=round(outcome.seconds, 3),
     )
 

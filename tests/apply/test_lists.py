@@ -249,7 +249,7 @@ def test_the_page_shows_the_list_and_folds_the_tasks() -> None:
     part = text[text.index("<h2>What changed</h2>") : text.index("Verify, after it")]
     assert part.count('<details class="card') == 1, "both hosts in one card, although their tasks differ"
     assert '<h3>kernel <span class="own right">done (the plan said 2)</span></h3>' in part
-    assert '<li class="change"><b>~</b> 1 -&gt; 2: a, b</li>' in part
+    assert '<li class="change"><b>~</b> 2 packages: 1 \u2192 2: a, b</li>' in part
     assert '<details class="diff"><summary><code>/etc/x</code> <span class="add">+1</span>' in part
     tasks = part[part.index('<details class="tasks">') :]
     assert tasks.count("<li>Write</li>") == 2

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from gpuprov import apply as applying
 from gpuprov.apply import ApplyRun, HostOutcome, Options, as_text, command
 from gpuprov.apply.log import Log
-from gpuprov.apply.model import State
+from gpuprov.apply.model import AppliedItem, State
 from gpuprov.apply.outcome import judge
 from gpuprov.cli import cli
 from gpuprov.errors import GpuprovError
@@ -103,6 +103,35 @@ def test_a_host_that_is_lost_after_a_failure_says_both(reboot: bool, hint: str) 
     assert outcome.hint.startswith(hint)
 
 
+def test_an_interrupted_host_is_four_lines() -> None:
+    """What was going on, the state, what still runs and how it ends, what to do: what follows from the interrupt is folded."""
+    causes = [result("fail"), msgspec.structs.replace(result("fail"), check="kernel.modules", hint="load it")]
+    following = msgspec.structs.replace(result("fail"), check="kernel.late", follows="kernel.sysctl")
+    done = AppliedItem(capability="kernel", kind="file", name="/etc/a", after="written", state="done")
+    late = AppliedItem(capability="kernel", kind="file", name="/etc/b", after="written", state="not done", why="failed")
+    cut = HostOutcome(
+        host="gpu1", state="failed", message="interrupted in kernel: Write", interrupted=True, left="still running there: dpkg",
+        results=[*causes, following], items=[done, late], ran={"kernel": "x"}, changed=["kernel: Write"],
+    )  # fmt: skip
+    run = ApplyRun(run="r", hosts=[cut], interrupted=True, log=Path("/log"))
+    assert applying.as_text(run).splitlines() == [
+        "gpu1: failed: interrupted in kernel: Write",
+        "  done: 1 file; 1 not done; verify: 2 checks fail (-v says which)",
+        "  still running there: dpkg",
+        "interrupted: run it again to complete it",
+        "1 host: 1 failed; done: 1 file; 1 not done; 0.0 s",
+        "log: /log",
+    ]
+    assert "load it" in applying.as_text(run, verbose=True)
+    quiet = msgspec.structs.replace(cut, left="", results=[], items=[])
+    assert applying.as_text(ApplyRun(run="r", hosts=[quiet], interrupted=True)).splitlines()[1:3] == [
+        "  no change of the plan was made; not verified",
+        "  nothing of the run is left there, and its lock was given back",
+    ]
+    read = documents.judged("apply", applying.as_json(run))
+    assert read["hosts"][0]["hint"] == "still running there: dpkg"
+
+
 def test_the_report_tells_hosts_that_fared_alike_once() -> None:
     alike = [HostOutcome(host=f"gpu{n}", results=[result("pass")]) for n in (1, 2, 3)]
     waiting = HostOutcome(
@@ -126,7 +155,7 @@ def test_the_report_tells_hosts_that_fared_alike_once() -> None:
         "gpu6: blocked: host.root: user id 1; wanted: root",
         "  fix: become",
         "6 hosts: 2 changed, 3 unchanged, 1 blocked; of these 1 waiting for a reboot (apply --reboot, or reboot: if-needed), "
-        "1 not as wanted; 4.2 s",
+        "1 differs from its spec; 4.2 s",
         "log: /log",
     ]
     read = documents.judged("apply", applying.as_json(run))

@@ -82,7 +82,7 @@ LINES = {
     "topology": "topology gpu* INVENTORY",
     "show": "show gpu* INVENTORY",
     "accept": "accept INVENTORY --yes",
-    "capture": "capture gpu* -i INVENTORY --out FOLDER/captured",
+    "capture": "capture gpu* INVENTORY --out FOLDER/captured",
     "diff": "diff gpu1 gpu2 -i INVENTORY",
     "undrain": "undrain gpu* INVENTORY --by command --command true --run r1",
     "init": "init --from-hosts gpu* -i INVENTORY --out FOLDER/new.yaml",

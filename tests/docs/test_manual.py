@@ -49,5 +49,5 @@ def test_man_shows_it_without_a_warning(name: str) -> None:
     text, warnings = shown(MAN / name)
     assert warnings == ""
     assert "NAME" in text
-    assert re.search(r"EXIT STATUS\s+0\s+as wanted", text)
+    assert re.search(r"EXIT STATUS\s+0\s+success", text)
     assert "\\" not in text

@@ -188,7 +188,7 @@ def test_a_boot_brings_all_back_and_a_second_start_changes_nothing(
     assert machine.said.count("\n") == (4 if model == A100 else 5)
     assert machine.there() == before
     machine.run("boot")
-    assert machine.said == "as wanted: nothing changed\n"
+    assert machine.said == "matches the spec: nothing changed\n"
 
 
 def test_ampere_with_a_client_names_it_and_takes_the_pending_mode_back(

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from gpuprov import plan as planning
+from gpuprov.capabilities.mig.partitions import Partition
 from gpuprov.gather.unreached import Unreached
 from gpuprov.plan import HostPlan
 from gpuprov.plan import page as plan_page
@@ -25,14 +26,19 @@ from gpuprov.verify.evaluate import Result
 from tests import documents
 
 NOW = datetime(2026, 1, 3, 1, 0, tzinfo=UTC)
-PACKAGE = Item(kind="package", name="nvidia-driver", before="535.1-1", after="550.2-1")
+PACKAGE = Item(capability="nvidia_driver", kind="package", name="nvidia-driver", before="535.1-1", after="550.2-1")
 RUN = {"nvidia_driver": "fails: packages"}
 FULL = HostPlan(
     host="gpu001",
     run=RUN,
     skipped={"kernel": "every check passes"},
-    changes=(PACKAGE, Item(kind="service", name="nvidia-persistenced.service", after="enabled")),
-    diffs=(Item(kind="file", name="/etc/x", after="kernel: Write", diff="--- before\n+++ after\n+a"),),
+    changes=(
+        PACKAGE,
+        Item(capability="nvidia_driver", kind="service", name="nvidia-persistenced.service", after="enabled"),
+    ),
+    diffs=(
+        Item(capability="kernel", kind="file", name="/etc/x", after="kernel: Write", diff="--- before\n+++ after\n+a"),
+    ),
     reboot=True,
     reboot_reasons=("the loaded module is 535.1",),
     last_apply="2 days ago (2026-01-01T00:00:00Z)",
@@ -46,20 +52,16 @@ def test_a_plan_in_full() -> None:
         "gpu001: 1 of 2 capabilities to apply (last apply: 2 days ago (2026-01-01T00:00:00Z))",
         "  reboot: yes, but it needs permission (reboot: if-needed, or apply --reboot): the loaded module is",
         "    535.1",
-        "  run",
-        "    nvidia_driver: fails: packages",
-        "  packages (1)",
+        "  nvidia_driver: fails: packages",
         "    ~ 535.1-1 -> 550.2-1: nvidia-driver",
-        "  services",
         "    + nvidia-persistenced.service: enabled",
-        "  diff of /etc/x",
-        "    --- before",
-        "    +++ after",
-        "    +a",
+        "  kernel",
+        "    + /etc/x: 1 line added",
+        "      +a",
         "  not predicted",
         "    nvidia_driver: no apt",
         "    host.gpu (gpu) (-v says why)",
-        "1 host: 1 package, 1 file, a reboot that needs permission; nothing was changed",
+        "1 host: 1 package, 1 file, 1 unit, a reboot that needs permission; nothing was changed",
     ]
 
 
@@ -84,8 +86,79 @@ def test_a_file_is_told_by_its_diff_and_holds_in_a_line() -> None:
         ),
     )
     told = planning.as_text([plan])
-    assert "  holds (3)\n    + held: libcuda1, nvidia-smi\n    - not held: old\n  files\n    ~ /etc/y: a -> b\n" in told
+    assert "  host\n    + held: libcuda1, nvidia-smi\n    - not held: old\n    ~ /etc/y: a -> b\n" in told
     assert told.count("/etc/x") == 1
+
+
+def test_what_is_equal_is_one_line_and_what_is_long_is_folded() -> None:
+    """Ports and GPUs that change alike, packages of a set with their holds, packages with versions of their own; all of it with -v."""
+    ports = [
+        Item(capability="pcie", kind="setting", name=f"0000:{n:02x}:00.0 ACSCtl", before="001d", after="0000")
+        for n in range(24)
+    ]
+    power = [
+        Item(capability="pcie", kind="setting", name=f"GPU {n} (0{n}:00.0): power limit", before="700 W", after="600 W")
+        for n in (0, 1, 2, 4)
+    ]
+    moved = [
+        Item(capability="pcie", kind="package", name=f"libnvidia-{n}", before="570", after="580") for n in range(5)
+    ]
+    held = [Item(capability="pcie", kind="hold", name=f"{one.name}:amd64", after="held") for one in moved]
+    pulled = [Item(capability="pcie", kind="package", name=name, after=f"{name}.0") for name in ("dkms", "make")]
+    lines = "".join(f"+line {n}\n" for n in range(30))
+    text = Item(capability="pcie", kind="file", name="/etc/long", after="written", diff=f"--- a\n+++ b\n-old\n{lines}")
+    plan = HostPlan(
+        host="a", run={"pcie": "fails: acs"}, changes=(*ports, *power, *moved, *held, *pulled), diffs=(text,)
+    )
+    told = planning.as_text([plan], width=0)
+    assert told.splitlines()[2:] == [
+        "  pcie: fails: acs",
+        "    ~ 570 -> 580: libnvidia-0, libnvidia-1, libnvidia-2, libnvidia-3, libnvidia-4",
+        "    + 2 packages: dkms dkms.0, make make.0",
+        "    + held: the 5 packages of 580",
+        "    ~ 24 ports: ACSCtl 001d -> 0000",
+        "    ~ GPUs 0, 1, 2, 4: power limit 700 W -> 600 W",
+        "    + /etc/long: 30 lines added, 1 removed (-v shows them)",
+        "1 host: 7 packages, 5 holds, 1 file, 28 settings; nothing was changed",
+    ]
+    whole = planning.as_text([plan], width=0, verbose=True)
+    for words in ("0000:17:00.0", "GPU 4 (04:00.0)", "libnvidia-4:amd64", "      +line 29\n"):
+        assert words in whole
+    assert "the 5 packages" not in planning.as_text([msgspec.structs.replace(plan, changes=(*moved, *held[:4]))]), (
+        "a hold of fewer packages names them"
+    )
+    page = plan_page.render([plan])
+    assert "<summary>5 packages: 570 \u2192 580</summary>" in page
+    assert "<summary>24 ports: ACSCtl 001d \u2192 0000</summary>" in page
+    assert "<li>0000:17:00.0</li>" in page
+
+
+def test_two_devices_or_other_values_stay_apart() -> None:
+    def port(number: int, before: str) -> Item:
+        return Item(capability="pcie", kind="setting", name=f"0{number}:00.0 ACSCtl", before=before, after="0000")
+
+    plan = HostPlan(host="a", run={"pcie": "x"}, changes=(port(1, "001d"), port(2, "001d"), port(3, "001f")))
+    told = planning.as_text([plan], width=0)
+    assert all(f"    ~ 0{n}:00.0 ACSCtl: " in told for n in (1, 2, 3))
+
+
+def test_what_another_host_has_too_names_it() -> None:
+    other = msgspec.structs.replace(FULL, host="gpu002", run={**RUN, "mig": "never applied"})
+    lines = planning.as_text([FULL, other]).splitlines()
+    at = lines.index("gpu002: 2 of 3 capabilities to apply (last apply: 2 days ago (2026-01-01T00:00:00Z))")
+    assert lines[at + 3 : at + 5] == ["  mig: never applied", "  nvidia_driver, kernel: as on gpu001"]
+
+
+def test_a_gpus_settings_are_shown_beside_its_new_layout() -> None:
+    """Only what the picture of a layout shows is left out."""
+    gpu = Partition(index=0, gpu="GPU 0 (01:00.0)", model="A100", grid=8, enabled_before=False, enabled_after=True)
+    changes = (
+        Item(capability="mig", kind="setting", name=f"{gpu.gpu}: MIG mode", before="disabled", after="enabled"),
+        Item(capability="gpu_settings", kind="setting", name=f"{gpu.gpu}: power limit", before="400 W", after="300 W"),
+    )
+    told = planning.as_text([HostPlan(host="a", run={"mig": "x", "gpu_settings": "x"}, mig=(gpu,), changes=changes)])
+    assert "    ~ GPU 0 (01:00.0): power limit: 400 W -> 300 W" in told
+    assert "MIG mode" not in told
 
 
 def test_equal_plans_are_told_once_and_idle_hosts_are_one_line() -> None:
@@ -96,7 +169,9 @@ def test_equal_plans_are_told_once_and_idle_hosts_are_one_line() -> None:
         "what has something to do is first"
     )
     assert lines[-2] == "cpu[9:11] (3 hosts): nothing to do (last apply: never)"
-    assert lines[-1].startswith("3 of 6 hosts: 1 package, 1 file, a reboot that needs permission; 3 with nothing to do")
+    assert lines[-1].startswith(
+        "3 of 6 hosts: 1 package, 1 file, 1 unit, a reboot that needs permission; 3 with nothing to do"
+    )
 
 
 def test_times_and_process_ids_do_not_keep_equal_plans_apart() -> None:
@@ -159,7 +234,7 @@ def test_colours_are_those_of_git_and_no_host_brings_its_own() -> None:
 def test_a_pipe_gets_whole_lines() -> None:
     why = " ".join(["word"] * 60)
     told = planning.as_text([msgspec.structs.replace(FULL, run={"nvidia_driver": why})], width=0)
-    assert f"    nvidia_driver: {why}\n" in told, "so that grep finds what it is asked for"
+    assert f"  nvidia_driver: {why}\n" in told, "so that grep finds what it is asked for"
 
 
 @pytest.mark.parametrize("width", [40, 80])
@@ -218,8 +293,8 @@ def test_a_package_without_a_known_version_is_installed_or_removed() -> None:
     for line in ("    + installed: perftest\n", "    - 1 -> removed: old\n", "    + 2: new\n"):
         assert line in told
     page = plan_page.render([plan])
-    assert "new: installed" in " ".join(page.split())
-    assert "new: removed" not in " ".join(page.split())
+    assert '<li class="add"><b>+</b> installed: perftest</li>' in page
+    assert '<li class="remove"><b>-</b> 1 \u2192 removed: old</li>' in page
 
 
 def test_an_outage_is_told_once_with_the_command_of_one_host() -> None:
@@ -284,7 +359,7 @@ def test_json_has_a_list_for_each_kind_of_change() -> None:
             "before": "535.1-1",
             "after": "550.2-1",
             "diff": "",
-            "capability": "",
+            "capability": "nvidia_driver",
         }
     ]
     assert (host["files"], host["clients"], host["reboot"], read["summary"]["to_apply"]) == ([], [], True, 1)

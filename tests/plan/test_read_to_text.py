@@ -51,12 +51,12 @@ def verified(blocks: Mapping[str, Any], **changed: Output | str) -> str:
 
 def test_a_plan_beside_a_driver_that_stays_names_the_fabric_managers_package() -> None:
     told = planned({"nvidia_driver": {"version": "535"}, "fabric_manager": {}}, **MISSING)
-    assert "    + 535.261.03-1: nvidia-fabricmanager-535\n" in told
+    assert "    + 2 packages: nvidia-fabricmanager-535 535.261.03-1, nvidia-modprobe newest\n" in told
 
 
 def test_a_plan_shows_fifty_six_instances_as_one_layout() -> None:
     told = planned({"mig": SEVEN}, mig=mh.state(*EIGHT))
-    assert "  mig of GPUs 0, 1, 2, 3, 4, 5, 6, 7\n    ~ MIG mode enabled\n    ~ no instance -> 7 x 1g.10gb\n" in told
+    assert "    ~ GPUs 0, 1, 2, 3, 4, 5, 6, 7: no instance -> 7 x 1g.10gb\n" in told
     assert "created" not in told
 
 

@@ -19,6 +19,7 @@ from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.plan import planning, saved
 from gpuprov.plan.model import HostPlan, Item
 from gpuprov.plan.read import Pair, Reading
+from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.kernel import Kernel
 from gpuprov.verify.evaluate import Result
 from tests.apply import fleet
@@ -63,7 +64,7 @@ def test_what_was_planned_is_applied_and_then_refused(tmp_path: Path, state: Pat
     with pytest.raises(GpuprovError) as caught:
         applying.apply(pairs, options, agreed=partial(saved.agree, plan))
     assert caught.value.message.splitlines() == [
-        "the plan does not hold any more; nothing was changed",
+        "saved plan is stale: it can no longer be applied, because something has changed since it was made; nothing was changed",
         "  new1: kernel.state: was fail (missing; file /state: missing -> as wanted); is pass",
         "  same1: kernel.state: was pass; is fail (missing; file /state: missing -> as wanted)",
     ]
@@ -80,6 +81,41 @@ def test_another_decision_on_the_same_host_is_refused(state: Path) -> None:
         saved.agree(plan, readings, {"new1": {}})
     lost = {"new1": replace(readings["new1"], lost=UnreachableError("gone"))}
     saved.agree(plan, lost, {})
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, "new1: this plan was applied already, by run 5f of kim on ops1, at 2026-11-23T12:00:00Z"),
+        ({"fence": "2026-11-23T13:00:00Z"}, "new1: this plan was applied already, at 2026-11-23T12:00:00Z"),
+        ({"applied": "2026-11-23T10:00:00Z"}, "saved plan is stale"),
+        ({"digest": "of another spec"}, "saved plan is stale"),
+        ({"to_run": True}, "saved plan is stale"),
+    ],
+)
+def test_a_plan_that_was_applied_says_by_which_run_and_when(
+    changed: dict[str, Any], expected: str, state: Path
+) -> None:
+    """Where the receipt has the same spec since the plan; of a host that differs again, beside the refusal."""
+    pairs = [fleet.pair("new1")]
+    plan = planned(pairs)
+    (state / "new1").write_text("as wanted\n")
+    readings: dict[str, Reading] = {}
+    planning.plan(pairs, exact=False, on_read=readings.update)
+    at, taken = changed.get("applied", "2026-11-23T12:00:00Z"), changed.get("fence", "2026-11-23T11:30:00Z")
+    entry = {"digest": changed.get("digest", plan.hosts[0].spec["kernel"]), "applied_at": at}
+    facts = Facts(
+        {
+            "receipt": Output(json.dumps({"applied_at": at, "capabilities": {"kernel": entry}})),
+            "fence": Output(f"7-0123abcd 5f kim ops1 {taken} new1\n"),
+        }
+    )
+    readings = {"new1": replace(readings["new1"], facts=facts)}
+    with pytest.raises(GpuprovError) as caught:
+        saved.agree(plan, readings, {"new1": {"kernel": "fails"} if "to_run" in changed else {}})
+    assert expected in caught.value.message
+    assert ("new1: kernel.state" in caught.value.message) == ({*changed} & {"applied", "digest"} != set())
+    assert caught.value.hint == (saved.AGAIN if "stale" in expected else saved.DONE)
 
 
 def other(pair: Pair, **spec: Any) -> Pair:

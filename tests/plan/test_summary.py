@@ -87,13 +87,15 @@ def test_instances_are_told_as_gpus_that_are_cut_anew() -> None:
         for n in range(8)
     ]
     changes = tuple(
-        Item(kind="setting", name=f"{one.gpu}: 1g.10gb at {n}", after="created") for one in cut for n in range(7)
+        Item(capability="mig", kind="setting", name=f"{one.gpu}: 1g.10gb at {n}", after="created")
+        for one in cut
+        for n in range(7)
     )
     plan = HostPlan(host="a", run={"mig": "fails: instances"}, mig=tuple(cut), changes=changes)
     assert sentence([plan]) == "1 host: MIG layout of 8 GPUs"
     told = planning.as_text([plan])
-    assert "  mig of GPUs 0, 1, 2, 3, 4, 5, 6, 7" in told
-    assert "settings" not in told, "56 instances are no list of 56 lines"
+    assert "    ~ GPUs 0, 1, 2, 3, 4, 5, 6, 7: MIG disabled -> no instance\n" in told
+    assert "created" not in told, "56 instances are no list of 56 lines"
 
 
 def test_json_has_the_sentence_and_the_hosts_with_jobs() -> None:

@@ -34,7 +34,7 @@ def test_a_failed_apply_is_on_the_page_and_in_the_test_cases() -> None:
         assert told[f"rehearsal.{act}"].found.startswith("unknown: not done")
     page = html.render(results(whole), "gpuprov rehearse")
     assert "Nothing is wrong" not in page
-    assert "not as wanted" in page
+    assert "differs from its spec" in page
     assert "no space" in page
     root = ElementTree.fromstring(junit.render(results(whole)))
     assert (root.get("failures"), root.get("tests")) == ("1", str(len(ACTS)))
@@ -74,4 +74,4 @@ def test_the_command_writes_the_acts_into_its_files(tmp_path: Path) -> None:
         code = command.run([pair("failing")], Options(), junit=tmp_path / "r.xml", html=tmp_path / "r.html")
     assert code == 3
     assert 'failures="1"' in (tmp_path / "r.xml").read_text()
-    assert "not as wanted" in (tmp_path / "r.html").read_text()
+    assert "<h1>The rehearsal is not green: apply failed</h1>" in (tmp_path / "r.html").read_text()

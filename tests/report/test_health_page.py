@@ -88,6 +88,6 @@ def test_it_says_nothing_of_specs_and_boots_and_escapes_what_hosts_say() -> None
     page = health_page.render([*GOOD, result("gpu9<b>", "fail", found="<script>alert(1)</script>", action="drain")])
     assert "<script>alert" not in page
     assert "gpu9<b>" not in page
-    for words in ("as wanted", "After the next boot"):
+    for words in ("matches the spec", "match their specs", "After the next boot"):
         assert words not in page.split("<script", 1)[0], words
     assert '"boots":false' in page.replace(" ", "")

@@ -140,14 +140,14 @@ def test_state_of_a_host(rows: list[Result], expected: str) -> None:
 def test_the_sentence_counts_hosts() -> None:
     boots = [NextBoot("right"), NextBoot("wrong", ("x",))]
     told = headline("not as wanted", {"a": "fail", "b": "right"}, boots, 0)
-    assert (told.state, told.sentence) == ("fail", "1 of 2 hosts is not as wanted")
-    assert told.more == "1 failed; 1 as wanted. After the next boot: 1 right, 1 NOT right."
-    assert headline("as wanted", {"gpu1": "right"}, boots[:1], 0).sentence == "gpu1 is as wanted"
+    assert (told.state, told.sentence) == ("fail", "1 of 2 hosts differs from its spec")
+    assert told.more == "1 failed; 1 matches the spec. After the next boot: 1 right, 1 NOT right."
+    assert headline("as wanted", {"gpu1": "right"}, boots[:1], 0).sentence == "gpu1 matches its spec"
     assert headline(verdict([]), {}, [], 0).sentence == "Nothing was proven."
     bad: dict[str, State] = {"a": "fail", "b": "gone"}
-    assert headline("not as wanted", bad, [], 0).sentence == "Neither of the 2 hosts is as wanted"
-    assert headline("not as wanted", bad | {"c": "fail"}, [], 0).sentence == "None of the 3 hosts is as wanted"
-    assert headline("as wanted", {"a": "right", "b": "right"}, [], 0).sentence == "Both hosts are as wanted"
+    assert headline("not as wanted", bad, [], 0).sentence == "Both hosts differ from their specs"
+    assert headline("not as wanted", bad | {"c": "fail"}, [], 0).sentence == "All 3 hosts differ from their specs"
+    assert headline("as wanted", {"a": "right", "b": "right"}, [], 0).sentence == "Both hosts match their specs"
 
 
 def test_one_check_is_one_cause_whatever_was_found_on_each_host() -> None:
@@ -189,5 +189,5 @@ def test_verify_reads_the_receipt_for_a_page_only(tmp_path: Path, monkeypatch: p
     assert asked[1] - asked[0] == {"receipt", "platform"}, "the distribution is read anyway"
     text = page.read_text()
     assert f'gpuprov verify {file} <span class="one">--html</span> {page}' in text
-    assert "gpu1 is not as wanted" in text
+    assert "gpu1 differs from its spec" in text
     assert '"rack1"' in text

@@ -149,7 +149,7 @@ def test_the_file_of_metrics_is_replaced_as_a_whole(tmp_path: Path, capsys: pyte
     assert parsed(file.read_text())
     assert file.stat().st_ino != before
     assert [path.name for path in tmp_path.iterdir()] == ["gpuprov.prom"]
-    assert "not as wanted" in capsys.readouterr().out
+    assert "differs from the spec" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("verbose", [False, True])

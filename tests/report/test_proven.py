@@ -69,20 +69,20 @@ def test_what_is_not_proven_is_said_where_the_rest_is_green() -> None:
     assert exit_code(results) == 0
     assert (
         text.render(results).splitlines()[-1]
-        == "as wanted, but 2 checks are not proven: 1 host; checks: 2 skipped, 1 passed"
+        == "matches the spec, but 2 checks are not proven: 1 host; checks: 2 skipped, 1 passed"
     )
     page = html.render(results)
     assert "but 2 checks are not proven" in page
     assert "Nothing is wrong" not in page
     assert "Nothing is wrong" in html.render(results[:1])
-    assert text.render(results[:1]).splitlines()[-1] == "as wanted: 1 host; checks: 1 passed"
+    assert text.render(results[:1]).splitlines()[-1] == "matches the spec: 1 host; checks: 1 passed"
 
 
 def test_what_asks_nothing_is_not_counted_and_shown_on_request_only() -> None:
     results = [one("pass"), one("n/a", "mps.shm")]
     assert "mps.shm" not in text.render(results)
     assert "n/a  mps.shm  why n/a" in text.render(results, verbose=True)
-    assert text.render(results, verbose=True).splitlines()[-1] == "as wanted: 1 host; checks: 1 passed"
+    assert text.render(results, verbose=True).splitlines()[-1] == "matches the spec: 1 host; checks: 1 passed"
     assert [row["check"] for row in json.loads(as_json.render(results))["results"]] == ["mps.alive"]
     assert [row["status"] for row in json.loads(as_json.render(results, verbose=True))["results"]] == ["pass", "n/a"]
     assert "mps.shm" not in html.render(results)
@@ -139,7 +139,7 @@ def test_one_cause_is_one_finding_in_every_report() -> None:
     assert " that follow: mig.mode, mig.cdi\n" in told
     assert told.index("nvidia_driver.loaded") < told.index("kernel.sysctl"), "what more hosts have comes first"
     assert "FAIL  mig" not in told
-    assert told.endswith("not as wanted: 3 hosts; checks: 4 failed, 6 that follow, 3 passed\n")
+    assert told.endswith("differs from the spec: 3 hosts; checks: 4 failed, 6 that follow, 3 passed\n")
     assert "mig.mode: no mig.mode" in text.render(rows, verbose=True)
     page = html.render(rows)
     assert "<summary>and 2 that follow</summary>" in page
@@ -149,7 +149,7 @@ def test_one_cause_is_one_finding_in_every_report() -> None:
     assert next(one.get("message") for one in root.iter("skipped")) == "follows from nvidia_driver.loaded: no mig.mode"
     alone = [failed("a", "nvidia_driver.loaded"), failed("a", "mig.mode", "nvidia_driver.loaded")]
     assert " and 1     that follows: mig.mode\n" in text.render(alone)
-    assert text.render(alone).endswith("not as wanted: 1 host; checks: 1 failed, 1 that follows\n")
+    assert text.render(alone).endswith("differs from the spec: 1 host; checks: 1 failed, 1 that follows\n")
     assert "<summary>and 1 that follows</summary>" in html.render(alone)
     assert next_boot(rows)["b"].reasons == ("nvidia_driver.loaded fails now and a reboot does not fix it",)
     assert verdict(rows) == "not as wanted"

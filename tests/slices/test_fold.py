@@ -247,7 +247,7 @@ def test_what_was_worked_is_what_is_folded(tmp_path: Path) -> None:
     assert told.return_value == 1
     assert "nouveau.running" in told.stdout
     assert "not done" not in told.stdout
-    assert "1 of 3 hosts is not as wanted" in (tmp_path / "page").read_text()
+    assert "1 of 3 hosts differs from its spec" in (tmp_path / "page").read_text()
     assert "<title>gpuprov fleet fold: " in (tmp_path / "page").read_text()
 
 

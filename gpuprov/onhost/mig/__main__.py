@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None, binding: Any = None) -> int:
     if options.command != "boot":
         print(json.dumps(answer))
     elif not answer["problem"]:
-        print("\n".join(answer["steps"]) or "as wanted: nothing changed")
+        print("\n".join(answer["steps"]) or "matches the spec: nothing changed")
     if answer["problem"]:
         print(f"gpuprov-mig: {answer['problem']}", file=sys.stderr)
     return 1 if answer["problem"] else 0

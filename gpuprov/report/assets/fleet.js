@@ -40,7 +40,7 @@
     for (const [name, members] of groups) {
       const row = make("div", members.length > 128 ? "whole" : "");
       const bad = members.filter((number) => data.hosts[number][STATE] < 4).length;
-      const told = bad ? `${bad} of ${members.length} not as wanted` : plural(members.length, "host");
+      const told = bad ? `${bad} of ${members.length} differ` : plural(members.length, "host");
       if (titled) add(row, add(make("h3", "", text(name) || "no group"), make("span", "", told)));
       const field = make("div", "squares");
       for (const number of members) {
@@ -196,7 +196,7 @@
     panel.replaceChildren(
       add(make("header"), add(make("span", `tag ${state}`, letter)), make("h2", "", text(host[NAME])), make("span", "soft", words), close),
       about,
-      ...[section("Not as wanted", ...wrong.map((one) => drawCheck(one, rows.filter((other) => other.follows === one.check))))],
+      ...[section("Differs from the spec", ...wrong.map((one) => drawCheck(one, rows.filter((other) => other.follows === one.check))))],
       ...pictures,
       drawChanges(text(host[NAME]), rows),
       section("Versions", ...(versions.children.length ? [versions] : [])),

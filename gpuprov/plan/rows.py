@@ -1,0 +1,150 @@
+"""Rows that list changes, as plan and apply show them on a terminal and on a page: what is equal is one row with its members."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from gpuprov.capabilities.base import Change
+from gpuprov.plan.fold import Sign, by_folder, sets, sign
+from gpuprov.plan.model import Item
+
+NOTHING_HELD = ("", "held", "not held")
+ALIKE = 3
+"""Number of devices from which equal changes share a row."""
+_DEVICE = re.compile(r"GPU \d+(?: \([^()]*\))?|(?<![\w:.])(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?!\w)")
+
+
+class Row(NamedTuple):
+    """A row: its sign, its text, and the members that the text summarises. `spelled`: a terminal names the members, too; `noun`: what
+    they are, where the text does not say how many."""
+
+    sign: Sign
+    text: str
+    members: tuple[str, ...] = ()
+    spelled: bool = False
+    noun: str = ""
+
+    def line(self, *, verbose: bool = False) -> str:
+        """Format the row for a terminal. verbose: with its members."""
+        return f"{self.text}: {', '.join(self.members)}" if self.members and (self.spelled or verbose) else self.text
+
+
+def rows(changes: Iterable[Item]) -> list[Row]:
+    """List changes: packages and layouts with equal changes share a row, as do files of one folder and equal settings of devices."""
+    items = list(changes)
+    packages = [one for one in items if one.kind == "package"]
+    others = [one for one in items if one.kind not in ("package", "hold", "mig")]
+    return [
+        *_packages(packages),
+        *_holds([one for one in items if one.kind == "hold"], packages),
+        *(Row(one.sign, f"{_gpus(one.names)}: {_outcome(one.before, one.end)}") for one in sets(_of("mig", items))),
+        *_devices(others),
+    ]
+
+
+def describe(change: Change) -> str:
+    """Describe a change in words."""
+    if change.before and change.after:
+        return f"{change.name}: {change.before} -> {change.after}"
+    rest = change.after or change.before
+    return f"{change.name}: {rest}" if rest else change.name
+
+
+def _of(kind: str, items: Iterable[Item]) -> Iterator[Item]:
+    return (one for one in items if one.kind == kind)
+
+
+def _outcome(before: str, end: str) -> str:
+    return f"{before} -> {end}" if before not in NOTHING_HELD else end
+
+
+def _packages(packages: Sequence[Item]) -> Iterator[Row]:
+    """Yield sets of packages that move alike; packages with versions of their own share a row for each sign."""
+    found = sets(packages)
+    single: dict[Sign, list[str]] = {}
+    for one in found:
+        if len(one.names) == 1 and one.after:
+            version = _outcome(one.before, one.end)
+            single.setdefault(one.sign, []).append(f"{one.names[0]} {version}")
+    together = {mark: tuple(named) for mark, named in single.items() if len(named) > 1}
+    for one in found:
+        if not (one.sign in together and len(one.names) == 1 and one.after):
+            yield Row(one.sign, _outcome(one.before, one.end), one.names, True, "packages")
+    yield from (Row(mark, f"{len(named)} packages", named, True) for mark, named in together.items())
+
+
+def _holds(holds: Sequence[Item], packages: Sequence[Item]) -> Iterator[Row]:
+    """Yield holds; those of a set of packages, all of which are named above, name it by its version."""
+    named = {frozenset(_bare(one.names)): one for one in sets(packages) if len(one.names) > ALIKE}
+    for one in sets(holds):
+        whole = named.get(frozenset(_bare(one.names)))
+        if whole:
+            yield Row(one.sign, f"{one.end}: the {len(one.names)} packages of {whole.end}", one.names)
+        else:
+            yield Row(one.sign, one.end, one.names, True)
+
+
+def _bare(names: Iterable[str]) -> Iterator[str]:
+    return (name.partition(":")[0] for name in names)
+
+
+def _devices(items: Sequence[Item]) -> Iterator[Row]:
+    """Yield files by folder, and a row for equal changes of several devices."""
+    alike: dict[object, list[Item]] = {}
+    for one in items:
+        setting = one.kind == "setting"
+        alike.setdefault((_what(one.name), one.before, one.after) if setting else id(one), []).append(one)
+    kept: list[Item] = []
+    for group in alike.values():
+        if len(group) < ALIKE or not _DEVICE.search(group[0].name):
+            kept += group
+    shared = {id(one) for one in kept}
+    for one in by_folder(one for one in items if id(one) in shared):
+        yield Row(sign(one), describe(one))
+    for group in alike.values():
+        if id(group[0]) not in shared:
+            yield Row(sign(group[0]), _summary(group), tuple(_device(one.name) for one in group))
+
+
+def _device(name: str) -> str:
+    found = _DEVICE.search(name)
+    return found[0] if found else name
+
+
+def _what(name: str) -> str:
+    """Return the name of a setting without its device."""
+    return re.sub(r" of\Z", "", _DEVICE.sub("", name).strip(" :"))
+
+
+def _summary(group: Sequence[Item]) -> str:
+    first, what = group[0], _what(group[0].name)
+    devices = [_device(one.name) for one in group]
+    noun = "ports" if what.startswith("ACS") else "PCIe devices"
+    which = _gpus(devices) if devices[0].startswith("GPU ") else f"{len(group)} {noun}"
+    values = " -> ".join(filter(None, (first.before, first.after)))
+    return f"{which}: {' '.join(filter(None, (what, values)))}"
+
+
+def _gpus(names: Sequence[str]) -> str:
+    """Return the names of GPUs; those of several as `GPUs 0, 1, 2`."""
+    numbers = [found[1] for name in names if (found := re.match(r"GPU (\d+)", name))]
+    return f"GPUs {', '.join(numbers)}" if 1 < len(numbers) == len(names) else ", ".join(names)
+
+
+LONG = 20
+"""Number of lines beyond which a terminal folds a diff."""
+
+
+def is_long(diff: str) -> bool:
+    """Return whether a terminal shows only the size of a diff."""
+    return diff.count("\n") > LONG
+
+
+def size(diff: str) -> str:
+    """Describe the size of a diff: `3 lines added, 1 removed`."""
+    lines = [line for line in diff.splitlines() if not line.startswith(("---", "+++"))]
+    added, removed = (sum(line.startswith(mark) for line in lines) for mark in "+-")
+    parts = [f"{added} line{'s' * (added != 1)} added"] if added or not removed else []
+    return ", ".join([*parts, *([f"{removed} removed"] if removed else [])])

@@ -1,0 +1,39 @@
+"""HOST before INVENTORY: the same places in every verb, and the former order of capture for one release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from gpuprov.cli import cli
+from gpuprov.cli.host_argument import former_order
+
+
+def verbs() -> list[tuple[str, list[str]]]:
+    """Commands that take an inventory, with their arguments in order."""
+    found = []
+    for name, command in cli.commands.items():
+        arguments = [one.human_readable_name for one in command.params if isinstance(one, click.Argument)]
+        if any("INVENTORY" in one for one in arguments) and name != "test":  # whose last words are pytest's
+            found.append((name, arguments))
+    return found
+
+
+@pytest.mark.parametrize(("name", "arguments"), verbs())
+def test_the_inventory_is_last_and_hosts_are_before_it(name: str, arguments: list[str]) -> None:
+    assert [one for one in arguments if "INVENTORY" in one] == arguments[-1:]
+    assert set(arguments[:-1]) <= {"HOST", "HOST|FILE"}, name
+
+
+def test_several_hosts_as_single_words_are_one_pattern(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hosts").touch()
+    assert former_order("gpu1", ("hosts", "gpu2", "rack*")) == ("gpu1:gpu2:rack*", ("hosts",))
+    assert "several hosts are one pattern now: 'gpu1:gpu2:rack*'" in capsys.readouterr().err
+    for words in (("hosts",), ("gpu1,gpu2",), ("lost.yaml",), ("lost/hosts",), ()):
+        assert former_order("gpu1", words) == ("gpu1", words)
+    assert capsys.readouterr().err == ""
