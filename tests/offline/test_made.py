@@ -337,7 +337,7 @@ def test_all_that_roles_install_is_asked_for() -> None:
     made: dict[str, Any] = {
         "nvidia_driver": {"try_install": ["a=1"], "packages": {"a": "1"}},
         "dcgm": {"install": ["b"]},
-        "persistence": {"install": ["c"], "download": ["c=1"]},
+        "persistence": {"install": ["c"], "tasks": {"download": {"install": ["c=1"]}}},
         "gpudirect_rdma": {"gdrcopy": {"install": ["d"]}},
     }
     assert sorted(wanted._list_packages(made)) == ["a=1", "b", "c", "c=1", "d"]  # `before` is in `try_install`

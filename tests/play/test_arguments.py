@@ -55,7 +55,7 @@ def test_an_action_without_anything_to_do_is_none(changed: dict[str, Any], actio
 
 def test_files_and_units_have_the_names_of_the_module() -> None:
     values = {"files": {"/a": "b"}, "program": {"/p": "p.py"}, "on": ["a.service"], "off": ["b.service"], "absent": []}
-    assert file_arguments({**values, "run": [{"name": "a.service"}]}) == {
+    assert file_arguments({**values, "run": [{"name": "a.service"}]}, "x") == {
         "files": {"/a": "b"},
         "role_files": {"/p": "p.py"},
         "enabled": ["a.service"],
