@@ -23,8 +23,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     as KEY.VALUE. `only_if`, `unless`: the task is not needed where such a value is empty, or is not. `within`: the key of a task
     that makes the folder for it, which check mode does not. `each`: the entry is a list, done one by one; the name of the value by
     which an item is shown. `checks`: it also runs in check mode. `prepares`: it brings what a later task needs, which is a change in
-    check mode alone; "never": not even there. `shows`: its difference is shown. `secret`: nothing of it is. `when`: a condition on
-    options of the run. `why`: a comment.
+    check mode alone; "never": not even there, "always": there whatever it answers. `shows`: its difference is shown. `secret`:
+    nothing of it is. `when`: a condition on options of the run. `why`: a comment.
     """
 
     title: str
@@ -37,7 +37,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     within: str = ""
     each: str = ""
     checks: bool = True
-    prepares: Literal["", "once", "never"] = ""
+    prepares: Literal["", "once", "never", "always"] = ""
     shows: bool = True
     secret: bool = False
     when: str = ""
@@ -54,7 +54,17 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-Stages = Mapping[Stage, tuple[Task | Block, ...]]
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks in a file of their own, which is included where `tasks` has this `key`, once for all of them: a later judgement does not
+    change that. `file`: its name."""
+
+    title: str
+    file: str
+    tasks: tuple[Task | Part, ...]
+    key: str
+
+
+Stages = Mapping[Stage, tuple[Task | Block | Part, ...]]
 
 
 def step(title: str, name: str, key: str = "", arguments: Options | None = None, **more: Any) -> Task:
@@ -144,12 +154,17 @@ def taken(*names: str) -> Options:
 
 
 def each_task(stages: Stages) -> Iterator[Task]:
-    """Yield the tasks of a role in order, those in blocks among them."""
-    for declared in stages.values():
-        yield from flat(declared)
+    """Yield the tasks of a role in order, those in blocks and parts among them."""
+    return (item for item in _walk(declared for each in stages.values() for declared in each) if isinstance(item, Task))
 
 
-def flat(declared: Iterable[Task | Block]) -> Iterator[Task]:
-    """Yield these tasks in order, those in blocks among them."""
-    for one in declared:
-        yield from one.tasks if isinstance(one, Block) else (one,)
+def each_key(stages: Stages) -> set[str]:
+    """Return the names of all entries of `tasks` that a role reads."""
+    return {item.key for item in _walk(declared for each in stages.values() for declared in each)} - {""}
+
+
+def _walk(declared: Iterable[Task | Block | Part]) -> Iterator[Task | Block | Part]:
+    for item in declared:
+        yield item
+        if not isinstance(item, Task):
+            yield from _walk(item.tasks)

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from gpuprov.capabilities.base import Capability
-from gpuprov.capabilities.tasks import Block, Taken, Task, each_task
+from gpuprov.capabilities.tasks import Block, Part, Taken, Task, each_task
 
 SHARED = " # noqa: var-naming[no-role-prefix] (all roles share it)"
 """What ansible-lint has to know of the variable in which the judge's answer is kept."""
@@ -27,12 +27,15 @@ SHORT = 110
 
 
 def stage_files(capability: Capability) -> dict[str, str]:
-    """Return the role's files by the name of their stage, without their headers."""
-    answers = _answers(capability)
-    return {
-        stage: "\n".join(_text(capability.name, one, answers) for one in declared)
-        for stage, declared in capability.tasks.items()
-    }
+    """Return the role's files by path below its `tasks/`, without the ending .yml and without their headers."""
+    answers, found = _answers(capability), dict[str, str]()
+    for stage, declared in capability.tasks.items():
+        waiting: list[tuple[str, Iterable[Task | Block | Part]]] = [(stage, declared)]
+        while waiting:
+            path, tasks = waiting.pop()
+            found[path] = "\n".join(_text(capability.name, stage, one, answers) for one in tasks)
+            waiting += [(f"{stage}/{one.file}", one.tasks) for one in tasks if isinstance(one, Part)]
+    return found
 
 
 def _answers(capability: Capability) -> set[str]:
@@ -45,10 +48,13 @@ def _answers(capability: Capability) -> set[str]:
     return {value.partition(".")[0] for value in named if value}
 
 
-def _text(name: str, declared: Task | Block, answers: set[str]) -> str:
+def _text(name: str, stage: str, declared: Task | Block | Part, answers: set[str]) -> str:
+    if isinstance(declared, Part):
+        include = {"name": declared.title, "ansible.builtin.include_tasks": f"{stage}/{declared.file}.yml"}
+        return _dump([{**include, "when": _needed(name, declared.key)}])
     if isinstance(declared, Task):
         return _commented(declared.why, _dump([_task(name, declared, answers)]))
-    inner = "\n".join(_text(name, task, answers) for task in declared.tasks)
+    inner = "\n".join(_text(name, stage, task, answers) for task in declared.tasks)
     top: dict[str, Any] = {"name": declared.title}
     if declared.key:
         top["when"] = _needed(name, declared.key)
@@ -66,7 +72,8 @@ def _task(name: str, task: Task, answers: set[str]) -> dict[str, Any]:
         made["loop"] = f"{{{{ {_entry(name, task.key)} | default([]) }}}}"
         made["loop_control"] = _Short({"label": f"{{{{ item.{task.each} }}}}"})
     if task.prepares:
-        made["changed_when"] = f"{variable} is changed and ansible_check_mode" if task.prepares == "once" else False
+        once = f"{variable} is changed and ansible_check_mode"
+        made["changed_when"] = {"once": once, "never": False, "always": "ansible_check_mode"}[task.prepares]
     if task.secret:
         made["no_log"] = True
     if task.secret or not task.shows:

@@ -49,7 +49,6 @@ MAY: dict[str, str] = {
     "[60, gpuprov_most | int] | min] | max":
         "what is left of the act's time, which Ansible asks for as each task begins",
     "host_kubernetes_node or inventory_hostname": "the default of a variable that a site sets",
-    "item | join(' ')": "the label of a loop",
     "__host_reasons.reasons | join('; ')": "what the host's users read as it goes down",
     "(host_lock.guard ~ ' --reboot shutdown -r 0 ' ~ (__host_reasons.reasons | join('; ') | quote)) "
     "if host_lock.guard is defined else omit":

@@ -46,8 +46,7 @@ def desired(place: Path) -> dict[str, dict[str, Any]]:
             "units": {f"{place}/soft.service": "[Service]\nExecStart=@PYTHON@ -m rdma.soft\n"},
             "absent": [f"{place}/old.conf"],
             "off": ["old.service"],
-            "initramfs": False,
-            "ofed": {"asked": False},
+            "tasks": {},
         },
         "gpudirect_rdma": {
             "files": {f"{place}/peer.service": "[Unit]\n"},
