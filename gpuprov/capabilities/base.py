@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from gpuprov.capabilities.tasks import Stages
 from gpuprov.onhost.unit_files import Loaded
 from gpuprov.probe.base import Facts, Probe
 from gpuprov.probe.host import system
@@ -185,9 +186,8 @@ def check(
 @dataclass(frozen=True)
 class Desired(Generic[F]):
     """The desired state of a capability's role on a host, computed with all other decisions: `make` turns the fragment and the facts
-    of `probes` into plain values, which the role gets as `gpuprov_judged.desired.NAME`. It may raise ProbeFailed.
-
-    `packages`: the transactions among the values.
+    of `probes` into plain values, which the tasks of the role (`Capability.tasks`) get. It may raise ProbeFailed. `packages`: the
+    transactions among the values. `tasks` among them: by key of a task its arguments; a task without an entry is not needed.
 
     `later` among the values: decisions that must wait until another role has added a package source: `told`, the message in check
     mode, and `problem`, the refusal if it was added in vain. The role then runs the preflight again: `gpuprov_judge`, `sources`.
@@ -236,10 +236,6 @@ def _no_fleet_rules(
     return ()
 
 
-def _no_export(_facts: Facts) -> Fragment | None:
-    return None
-
-
 @dataclass(frozen=True)
 class Capability:
     """A feature that the spec can request for a GPU host. `name` is its spec key, module, role, scenario and doc page.
@@ -250,9 +246,10 @@ class Capability:
     what on the host looks like a defect, which export reports beside the spec. `unproved` excuses fields that no check proves, each
     with its reason. `follows`: capabilities after whose change it must be applied, even if its own part of the spec did not change.
 
-    Of its role: `tables` are the tables it decides by, the same for every host, each by its name in `gpuprov_catalog`; `desired` is
-    its desired state on a host, and `resources` the part of it that is a state. `carried`: modules that it copies to hosts as files,
-    by their Python names. `packages`: it installs some. `room`: free space that it needs, unless a site says otherwise.
+    Of its role: `tasks` by stage; `tables` are the tables it decides by, the same for every host, each by its name in
+    `gpuprov_catalog`; `desired` is its desired state on a host, and `resources` the part of it that is a state. `carried`: modules
+    that it copies to hosts as files, by their Python names. `packages`: it installs some. `room`: free space that it needs, unless a
+    site says otherwise.
 
     `presupposes`: by own check (`held`), others of the same host without which it cannot pass (`dcgm.version`). A failure follows from
     another if it could not be otherwise while that other failure lasts: without a loaded driver no GPU is in MIG mode. If the common
@@ -276,7 +273,7 @@ class Capability:
     rules: Callable[[HostSpec, Any], Iterable[Problem]] = _no_rules
     fleet_rules: Callable[..., Iterable[tuple[str, Problem]]] = _no_fleet_rules
     contribute: Callable[[HostSpec, Any], Kernel | None] = contributes_nothing
-    export: Callable[[Facts], Fragment | None] = _no_export
+    export: Callable[[Facts], Fragment | None] = lambda _facts: None
     export_probes: tuple[Probe[Any], ...] = ()
     doubts: Callable[[Facts], Iterable[str]] = lambda _facts: ()
     unproved: Mapping[str, str] = field(default_factory=dict)
@@ -296,5 +293,6 @@ class Capability:
     driverless: bool = False
     needs_gpu: bool = False
     shown_by: str = ""
+    tasks: Stages = field(default_factory=dict)
     desired: Desired[Any] | None = None
     resources: Resources[Any] | None = None

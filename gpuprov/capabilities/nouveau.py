@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from gpuprov.capabilities.base import Capability, Change, Context, Desired, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.tasks import Stages, step
 from gpuprov.probe.base import Facts
 from gpuprov.probe.host import pci, system
 from gpuprov.probe.kernel import initramfs, modules
@@ -113,10 +114,14 @@ def doubts(facts: Facts) -> list[str]:
     return [f"{f.address} is bound to {f.driver}, and NVIDIA's driver cannot have it" for f in bound]
 
 
-def desired(ctx: Context[Nouveau]) -> dict[str, list[str]]:
-    """Return the role's values. `unload`: in-tree drivers to take out of the kernel; in a container the loaded modules are the
-    machine's."""
-    return {"unload": [] if ctx.facts.get(system.CONTAINER) else [underscored(name) for name in ctx.fragment.modules]}
+UNLOAD = step("Unload the in-tree drivers, or request a reboot", "unload", arguments={"capability": "nouveau"})
+TASKS: Stages = {"configure": (UNLOAD,)}
+
+
+def desired(ctx: Context[Nouveau]) -> dict[str, Any]:
+    """Return what the role does: in-tree drivers are taken out of the kernel; in a container the loaded modules are the machine's."""
+    names = [] if ctx.facts.get(system.CONTAINER) else [underscored(name) for name in ctx.fragment.modules]
+    return {"tasks": {"unload": {"modules": names}}}
 
 
 CAPABILITY = Capability(
@@ -128,6 +133,7 @@ CAPABILITY = Capability(
     export=export,
     doubts=doubts,
     export_probes=(modules.MODPROBE, initramfs.INITRAMFS),
+    tasks=TASKS,
     desired=Desired((system.CONTAINER,), desired),
     driverless=True,
 )

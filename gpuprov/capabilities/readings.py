@@ -12,6 +12,8 @@ import msgspec
 
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Capability, Context, Desired, Outcome, Resources, check, fail, ok
+from gpuprov.capabilities.tasks import Stages, step, unit
+from gpuprov.capabilities.tasks import files as files_task
 from gpuprov.onhost import readings as onhost
 from gpuprov.onhost.files import PYTHON
 from gpuprov.probe.base import Facts
@@ -113,13 +115,24 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the values of its resources. `timer`: the timer that is to run. `first`: the command of the first reading."""
-    first = ctx.facts.get(READINGS).last is None
+    """Return the values of its resources. The first reading is taken at once, if there is none."""
+    hint = f"see journalctl -u {SERVICE} on the host"
+    first = {"command": {"argv": ["systemctl", "start", SERVICE], "hint": hint}}
     return {
         **role_values(desired(ctx), "programs", "files", "units", "on"),
-        "timer": TIMER,
-        "first": ["systemctl", "start", SERVICE] if first else [],
+        "tasks": {
+            **(first if ctx.facts.get(READINGS).last is None else {}),
+            "unit": {"name": TIMER, "state": "started"},
+        },
     }
+
+
+TASKS: Stages = {
+    "configure": (
+        files_task("Install the readings program and its timer", shows=False, why="A program is no setting."),
+    ),
+    "service": (step("Take the first reading", "command"), unit("Start the timer")),
+}
 
 
 def export(facts: Facts) -> Fragment | None:
@@ -140,6 +153,7 @@ CAPABILITY = Capability(
     checks=(taken,),
     export=export,
     export_probes=(READINGS,),
+    tasks=TASKS,
     desired=Desired((READINGS,), make),
     resources=Resources(
         desired,

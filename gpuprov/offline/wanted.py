@@ -25,7 +25,7 @@ from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import probes_of
 
 Pair = tuple[RawHost, HostSpec]
-FIELDS = ("try_install", "install", "download")
+FIELDS = ("try_install", "install")
 """Fields of a capability's desired state with packages, as its role gives them to the package manager."""
 INSTALLERS = ("efa", "erdma-vendor")
 
@@ -152,6 +152,7 @@ def _list_packages(made: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         for field in FIELDS:
             yield from desired.get(field) or ()
         yield from desired.get("gdrcopy", {}).get("install", ())
+        yield from desired.get("tasks", {}).get("download", {}).get("install", ())
 
 
 def _list_headers(spec: HostSpec, facts: Facts, driver: Mapping[str, Any]) -> list[str]:

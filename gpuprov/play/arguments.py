@@ -1,4 +1,4 @@
-"""A capability's desired state as the arguments of the modules gpuprov_packages and gpuprov_files: tasks only name the capability."""
+"""A capability's desired state as the arguments of gpuprov's modules: the tasks of its role only name the capability."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ FILES = {
     "lines": "lines",
     "enabled": "on",
     "disabled": "off",
+    "problem": "problem",
 }
 """Options of gpuprov_files, and the names of their values in `resources.role_values`."""
+
+NOT_NEEDED = {"changed": False, "skipped": True, "msg": "not needed on this host"}
+"""The result of a task of which nothing is desired: the host is not contacted."""
 
 
 def find_desired(variables: Mapping[str, Any], place: str) -> Mapping[str, Any]:
@@ -31,6 +35,14 @@ def find_desired(variables: Mapping[str, Any], place: str) -> Mapping[str, Any]:
     for name in place.split("."):
         values = values[name]
     return dict(values)
+
+
+def task_arguments(variables: Mapping[str, Any], capability: str, task: str) -> dict[str, Any] | None:
+    """Return what is desired of a task, by its key; None if it is not needed. Of a list, one item is the task's, as its loop says."""
+    found = find_desired(variables, capability)["tasks"].get(task)
+    if isinstance(found, list):
+        found = variables["item"]
+    return None if found is None else dict(found)
 
 
 def package_arguments(values: Mapping[str, Any], action: str) -> dict[str, Any]:
@@ -48,6 +60,8 @@ def package_arguments(values: Mapping[str, Any], action: str) -> dict[str, Any]:
     return {**arguments, "action": action if action in ("try", "judge") else "settle"}
 
 
-def file_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments for files, and for units at each boot; empty if nothing is desired."""
-    return {option: values[name] for option, name in FILES.items() if values.get(name)}
+def file_arguments(values: Mapping[str, Any], capability: str) -> dict[str, Any]:
+    """Return the arguments for files, and for units at each boot; empty if nothing is desired. A reason for a reboot is one also if it
+    is empty: it takes an earlier one back."""
+    reboot = {"reboot": {capability: values["reboot"]}} if "reboot" in values else {}
+    return {**{option: values[name] for option, name in FILES.items() if values.get(name)}, **reboot}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from gpuprov import assets
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability, contributes_nothing
 from gpuprov.render.argument_specs import options
+from gpuprov.render.role_tasks import Dumper, stage_files
 from gpuprov.spec import described
 
 NAMES = tuple(capability.name for capability in CAPABILITIES)
@@ -37,11 +39,15 @@ def files() -> dict[str, str]:
         found[f"roles/{name}/meta/argument_specs.yml"] = _text(_module(capability), _specs(capability))
         found[f"roles/{name}/meta/main.yml"] = _text(_module(capability), _meta(capability))
         found[f"roles/{name}/tasks/main.yml"] = _text(f"the files beside it ({', '.join(STAGES)})", _main(name))
+        for stage, text in stage_files(capability).items():
+            found[f"roles/{name}/tasks/{stage}.yml"] = f"---\n{HEADER.format(_declared(capability))}{text}"
     return found
 
 
 def stages(name: str) -> list[str]:
     """The stages in which a role has something to do."""
+    if declared := BY_NAME[name].tasks:
+        return [stage for stage in STAGES if stage in declared]
     folder = assets.root() / "roles" / name / "tasks"
     return [stage for stage in STAGES if (folder / f"{stage}.yml").is_file()]
 
@@ -130,14 +136,14 @@ def _module(capability: Capability) -> str:
     return str(module)
 
 
-class _Dumper(yaml.SafeDumper):
-    """A dumper that indents the items of a list, as the linters require."""
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        del indentless
-        super().increase_indent(flow, False)
+def _declared(capability: Capability) -> str:
+    """Return the file in which a person changes the tasks of a role."""
+    module = f"gpuprov.capabilities.{capability.name}"
+    spec = find_spec(module)
+    place = Path(*module.split("."))
+    return str(place / "tasks.py" if spec and spec.submodule_search_locations else place.with_suffix(".py"))
 
 
 def _text(of: str, value: Any) -> str:
-    body = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=140, allow_unicode=True)
+    body = yaml.dump(value, Dumper=Dumper, sort_keys=False, width=140, allow_unicode=True)
     return f"---\n{HEADER.format(of)}{body}"

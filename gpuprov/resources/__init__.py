@@ -9,7 +9,7 @@ from gpuprov.resources.difference import Difference
 from gpuprov.resources.file import Absent, File, Lines, Program, differences
 from gpuprov.resources.packages import Packages, packages_of
 from gpuprov.resources.unit import Unit
-from gpuprov.resources.values import role_values
+from gpuprov.resources.values import role_values, started
 
 Resource = File | Program | Absent | Lines | Unit
 
@@ -25,4 +25,5 @@ __all__ = (
     "differences",
     "packages_of",
     "role_values",
+    "started",
 )

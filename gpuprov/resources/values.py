@@ -35,5 +35,11 @@ def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
             if resource.enabled is not None:
                 values["on" if resource.enabled else "off"].append(resource.name)
             if resource.active and not resource.reboot and "run" in values:
-                values["run"].append({"name": resource.name, "state": "restarted" if resource.outdated else "started"})
+                values["run"].append(started(resource))
     return values
+
+
+def started(unit: Unit, fix: str = "") -> dict[str, Any]:
+    """Return the options of gpuprov_unit for a unit that should run. fix: what to do where it does not."""
+    state = "restarted" if unit.outdated else "started"
+    return {"name": unit.name, "state": state, **({"way_out": fix} if fix else {})}

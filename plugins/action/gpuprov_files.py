@@ -14,7 +14,7 @@ ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_uti
 from ansible.module_utils.gpuprov_onhost import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
-    from gpuprov.play.arguments import file_arguments, find_desired
+    from gpuprov.play.arguments import NOT_NEEDED, file_arguments, find_desired
 
     MISSING = ""
 except ImportError as error:
@@ -30,9 +30,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if place := str(given.pop("capability", "")):
             if MISSING:
                 raise AnsibleActionFail(missing.package(MISSING, task_vars or {}))
-            given = {**file_arguments(find_desired(task_vars or {}, place)), **given}
+            desired = find_desired(task_vars or {}, place)
+            given = {**file_arguments(desired, place.partition(".")[0]), **given}
             if not {name for name, value in given.items() if value}:
-                return {**result, "changed": False, "paths": [], "units": []}
+                return {**result, **NOT_NEEDED, "paths": [], "units": []}
         names = given.get("role_files") or {}
         given["role_files"] = {path: self._text(name) for path, name in names.items()}
         answer: dict[str, Any] = self._execute_module(module_args=given, task_vars=task_vars)

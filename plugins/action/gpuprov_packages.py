@@ -14,7 +14,7 @@ ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_uti
 from ansible.module_utils.gpuprov_onhost import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
-    from gpuprov.play.arguments import find_desired, package_arguments
+    from gpuprov.play.arguments import NOT_NEEDED, find_desired, package_arguments, task_arguments
 
     MISSING = ""
 except ImportError as error:
@@ -30,10 +30,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if place := str(arguments.pop("capability", "")):
             if MISSING:
                 raise AnsibleActionFail(missing.package(MISSING, variables))
-            action = str(arguments.pop("action", "settle"))
-            found = package_arguments(find_desired(variables, place), action)
+            action, task = str(arguments.pop("action", "settle")), str(arguments.pop("task", ""))
+            if task:
+                desired = task_arguments(variables, place, task)
+                found = {} if desired is None else {"action": action, **desired}
+            else:
+                found = package_arguments(find_desired(variables, place), action)
             if not found:
-                return {**result, "changed": False, "changes": []}
+                return {**result, **NOT_NEEDED, "changes": []}
             arguments |= found
         answer: dict[str, Any] = self._execute_module(module_args=arguments, task_vars=variables)
         return answer

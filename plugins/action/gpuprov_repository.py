@@ -7,26 +7,41 @@ from pathlib import Path
 from typing import Any
 
 import ansible.module_utils
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 # Ansible finds module_utils of ours for modules alone.
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
-from ansible.module_utils.gpuprov_onhost import repository_key
+from ansible.module_utils.gpuprov_onhost import missing, repository_key
 from ansible.module_utils.gpuprov_onhost.packages.model import Refused
+
+try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
+    from gpuprov.play.arguments import NOT_NEEDED, find_desired
+
+    MISSING = ""
+except ImportError as error:
+    MISSING = str(error)
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
     """Add the key, and let the module do the rest."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        block = dict(self._task.args.get("repository") or {})
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        given = dict(self._task.args)
+        if capability := str(given.pop("capability", "")):
+            if MISSING:
+                raise AnsibleActionFail(missing.package(MISSING, task_vars or {}))
+            given["repository"] = find_desired(task_vars or {}, capability)["repository"]
+            if not given["repository"]:
+                return {**result, **NOT_NEEDED}
+        block = dict(given.get("repository") or {})
         warnings: list[str] = []
         if block.get("url"):
             try:
                 block["key"], warnings = repository_key.key({"of": "", **block}, os.environ, repository_key.over_https)
             except Refused as refused:
                 return {"failed": True, "msg": str(refused)}
-        arguments = {**self._task.args, "repository": block}
+        arguments = {**given, "repository": block}
         answer: dict[str, Any] = self._execute_module(module_args=arguments, task_vars=task_vars)
         return {**answer, "warnings": [*answer.get("warnings", []), *warnings]}

@@ -18,6 +18,7 @@ from ansible.module_utils.gpuprov_onhost import missing
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.errors import GpuprovError
     from gpuprov.play import STEPS, StepFailed, run_step
+    from gpuprov.play.arguments import NOT_NEEDED, task_arguments
 
     MISSING = ""
 except ImportError as error:
@@ -30,7 +31,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     """Do the step here, or have the module do it."""
 
     _requires_connection = True
-    _VALID_ARGS = frozenset({"name", "arguments"})
+    _VALID_ARGS = frozenset({"name", "arguments", "capability", "task"})
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
@@ -38,6 +39,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         known = task_vars or {}
         if MISSING:
             raise AnsibleActionFail(missing.package(MISSING, known))
+        if capability := str(self._task.args.get("capability") or ""):
+            desired = task_arguments(known, capability, str(self._task.args.get("task") or name))
+            if desired is None:
+                return {**result, **NOT_NEEDED}
+            arguments = {**desired, **arguments}
         host = Host(self, known)
         if name not in STEPS:
             return host.step(name, **arguments)

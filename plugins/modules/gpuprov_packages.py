@@ -31,6 +31,10 @@ options:
       the transaction alone, and V(hold) only holds and releases. Where nothing is desired, the host is not asked.
     type: str
     default: ""
+  task:
+    description: The name under which a capability's desired state has packages of a single task in place of its own.
+    type: str
+    default: ""
   of:
     description: What the packages are, for messages.
     type: str
@@ -184,6 +188,7 @@ ARGUMENTS = {
         "default": "settle",
     },
     "capability": {"type": "str", "default": ""},
+    "task": {"type": "str", "default": ""},
     "of": {"type": "str", "default": ""},
     **dict.fromkeys(("install", "remove", "may_remove", "hold", "release", "names", "without"), NAMES),
     "pin": {

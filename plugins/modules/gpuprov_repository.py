@@ -14,9 +14,8 @@ description:
 author: gpuprov
 options:
   repository:
-    description: A repository block as in a spec, with a name and what asked for it.
+    description: A repository block as in a spec, with a name and what asked for it; needed without O(capability).
     type: dict
-    required: true
     suboptions:
       name:
         description: What its files are called, behind gpuprov-.
@@ -60,6 +59,10 @@ options:
         type: str
         choices: [packages, index, both]
         default: packages
+  capability:
+    description: The capability whose desired state has the repository; the task is skipped if it has none.
+    type: str
+    default: ""
   lock_timeout:
     description: How long to wait for another package manager to finish, in seconds.
     type: int
@@ -95,11 +98,17 @@ BLOCK = {
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "repository": {"type": "dict", "required": True, "options": BLOCK},
+            "repository": {"type": "dict", "options": BLOCK},
+            "capability": {"type": "str", "default": ""},
             "lock_timeout": {"type": "int", "default": 300},
         },
+        required_one_of=[("repository", "capability")],
         supports_check_mode=True,
     )
+    if module.params["capability"]:
+        module.fail_json(
+            msg="gpuprov_repository: capability needs action_plugins of this project where Ansible looks for them"
+        )
     try:
         manager = choice.manager(model.Settings(module.params["lock_timeout"]))
         answer = repository.settle(manager, module.params["repository"], family.here(), module.check_mode)

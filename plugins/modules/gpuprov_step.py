@@ -49,6 +49,16 @@ options:
     description: What the step takes, by name.
     type: dict
     default: {}
+  capability:
+    description: >-
+      The capability whose desired state has the arguments; others may be given beside them. If it has none for O(task), the task is
+      skipped.
+    type: str
+    default: ""
+  task:
+    description: The name of the arguments in that desired state; empty for that of the step.
+    type: str
+    default: ""
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}
@@ -114,12 +124,14 @@ def main() -> None:
     options = {
         "name": {"type": "str", "required": True, "choices": host},
         "arguments": {"type": "dict", "default": {}},
+        "capability": {"type": "str", "default": ""},
+        "task": {"type": "str", "default": ""},
     }
     module = AnsibleModule(
         options, supports_check_mode=True, no_log=True
     )  # texts of the site's files may be among them
     name = module.params["name"]
-    if name in CONTROLLER:
+    if name in CONTROLLER or module.params["capability"]:
         module.fail_json(msg=f"step {name} needs action_plugins of this project where Ansible looks for them")
     step = importlib.import_module(f"{PACKAGE}.{name}")
     checked = ArgumentSpecValidator(step.OPTIONS, required_if=getattr(step, "REQUIRED_IF", None)).validate(

@@ -13,9 +13,8 @@ description:
 author: gpuprov
 options:
   name:
-    description: The unit.
+    description: The unit; it and O(state) are needed without O(capability).
     type: str
-    required: true
   state:
     description: >-
       observed only looks; alive starts a daemon that is dead and restarts one that is old; ran runs a unit that sets something, where
@@ -23,7 +22,6 @@ options:
       not run, restarted also one that does.
     type: str
     choices: [observed, alive, ran, started, restarted]
-    required: true
   enabled:
     description: Whether it is to be enabled for every boot, with its file as it is now.
     type: bool
@@ -64,6 +62,16 @@ options:
     description: What to do where it fails.
     type: str
     default: correct what it reports, and apply again
+  capability:
+    description: >-
+      The capability whose desired state stands for the other options; more may be given beside it. If it has none for O(task), the
+      task is skipped.
+    type: str
+    default: ""
+  task:
+    description: The name of the options in that desired state.
+    type: str
+    default: unit
 """
 EXAMPLES = """
 - name: Have the exporter alive, with its present settings
@@ -82,12 +90,8 @@ from ansible.module_utils.gpuprov_onhost import unit_states
 from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 SPEC = {
-    "name": {"type": "str", "required": True},
-    "state": {
-        "type": "str",
-        "choices": ["observed", "alive", "ran", "started", "restarted"],
-        "required": True,
-    },
+    "name": {"type": "str"},
+    "state": {"type": "str", "choices": ["observed", "alive", "ran", "started", "restarted"]},
     "enabled": {"type": "bool", "default": False},
     "process": {"type": "str", "default": ""},
     "files": {"type": "list", "elements": "str", "default": []},
@@ -97,11 +101,18 @@ SPEC = {
     "differs": {"type": "str", "default": ""},
     "program": {"type": "str", "default": ""},
     "way_out": {"type": "str", "default": "correct what it reports, and apply again"},
+    "capability": {"type": "str", "default": ""},
+    "task": {"type": "str", "default": "unit"},
 }
+NEEDED = [("name", "capability"), ("state", "capability")]
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=SPEC, required_one_of=NEEDED, supports_check_mode=True)
+    if module.params["capability"]:
+        module.fail_json(
+            msg="gpuprov_unit: capability needs action_plugins of this project where Ansible looks for them"
+        )
     name = module.params["name"]
     try:
         answer, warning = unit_states.bring(module.params, check=module.check_mode)

@@ -60,15 +60,19 @@ def test_stress_ng_is_installed_where_stream_is_asked_for(release: str) -> None:
 
 def test_what_is_built() -> None:
     folder = "/opt/gpuprov/acceptance/nccl-0123456789ab"
-    (one,) = made(BUILT)["builds"]
+    tasks = made(BUILT)["tasks"]
+    (one,), (fetched,) = tasks["tool_build"], tasks["fetch"]
     assert (one["folder"], one["program"], one["mpi"]) == (folder, "all_reduce_perf", False)
-    assert (one["archive"], one["url"], one["file"], one["sha256"], one["field"]) == (
+    assert one["archive"] == fetched["path"]
+    assert (fetched["path"], fetched["url"], fetched["file"], fetched["sha256"], fetched["of"]) == (
         f"{folder}.archive", "https://mirror.example/nccl-tests.tar.gz", "", SUM, "acceptance.nccl.source",
     )  # fmt: skip
-    assert made(BUILT, acceptance_tools=tools(built="nccl-0123456789ab|"))["builds"] == []
+    assert made(BUILT, acceptance_tools=tools(built="nccl-0123456789ab|"))["tasks"]["tool_build"] == []
     source = Source(file="/srv/a.tar", sha256=SUM)
     both = Acceptance(nccl=Nccl(source=source, across=True), nvbandwidth=NvBandwidth(source=source))
-    assert [[one[key] for key in ("name", "folder", "program", "mpi")] for one in made(both)["builds"]] == [
+    assert [
+        [one[key] for key in ("name", "folder", "program", "mpi")] for one in made(both)["tasks"]["tool_build"]
+    ] == [
         ["nccl", f"{folder}-mpi", "all_reduce_perf", True],
         ["nvbandwidth", "/opt/gpuprov/acceptance/nvbandwidth-0123456789ab", "nvbandwidth", False],
     ]

@@ -158,13 +158,14 @@ def test_the_judge_tells_the_checks_what_the_run_applies(run: list[str], refused
 
 def made(block: Cgpu, text: str, **site: object) -> dict[str, Any]:
     host = HostSpec(name="gpu1", capabilities={"cgpu": block}, site=site)
-    return dict(DESIRED.make(Context(host, block, Facts({"cgpu": Output(text)}))))
+    values: dict[str, Any] = dict(DESIRED.make(Context(host, block, Facts({"cgpu": Output(text)}))))
+    return {**values["tasks"]["unit"], **values}
 
 
 def test_what_the_role_brings_about() -> None:
     found = made(SINGLE, said("20 5 80", "20 1 80"))
     assert found["differs"] == "GPU 0 policy: 5 -> 1, GPU 1 max_inst: 20 -> 5, GPU 1 policy: 1 -> 3"
-    assert found["fix"] == "stop the containers that it names; then gpuprov apply"
+    assert found["way_out"] == "stop the containers that it names; then gpuprov apply"
     assert set(found["files"]) == {"/etc/gpuprov/cgpu.conf"}
     assert set(found["program"]) == {
         f"/usr/local/lib/gpuprov/cgpu/{name}.py" for name in ("__init__", "program", "cgpu")
@@ -184,4 +185,4 @@ def test_a_host_that_has_lost_its_cgpu() -> None:
     """As after a reboot: the unit is started all the same, may load it, and says why not."""
     found = made(Cgpu(), ABSENT)
     assert found["differs"] == "cGPU is not loaded"
-    assert "have Alibaba's installer load it at boot" in found["fix"]
+    assert "have Alibaba's installer load it at boot" in found["way_out"]

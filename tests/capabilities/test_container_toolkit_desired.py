@@ -40,7 +40,11 @@ def made(
     texts = {**asking.GOOD, **GOOD, "repositories": SOURCES, **changed}
     names = {probe.name for probe in DESIRED.probes}
     spec = HostSpec(name="gpu1", site=site or {}, capabilities={"container_toolkit": wanted})
-    return dict(DESIRED.make(Context(spec, wanted, facts(**{name: texts[name] for name in names}))))
+    values: dict[str, Any] = dict(DESIRED.make(Context(spec, wanted, facts(**{name: texts[name] for name in names}))))
+    tasks = values["tasks"]
+    engines = tasks.get("register", {"names": [], "drop_ins": None})
+    shown = {"engines": engines["names"], "drop_ins": engines["drop_ins"]}
+    return {**values, **shown, "settings": tasks.get("settings", {}).get("argv", [])}
 
 
 def test_a_host_that_has_it_gets_nothing_new() -> None:

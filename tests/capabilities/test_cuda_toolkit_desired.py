@@ -28,6 +28,11 @@ MIRROR = Repository(url="https://mirror.example/cuda", key_url="https://mirror.e
 SET = ["update-alternatives", "--set", "cuda", "/usr/local/cuda-12.4"]
 
 
+def argvs(made: dict[str, Any]) -> list[list[str]]:
+    """Return the commands that the role runs."""
+    return [one["argv"] for one in made["tasks"]["command"]]
+
+
 def context(block: CudaToolkit = ONE, driver: NvidiaDriver | None = None, **changed: Any) -> Context[CudaToolkit]:
     blocks: dict[str, Fragment] = {"nvidia_driver": driver} if driver else {}
     texts = {**good(), **GOOD, "cuda_requires": REQUIRES, **changed}
@@ -44,14 +49,14 @@ def test_a_bare_host_gets_every_component_in_its_version_and_the_default_by_hand
     ]
     assert (made["remove"], made["hold"], made["release"], made["later"]) == ([], [], [], {})
     register = ["update-alternatives", "--install", "/usr/local/cuda", "cuda", "/usr/local/cuda-12.4", "124"]
-    assert made["commands"] == [register, SET, ["ldconfig"]]
+    assert argvs(made) == [register, SET, ["ldconfig"]]
     assert made["of"] == "the CUDA toolkit 12.4"
-    assert made["broken"] == "", "what is not installed yet says nothing"
+    assert made["problem"] == "", "what is not installed yet says nothing"
 
 
 def test_a_host_that_is_right_stays_as_it_is() -> None:
     made = make(context(cuda_packages=packages(cuda_compiler_12_4="12.4.1-1")))
-    assert (made["install"], made["remove"], made["commands"], made["broken"]) == ([], [], [], "")
+    assert (made["install"], made["remove"], argvs(made), made["problem"]) == ([], [], [], "")
     assert {"cuda-toolkit-12-4", "cuda-nvcc-12-4", "libcublas-12-4"} <= set(made["hold"])
     assert not {"cuda-toolkit-13-0", "libnccl2"} & set(made["hold"]), "others are nobody's business"
     unheld = CudaToolkit(versions=("12.4",), hold=False)
@@ -68,7 +73,7 @@ def test_a_host_that_is_right_stays_as_it_is() -> None:
     ],
 )
 def test_the_default_is_set_by_hand(state: dict[str, Any], commands: list[list[str]]) -> None:
-    assert make(context(cuda_toolkits=toolkits(**state)))["commands"] == commands
+    assert argvs(make(context(cuda_toolkits=toolkits(**state)))) == commands
 
 
 def test_the_file_for_login_shells() -> None:
@@ -84,13 +89,13 @@ def test_the_file_for_login_shells() -> None:
     [("", "says nothing. Fix"), ("13.0 13.0.88", "says release 13.0. Fix"), ("12.4 12.4.99", "")],
 )
 def test_a_compiler_that_does_not_say_its_release_is_refused(nvcc: str, said: str) -> None:
-    told = make(context(cuda_toolkits=toolkits(nvcc=nvcc)))["broken"]
+    told = make(context(cuda_toolkits=toolkits(nvcc=nvcc)))["problem"]
     assert (said in told) if said else told == ""
     libraries = packages(part="libraries")
     without = context(
         CudaToolkit(versions=("12.4",), parts="libraries"), cuda_packages=libraries, cuda_toolkits=NO_TOOLKIT
     )
-    assert make(without)["broken"] == ""
+    assert make(without)["problem"] == ""
 
 
 def test_what_else_is_there_leaves_with_only() -> None:
@@ -121,7 +126,7 @@ def test_what_the_drivers_source_brings_waits_for_it() -> None:
     made = make(context(ONE, mirror, **BARE, cuda_index=""))
     assert made["later"]["told"] == "CUDA toolkit 12.4 is resolved when apply has added https://mirror.example/cuda"
     assert made["later"]["problem"].startswith("the host's repositories have no cuda-toolkit-12-4 12.4. Fix: enable")
-    assert (made["install"], made["commands"]) == ([], [])
+    assert (made["install"], argvs(made)) == ([], [])
     assert waiting({"cuda_toolkit": made, "kernel": {}}) == {"cuda_toolkit": made["later"]}
     assert make(context(ONE, mirror))["later"] == {}, "what is there needs no source"
 

@@ -51,7 +51,7 @@ def test_a_host_that_has_it_gets_nothing_new() -> None:
     assert (found["install"], found["remove"], found["files"], found["later"]) == ([], [], {}, {})
     assert found["hold"] == list(SET)
     assert found["absent"] == [ENGINE]
-    assert [one["name"] for one in found["daemons"]] == ["nvidia-dcgm.service"]
+    assert [one["name"] for one in found["tasks"]["unit"]] == ["nvidia-dcgm.service"]
 
 
 ROWS: list[tuple[str, Dcgm, dict[str, str], dict[str, list[str]]]] = [
@@ -122,7 +122,7 @@ def test_the_units_have_what_the_spec_says() -> None:
 
 
 def test_the_host_engine_answers_before_the_exporter_is_started() -> None:
-    engine, sender = made(Dcgm(exporter=True, listen="ALL:5556"), **NOTHING)["daemons"]
+    engine, sender = made(Dcgm(exporter=True, listen="ALL:5556"), **NOTHING)["tasks"]["unit"]
     assert engine["ask"] == ["dcgmi", "discovery", "--host", "localhost:5556", "-l"]
     assert {"/usr/bin/nv-hostengine", "/etc/systemd/system/nvidia-dcgm.service.d"} < set(engine["files"])
     assert any("libnvidia-nscq" in path for path in engine["files"]), "it is started again for the switches' library"

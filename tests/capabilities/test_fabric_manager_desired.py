@@ -9,6 +9,7 @@ import pytest
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.fabric_manager.desired import DESIRED, NODES_HEADER
+from gpuprov.capabilities.fabric_manager.desired import daemon as configured_daemon
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.judge.judging import judge
@@ -63,7 +64,20 @@ def context(
 
 
 def made(*asked: Any, **changed: Any) -> dict[str, Any]:
-    return dict(DESIRED.make(context(*asked, **changed)))
+    """Return the role's values, with what its tasks do in short."""
+    ctx = context(*asked, **changed)
+    values: dict[str, Any] = dict(DESIRED.make(ctx))
+    tasks, own = values["tasks"], configured_daemon(ctx)
+    runtime = {
+        "disabled": values["runtime"]["off"],
+        "enabled": values["runtime"]["on"],
+        "starts": "unit" in tasks,
+        "told": tasks.get("waits", {}).get("msg", ""),
+        "stop": "stop" in tasks,
+        **{key: tasks.get(key, {}).get("argv", []) for key in ("reset_before", "reset_after")},
+    }
+    daemon_ = {"unit": own.unit, "process": own.process, "read": list(own.files)}
+    return {**values, **daemon_, "stop": "replace" in tasks, "runtime": runtime}
 
 
 def test_a_host_that_has_it_keeps_it() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.gpudirect_rdma.desired import DESIRED, GDRCOPY
+from gpuprov.capabilities.gpudirect_rdma.desired import DESIRED, GDRCOPY, copies
 from gpuprov.capabilities.gpudirect_rdma.fragment import Gdrcopy, GpudirectRdma
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -40,7 +40,18 @@ def context(
 
 
 def made(*asked: Any, **changed: Any) -> dict[str, Any]:
-    return dict(DESIRED.make(context(*asked, **changed)))
+    """Return the role's values, with what its tasks are handed."""
+    values: dict[str, Any] = dict(DESIRED.make(context(*asked, **changed)))
+    tasks = values["tasks"]
+    shown = {"told": tasks["method"]["msg"], "rebuild": tasks.get("peer_build", {"kernels": []})}
+    return {**values, **shown, "dead": values["problem"], "peer": tasks.get("peer_memory", {})}
+
+
+def copied(*asked: Any, **changed: Any) -> dict[str, Any]:
+    """Return what is done about gdrcopy."""
+    own = copies(context(*asked, **changed))
+    del own["later"]
+    return own
 
 
 def test_a_peer_module_is_loaded_after_the_rdma_stack() -> None:
@@ -132,15 +143,15 @@ def test_the_forerunner_has_to_be_installed_already() -> None:
 
 
 def test_gdrcopy_is_installed_and_runs() -> None:
-    found = made(COPY, gdrcopy_index=gh.INDEX)["gdrcopy"]
+    found = copied(COPY, gdrcopy_index=gh.INDEX)
     assert found == {**GDRCOPY, "install": ["gdrdrv-dkms", "libgdrapi"], "service": "", "run": False}
     there = {"gdrcopy_packages": gh.INSTALLED, "gdrcopy": gh.COPIES}
-    assert made(COPY, **there)["gdrcopy"] == {**GDRCOPY, "install": [], "service": "gdrdrv.service", "run": False}
+    assert copied(COPY, **there) == {**GDRCOPY, "install": [], "service": "gdrdrv.service", "run": False}
     gone = {**there, "gdrcopy": gh.COPIES.replace("666", "600")}
-    assert made(COPY, **gone)["gdrcopy"]["run"]
-    assert not made(COPY, **gone, reboot_reasons="nouveau|why\n")["gdrcopy"]["run"]
-    assert not made(COPY, **gone, **PODMAN)["gdrcopy"]["run"]
-    assert made(PEER, **there)["gdrcopy"] == {**GDRCOPY, "install": [], "service": "", "run": False}
+    assert copied(COPY, **gone)["run"]
+    assert not copied(COPY, **gone, reboot_reasons="nouveau|why\n")["run"]
+    assert not copied(COPY, **gone, **PODMAN)["run"]
+    assert copied(PEER, **there) == {**GDRCOPY, "install": [], "service": "", "run": False}
 
 
 def test_gdrcopy_that_nobody_offers_is_refused_or_waited_for() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gpuprov.capabilities.base import Context
@@ -155,8 +157,10 @@ EVERYTHING = Kernel(
 )
 
 
-def desired(kernel: Kernel, **changed: Output | str) -> dict[str, object]:
-    return make(Context(HostSpec(name="gpu1"), kernel, facts(**{**good(), **METAL, **changed})))
+def desired(kernel: Kernel, **changed: Output | str) -> dict[str, Any]:
+    """Return the role's values, and what its tasks are handed."""
+    values = make(Context(HostSpec(name="gpu1"), kernel, facts(**{**good(), **METAL, **changed})))
+    return {**values, **values["tasks"]["running_kernel"], **values["tasks"]["boot"]}
 
 
 def test_what_a_whole_block_comes_to() -> None:
@@ -201,8 +205,8 @@ def test_on_el_the_entries_are_grubbys_and_dracut_is_told() -> None:
     made = desired(
         EVERYTHING, dracut="dracut\n", os_release='ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.4"\n'
     )
-    assert "/etc/default/grub.d/90-gpuprov.cfg" in made["absent"]  # type: ignore[operator]
-    assert "/etc/dracut.conf.d/90-gpuprov.conf" in made["files"]  # type: ignore[operator]
+    assert "/etc/default/grub.d/90-gpuprov.cfg" in made["absent"]
+    assert "/etc/dracut.conf.d/90-gpuprov.conf" in made["files"]
     assert made["entries"] == "grub2"
 
 

@@ -29,13 +29,16 @@ CAP = "gpu0/mig/gi1/access|3|292|1|444|root:root\n"
 
 
 def made(block: dict[str, Any], state: str, *, site: dict[str, Any] | None = None, **more: str) -> dict[str, Any]:
+    """Return the role's values, the arguments of step mig, and which of the other tasks are needed."""
     fragment, findings = convert(block, Mig)
     assert isinstance(fragment, Mig), findings
     texts = {**good(), "mig": state, "mig_holders": "", "mig_capabilities": "", "reboot_reasons": "", **more}
     names = ("mig", "nvidia_functions", "container", "mig_holders", "mig_capabilities", "reboot_reasons")
-    return make(
+    values = make(
         Context(HostSpec(name="gpu1", site=site or {}), fragment, facts(**{name: texts[name] for name in names}))
     )
+    tasks = values["tasks"]
+    return {**values, **tasks["mig"], "resets": "stop" in tasks, "drain": "drain" in tasks, **tasks["start"]}
 
 
 def a_gpu(*cuts: mh.Cut, **more: Any) -> str:

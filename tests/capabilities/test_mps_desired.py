@@ -38,7 +38,8 @@ def made(block: Mps | None = None, run: frozenset[str] | None = None, more: dict
     spec = HostSpec(
         name="gpu1", gpu=GpuSpec(model="H100-SXM5-80GB", count=2), capabilities={**(more or {}), "mps": wanted}
     )
-    return dict(DESIRED.make(Context(spec, wanted, known, run)))
+    values: dict[str, Any] = dict(DESIRED.make(Context(spec, wanted, known, run)))
+    return {**values, **values["tasks"]["daemons"]}
 
 
 def test_a_host_that_has_the_programs() -> None:

@@ -34,7 +34,11 @@ NOTHING = {
 
 
 def made(block: Pcie, text: str = "", container: str = "none\n") -> dict[str, Any]:
-    return make(Context(HostSpec(name="h"), block, facts(pcie=text or said(), container=container)))
+    """Return the role's values, with what its tasks are handed in short."""
+    values = make(Context(HostSpec(name="h"), block, facts(pcie=text or said(), container=container)))
+    tasks = {key: values["tasks"].get(key, {}) for key in ("unit", "balancer", "masks")}
+    short = {"differs": tasks["unit"].get("differs", ""), "unit": tasks["unit"].get("name", "")}
+    return {**values, **short, "balancer": tasks["balancer"].get("name", ""), "masks": tasks["masks"].get("argv", [])}
 
 
 LOCAL, COMPUTED = Pcie(affinity="local"), Pcie(acs="rdma_topo")
@@ -61,14 +65,14 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("irqbalance has the policy", made(LOCAL, said(THERE, KEPT)), {"balancer": "", "absent": []}),
     ("irqbalance should have it no more", made(Pcie(), said(THERE, KEPT)), {"balancer": "irqbalance.service"}),
     ("irqbalance is off", made(LOCAL, said(THERE)), {"balancer": ""}),
-    ("masks are to be written", made(COMPUTED, said(*TOPO)), {"masks": MASKS, "reason": REASON, "unit": ""}),
+    ("masks are to be written", made(COMPUTED, said(*TOPO)), {"masks": MASKS, "reboot": REASON, "unit": ""}),
     (
         "masks wait for a reboot",
         made(COMPUTED, said(*TOPO[:2], "topo_grub|same")),
-        {"masks": [], "reason": REASON},
+        {"masks": [], "reboot": REASON},
     ),
-    ("masks have been started with", made(COMPUTED, said(*TOPO[:2], "topo_grub|same", "topo_started|")), {"reason": ""}),
-    ("masks are in force", made(COMPUTED, said(TOPO[0], "topo_status|0", "topo_grub|same")), {"masks": [], "reason": ""}),
+    ("masks have been started with", made(COMPUTED, said(*TOPO[:2], "topo_grub|same", "topo_started|")), {"reboot": ""}),
+    ("masks are in force", made(COMPUTED, said(TOPO[0], "topo_status|0", "topo_grub|same")), {"masks": [], "reboot": ""}),
 ]  # fmt: skip
 
 

@@ -36,7 +36,8 @@ UBUNTUS = (
 
 def on(unit: str, other: str, state: str = "started") -> dict[str, Any]:
     """What the role gets of the units."""
-    return {"on": [unit], "off": [other], "unit": unit if state else "", "state": state}
+    task = {"name": unit, "state": state, "way_out": f"journalctl -u {unit}, on the host"}
+    return {"on": [unit], "off": [other], "unit": task if state else None}
 
 
 def context(
@@ -109,7 +110,8 @@ ROWS: list[tuple[str, Context[Persistence], dict[str, Any]]] = [
 @pytest.mark.parametrize(("name", "ctx", "wanted"), ROWS, ids=[row[0] for row in ROWS])
 def test_what_a_host_gets(name: str, ctx: Context[Persistence], wanted: dict[str, Any]) -> None:
     made = make(ctx)
-    assert {key: made[key] for key in wanted} == wanted, name
+    values = {**made, "unit": made["tasks"].get("unit")}
+    assert {key: values[key] for key in wanted} == wanted, name
     assert set(made["files"]) | set(made["absent"]) == {LEGACY_FILE, DROP_IN}
     assert offered.run(ctx).status == "pass"
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.rdma.desired import DESIRED, make
+from gpuprov.capabilities.rdma.desired import DESIRED, decide
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Selector, Soft
 from gpuprov.capabilities.rdma.limits import RAISE
 from gpuprov.capabilities.rdma.preflight import netdevs
@@ -45,7 +45,7 @@ OPENSM = "opensm.service"
 
 def made(block: Rdma, name: str = "gpu1", **texts: str) -> dict[str, Any]:
     """As the role gets it."""
-    answer: dict[str, Any] = msgspec.to_builtins(make(context(block, name, **texts)))
+    answer: dict[str, Any] = msgspec.to_builtins(decide(context(block, name, **texts)))
     return answer
 
 

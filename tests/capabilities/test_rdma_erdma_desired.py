@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.rdma.desired import DESIRED, make
+from gpuprov.capabilities.rdma.desired import DESIRED, decide
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import efa as efa_catalogue
 from gpuprov.catalog.rdma import erdma as catalogue
@@ -36,7 +36,7 @@ def context(asked: Rdma, **texts: str) -> Context[Rdma]:
 
 
 def made(asked: Rdma, **texts: str) -> dict[str, Any]:
-    answer: dict[str, Any] = msgspec.to_builtins(make(context(asked, **texts)))
+    answer: dict[str, Any] = msgspec.to_builtins(decide(context(asked, **texts)))
     return answer
 
 

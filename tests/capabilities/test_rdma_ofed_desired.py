@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.rdma.desired import DESIRED, make
+from gpuprov.capabilities.rdma.desired import DESIRED, decide
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.beside import resolvable
 from gpuprov.capabilities.rdma.ofed.fragment import Ofed
@@ -56,7 +56,7 @@ def context(asked: Rdma, **texts: str) -> Context[Rdma]:
 
 
 def made(asked: Rdma, **texts: str) -> dict[str, Any]:
-    answer: dict[str, Any] = msgspec.to_builtins(make(context(asked, **texts)))
+    answer: dict[str, Any] = msgspec.to_builtins(decide(context(asked, **texts)))
     return answer
 
 

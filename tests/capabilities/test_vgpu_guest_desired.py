@@ -42,23 +42,25 @@ def test_what_is_written_has_no_difference() -> None:
 def test_a_token_of_the_controllers_is_alone_on_the_host() -> None:
     found = made(FILE, gridd(tokens=TWO))
     place = f"{DIRECTORY}/{NAME}"
-    assert found["token"] == {"folder": DIRECTORY, "source": FILE.token_file, "dest": place, "mode": "0744", "own": []}
+    assert found["tasks"]["folder"] == {"path": DIRECTORY}
+    assert found["tasks"]["token"] == {"src": FILE.token_file, "dest": place, "mode": "0744"}
+    assert found["tasks"]["own"] == []
     assert found["absent"] == [f"{DIRECTORY}/client_configuration_token_old.tok"]
-    assert found["read"] == [CONFIG, DIRECTORY]
+    assert found["tasks"]["unit"]["files"] == [CONFIG, DIRECTORY]
 
 
 def test_tokens_of_the_host_get_their_mode_and_stay() -> None:
     found = made(VgpuGuest(token_mode="0600"), gridd(tokens=TWO))
-    assert (found["absent"], found["token"]["source"], found["token"]["dest"]) == ([], "", "")
-    assert len(found["token"]["own"]) == 2
+    assert (found["absent"], "token" in found["tasks"]) == ([], False)
+    assert [one["mode"] for one in found["tasks"]["own"]] == ["0600"] * 2
     elsewhere = made(VgpuGuest(token_directory="/etc/other"), gridd(tokens=TWO))
-    assert elsewhere["token"]["own"] == []
+    assert elsewhere["tasks"]["own"] == []
 
 
 def test_without_tokens_there_is_nothing_of_them() -> None:
     found = made(VgpuGuest(licensing="provider"), gridd(tokens=TWO))
-    assert found["token"] == {"folder": "", "source": "", "dest": "", "mode": "0744", "own": []}
-    assert (found["absent"], found["read"]) == ([], [CONFIG])
+    assert not {"folder", "token"} & set(found["tasks"])
+    assert (found["absent"], found["tasks"]["own"], found["tasks"]["unit"]["files"]) == ([], [], [CONFIG])
 
 
 def test_a_driver_without_a_unit_is_refused_before_anything_changes() -> None:

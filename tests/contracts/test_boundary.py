@@ -13,6 +13,7 @@ NOT_FOR_ANSIBLE = {
     "pull/cloud_init.py": "user-data for cloud-init",
     "report/specs.py": "the mig-parted file",
     "render/checkout.py": "tasks of gpuprov's own, of its registry",
+    "render/role_tasks.py": "tasks of gpuprov's own, as capabilities declare them",
 }
 """Modules that make YAML which Ansible does not read as variables."""
 TRUST = ("trust_as_template", "TrustedAsTemplate", "apply_trust")

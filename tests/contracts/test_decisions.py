@@ -43,15 +43,13 @@ MAY: dict[str, str] = {
     "(host_lock | default({})).run | default({})": "a role takes the lock of the role before it again",
     "gpuprov_act | int > 1": "each play's own number",
     "not (ansible_check_mode and __nvidia_driver_folder is changed)": "check mode has not made the folder that copy needs",
-    "gpuprov_judged.desired.vgpu_guest.token.source != '' and not (ansible_check_mode and __vgpu_guest_folder is changed)":
-        "check mode has not made the folder that copy needs",
+    "not (ansible_check_mode and __vgpu_guest_folder is changed)": "check mode has not made the folder that copy needs",
     "lookup('ansible.builtin.file', 'clear.sh')": "a script: the folder that modules of ours need may be broken",
     "now(utc=true).timestamp() | int": "the clock",
     "[gpuprov_most | int - (gpuprov_now | int - host_began | default(gpuprov_now) | int), "
     "[60, gpuprov_most | int] | min] | max":
         "what is left of the act's time, which Ansible asks for as each task begins",
     "host_kubernetes_node or inventory_hostname": "the default of a variable that a site sets",
-    "item | join(' ')": "the label of a loop",
     "__host_reasons.reasons | join('; ')": "what the host's users read as it goes down",
     "(host_lock.guard ~ ' --reboot shutdown -r 0 ' ~ (__host_reasons.reasons | join('; ') | quote)) "
     "if host_lock.guard is defined else omit":

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from jinja2 import ChainableUndefined
@@ -15,10 +16,17 @@ from jinja2.nativetypes import NativeEnvironment
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.tasks import Taken, Task, each_key, each_task
+from gpuprov.play import STEPS
 from gpuprov.play.arguments import FILES
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.render.role_tasks import OWN
 from gpuprov.resources import Packages
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import facts, good
+from tests.capabilities.specs import SPECS
+from tests.contracts.test_roles import words_of
+from tests.onhost.modules import module, on_host
 
 ROLES = Path(__file__).parents[2] / "roles"
 CONDITIONS = ("when", "until", "changed_when", "failed_when")
@@ -56,7 +64,9 @@ class Recorder(dict[str, Any]):
         return super().__getitem__(key)
 
     def __missing__(self, key: str) -> Any:
-        if not self:  # what is empty says nothing of its keys
+        if not self or self.its_place.endswith(
+            ".tasks"
+        ):  # what is empty says nothing of its keys; a task may not be needed
             return ChainableUndefined()
         raise AssertionError(f"the role asks for {self.its_place}.{key}, which is not worked out")
 
@@ -108,14 +118,19 @@ def ask(task: dict[str, Any], known: dict[str, Any], jinja: NativeEnvironment) -
 
 
 def read_whole(task: dict[str, Any], judged: dict[str, Any]) -> None:
-    """Read what the actions of the modules for packages and files use of a capability that a task names."""
-    for module, options in (("gpuprov_packages", Packages.__struct_fields__), ("gpuprov_files", FILES.values())):
-        place = (task.get(module) or {}).get("capability", "")
+    """Read what the actions of gpuprov's modules use of a capability that a task names."""
+    options = {"gpuprov_packages": Packages.__struct_fields__, "gpuprov_files": (*FILES.values(), "reboot")}
+    for used in OWN:
+        given = task.get(used) or {}
+        place = given.get("capability", "")
         values: Any = judged["desired"]
         for name in filter(None, place.split(".")):
             values = values[name]
-        for name in options if place else ():
-            values.asked_for |= {name} & set(values)
+        key = given.get("task") or {"gpuprov_unit": "unit", "gpuprov_step": given.get("name")}.get(used)
+        if place and key:
+            values["tasks"].asked_for.add(key)
+        elif place:
+            values.asked_for |= {*options.get(used, ("repository",))} & set(values)
 
 
 def happened(result: object) -> bool:
@@ -150,6 +165,40 @@ def test_a_role_and_what_is_worked_out_for_it_have_the_same_names(name: str) -> 
     inner = {
         one.its_place: set(one) - one.asked_for
         for one in dict.values(recorder)
-        if isinstance(one, Recorder) and one.asked_for
+        if isinstance(one, Recorder) and one.asked_for and not one.its_place.endswith(".tasks")
     }
     assert not {place: unread for place, unread in inner.items() if unread}
+
+
+def options_of(task: Task) -> set[str]:
+    """Return the names of the arguments that a task's module takes, or its step."""
+    if task.module == "gpuprov_step":
+        name = task.options["name"]
+        return set(STEPS[name].ARGUMENTS if name in STEPS else on_host(f"steps.{name}").OPTIONS)
+    if task.module in ("gpuprov_unit", "gpuprov_packages"):
+        return set(module(task.module).SPEC)
+    return {value.name for value in task.options.values() if isinstance(value, Taken)}
+
+
+@pytest.mark.parametrize("name", THERE)
+def test_a_task_is_handed_what_its_module_takes(name: str) -> None:
+    """By its key, on hosts with all defaults and with the capability's fullest spec."""
+    capability = BY_NAME[name]
+    assert capability.desired
+    by_key: dict[str, list[Task]] = {}
+    for task in each_task(capability.tasks):
+        if task.module != "gpuprov_files":
+            by_key.setdefault(task.key, []).append(task)
+    assert set(by_key) - {""} <= words_of(name), "no entry of `tasks` has this key"
+    for block in (capability.fragment(), SPECS.get(name, capability.fragment())):
+        ctx = Context(HostSpec(name="gpu1", capabilities={name: block}), block, facts(**good(), **MORE))
+        try:
+            made = msgspec.to_builtins(capability.desired.make(ctx)).get("tasks", {})
+        except ProbeFailed:
+            continue
+        assert set(made) <= each_key(capability.tasks)
+        for key, entry in made.items():
+            for task in by_key.get(key, ()):
+                for given in entry if isinstance(entry, list) else [entry]:
+                    assert set(given) <= options_of(task), f"{name}: {task.title}"
+                assert isinstance(entry, list) == bool(task.each), f"{name}: {task.title}"

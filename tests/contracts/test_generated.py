@@ -12,6 +12,7 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.cli import manual
 from gpuprov.explain import fields
 from gpuprov.render import checkout
+from tests.counts import is_generated
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,6 +40,11 @@ def test_what_follows_from_the_code_is_what_it_says_now() -> None:
             f"{name} does not say what the code says. It is generated: change the code that its first lines name, then run "
             "python docs/generate.py, and commit both"
         )
+
+
+def test_no_file_is_left_of_tasks_that_are_declared_no_more() -> None:
+    made = {str(file.relative_to(ROOT)) for file in ROOT.glob("roles/*/tasks/**/*.yml") if is_generated(file)}
+    assert made == {name for name in checkout.files() if "/tasks/" in name}
 
 
 def test_the_modules_that_roles_may_use_are_those_that_there_are() -> None:

@@ -32,7 +32,7 @@ def read(**changed: str) -> Facts:
 def test_a_host_that_is_right_gets_what_its_roles_bring_about() -> None:
     verdict = judge(host(kernel=LINE), facts(**good()), ["kernel"], preflight=False)
     assert verdict.refusals == ()
-    assert verdict.desired["kernel"]["command_line"] == ["iommu=pt"]
+    assert verdict.desired["kernel"]["tasks"]["boot"]["command_line"] == ["iommu=pt"]
     assert "file /etc/default/grub.d/90-gpuprov.cfg" in verdict.resources["kernel"]
 
 

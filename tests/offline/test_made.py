@@ -328,16 +328,17 @@ def test_all_that_roles_install_is_asked_for() -> None:
     for file in (assets.root() / "roles").rglob("tasks/**/*.yml"):
         for line in file.read_text(encoding="utf-8").splitlines():
             if "gpuprov_packages: {" in line and "capability: " in line and "action: hold" not in line:
-                told.add(re.findall(r"capability: ([\w.]+)", line)[0] + ".install")
+                capability, task = re.findall(r"capability: ([\w.]+)(?:, task: (\w+))?", line)[0]
+                told.add(f"{capability}.tasks.{task}" if task else f"{capability}.install")
             # With a build host, whose modules come from another host of the run, no bundle is made.
             if line.strip().startswith("install: ") and "__nvidia_driver_prebuilt.install" not in line:
                 told |= set(re.findall(r"desired\.(\w+\.[\w.]+)|nvidia_driver\)\)?\.(\w+)", line)[0])
     fields = {one.partition(".")[2] or one for one in told if one}
-    assert fields == {"try_install", "install", "download", "gdrcopy.install", "before"}
+    assert fields == {"try_install", "install", "tasks.download", "gdrcopy.install", "before"}
     made: dict[str, Any] = {
         "nvidia_driver": {"try_install": ["a=1"], "packages": {"a": "1"}},
         "dcgm": {"install": ["b"]},
-        "persistence": {"install": ["c"], "download": ["c=1"]},
+        "persistence": {"install": ["c"], "tasks": {"download": {"install": ["c=1"]}}},
         "gpudirect_rdma": {"gdrcopy": {"install": ["d"]}},
     }
     assert sorted(wanted._list_packages(made)) == ["a=1", "b", "c", "c=1", "d"]  # `before` is in `try_install`

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.play.arguments import file_arguments, find_desired, package_arguments
+from gpuprov.play.arguments import file_arguments, find_desired, package_arguments, task_arguments
 from tests.here import play
 
 NOWHERE = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
@@ -55,7 +55,7 @@ def test_an_action_without_anything_to_do_is_none(changed: dict[str, Any], actio
 
 def test_files_and_units_have_the_names_of_the_module() -> None:
     values = {"files": {"/a": "b"}, "program": {"/p": "p.py"}, "on": ["a.service"], "off": ["b.service"], "absent": []}
-    assert file_arguments({**values, "run": [{"name": "a.service"}]}) == {
+    assert file_arguments({**values, "run": [{"name": "a.service"}]}, "x") == {
         "files": {"/a": "b"},
         "role_files": {"/p": "p.py"},
         "enabled": ["a.service"],
@@ -68,6 +68,43 @@ def test_a_part_is_found_by_its_name_and_a_wrong_one_is_an_error() -> None:
     assert find_desired(judged, "rdma.ofed") == {"hold": ["a"]}
     with pytest.raises(KeyError, match="mig"):
         find_desired(judged, "mig")
+
+
+def test_a_reason_for_a_reboot_is_given_also_to_take_one_back() -> None:
+    assert file_arguments({"files": {}, "reboot": ""}, "kernel") == {"reboot": {"kernel": ""}}
+    assert file_arguments({"problem": "no compiler"}, "kernel") == {"problem": "no compiler"}
+
+
+def test_a_task_without_an_entry_is_not_needed_and_of_a_list_it_does_the_item_of_its_loop() -> None:
+    tasks = {"cdi": {"directory": "/x"}, "unit": [{"name": "a"}, {"name": "b"}], "stop": {}}
+    known = {"gpuprov_judged": {"desired": {"mig": {"tasks": tasks}}}}
+    assert task_arguments(known, "mig", "cdi") == {"directory": "/x"}
+    assert task_arguments(known, "mig", "stop") == {}
+    assert task_arguments(known, "mig", "drain") is None
+    assert task_arguments({**known, "item": {"name": "b"}}, "mig", "unit") == {"name": "b"}
+
+
+@pytest.mark.install
+def test_a_task_that_is_not_needed_is_skipped_without_its_host(tmp_path: Path) -> None:
+    desired = {"x": {"tasks": {"say": {"argv": ["echo", "{{ no template }}"]}}, "repository": {}, "install": []}}
+    tasks: list[dict[str, Any]] = [
+        {"gpuprov_step": {"name": "cdi", "capability": "x"}, "vars": NOWHERE},
+        {"gpuprov_unit": {"capability": "x"}, "vars": NOWHERE},
+        {"gpuprov_repository": {"capability": "x"}, "vars": NOWHERE},
+        {"gpuprov_packages": {"capability": "x", "action": "files", "task": "download"}, "vars": NOWHERE},
+        {"gpuprov_step": {"name": "command", "capability": "x", "task": "say"}, "register": "said"},
+        {"ansible.builtin.debug": {"msg": "it said {{ said.stdout | length }}"}},
+        {
+            "gpuprov_step": {"name": "command", "capability": "x", "task": "say", "arguments": {"argv": ["false"]}},
+            "ignore_errors": True,
+        },
+    ]
+    done = play(tmp_path, {"tasks": tasks}, extra={"gpuprov_judged": {"desired": desired}}, check=False)
+    printed = done.stdout + done.stderr
+    assert done.returncode == 0, printed
+    assert "skipped=4" in printed
+    assert "it said 18" in printed, "a text of a host is no template"
+    assert "ignored=1" in printed, "what the task itself gives comes before what is desired"
 
 
 @pytest.mark.install

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests import here
 
@@ -21,9 +22,10 @@ esac
 
 
 WANTED = {
-    "unit": "nvidia-fabricmanager.service",
+    "name": "nvidia-fabricmanager.service",
+    "state": "alive",
     "process": "nv-fabricmanager",
-    "read": ["/no/such/file"],
+    "files": ["/no/such/file"],
 }
 AGAIN = ["nvidia-smi", "-r"]
 
@@ -44,15 +46,18 @@ def test_gpus_are_reset_when_it_was_decided(
     here.program(tmp_path, "systemctl", SYSTEMCTL.format(folder=tmp_path))
     here.program(tmp_path, "nvidia-smi", f"echo reset $1 >> {tmp_path}/asked; echo In use by a client; exit {reset}\n")
     (tmp_path / "nv-fabricmanager").symlink_to("/bin/sleep")
+    commands = {key: {"argv": argv} for key, argv in runtime.items() if argv}
+    handed = {"unit": WANTED, "stop": {}, "start": {}, **commands}
     given = {
-        "gpuprov_judged": {"desired": {"fabric_manager": {**WANTED, "runtime": {"stop": True, **runtime}}}},
+        "gpuprov_judged": {"desired": {"fabric_manager": {"tasks": handed}}},
         "gpuprov_services": ["*"],
         "host_gpu_services": ["*"],  # whatever else on this machine holds a GPU is no user of it
     }
-    role = {"ansible.builtin.include_role": {"name": "fabric_manager", "tasks_from": "service/daemon"}}
+    tasks = yaml.safe_load((here.ROLES / "fabric_manager/tasks/service.yml").read_text(encoding="utf-8"))
+    start = tasks[[task["name"] for task in tasks].index("Start the daemon") :]
     with subprocess.Popen([str(tmp_path / "nv-fabricmanager"), "60"]) as process:
         try:
-            done = here.play(tmp_path, {"vars": given, "tasks": [role]}, extra={"ansible_facts": {}})
+            done = here.play(tmp_path, {"vars": given, "tasks": start}, extra={"ansible_facts": {}})
         finally:
             process.kill()
     assert done.returncode == 0, done.stdout + done.stderr

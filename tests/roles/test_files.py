@@ -46,12 +46,11 @@ def desired(place: Path) -> dict[str, dict[str, Any]]:
             "units": {f"{place}/soft.service": "[Service]\nExecStart=@PYTHON@ -m rdma.soft\n"},
             "absent": [f"{place}/old.conf"],
             "off": ["old.service"],
-            "initramfs": False,
-            "ofed": {"asked": False},
+            "tasks": {},
         },
         "gpudirect_rdma": {
             "files": {f"{place}/peer.service": "[Unit]\n"},
-            "dead": "",
+            "problem": "",
             "off": [],
             "absent": [],
             "on": ["peer.service"],
@@ -92,7 +91,7 @@ def test_what_was_worked_out_is_there_and_a_second_run_changes_nothing(tmp_path:
 
 def test_a_host_that_was_found_unfit_gets_nothing(tmp_path: Path) -> None:
     place = tmp_path / "host"
-    wanted = {"gpudirect_rdma": {**desired(place)["gpudirect_rdma"], "dead": "no module loads. Fix: build one"}}
+    wanted = {"gpudirect_rdma": {**desired(place)["gpudirect_rdma"], "problem": "no module loads. Fix: build one"}}
     done = play(tmp_path, wanted)
     assert done.returncode != 0
     assert "no module loads. Fix: build one" in done.stdout

@@ -6,6 +6,7 @@ from gpuprov.capabilities.acceptance.checks import CHECKS
 from gpuprov.capabilities.acceptance.desired import DESIRED
 from gpuprov.capabilities.acceptance.fragment import Acceptance
 from gpuprov.capabilities.acceptance.rules import HERE, rules
+from gpuprov.capabilities.acceptance.tasks import TASKS
 from gpuprov.capabilities.base import LOADED, Capability
 
 CAPABILITY = Capability(
@@ -15,6 +16,7 @@ CAPABILITY = Capability(
     checks=CHECKS,
     rules=rules,
     follows=("rdma", "cuda_toolkit"),
+    tasks=TASKS,
     desired=DESIRED,
     packages=True,
     driverless=True,

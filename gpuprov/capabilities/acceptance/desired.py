@@ -20,7 +20,7 @@ OLD = "/usr/local/lib/gpuprov/acceptance/build.sh"
 
 
 def builds(ctx: Ctx) -> Iterator[dict[str, Any]]:
-    """Yield what is not built yet, as the modules take it: the source of its archive, and the folder to build it in."""
+    """Yield what is not built yet, as steps take it: the source of its archive, and the folder to build it in."""
     there = ctx.facts.get(acceptance.TOOLS).built
     for name, folder in sources(ctx.fragment):
         if folder.rpartition("/")[2] in there:
@@ -29,7 +29,6 @@ def builds(ctx: Ctx) -> Iterator[dict[str, Any]]:
         program = next(one.program for one in catalogue.acceptance_file().builds if one.key == name)
         yield {
             "name": name,
-            "field": f"acceptance.{name}.source",
             "archive": f"{folder}.archive",
             "url": source.url,
             "file": source.file,
@@ -41,7 +40,7 @@ def builds(ctx: Ctx) -> Iterator[dict[str, Any]]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. `install`: packages. `builds`: what has to be built. `absent`: files that should not be there."""
+    """Return the role's values. `install`: packages. `absent`: files that should not be there."""
     kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
     there, building = ctx.facts.get(PACKAGES), list(builds(ctx))
     wanted = list(catalogue.packages(installed(ctx), kin))
@@ -51,8 +50,20 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "hint": "perftest and rdma-core's tools are in every distribution; libnccl comes from NVIDIA's CUDA repository; or take the "
         "tests out of the spec",
         "install": [name for name in dict.fromkeys(wanted) if name not in there],
-        "builds": building,
         "absent": [OLD],
+        "tasks": {
+            "fetch": [
+                {
+                    "of": f"acceptance.{one['name']}.source",
+                    **{key: one[key] for key in ("url", "file", "sha256")},
+                    "path": one["archive"],
+                }
+                for one in building
+            ],
+            "tool_build": [
+                {key: one[key] for key in ("name", "archive", "folder", "program", "mpi")} for one in building
+            ],
+        },
     }
 
 

@@ -10,6 +10,7 @@ from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.cgpu.checks import CHECKS, asked_driver
 from gpuprov.capabilities.cgpu.desired import DESIRED, MODULES, RESOURCES
 from gpuprov.capabilities.cgpu.fragment import Cgpu
+from gpuprov.capabilities.cgpu.tasks import TASKS
 from gpuprov.catalog import cgpu as catalogue
 from gpuprov.probe.base import Facts
 from gpuprov.probe.gpus.cgpu import CGPU
@@ -108,6 +109,7 @@ CAPABILITY = Capability(
     rules=rules,
     export=export,
     export_probes=(CGPU,),
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     serves_jobs=True,

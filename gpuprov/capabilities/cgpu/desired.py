@@ -56,16 +56,12 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the values of the role: those of the resources and `unit`, the one that is on; `differs`: the settings that the unit has
-    to change; `fix`: the hint for a host on which it cannot."""
+    """Return the values of the role: those of the resources, and how the unit is run."""
     unit = next(one for one in desired(ctx) if isinstance(one, Unit))
     values = role_values(desired(ctx), "program", "files", "units", "absent", "on")
-    return {
-        "unit": "".join(values.pop("on")),
-        **values,
-        "differs": differs(ctx),
-        "fix": unit.fix,
-    }
+    del values["on"]
+    own = {"name": unit.name, "state": "ran", "enabled": True, "program": "cgpu"}
+    return {**values, "tasks": {"unit": {**own, "differs": differs(ctx), "way_out": unit.fix}}}
 
 
 DESIRED: Desired[Any] = Desired((CGPU,), make)

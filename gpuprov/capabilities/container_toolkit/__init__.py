@@ -8,6 +8,7 @@ from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.container_toolkit import cdi, now, preflight
 from gpuprov.capabilities.container_toolkit.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, installed, modern
+from gpuprov.capabilities.container_toolkit.tasks import TASKS
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.probe.base import Facts
 from gpuprov.probe.containers.container_engines import ENGINES
@@ -97,6 +98,7 @@ CAPABILITY = Capability(
     rules=rules,
     export=export,
     export_probes=(packages.PACKAGES, ENGINES, TOOLKIT, CDI, USERS),
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     packages=True,

@@ -169,17 +169,25 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """Return the role's values. `repository`: the site's, to be added first; `later`: what waits for it. The transaction: `install`,
-    `hold`, `release`. `engines` of root's and `drop_ins`, whether nvidia-ctk writes files of its own beside theirs; `settings`: the
-    command that sets the mode. For each boot: the resources of `configured`."""
+    `hold`, `release`. For each boot: the resources of `configured`. The engines, whether nvidia-ctk writes files of its own beside
+    theirs, and the command that sets the mode, are those of tasks."""
     decision, toolkit = decided(ctx), ctx.facts.get(TOOLKIT)
+    names, default = list(registrable(ctx.fragment, ctx.facts)), {"default": ctx.fragment.default_runtime}
+    drop_ins = modern(decision.version or toolkit.version)
+    tasks: dict[str, Any] = {"cdi": {"directory": ctx.fragment.cdi_directory}}
+    if names or ctx.fragment.rootless:
+        users = list(ctx.fragment.rootless)
+        tasks["register"] = {"names": names, "users": users, **default, "drop_ins": drop_ins}
+    if names:
+        tasks |= {"daemons": {"names": names, **default}, "restart": default}
+    if argv := settings(ctx.fragment.mode, toolkit, runners(ctx.fragment, ctx.facts)):
+        tasks["settings"] = {"argv": argv}
     return {
         "later": waiting(ctx, decision),
         "repository": repository(ctx),
         **packages(ctx, decision),
-        "engines": list(registrable(ctx.fragment, ctx.facts)),
-        "drop_ins": modern(decision.version or toolkit.version),
-        "settings": settings(ctx.fragment.mode, toolkit, runners(ctx.fragment, ctx.facts)),
         **role_values(coming(ctx), "files", "absent", "lines", "on", "off"),
+        "tasks": tasks,
     }
 
 

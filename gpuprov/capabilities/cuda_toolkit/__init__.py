@@ -9,6 +9,7 @@ from gpuprov.capabilities.cuda_toolkit import now, preflight
 from gpuprov.capabilities.cuda_toolkit.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import BASE, asked_driver, mine, way_to
+from gpuprov.capabilities.cuda_toolkit.tasks import TASKS
 from gpuprov.capabilities.driver import asked_version
 from gpuprov.catalog import cuda, gpus
 from gpuprov.catalog.cuda import packages as catalogue
@@ -139,6 +140,7 @@ CAPABILITY = Capability(
     rules=rules,
     export=export,
     export_probes=(*BASE, TOOLKITS),
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     packages=True,

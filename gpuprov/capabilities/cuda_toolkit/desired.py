@@ -84,7 +84,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """Return the role's values. `later`: what waits for a package source. The transaction: `of`, `install`, `remove`, `refuse`. Then
-    `hold` and `release`, `commands` for the default, and the values of its resources. `broken`: why a compiler does not work."""
+    `hold` and `release`, and the values of its resources. `problem`: why a compiler does not work."""
     block, facts = ctx.fragment, ctx.facts
     decision = decide(block, there(ctx.host, facts))
     state, packages = facts.get(TOOLKITS), sorted(mine(block, facts))
@@ -97,9 +97,13 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "refuse": {"patterns": [entry.pattern for entry in catalogue.toolkits_file().driver_patterns], **OF_A_DRIVER},
         "hold": packages if block.hold else [],
         "release": [] if block.hold else packages,
-        "broken": broken(decision, block.parts, installed(facts), state),
-        "commands": [] if decision.problem else default_commands(decision.default, state),
+        "problem": broken(decision, block.parts, installed(facts), state),
         **role_values(desired(ctx), "files", "absent"),
+        "tasks": {
+            "command": []
+            if decision.problem
+            else [{"argv": argv} for argv in default_commands(decision.default, state)]
+        },
     }
 
 

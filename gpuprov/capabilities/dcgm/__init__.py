@@ -8,6 +8,7 @@ from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.dcgm import now, preflight
 from gpuprov.capabilities.dcgm.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.dcgm.fragment import Dcgm, listens, mine
+from gpuprov.capabilities.dcgm.tasks import TASKS
 from gpuprov.capabilities.driver import asked_branch
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.probe.base import Facts
@@ -80,6 +81,7 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(dcgm.PACKAGES, dcgm.UNITS, dcgm.DCGM),
     follows=("nvidia_driver", "fabric_manager"),
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     packages=True,

@@ -17,6 +17,7 @@ from gpuprov.shared.followers import LIBRARY_FILES
 
 ENGINE, EXPORTER = catalogue.drop_in(catalogue.UNIT), catalogue.drop_in(catalogue.EXPORTER_UNIT)
 WAY_OUT = "journalctl -u {}, and /var/log/nvidia-dcgm and /var/log/dcgm-exporter.log, on the host"
+ANSWER = "GPUs? found"
 Ctx = Context[Dcgm]
 
 
@@ -79,7 +80,8 @@ def daemons(ctx: Ctx, names: Iterable[str]) -> Iterator[dict[str, Any]]:
     }
     for name in names:
         asked = ask if name == catalogue.UNIT else []
-        yield {"name": name, "files": files[name], "ask": asked, "way_out": WAY_OUT.format(name)}
+        own = {"name": name, "state": "alive", "enabled": True, "files": files[name], "answer": ANSWER}
+        yield {**own, "ask": asked, "way_out": WAY_OUT.format(name)}
 
 
 def _folder(path: str) -> str:
@@ -108,13 +110,13 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. `install`, `remove`, `hold`, `release`: packages. The values of its resources. `daemons`: the units
-    that run, in this order. `later`: what the packages wait for; none are named until then."""
+    """Return the role's values. `install`, `remove`, `hold`, `release`: packages. The values of its resources; its units
+    run, in this order. `later`: what the packages wait for; none are named until then."""
     decision, values = decided(ctx), role_values(resources(ctx, dcgm.Dcgm()), "files", "absent", "on", "off")
     return {
         "later": waiting(ctx, decision),
         **packages(ctx, Decision() if decision.problem else decision),
-        "daemons": list(daemons(ctx, values.pop("on"))),
+        "tasks": {"unit": list(daemons(ctx, values.pop("on")))},
         **values,
     }
 

@@ -8,6 +8,7 @@ from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.fabric_manager import imex, imex_rules, library, now, preflight, tray
 from gpuprov.capabilities.fabric_manager.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex, driver_wanted, written
+from gpuprov.capabilities.fabric_manager.tasks import TASKS
 from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog.drivers.sets import MODULE_NAMES
@@ -147,6 +148,7 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(systemd.SYSTEMD_UNITS, fabric.DAEMON, fabric.PACKAGES, dcgm.PACKAGES, IMEX),
     follows=("nvidia_driver",),
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     packages=True,

@@ -154,7 +154,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def runtime(ctx: Ctx, found: Daemon, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is done with the daemon, as the tasks of the last stage take it.
+    """Return what is done with the daemon by the tasks of the last stage: their arguments.
 
     GPUs of boards that register with the fabric are reset while Fabric Manager is stopped, in the order of the guide:
     https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide. Those of NVLink 5 with shared NVSwitches are reset after its
@@ -175,15 +175,17 @@ def runtime(ctx: Ctx, found: Daemon, values: Mapping[str, Any]) -> dict[str, Any
         )
     elif parted:
         told = "the GPUs are not reset, and keep their registration with the fabric: they have MIG instances, which a reset would lose"
-    return {
-        "disabled": values["off"],
-        "enabled": values["on"] if there else [],
-        "starts": starts,
-        "told": told,
-        "stop": starts and (now == "old" or after),
-        "reset_before": RESET if before and not parted else [],
-        "reset_after": RESET if after else [],
+    fix = f"journalctl -u {found.unit}, on the host; gpuprov explain finds most of its messages"
+    own = {"name": found.unit, "state": "alive", "process": found.process, "files": list(found.files), "way_out": fix}
+    needed = {
+        "waits": ({"msg": told}, told),
+        "unit": (own, starts),
+        "stop": ({}, starts and (now == "old" or after)),
+        "reset_before": ({"argv": RESET}, before and not parted),
+        "reset_after": ({"argv": RESET}, after),
+        "start": ({}, starts),
     }
+    return {key: entry for key, (entry, need) in needed.items() if need}
 
 
 def missing_config(ctx: Ctx, found: Daemon, decision: Decision) -> None:
@@ -196,9 +198,8 @@ def missing_config(ctx: Ctx, found: Daemon, decision: Decision) -> None:
         raise ProbeFailed(told, f"{command} {mine.name}{more}, then apply again")
 
 
-def transaction(ctx: Ctx, decision: Decision, running: Life) -> dict[str, Any]:
-    """Return `install`, `remove`, `hold`, `release`: packages. `stop`: everything that holds GPUs is stopped for it, since a package's
-    own scripts may stop or restart the daemon, and with it every CUDA job (ABORT_CUDA_JOBS_ON_FM_EXIT)."""
+def transaction(ctx: Ctx, decision: Decision) -> dict[str, Any]:
+    """Return `install`, `remove`, `hold`, `release`: packages."""
     there = installed(ctx.facts)
     wanted = [f"{name}={version}" for name, version in decision.packages.items()]
     own = wanted[:1] if decision.moves else []
@@ -211,7 +212,6 @@ def transaction(ctx: Ctx, decision: Decision, running: Life) -> dict[str, Any]:
         "remove": list(decision.replaced),
         "hold": mine if hold(ctx.host) else [],
         "release": [] if hold(ctx.host) else mine,
-        "stop": bool(own) and running != "dead",
     }
 
 
@@ -222,26 +222,28 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 
 def make(ctx: Ctx) -> Mapping[str, object]:
-    """Return the role's values. `of`: its name. The transaction: `install`, `remove`, `hold`, `release`, `stop`; `later`: what it
-    waits for. The values of its files and lines. `reboot`: the reason for one. `unit`, `process`, `read` (its files): the daemon's;
-    then the values of `runtime`."""
+    """Return the role's values. `of`: its name. The transaction: `install`, `remove`, `hold`, `release`; `later`: what it waits for.
+    The values of its files and lines. `reboot`: the reason for one. `runtime`: the units at a boot, once the package is there.
+
+    Everything that holds GPUs is stopped for another package, since its own scripts may stop or restart the daemon, and with it every
+    CUDA job (ABORT_CUDA_JOBS_ON_FM_EXIT)."""
     decision, found = decided(ctx), daemon(ctx)
     if decision.problem and not decision.source:
         raise ProbeFailed(decision.problem, decision.hint)
     missing_config(ctx, found, decision)
     values = role_values(desired(ctx), "files", "lines", "on", "off", "run")
+    coming = Decision() if decision.problem else decision
+    replaces = coming.moves and coming.packages and found.life() != "dead"
     return {
         "later": waiting(ctx, decision),
         "of": what(ctx.fragment),
         "hint": "name another driver's version, or correct what it reports",
-        **transaction(ctx, Decision() if decision.problem else decision, found.life()),
+        **transaction(ctx, coming),
         "lines": values["lines"],
         "files": values["files"],
         "reboot": reboot(ctx),
-        "unit": found.unit,
-        "process": found.process,
-        "read": list(found.files),
-        "runtime": runtime(ctx, found, values),
+        "runtime": {"off": values["off"], "on": values["on"] if found.seen.version else []},
+        "tasks": {**({"replace": {}} if replaces else {}), **runtime(ctx, found, values)},
     }
 
 

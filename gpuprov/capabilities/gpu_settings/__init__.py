@@ -7,6 +7,7 @@ from gpuprov.capabilities.gpu_settings import boot, now, preflight, reality
 from gpuprov.capabilities.gpu_settings.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.gpu_settings.fragment import HERE, GpuSettings
 from gpuprov.capabilities.gpu_settings.rules import rules
+from gpuprov.capabilities.gpu_settings.tasks import TASKS
 
 CAPABILITY = Capability(
     name=HERE,
@@ -17,6 +18,7 @@ CAPABILITY = Capability(
     export=reality.export,
     export_probes=reality.PROBES,
     follows=("nvidia_driver", "mig"),
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     carried=tuple(

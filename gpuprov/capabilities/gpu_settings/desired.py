@@ -61,15 +61,13 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. `all`, `per_gpu`: as the module takes them; `ecc`: likewise, before a reboot; and the values of its
-    resources."""
+    """Return the role's values. `boot`: the values of its resources, but for `kept`, the settings of each boot."""
     wanted = config(ctx.fragment)
-    return {
-        "all": wanted["all"],
-        "per_gpu": wanted["per_gpu"],
-        "ecc": only_ecc(wanted),
-        **role_values(desired(ctx), "files", "units", "program", "absent", "on", "off", "run"),
-    }
+    values = role_values(desired(ctx), "files", "units", "program", "absent", "on", "off", "run")
+    kept = {"files": values.pop("files")}
+    run = [{**one, "way_out": f"journalctl -u {one['name']} -n 20, on the host"} for one in values.pop("run")]
+    own = {"all": wanted["all"], "per_gpu": wanted["per_gpu"]}
+    return {"boot": values, "kept": kept, "tasks": {"ecc": only_ecc(wanted), "settings": own, "unit": run}}
 
 
 KEPT = (*FIELDS, "per_gpu")

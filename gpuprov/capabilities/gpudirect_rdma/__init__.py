@@ -7,6 +7,7 @@ from gpuprov.capabilities.gpudirect_rdma import checks, decision, gdrcopy, peer
 from gpuprov.capabilities.gpudirect_rdma.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, Gdrcopy, GpudirectRdma
 from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE, contribute, rules
+from gpuprov.capabilities.gpudirect_rdma.tasks import TASKS
 from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.probe import rdma
 from gpuprov.probe.base import Facts
@@ -49,6 +50,7 @@ CAPABILITY = Capability(
     export=export,
     follows=("rdma", "nvidia_driver"),
     export_probes=(GPUDIRECT, pci.NVIDIA_FUNCTIONS, rdma.DEVICES, gdrcopy_probe.PACKAGES, nvidia.PARAMETERS),
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     serves_jobs=True,

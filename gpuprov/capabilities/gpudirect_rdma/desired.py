@@ -144,29 +144,33 @@ def loaded_module(decision: Decision) -> str:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. `told`: the method, and the reason. `rebuild`: `module`, `kernels`, and `why` in words, of modules
-    that are rebuilt; `dead`: why they cannot load after that. The values of its resources; `unit`: the unit that loads the module.
-    `reboot`: the reason for one. `peer`: the arguments of step peer_memory. `gdrcopy`: its packages and its service. `later`: what
-    waits for a package source."""
+    """Return the role's values. The method is reported with its reason, and modules are rebuilt; `problem`: why they cannot load after
+    that. The values of its resources. `reboot`: the reason for one. `gdrcopy`: its packages. `later`: what waits for a package
+    source."""
     values = role_values(desired(ctx), "files", "absent", "on", "off")
     decision, state = decided(ctx), ctx.facts.get(GPUDIRECT)
     name = loaded_module(decision)
     again = {kernel.release: kernel.rebuild[name] for kernel in state.targets() if name in kernel.rebuild}
     own = copies(ctx)
+    told = (
+        f"gpudirect_rdma: {decision.method or 'the method is decided when there is a driver'}, since {decision.reason}"
+    )
+    tasks: dict[str, Any] = {"method": {"msg": told}}
+    if again:
+        why = "; ".join(f"{release}: {why}" for release, why in again.items())
+        tasks["peer_build"] = {"module": name, "kernels": list(again), "why": why}
+    if loads := peer(ctx, name):
+        tasks["peer_memory"] = {**loads, "unit": catalogue.UNIT}
+    service = own.pop("service")
+    if own.pop("run"):
+        tasks["gdrcopy"] = {"name": service}
     return {
         "later": own.pop("later"),
-        "told": f"gpudirect_rdma: {decision.method or 'the method is decided when there is a driver'}, since {decision.reason}",
-        "rebuild": {
-            "module": name,
-            "kernels": list(again),
-            "why": "; ".join(f"{release}: {why}" for release, why in again.items()),
-        },
-        "dead": dead(state, name),
+        "problem": dead(state, name),
         **values,
-        "unit": catalogue.UNIT,
         "reboot": reboot(ctx),
-        "peer": peer(ctx, name),
         "gdrcopy": own,
+        "tasks": tasks,
     }
 
 

@@ -10,6 +10,7 @@ from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.kernel import machine, next_boot, now, preflight
 from gpuprov.capabilities.kernel.desired import DESIRED, MODULES, RESOURCES, boot_entries_program
 from gpuprov.capabilities.kernel.now import listed, service_limits
+from gpuprov.capabilities.kernel.tasks import TASKS
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.host import cpu, systemd
 from gpuprov.probe.kernel import boot
@@ -83,6 +84,7 @@ CAPABILITY = Capability(
     driverless=True,
     follows=("nvidia_driver",),  # an initramfs may hold its modules
     room=ROOM,
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     taken_away={},

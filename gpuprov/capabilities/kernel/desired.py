@@ -34,6 +34,7 @@ OLD = f"{ABOVE}/kernel/governor.sh"
 FILES = (MODPROBE_FILE, DRACUT_FILE, MODULES_FILE, SYSCTL_FILE, LOGIN_FILE, SERVICE_FILE, GRUB_FILE, UNIT_FILE)
 """Every file that the role may write; a file that is no longer needed is removed."""
 PROGRAM = at_boot("kernel", MODULES)
+GOVERNOR_FIX = "another governor, or cpu_governor: keep"
 Ctx = Context[Kernel]
 
 
@@ -128,28 +129,33 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     yield from (File(path, text) for path, text in made.items())
     yield from (Program(path, name) for path, name in program.items())
     yield from (Absent(path) for path in (*FILES, *PROGRAM, OLD) if path not in (*made, *program))
-    yield Unit(name=UNIT, enabled=governs, active=governs, waits=why, fix="another governor, or cpu_governor: keep")
+    yield Unit(name=UNIT, enabled=governs, active=governs, waits=why, fix=GOVERNOR_FIX)
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the values of the role: those of the resources with `unit` on and `off`; `reboot`: the reason for one; options of its
-    modules."""
+    """Return the values of the role: those of the resources; `reboot`: the reason for one."""
     kernel, container = ctx.fragment, bool(ctx.facts.get(system.CONTAINER))
     without = [] if container else missing(ctx)
     values = role_values(desired(ctx), "files", "units", "program", "absent", "on", "off")
-    unit = "".join(values.pop("on"))
-    slow = differing(ctx.facts.get(cpu.FREQUENCY).policies, kernel.cpu_governor) if unit else []
-    return {
-        **values,
-        "unit": unit,
-        "differs": " ".join(one.name for one in slow),
-        "command_line": words(kernel),
-        "entries": boot_entries_program(ctx.facts),
-        "reboot": f"the running kernel was started without {' '.join(without)}" if without else "",
+    running = {
         "modules": [] if container else [underscored(name) for name in kernel.modules_load],
         "sysctl": {key: str(value) for key, value in kernel.sysctl.items()},
         "limits": limits(kernel),
         "hugepages": 0 if container else kernel.hugepages.get("2M", 0),
+    }
+    tasks: dict[str, Any] = {
+        "boot": {"command_line": words(kernel), "entries": boot_entries_program(ctx.facts)},
+        "running_kernel": running,
+    }
+    if values.pop("on"):
+        slow = differing(ctx.facts.get(cpu.FREQUENCY).policies, kernel.cpu_governor)
+        differs = " ".join(one.name for one in slow)
+        own = {"name": UNIT, "state": "ran", "enabled": True, "program": "governor"}
+        tasks["unit"] = {**own, "differs": differs, "way_out": GOVERNOR_FIX}
+    return {
+        **values,
+        "reboot": f"the running kernel was started without {' '.join(without)}" if without else "",
+        "tasks": tasks,
     }
 
 

@@ -8,6 +8,7 @@ from gpuprov.capabilities.kubernetes.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.kubernetes.reading import export
 from gpuprov.capabilities.kubernetes.rules import fleet_rules, rules
+from gpuprov.capabilities.kubernetes.tasks import TASKS
 from gpuprov.probe.containers import kubernetes
 
 CAPABILITY = Capability(
@@ -19,6 +20,7 @@ CAPABILITY = Capability(
     fleet_rules=fleet_rules,
     export=export,
     export_probes=(kubernetes.FILES,),
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     shown_by="tests/capabilities/test_kubernetes_host.py",

@@ -24,8 +24,9 @@ def desired(ctx: Context[Kubernetes]) -> Iterator[Resource]:
 
 
 def make(ctx: Context[Kubernetes]) -> dict[str, Any]:
-    """Return the values of its resources. `label`: the command that sets the labels."""
-    return {**role_values(desired(ctx), "files", "absent"), "label": label(ctx)}
+    """Return the values of its resources, and the command that sets the labels."""
+    argv = label(ctx)
+    return {**role_values(desired(ctx), "files", "absent"), "tasks": {"label": {"argv": argv}} if argv else {}}
 
 
 def label(ctx: Context[Kubernetes]) -> list[str]:

@@ -6,6 +6,7 @@ from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.mig import now, preflight, reality, rules
 from gpuprov.capabilities.mig.desired import DESIRED, MODULES, RESOURCES
 from gpuprov.capabilities.mig.fragment import Mig
+from gpuprov.capabilities.mig.tasks import TASKS
 from gpuprov.probe.gpus import mig
 from gpuprov.probe.host import pci
 
@@ -19,6 +20,7 @@ CAPABILITY = Capability(
     doubts=reality.doubts,
     export_probes=(mig.STATE, mig.UNITS, pci.NVIDIA_FUNCTIONS),
     follows=("nvidia_driver",),
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     carried=("gpuprov.onhost.mig", *(f"gpuprov.onhost.mig.{name}" for name in ("__main__", *MODULES)), "pynvml"),

@@ -88,23 +88,27 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. `wanted`: the program's request, which step mig keeps for each boot once it has been applied; and its
-    other resources.
+    """Return the role's values: those of its resources, but for the program's request, `wanted`, which step mig keeps for each boot
+    once it has been applied.
 
-    `steps`: the changes that the program would make. `later`: why the state of the GPUs is unknown; `waits`: the driver comes with a
-    boot. `problem`: why the layout is impossible. `resets`: a mode changes by a reset; `drain`: something that must go is in use.
-    `stop`: services that are stopped for it, unless all are for a reset; `watching`: services that will not see it. `may_reset`: a GPU
-    can be reset from here. `leave`: services whose own role starts them again; `cdi`: where containers find the new devices, if
-    anywhere.
+    Of that step, `steps`: the changes that the program would make. `later`: why the state of the GPUs is unknown; `waits`: the driver
+    comes with a boot. `problem`: why the layout is impossible. `stop`: services that are stopped for it, unless all are for a reset,
+    which a change of mode may need; `watching`: services that will not see it. `may_reset`: a GPU can be reset from here. Then
+    services whose own role starts them again are left, and containers are told of the new devices. The host is drained if something
+    that must go is in use.
     """
     state, contained = ctx.facts.get(mig.STATE), bool(ctx.facts.get(system.CONTAINER))
     resources = [one for one in desired(ctx) if not (isinstance(one, File) and one.path == mig_program.WANTED)]
+    values = role_values(resources, "program", "files", "units", "on", "run")
+    containers = getattr(ctx.host.capabilities.get("container_toolkit"), "cdi_directory", "")
+    tasks: dict[str, Any] = {
+        "start": {"leave": ["gpuprov-mps@*.service"] if ctx.applies("mps") else []},
+        "unit": [{**one, "program": "mig"} for one in values.pop("run")],
+        **({"cdi": {"directory": containers}} if containers else {}),
+    }
     made: dict[str, Any] = {
         "wanted": asked(ctx.fragment),
         "services": host.services(ctx.host),
-        "leave": ["gpuprov-mps@*.service"] if ctx.applies("mps") else [],
-        "cdi": getattr(ctx.host.capabilities.get("container_toolkit"), "cdi_directory", ""),
-        **role_values(resources, "program", "files", "units", "on", "run"),
         "may_reset": not contained,
         "waits": contained or bool(ctx.facts.get(REBOOT_REASONS)),
         "later": state.complaint or ("" if state.gpus or state.unread else "NVML lists no GPU"),
@@ -112,7 +116,8 @@ def make(ctx: Ctx) -> dict[str, Any]:
     plan = wanted(ctx)
     if isinstance(plan, Outcome):
         problem = f"mig: {plan.found}. Fix: {plan.hint}" if plan.status == "fail" and not made["later"] else ""
-        return {**made, "problem": problem, "steps": [], "resets": False, "drain": False, "stop": [], "watching": []}
+        nothing: dict[str, Any] = {"steps": [], "stop": [], "watching": []}
+        return {**values, "tasks": {**tasks, "mig": {**made, "problem": problem, **nothing}}}
     met = [user for user in users(ctx) if any(host.concerns(one, user) for one in plan)]
     ending = sorted({user.holder.unit for user in met if host.is_service(user.holder.unit, ctx.host)})
     changed = {one.gpu.index for one in plan if one.change.anything}
@@ -120,15 +125,18 @@ def make(ctx: Ctx) -> dict[str, Any]:
     computing = {user.holder.pid for user in others if user.computes}
     watching = {str(one.holder) for one in others if one.gpu in changed and one.holder.pid not in computing}
     problems = "; ".join(one.problem for one in plan if one.problem)
-    return {
+    if any(user in others for user in met):
+        tasks["drain"] = {}
+    if any(one.change.switches and host.resets(one.gpu) for one in plan):
+        tasks["stop"] = {}
+    tasks["mig"] = {
         **made,
         "problem": f"{problems}. Fix: correct mig in the spec; gpuprov mig layouts lists what fits" if problems else "",
         "steps": [step for one in plan for step in one.change.steps()] + _nodes(ctx),
-        "resets": any(one.change.switches and host.resets(one.gpu) for one in plan),
-        "drain": any(user in others for user in met),
         "stop": stopped(ctx.host, ending),
         "watching": sorted(watching),
     }
+    return {**values, "tasks": tasks}
 
 
 def _nodes(ctx: Ctx) -> list[str]:

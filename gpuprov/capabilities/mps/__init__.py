@@ -10,6 +10,7 @@ from gpuprov.capabilities.mps import clients, now, preflight
 from gpuprov.capabilities.mps.desired import DESIRED, RESOURCES, plain
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.mps.rules import HERE, rules
+from gpuprov.capabilities.mps.tasks import TASKS
 from gpuprov.catalog import mps as catalogue
 from gpuprov.probe.base import Facts
 from gpuprov.probe.gpus import mps
@@ -91,6 +92,7 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(mps.MPS,),
     follows=("nvidia_driver", "mig"),
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     serves_jobs=True,

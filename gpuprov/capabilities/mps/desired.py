@@ -179,7 +179,7 @@ def paths(host: HostSpec, block: Mps) -> Iterator[str]:
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """Return the role's values. `install`: packages. The values of its resources; step mps brings the program along, and has the
-    daemons run. `wanted`: the program's input. `coming`: driver or MIG devices change before the daemons do, in this run."""
+    daemons run with `wanted`, the program's input. `coming`: driver or MIG devices change before the daemons do, in this run."""
     own = mps_program.texts()
     values = role_values((one for one in contents(ctx) if one.path not in own), "files", "units", "absent")
     return {
@@ -187,8 +187,12 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "install": decide(ctx).install,
         **values,
         "absent": values["absent"] + left(ctx),
-        "wanted": plain(ctx.host, ctx.fragment),
-        "coming": ctx.applies("nvidia_driver") or ctx.applies("mig"),
+        "tasks": {
+            "daemons": {
+                "wanted": plain(ctx.host, ctx.fragment),
+                "coming": ctx.applies("nvidia_driver") or ctx.applies("mig"),
+            }
+        },
     }
 
 

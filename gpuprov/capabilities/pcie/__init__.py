@@ -9,6 +9,7 @@ from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.pcie import checks, preflight
 from gpuprov.capabilities.pcie.desired import DESIRED, MODULES, RESOURCES
 from gpuprov.capabilities.pcie.fragment import Pcie, lines, model
+from gpuprov.capabilities.pcie.tasks import TASKS
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.onhost.at_boot.pcie import Function
 from gpuprov.probe import rdma
@@ -85,6 +86,7 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(PCIE, rdma.DEVICES),
     follows=("rdma", "nvidia_driver"),
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     carried=carried(MODULES),

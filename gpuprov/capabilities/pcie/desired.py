@@ -19,6 +19,7 @@ from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 
 MODULES = (*COMMON, "pcie")
 PROGRAM = at_boot("pcie", MODULES)
+FIX = "see dmesg | grep -E 'mlx5|pci' and lspci -nn, or take out of the spec what it names"
 UNIT_FILE = f"/etc/systemd/system/{catalogue.UNIT}"
 FILES = (UNIT_FILE, CONFIG, catalogue.DROP_IN, catalogue.POLICY, *PROGRAM)
 """Every file that the role may write; a file that is no longer needed is removed."""
@@ -93,27 +94,27 @@ def configuration(asked: tuple[str, ...]) -> str:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. `packages` to install; the values of its resources, `unit` on and `off`; `differs`: what the unit has
-    to set. `balancer`: what to restart. `masks`: the command that gives rdma_topo's masks to GRUB; `reason`: why they need a
-    reboot."""
+    """Return the role's values. `install`: packages; the values of its resources. `reboot`: why rdma_topo's masks, which a command
+    gives to GRUB, need one."""
     block, state = ctx.fragment, ctx.facts.get(PCIE)
-    asked, balanced = lines(block), is_balanced(ctx)
+    balanced = is_balanced(ctx)
     masks, topo = block.acs == "rdma_topo", state.topo
     started = state.topo_status == 0 or state.topo_started
     values = role_values(desired(ctx), "program", "programs", "files", "units", "absent", "on", "off")
+    tasks: dict[str, Any] = {}
+    if masks and topo and state.topo_grub != "same":
+        tasks["masks"] = {"argv": [topo, "write-grub-acs", "--output", catalogue.GRUB]}
+    if state.balancer and (catalogue.POLICY in state.irqbalance) != balanced:
+        tasks["balancer"] = {"name": "irqbalance.service", "state": "restarted"}
+    if values.pop("on"):
+        own = {"name": catalogue.UNIT, "state": "ran", "enabled": True, "program": "pcie"}
+        tasks["unit"] = {**own, "differs": differs(ctx), "way_out": FIX}
     return {
         "of": "PCIe settings",
         "install": ["pciutils"] if registers(block) and not state.setpci else [],
-        "unit": "".join(values.pop("on")),
         **values,
-        "differs": differs(ctx) if asked else "",
-        "balancer": "irqbalance.service"
-        if state.balancer and (catalogue.POLICY in state.irqbalance) != balanced
-        else "",
-        "masks": [topo, "write-grub-acs", "--output", catalogue.GRUB]
-        if masks and topo and state.topo_grub != "same"
-        else [],
-        "reason": REASON if masks and not started else "",
+        "reboot": REASON if masks and not started else "",
+        "tasks": tasks,
     }
 
 

@@ -15,6 +15,7 @@ from gpuprov.capabilities.base import (
 )
 from gpuprov.capabilities.persistence.desired import DESIRED, RESOURCES, offered
 from gpuprov.capabilities.persistence.fragment import DAEMON, LEGACY, Persistence
+from gpuprov.capabilities.persistence.tasks import TASKS
 from gpuprov.probe.base import Facts
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import pci, system, systemd
@@ -64,6 +65,7 @@ CAPABILITY = Capability(
     checks=(offered, mode_on),
     export=export,
     export_probes=(systemd.SYSTEMD_UNITS,),
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     packages=True,

@@ -10,7 +10,7 @@ from gpuprov.capabilities.base import Context, Desired, Outcome, Resources, chec
 from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, LEGACY_FILE, Persistence
 from gpuprov.probe.driver import persistence
 from gpuprov.probe.host import pci, system
-from gpuprov.resources import Absent, File, Resource, Unit, role_values
+from gpuprov.resources import Absent, File, Resource, Unit, role_values, started
 from gpuprov.resources.packages import packages_of
 
 LEGACY_UNIT = f"""{HEADER}[Unit]
@@ -130,20 +130,22 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. `install`: the daemon's package; `download`: what is fetched before anything changes; the values of
-    its resources. `unit`: the unit that is to run, `state` how it is brought to that; empty if the driver has no GPU yet that it could
-    hold."""
+    """Return the role's values. `install`: the daemon's package, which is fetched before anything changes; the values of its
+    resources. The unit is started unless the driver has no GPU yet that it could hold."""
     found, resources = ctx.facts.get(persistence.PERSISTENCED), list(desired(ctx))
     missing = by_daemon(ctx) and own(ctx) and not found.installed
     runs = next((one for one in resources if isinstance(one, Unit) and one.active), None) if found.gpus else None
+    tasks: dict[str, Any] = {}
+    if missing and found.offered:
+        tasks["download"] = {"install": [f"{persistence.PACKAGE}={found.offered[0]}"]}
+    if runs:
+        tasks["unit"] = started(runs, f"journalctl -u {runs.name}, on the host")
     return {
         "of": persistence.PACKAGE,
         "instead": INSTEAD,
         "install": [persistence.PACKAGE] if missing else [],
-        "download": [f"{persistence.PACKAGE}={found.offered[0]}"] if missing and found.offered else [],
         **role_values(resources, "files", "absent", "on", "off"),
-        "unit": runs.name if runs else "",
-        "state": "" if runs is None else "restarted" if runs.outdated else "started",
+        "tasks": tasks,
     }
 
 

@@ -16,6 +16,7 @@ from gpuprov.capabilities.rdma.nccl import topology as nccl_topology
 from gpuprov.capabilities.rdma.ofed import checks as ofed
 from gpuprov.capabilities.rdma.roce import checks as roce
 from gpuprov.capabilities.rdma.rules import HERE, fleet_rules, rules
+from gpuprov.capabilities.rdma.tasks import TASKS
 from gpuprov.catalog import rdma as catalogue
 from gpuprov.reading import is_whole
 from gpuprov.spec.kernel import Kernel, Limit
@@ -63,6 +64,7 @@ CAPABILITY = Capability(
     export_probes=reality.PROBES,
     packages=True,
     driverless=True,
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     serves_jobs=True,

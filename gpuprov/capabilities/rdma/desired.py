@@ -17,6 +17,7 @@ from gpuprov.capabilities.rdma.ofed import decision as ofed_decision
 from gpuprov.capabilities.rdma.ofed import desired as ofed
 from gpuprov.capabilities.rdma.preflight import wanted_packages
 from gpuprov.capabilities.rdma.roce import desired as roce
+from gpuprov.capabilities.rdma.tasks import handed
 from gpuprov.catalog.rdma import OPENSM_UNIT
 from gpuprov.catalog.rdma import ofed as ofed_catalogue
 from gpuprov.catalog.rdma.nccl import CONFIG
@@ -71,11 +72,11 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     yield from (File(path, text) for path, text in texts.items())
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. `later`: what waits for a package source. `fetch`: files that the spec names, as step fetch takes
-    them. `install`: packages, `of` what they are, `hint` the fix if they cannot be installed. The values of `configured`. `unit`: the
-    unit that configures devices at boot, and whether it has to run `now`. `initramfs`: images may be older than the files in
-    modprobe.d. `ofed`, `erdma`, `efa` (loaded from disk: `efa_loads`), `opensm`, `limits`, `nccl`: see there."""
+def decide(ctx: Ctx) -> dict[str, Any]:
+    """Return the decisions of all parts. `later`: what waits for a package source. `fetch`: files that the spec names, as step fetch
+    takes them. `install`: packages, `of` what they are, `hint` the fix if they cannot be installed. The values of `configured`.
+    `unit`: the unit that configures devices at boot, and whether it has to run `now`. `initramfs`: images may be older than the files
+    in modprobe.d. `ofed`, `erdma`, `efa` (loaded from disk: `efa_loads`), `opensm`, `limits`, `nccl`: see there."""
     values = role_values(configured(ctx), "files", "units", "program", "absent", "lines", "on", "off")
     del values["on"]
     return {
@@ -93,6 +94,22 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "opensm": infiniband.wanted(ctx),
         "limits": limits.wanted(ctx),
         "nccl": nccl.wanted(ctx),
+    }
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """Return the role's values: `later`, the transaction, and the values of `configured`. `ofed`: holds of DOCA-OFED's packages,
+    `ofed_pin`: what keeps apt from its dkms, `ofed_conf`: openibd's settings. `limits`: the limits of services."""
+    decided = decide(ctx)
+    own = ("later", "of", "install", "hint", "files", "units", "program", "absent", "off")
+    ofed_ = decided["ofed"]
+    return {
+        **{name: decided[name] for name in own},
+        "ofed": {name: ofed_[name] for name in ("hold", "release")},
+        "ofed_pin": {"files": ofed_["files"]},
+        "ofed_conf": {"lines": decided["lines"], "reboot": ofed_["reboot"]},
+        "limits": {"files": decided["limits"]["files"]},
+        "tasks": handed(ctx, decided),
     }
 
 

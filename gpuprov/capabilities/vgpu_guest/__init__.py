@@ -9,6 +9,7 @@ from gpuprov.capabilities.base import DRIVER_PACKAGES, LOADED, Capability
 from gpuprov.capabilities.vgpu_guest import now, preflight, token
 from gpuprov.capabilities.vgpu_guest.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.vgpu_guest.fragment import SETTING_FIELDS, TOKEN_FIELDS, VgpuGuest, needs_vgpu
+from gpuprov.capabilities.vgpu_guest.tasks import TASKS
 from gpuprov.catalog import gpus
 from gpuprov.catalog import vgpu as catalogue
 from gpuprov.probe.base import Facts
@@ -112,6 +113,7 @@ CAPABILITY = Capability(
     rules=rules,
     export=export,
     export_probes=(GRIDD,),
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     shown_by="tests/capabilities/test_vgpu_guest.py",

@@ -18,6 +18,18 @@ HEADER = "#\n# Ansible managed\n#\n"
 # https://github.com/Azure/aks-gpu/pull/90: some installers of the driver bring the program without a unit
 NO_UNIT = "install the guest driver's packages; its .run brings a unit only where systemd is found while it installs"
 
+DAEMON = {
+    "name": catalogue.UNIT,
+    "state": "alive",
+    "enabled": True,
+    "process": "nvidia-gridd",
+    "ask": ["nvidia-smi", "-q"],
+    "answer": "License Status +. Licensed",
+    "unanswered": "the host has no licence yet",
+    "way_out": f"journalctl -u {catalogue.UNIT}, on the host",
+}
+"""A licence takes some seconds; verify says whether it came."""
+
 
 def gridd_conf(block: VgpuGuest) -> str:
     """Return the text of gridd.conf."""
@@ -41,28 +53,25 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the values of the role. `token`: its `folder` (empty: none is needed), `source` on the controller (empty: it is on the
-    host already), its destination `dest`, its `mode`; `own`: tokens of the host's that get this mode. `absent`: other tokens, which
-    the daemon might take. `unit`, and `read`: files that a running daemon has read."""
+    """Return the values of the role. A token is copied to its folder, unless it is on the host already, and then gets its mode.
+    `absent`: other tokens, which the daemon might take."""
     block = ctx.fragment
     by_token = block.licensing == "token"
     folder = block.token_directory if by_token else ""
     there = [one.path for one in ctx.facts.get(GRIDD).tokens if by_token and one.path.startswith(f"{folder}/")]
-    values = role_values(desired(ctx), "files", "on")
-    unit = "".join(values.pop("on"))
     dest = f"{folder}/{block.token_file.rpartition('/')[2]}" if by_token and block.token_file else ""
+    tasks: dict[str, Any] = {
+        "own": [] if dest else [{"path": path, "mode": block.token_mode} for path in there],
+        "unit": {**DAEMON, "files": [catalogue.CONFIG, *([folder] if folder else [])]},
+    }
+    if folder:
+        tasks["folder"] = {"path": folder}
+    if dest:
+        tasks["token"] = {"src": block.token_file, "dest": dest, "mode": block.token_mode}
     return {
-        **values,
-        "token": {
-            "folder": folder,
-            "source": block.token_file if by_token else "",
-            "dest": dest,
-            "mode": block.token_mode,
-            "own": [] if dest else there,
-        },
+        "files": role_values(desired(ctx), "files", "on")["files"],
         "absent": [path for path in there if dest and path != dest],
-        "unit": unit,
-        "read": [catalogue.CONFIG, *([folder] if folder else [])],
+        "tasks": tasks,
     }
 
 

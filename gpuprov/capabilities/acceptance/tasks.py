@@ -1,0 +1,21 @@
+"""The tasks of the role."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.tasks import Stages, files, packages, step
+
+TASKS: Stages = {
+    "assert": (
+        packages("Simulate the package transaction and download it", "try"),
+        step("Fetch the source archives", "fetch", arguments={"public": True}, each="path", prepares="once"),
+    ),
+    "install": (
+        packages(
+            "Install the acceptance tools",
+            "install",
+            why="Nothing runs by itself: an acceptance loads GPUs and network, and is run on request.",
+        ),
+        step("Build from source", "tool_build", each="name"),
+        files("Remove build files of earlier versions"),
+    ),
+}

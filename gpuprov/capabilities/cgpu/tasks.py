@@ -1,0 +1,15 @@
+"""The tasks of the role."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.tasks import Stages, files, unit
+
+TASKS: Stages = {
+    "configure": (
+        files(
+            "Write the settings and the unit that applies them at boot",
+            why="cGPU itself is Alibaba's to install: without it, the host is refused before anything is changed.",
+        ),
+    ),
+    "service": (unit("Set up cGPU by its unit"),),
+}

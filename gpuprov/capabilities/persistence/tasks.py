@@ -1,0 +1,21 @@
+"""The tasks of the role."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.tasks import Stages, files, packages, unit
+
+TASKS: Stages = {
+    "assert": (
+        packages("Check that the package brings no other driver", "judge"),
+        packages(
+            "Download nvidia-persistenced",
+            "files",
+            key="download",
+            checks=False,
+            why="Without its dependencies, which the driver's set brings in its own version.",
+        ),
+    ),
+    "install": (packages("Install nvidia-persistenced", "install"),),
+    "configure": (files("Enable the persistence unit and disable the other one"),),
+    "service": (unit("Start the persistence unit"),),
+}

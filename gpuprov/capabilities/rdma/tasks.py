@@ -1,0 +1,170 @@
+"""The tasks of the role, and what is handed to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.tasks import Part, Stages, Task, files, judge, packages, report, step, taken, unit
+
+BUILD_FIX = (
+    "correct what /var/lib/dkms/NAME/VERSION/build/make.log says (headers, or a newer DOCA-OFED for this kernel), and "
+    "apply again"
+)
+OPENSM_FIX = "an InfiniBand port (ibstat -p), ib_umad loaded; journalctl -u 'opensm*' and /var/log/opensm*, on the host"
+OWN = {"owner": "root", "group": "root", "mode": "0644"}
+"""Owner and mode of the files that this role copies."""
+
+TASKS: Stages = {
+    "assert": (
+        step("Fetch the files named in the spec", "fetch", each="path", prepares="once"),
+        Part(
+            title="Add DOCA-OFED's package source",
+            file="ofed",
+            tasks=(
+                files("Pin apt to the distribution's dkms", part="ofed_pin"),
+                step("Add the doca-host package source", "doca_host"),
+                judge("Evaluate again, with the new package source", "sources"),
+            ),
+            key="ofed",
+        ),
+        packages("Simulate the package transaction and download it", "try"),
+    ),
+    "install": (
+        packages("Install the RDMA packages", "install"),
+        Part(
+            title="Install Alibaba's driver for every kernel",
+            file="erdma",
+            tasks=(
+                step("Run Alibaba's installer", "erdma", "erdma_run", {"state": "installed"}),
+                judge("Evaluate again, with the driver as it is now", "now"),
+                step("Build the driver for kernels without it", "erdma", "erdma_build", {"state": "built"}),
+            ),
+            key="erdma",
+        ),
+        step("Run AWS's installer", "efa", "efa_run"),
+    ),
+    "configure": (
+        files(
+            "Write the boot-time RDMA configuration",
+            key="files",
+            why="ExecStop of the unit of software devices removes them.",
+        ),
+        step("Rebuild outdated initramfs images", "boot", takes={"written": "files.paths"}),
+        Part(
+            title="Configure DOCA-OFED",
+            file="ofed",
+            tasks=(
+                packages(
+                    "Hold or release the DOCA-OFED packages",
+                    "hold",
+                    part="ofed",
+                    why="Only here: what came along with the packages that were asked for has been seen now.",
+                ),
+                step(
+                    "Build OFED's modules for every kernel", "command", "ofed_build", {"hint": BUILD_FIX}, each="argv"
+                ),
+                files("Configure openibd, and request a reboot if it cannot be restarted", part="ofed_conf"),
+            ),
+            key="ofed",
+        ),
+    ),
+    "service": (
+        Part(
+            title="Bring up DOCA-OFED",
+            file="openibd",
+            tasks=(
+                unit("Enable openibd", "openibd"),
+                Part(
+                    title="Load OFED's modules",
+                    file="openibd_modules",
+                    tasks=(
+                        judge("Evaluate again, with the users of RDMA devices", "now"),
+                        step("Start or restart openibd", "openibd", "openibd_start"),
+                        judge("Evaluate again, with the loaded modules", "now"),
+                        step("Check that OFED's modules are loaded", "openibd", "openibd_left"),
+                    ),
+                    key="openibd_modules",
+                ),
+            ),
+            key="openibd",
+        ),
+        step("Load the EFA driver", "efa", "efa_load", {"state": "loaded"}),
+        unit("Start opensm, now and at boot", "opensm"),
+        unit("Set up the RDMA devices, now and at boot"),
+        judge("Evaluate again, with the devices as they are now", "now"),
+        files("Raise the limits of services", part="limits"),
+        step("Raise the limits of running services", "command", "raise", each="argv"),
+        Part(
+            title="Write NCCL's configuration",
+            file="nccl",
+            tasks=(
+                Task(
+                    title="Copy the site's topology file",
+                    module="ansible.builtin.copy",
+                    options={**taken("src", "dest"), **OWN},
+                    key="topology",
+                ),
+                report("Report why nothing is written", "nccl_problem", prepares="always"),
+                Task(
+                    title="Write /etc/nccl.conf",
+                    module="ansible.builtin.copy",
+                    options={**taken("content", "dest"), **OWN, **taken("backup")},
+                    key="nccl_conf",
+                ),
+            ),
+            key="nccl",
+        ),
+    ),
+}
+
+
+def handed(ctx: Context[Rdma], decided: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the tasks that are needed. decided: the decisions of all parts of the capability."""
+    return {key: arguments for key, arguments, needed in _entries(ctx, decided) if needed}
+
+
+def _entries(ctx: Context[Rdma], decided: Mapping[str, Any]) -> Iterator[tuple[str, Any, object]]:
+    """Yield key, arguments, and whether the task is needed."""
+    yield "fetch", decided["fetch"], True
+    yield "boot", {}, decided["initramfs"]
+    yield "efa_run", decided["efa"], decided["efa"] is not None
+    yield "efa_load", {}, decided["efa_loads"]
+    erdma = decided["erdma"]
+    yield "erdma", {}, erdma["due"]
+    yield "erdma_run", _some(erdma, "archive", "sha256", "named", "mode", "kernels", "environment"), erdma["run"]
+    yield "erdma_build", {"kernels": erdma["build"], "environment": erdma["environment"]}, True
+    yield from _ofed(decided["ofed"])
+    opensm = {"state": "ran", "enabled": True, "answer": "opensm", "way_out": OPENSM_FIX}
+    own = decided["opensm"]
+    yield "opensm", {"name": own["unit"], **opensm, "differs": own["differs"], "ask": own["ask"]}, own["here"]
+    if part := decided["unit"]:
+        given = {"name": part.unit, "state": decided["now"], "enabled": True, "differs": part.differs}
+        yield "unit", {**given, "program": part.speaks, "way_out": part.way_out}, True
+    yield "raise", [{"argv": argv} for argv in decided["limits"]["raise"]], True
+    yield from _nccl(ctx, decided["nccl"])
+
+
+def _ofed(ofed: Mapping[str, Any]) -> Iterator[tuple[str, Any, object]]:
+    yield "ofed", {}, ofed["asked"]
+    yield "doca_host", {"package": ofed["source"], "named": ofed["named"]}, ofed["asked"]
+    yield "ofed_build", [{"argv": argv} for argv in ofed["build"]], True
+    if service := ofed["openibd"]:
+        yield "openibd", {"name": service["unit"], "state": "observed", "enabled": True}, True
+        yield "openibd_modules", {}, service["start"] or service["replace"]
+        yield "openibd_start", _some(service, "unit", "replace", "unload", "start"), True
+        yield "openibd_left", _some(service, "unit", "left"), True
+
+
+def _nccl(ctx: Context[Rdma], conf: Mapping[str, Any]) -> Iterator[tuple[str, Any, object]]:
+    block = ctx.fragment.nccl
+    yield "nccl", {}, conf["manage"]
+    yield "topology", {"src": block.topo_source, "dest": block.topo_file}, block.topo_source
+    yield "nccl_problem", {"msg": conf["problem"]}, conf["problem"]
+    yield "nccl_conf", {"content": conf["text"], "dest": conf["path"], "backup": conf["keep"]}, conf["text"]
+
+
+def _some(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: values[name] for name in names}

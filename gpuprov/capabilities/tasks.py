@@ -1,0 +1,170 @@
+"""The tasks of a capability's role, declared by stage and in order: docs/generate.py writes the role's files from them.
+
+A task says what it does, and with which module. What it hands to the module on one host is among the desired values of the
+capability, as `tasks`, by the key of the task; without an entry there the task is not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+Stage = Literal["assert", "install", "configure", "boot", "service"]
+Options = Mapping[str, Any]
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """A task of a role.
+
+    `options`: those of the module that are the same on every host; a template in them names a variable of the play. `key`: the
+    entry of `tasks` with the others; "" for a task that needs none. `takes`: arguments that are values of an earlier task's answer,
+    as KEY.VALUE. `only_if`, `unless`: the task is not needed where such a value is empty, or is not. `within`: the key of a task
+    that makes the folder for it, which check mode does not. `each`: the entry is a list, done one by one; the name of the value by
+    which an item is shown. `checks`: it also runs in check mode. `prepares`: it brings what a later task needs, which is a change in
+    check mode alone; "never": not even there, "always": there whatever it answers. `shows`: its difference is shown. `secret`:
+    nothing of it is. `when`: a condition on options of the run. `why`: a comment.
+    """
+
+    title: str
+    module: str
+    options: Options = {}
+    key: str = ""
+    takes: Mapping[str, str] = {}
+    only_if: str = ""
+    unless: str = ""
+    within: str = ""
+    each: str = ""
+    checks: bool = True
+    prepares: Literal["", "once", "never", "always"] = ""
+    shows: bool = True
+    secret: bool = False
+    when: str = ""
+    why: str = ""
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks after whose failure the services that were stopped are started again, and the failure is reported. `key`: not needed
+    without this entry of `tasks`."""
+
+    title: str
+    tasks: tuple[Task, ...]
+    key: str = ""
+    why: str = ""
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks in a file of their own, which is included where `tasks` has this `key`, once for all of them: a later judgement does not
+    change that. `file`: its name."""
+
+    title: str
+    file: str
+    tasks: tuple[Task | Part, ...]
+    key: str
+
+
+Stages = Mapping[Stage, tuple[Task | Block | Part, ...]]
+
+
+def step(title: str, name: str, key: str = "", arguments: Options | None = None, **more: Any) -> Task:
+    """Return a task for a step of gpuprov_step. arguments: those that are the same on every host."""
+    options = {"name": name, **({"arguments": arguments} if arguments else {})}
+    return Task(title=title, module="gpuprov_step", options=options, key=key or name, **more)
+
+
+def plain_step(title: str, name: str, arguments: Options | None = None, **more: Any) -> Task:
+    """Return a task for a step whose arguments are the same on every host."""
+    options = {"name": name, **({"arguments": arguments} if arguments else {})}
+    return Task(title=title, module="gpuprov_step", options=options, **more)
+
+
+def unit(title: str, key: str = "unit", **more: Any) -> Task:
+    """Return a task that brings a unit of systemd to its state."""
+    return Task(title=title, module="gpuprov_unit", key=key, **more)
+
+
+def packages(title: str, action: str = "settle", *, part: str = "", **more: Any) -> Task:
+    """Return a task for the capability's transaction. part: the name of the values that hold it, if they are not the capability's."""
+    return Task(title=title, module="gpuprov_packages", options={"action": action, **_part(part)}, **more)
+
+
+def files(title: str, *, part: str = "", **more: Any) -> Task:
+    """Return a task for the capability's files, and its units at each boot. part: as of `packages`."""
+    return Task(title=title, module="gpuprov_files", options=_part(part), **more)
+
+
+def repository(title: str, **more: Any) -> Task:
+    """Return a task that adds the capability's package source."""
+    timeout = {"lock_timeout": "{{ host_package_lock_timeout | default(omit) }}"}
+    return Task(title=title, module="gpuprov_repository", options=timeout, **more)
+
+
+def judge(title: str, moment: Literal["sources", "now"], why: str = "") -> Task:
+    """Return a task that evaluates the host again: what later tasks get follows from it."""
+    return Task(title=title, module="gpuprov_judge", options={"moment": moment}, why=why)
+
+
+def report(title: str, key: str, **more: Any) -> Task:
+    """Return a task that shows a message: its entry of `tasks` is `msg`."""
+    return Task(title=title, module="ansible.builtin.debug", options=taken("msg"), key=key, **more)
+
+
+def drain(title: str, key: str = "drain", **more: Any) -> Task:
+    """Return a task that drains the host, if the run has a drain command."""
+    return _of_host(title, "drain", key, **more)
+
+
+def stop_clients(title: str, key: str = "stop", **more: Any) -> Task:
+    """Return a task that stops the services that hold GPUs, or refuses if a user's process holds one. It belongs into a Block."""
+    return _of_host(title, "stop_clients", key, **more)
+
+
+def free_gpus(title: str, key: str = "", **more: Any) -> Task:
+    """Return a task that drains the host if users hold a GPU, and refuses if one still does."""
+    return _of_host(title, "clients", key, **more)
+
+
+def start_clients(title: str, key: str = "", **more: Any) -> Task:
+    """Return a task that starts again what was stopped."""
+    arguments = {"state": "started", "services": "{{ gpuprov_services }}"}
+    return Task(
+        title=title, module="gpuprov_step", options={"name": "clients", "arguments": arguments}, key=key, **more
+    )
+
+
+def _of_host(title: str, file: str, key: str, **more: Any) -> Task:
+    options = {"name": "host", "tasks_from": file}
+    return Task(title=title, module="ansible.builtin.include_role", options=options, key=key, **more)
+
+
+def _part(name: str) -> Options:
+    return {"part": name} if name else {}
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """The value of an option of one of Ansible's own modules: from the entry of `tasks`."""
+
+    name: str
+
+
+def taken(*names: str) -> Options:
+    """Return options of one of Ansible's own modules, which take their values from the task's entry."""
+    return {name: Taken(name) for name in names}
+
+
+def each_task(stages: Stages) -> Iterator[Task]:
+    """Yield the tasks of a role in order, those in blocks and parts among them."""
+    return (item for item in _walk(declared for each in stages.values() for declared in each) if isinstance(item, Task))
+
+
+def each_key(stages: Stages) -> set[str]:
+    """Return the names of all entries of `tasks` that a role reads."""
+    return {item.key for item in _walk(declared for each in stages.values() for declared in each)} - {""}
+
+
+def _walk(declared: Iterable[Task | Block | Part]) -> Iterator[Task | Block | Part]:
+    for item in declared:
+        yield item
+        if not isinstance(item, Task):
+            yield from _walk(item.tasks)

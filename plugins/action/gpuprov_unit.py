@@ -1,0 +1,38 @@
+"""The controller's part of gpuprov_unit: options from a capability's desired state, or no call at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ansible.module_utils
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+# Ansible finds module_utils of ours for modules alone.
+ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
+from ansible.module_utils.gpuprov_onhost import missing
+
+try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
+    from gpuprov.play.arguments import NOT_NEEDED, task_arguments
+
+    MISSING = ""
+except ImportError as error:
+    MISSING = str(error)
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Take the options from the desired state, and let the module do the rest."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        arguments, variables = dict(self._task.args), task_vars or {}
+        if capability := str(arguments.pop("capability", "")):
+            if MISSING:
+                raise AnsibleActionFail(missing.package(MISSING, variables))
+            desired = task_arguments(variables, capability, str(arguments.pop("task", "unit")))
+            if desired is None:
+                return {**result, **NOT_NEEDED}
+            arguments = {**desired, **arguments}
+        answer: dict[str, Any] = self._execute_module(module_args=arguments, task_vars=variables)
+        return answer
