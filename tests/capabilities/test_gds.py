@@ -181,11 +181,14 @@ def test_the_module_is_loaded_and_built_for_the_next_kernel() -> None:
 
 def test_the_module_is_loaded_where_that_is_possible() -> None:
     unloaded = gd.state(module="")
-    assert make(context(unloaded))["load"] == ["nvidia_fs"]
-    assert make(context())["load"] == []
-    assert make(context(unloaded, P2P))["load"] == []
-    assert make(context({**unloaded, "container": "podman\n"}))["load"] == []
-    assert make(context({**unloaded, "reboot_reasons": "nvidia_driver|the loaded driver is another\n"}))["load"] == []
+    assert make(context(unloaded))["tasks"]["running_kernel"]["modules"] == ["nvidia_fs"]
+    assert "running_kernel" not in make(context())["tasks"]
+    assert "running_kernel" not in make(context(unloaded, P2P))["tasks"]
+    assert "running_kernel" not in make(context({**unloaded, "container": "podman\n"}))["tasks"]
+    assert (
+        "running_kernel"
+        not in make(context({**unloaded, "reboot_reasons": "nvidia_driver|the loaded driver is another\n"}))["tasks"]
+    )
 
 
 def test_p2pdma_sets_options_of_modules_on_x86() -> None:
@@ -225,16 +228,16 @@ def context(
 
 def test_a_host_with_everything_gets_nothing_new() -> None:
     made = make(context())
-    assert (made["install"], made["commands"], made["later"]) == ([], [], {})
+    assert (made["install"], made["tasks"]["command"], made["later"]) == ([], [], {})
     assert made["lines"] == [{"path": gd.PLACE, "keys": {"properties.allow_compat_mode": "false"}, "made": False}]
 
 
 def test_a_bare_host_gets_exact_versions_and_the_link() -> None:
     made = make(context({**BARE, **gd.state(link="")}))
     assert made["install"] == ["libcufile-12-8=1.13.1.3-1", "gds-tools-12-8=1.13.1.3-1", "nvidia-fs-dkms=2.24.2-1"]
-    assert made["commands"] == [["update-alternatives", "--set", "cufile.json", gd.PLACE]]
-    assert make(context(gd.state(link=""), BLOCK))["commands"] == []
-    assert make(context(gd.state(link="/etc/cufile.json")))["commands"] == []
+    assert made["tasks"]["command"] == [{"argv": ["update-alternatives", "--set", "cufile.json", gd.PLACE]}]
+    assert make(context(gd.state(link=""), BLOCK))["tasks"]["command"] == []
+    assert make(context(gd.state(link="/etc/cufile.json")))["tasks"]["command"] == []
 
 
 def test_no_package_of_a_driver_comes_with_it() -> None:

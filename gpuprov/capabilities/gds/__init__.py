@@ -9,6 +9,7 @@ from gpuprov.capabilities.gds import checks
 from gpuprov.capabilities.gds.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.gds.fragment import Gds
 from gpuprov.capabilities.gds.rules import contribute, rules
+from gpuprov.capabilities.gds.tasks import TASKS
 from gpuprov.catalog.cuda.toolchain import order
 from gpuprov.probe.base import Facts
 from gpuprov.probe.driver import gds as probe
@@ -34,6 +35,7 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(probe.PACKAGES, probe.GDS),
     follows=("rdma", "nvidia_driver", "cuda_toolkit"),
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     packages=True,

@@ -59,9 +59,9 @@ def link_commands(ctx: Ctx) -> list[list[str]]:
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """Return the role's values. The transaction: `of`, `hint`, `install`, `refuse`; `later`: what waits for a package source; the
-    values of its resources; `load`: modules that are loaded now; `commands` for the link. Raises ProbeFailed for packages that nobody
+    values of its resources; `tasks`: for the link, and the modules that are loaded now. Raises ProbeFailed for packages that nobody
     offers."""
-    decision, have = decide(ctx), ctx.facts.get(probe.PACKAGES)
+    decision, have, load = decide(ctx), ctx.facts.get(probe.PACKAGES), modules_to_load(ctx)
     url = package_sources.coming(ctx.host.capabilities.get("nvidia_driver"), ctx.facts) if decision.missing else ""
     problem = f"gds: no package source of the host has {' '.join(decision.missing)}"
     if decision.missing and not url:
@@ -78,9 +78,11 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "hint": TRY_BY_HAND,
         "install": [] if url else [f"{name}={version}" for name, version in differing.items()],
         "refuse": OF_A_DRIVER,
-        "commands": link_commands(ctx),
-        "load": modules_to_load(ctx),
         **role_values(desired(ctx), "files", "absent", "lines"),
+        "tasks": {
+            "command": [{"argv": argv} for argv in link_commands(ctx)],
+            **({"running_kernel": {"modules": load, "sysctl": {}, "limits": {}, "hugepages": 0}} if load else {}),
+        },
     }
 
 

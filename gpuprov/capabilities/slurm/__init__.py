@@ -12,6 +12,7 @@ from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.slurm.checks import CHECKS
 from gpuprov.capabilities.slurm.desired import DESIRED, MODULES, RESOURCES
 from gpuprov.capabilities.slurm.fragment import HERE, Slurm
+from gpuprov.capabilities.slurm.tasks import TASKS
 from gpuprov.probe.base import Facts
 from gpuprov.probe.host.slurm import SLURM
 from gpuprov.spec.model import Fragment, HostSpec
@@ -64,6 +65,7 @@ CAPABILITY = Capability(
     rules=rules,
     export=export,
     export_probes=(SLURM,),
+    tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
     follows=("mig", "nvidia_driver"),

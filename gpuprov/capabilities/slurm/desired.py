@@ -60,8 +60,9 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the values of its resources. `seconds`: how long the GPUs are waited for."""
-    return {**role_values(desired(ctx), "program", "programs", "files", "units", "absent", "lines"), "seconds": SECONDS}
+    """Return the values of its resources, and how long the GPUs are waited for."""
+    values = role_values(desired(ctx), "program", "programs", "files", "units", "absent", "lines")
+    return {**values, "tasks": {"slurm": {"seconds": SECONDS}}}
 
 
 RESOURCES: Resources[Any] = Resources(

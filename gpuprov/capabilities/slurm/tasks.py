@@ -1,0 +1,15 @@
+"""The tasks of the role."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.tasks import Stages, files, step
+
+TASKS: Stages = {
+    "configure": (
+        files(
+            "Write the programs, slurmd's drop-in and the line of cgroup.conf",
+            why="Slurm itself, and slurm.conf, are the cluster's: without them the host is refused before anything is changed.",
+        ),
+    ),
+    "service": (step("Write gres.conf, and have a running slurmd read it", "slurm"),),
+}
