@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from gpuprov.catalog.gpus import gpus
+from gpuprov.catalog.gpus import list_gpus
 from gpuprov.mig import Model, model_of
-from gpuprov.onhost.mig.fit import fit, layouts
+from gpuprov.onhost.mig.fit import fit, list_layouts
 from gpuprov.onhost.mig.layout import Instance
 
 FIT, LAYOUTS = 0.05, 1.0
@@ -33,7 +33,7 @@ def slowest_fit(model: Model) -> float:
     """Return the slowest time over all maximal layouts, and over each with one more instance of each profile."""
     grid = model.grid or 0
     asked = []
-    for layout in layouts(model.profiles, grid):
+    for layout in list_layouts(model.profiles, grid):
         wanted = [Instance(one.profile) for one in layout]
         asked += [wanted, *([*wanted, Instance(profile.name)] for profile in model.profiles)]
     return max(seconds(partial(fit, model.profiles, grid, wanted), 1) for wanted in asked)
@@ -46,7 +46,7 @@ def shape(model: Model) -> object:
 
 def main() -> int:
     """Print a row for each shape of GPU."""
-    models = {one.mig.profile_class: model_of(one) for one in gpus() if one.mig.profile_class}
+    models = {one.mig.profile_class: model_of(one) for one in list_gpus() if one.mig.profile_class}
     shapes: dict[object, list[str]] = {}
     for name, model in models.items():
         if model.grid is not None:
@@ -55,8 +55,8 @@ def main() -> int:
     sys.stdout.write(f"  {'GPUs':<34} {'slices':>6} {'layouts':>8} {'all layouts':>12} {'slowest fit':>12}\n")
     for names in shapes.values():
         model = models[names[0]]
-        grid, count = model.grid or 0, len(layouts(model.profiles, model.grid or 0))
-        listing, one = seconds(partial(layouts, model.profiles, grid)), slowest_fit(model)
+        grid, count = model.grid or 0, len(list_layouts(model.profiles, model.grid or 0))
+        listing, one = seconds(partial(list_layouts, model.profiles, grid)), slowest_fit(model)
         told = names[0] + (f" and {len(names) - 1} more classes" if len(names) > 1 else "")
         sys.stdout.write(f"  {told:<34} {grid:>6} {count:>8} {listing * 1000:>9.1f} ms {one * 1000:>9.1f} ms\n")
         kept = kept and listing < LAYOUTS and one < FIT

@@ -19,7 +19,7 @@ import yaml
 from gpuprov import assets
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability
-from gpuprov.catalog.distributions import managed
+from gpuprov.catalog.distributions import list_managed
 from gpuprov.catalog.drivers import sets
 from gpuprov.cli import cli, manual, reference
 from gpuprov.errors import EXIT_CODES
@@ -125,12 +125,12 @@ def distribution_page() -> str:
             row.name,
             f"`{row.key}`",
             ", ".join(f"`{name}`" for name in (row.id, *row.likes)),
-            ", ".join(sets.sources(row)),
+            ", ".join(sets.list_sources(row)),
             " ".join(row.cuda.architectures) if row.cuda else "",
             ", ".join(f"`{host.key}`" for host in TABLE if host.catalogue == row.key),
             "; ".join(dict.fromkeys(row.without.values())),
         )
-        for row in managed()
+        for row in list_managed()
     )
     header = ("distribution", "key", "ID", "sources of the driver", "NVIDIA's repository", "simulated as", "not known")
     lines = [

@@ -9,22 +9,22 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE, house_fragment
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.catalog.gpus import gpus
+from gpuprov.catalog.gpus import list_gpus
 from gpuprov.catalog.instances import find_instance
 from gpuprov.errors import defect
 from gpuprov.inventory import load
 from gpuprov.onhost import machine
 from gpuprov.shown import counted, has_secrets, reveal
 from gpuprov.spec import overrides, placement
-from gpuprov.spec.across import conflict_problem
+from gpuprov.spec.across import report_conflict
 from gpuprov.spec.build import Finding, show
-from gpuprov.spec.connection import one_machine, texts, unusable
+from gpuprov.spec.connection import find_shared_machines, find_unusable, list_texts
 from gpuprov.spec.kernel import Contribution, Kernel, merge
-from gpuprov.spec.model import SITE_VARIABLES, Fragment, GpuSpec, HostSpec, RawHost, site_variables
+from gpuprov.spec.model import SITE_VARIABLES, Fragment, GpuSpec, HostSpec, RawHost, select_site_variables
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect
-from gpuprov.spec.repository import located
-from gpuprov.spec.salvage import Repairs, placed_as_written
-from gpuprov.spec.schema import schema
+from gpuprov.spec.repository import locate_files
+from gpuprov.spec.salvage import Repairs, place_as_written
+from gpuprov.spec.schema import build_schema
 from gpuprov.spec.url import hide_queries
 
 
@@ -67,8 +67,8 @@ def load_fleet(
 
 def _vocabulary() -> set[str]:
     """Return gpuprov's own words, which are no secrets even if a vault holds them: fields and their choices, GPU models."""
-    described = schema(HOUSE.fragment, {one.name: (one.fragment, "") for one in CAPABILITIES})
-    return {*texts(described), *(gpu.key for gpu in gpus())}
+    described = build_schema(HOUSE.fragment, {one.name: (one.fragment, "") for one in CAPABILITIES})
+    return {*list_texts(described), *(gpu.key for gpu in list_gpus())}
 
 
 def _unread(name: str) -> Iterable[Problem]:
@@ -95,12 +95,12 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
         if not raw.values:
             unmanaged.append(raw.name)
             continue
-        unset = overrides.problems(site_variables(raw.connection), [one.name for one in CAPABILITIES])
+        unset = overrides.find_problems(select_site_variables(raw.connection), [one.name for one in CAPABILITIES])
         problems += [
             msgspec.structs.replace(problem, hosts=(raw.name,), path=(), origin=raw.places.get(str(problem.path[0])))
             for problem in unset
         ]
-        if wrong := list(unusable(raw)):
+        if wrong := list(find_unusable(raw)):
             problems += wrong
             continue
         if id(raw.values) not in known:
@@ -109,7 +109,7 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
         problems += [msgspec.structs.replace(problem, hosts=(raw.name,)) for problem in found]
         if spec is not None:
             pairs.append((raw, with_site(spec, raw)))
-    problems += (_one_machine(*found) for found in one_machine(raw for raw, _ in pairs))
+    problems += (_one_machine(*found) for found in find_shared_machines(raw for raw, _ in pairs))
     origins = {raw.name: raw.origins for raw, _ in pairs}
     for capability in CAPABILITIES:
         try:
@@ -134,7 +134,7 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
 
 
 def _one_machine(address: str, names: list[str]) -> Problem:
-    told = f"{machine.several(names)}: all are reached at {show(address)}"
+    told = f"{machine.describe_names(names)}: all are reached at {show(address)}"
     return Problem(message=told, hosts=tuple(names), hint=machine.FIX, severity="warning")
 
 
@@ -153,7 +153,7 @@ def with_site(spec: HostSpec, raw: RawHost) -> HostSpec:
         recipe=spec.recipe,
         capabilities=spec.capabilities,
         origins=raw.origins,
-        site=site_variables(raw.connection),
+        site=select_site_variables(raw.connection),
         defects=spec.defects,
     )
 
@@ -184,7 +184,7 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
         block, found = repairs.convert(value, fragment, (name,))
         findings += found
         if block is not None:
-            blocks[name] = located(block, name, raw.origins)
+            blocks[name] = locate_files(block, name, raw.origins)
     judged: Any = house or HOUSE.fragment()  # of a bad one that cannot be repaired
     spec = HostSpec(
         name=raw.name,
@@ -202,7 +202,7 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
         Problem(path=path, message=message, hint=hint)
         for path, message, hint in repairs.unless_refused(findings, ruled_out)
     ]
-    problems = [placed_as_written(problem, written) for problem in (*problems, *ruled_out)]
+    problems = [place_as_written(problem, written) for problem in (*problems, *ruled_out)]
     spec = msgspec.structs.replace(spec, defects=defects)
     placed = [msgspec.structs.replace(problem, origin=place(problem.path, raw.origins)) for problem in problems]
     return (None if any(p.severity == "error" for p in placed) else spec), placed
@@ -249,7 +249,7 @@ def with_contributions(spec: HostSpec) -> tuple[HostSpec, list[Problem]]:
         c.name: spec.capabilities[c.name] for c in CAPABILITIES if c.name in spec.capabilities and c.name != "kernel"
     }
     merged = msgspec.structs.replace(spec, capabilities={"kernel": kernel, **ordered})
-    return merged, [conflict_problem(conflict) for conflict in conflicts]
+    return merged, [report_conflict(conflict) for conflict in conflicts]
 
 
 def ruled(spec: HostSpec) -> tuple[list[Problem], tuple[tuple[str, str], ...]]:

@@ -14,7 +14,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 import gpuprov
 from gpuprov.catalog import reader, symptoms
-from gpuprov.catalog.drivers.data import drivers_file
+from gpuprov.catalog.drivers.data import read_drivers_file
 from gpuprov.errors import GpuprovError
 
 LAB = re.compile(r"\b(?:lab: Lab|first: First|moved: Moved|(?:newest|older): str|versions: tuple)\b")
@@ -52,7 +52,7 @@ def load_catalogue() -> None:
             reader.load(name, getattr(importlib.import_module(".".join(parts).removesuffix(".__init__")), kind))
     for name in symptoms.FILES:
         reader.load(name, symptoms.SymptomsFile)
-    drivers_file()  # whose lists name groups of distributions
+    read_drivers_file()  # whose lists name groups of distributions
 
 
 def pytest_collection_finish() -> None:

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuprov.catalog.gpus import by_pci_id
-from gpuprov.catalog.mig import profiles_for
+from gpuprov.catalog.gpus import find_by_pci_id
+from gpuprov.catalog.mig import list_profiles
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import mig
@@ -49,13 +49,13 @@ def disagreements(facts: RecordedFacts) -> Iterator[str]:
             yield f"{gpu.told}: nvidia-smi does not list it"
         elif (shown.uuid, shown.name) != (gpu.uuid, gpu.name):
             yield f"{gpu.told}: NVML says {gpu.name} {gpu.uuid}, nvidia-smi {shown.name} {shown.uuid}"
-        known = by_pci_id(gpu.pci, gpu.subsystem)
+        known = find_by_pci_id(gpu.pci, gpu.subsystem)
         if known is None:
             yield f"{gpu.told}: the catalogue does not know {gpu.pci} {gpu.subsystem} ({gpu.name})"
             continue
         if known.mig.capable != gpu.capable:
             yield f"{gpu.told}: MIG capable by the catalogue: {known.mig.capable}, by NVML: {gpu.capable}"
-        table = {profile.name: profile for profile in profiles_for(known)}
+        table = {profile.name: profile for profile in list_profiles(known)}
         for profile in gpu.profiles:
             row = table.get(profile.name)
             if row is None:

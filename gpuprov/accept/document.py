@@ -13,7 +13,7 @@ from gpuprov import __version__
 from gpuprov.accept.model import Finding, Outcome, Status
 from gpuprov.accept.outliers import Outlier, find_outliers
 from gpuprov.probe.acceptance import Measurement
-from gpuprov.reading import as_document
+from gpuprov.reading import format_document
 
 FORMAT = 1
 AcceptVerdict = Literal["accepted", "NOT accepted", "nothing was measured", "interrupted"]
@@ -89,7 +89,7 @@ def verdict(outcome: Outcome) -> AcceptVerdict:
 
 def as_json(outcome: Outcome) -> str:
     """Format the document as text."""
-    return as_document(build_document(outcome))
+    return format_document(build_document(outcome))
 
 
 def _build_row(finding: Finding) -> Row:

@@ -8,7 +8,7 @@ from typing import Any
 from gpuprov.accept.lock import Lock
 from gpuprov.accept.model import Finding, Host
 from gpuprov.capabilities.acceptance.fragment import Acceptance
-from gpuprov.capabilities.rdma.common import selected
+from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.drivers.sets import is_gpu_service
 from gpuprov.catalog.gpus import find_gpu
@@ -55,7 +55,7 @@ def _host(raw: RawHost, spec: HostSpec, facts: Facts) -> Host:
         raw=raw,
         spec=spec,
         block=block,
-        devices=selected(fabric, devices) if isinstance(fabric, Rdma) else rdma.hcas(devices),
+        devices=select_devices(fabric, devices) if isinstance(fabric, Rdma) else rdma.list_hcas(devices),
         tools=facts.get(acceptance.TOOLS),
         network=facts.get(acceptance.NETWORK),
         gpus=tuple(gpu.uuid for gpu in smi),

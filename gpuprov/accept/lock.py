@@ -15,7 +15,7 @@ from gpuprov.accept.remote import AT_A_TIME
 from gpuprov.errors import UnreachableError
 from gpuprov.onhost import process
 from gpuprov.onhost.lock import LOCK
-from gpuprov.onhost.locked import refusal
+from gpuprov.onhost.locked import explain_refusal
 from gpuprov.plan.host_lock import command
 
 FOLDER = "/run/gpuprov/accept"
@@ -63,7 +63,7 @@ class Lock:
             elif process.is_dead(_mapping(answer.get("holder")), self._owner):
                 again.append(Step(host=host, script=self._taking(host, stale=str(answer.get("text", "")))))
             else:
-                refused[host] = ": ".join(refusal(answer, named, "accept with"))
+                refused[host] = ": ".join(explain_refusal(answer, named, "accept with"))
         for host, ran in self._tried(again).items() if again else ():
             answer, why = _parse_answer(ran)
             if answer.get("taken"):
@@ -176,7 +176,7 @@ def _parse_answer(ran: Ran) -> tuple[dict[str, object], str | UnreachableError]:
     if ran.status == 127:
         return {}, "acceptance tests need Python 3 on the host"
     try:
-        answer = reading.json(ran.text)
+        answer = reading.parse_json(ran.text)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):

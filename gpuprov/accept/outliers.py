@@ -9,7 +9,7 @@ import msgspec
 
 from gpuprov.accept.maps import MUCH, Cell, Level, Map, format_figure, maps
 from gpuprov.accept.model import ORDER, Finding, Outcome, Status
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.probe.acceptance import Measurement
 from gpuprov.shown import counted
 

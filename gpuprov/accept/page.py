@@ -11,7 +11,7 @@ from gpuprov.accept.maps import SAMPLES, Cell, Level, Map, format_cell, format_f
 from gpuprov.accept.model import ORDER, Finding, Outcome, Status
 from gpuprov.accept.outliers import Outlier, find_outliers
 from gpuprov.accept.picture import is_sparse
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.report import page as common
 from gpuprov.report.page import About, Headline, State
 

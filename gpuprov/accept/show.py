@@ -15,7 +15,7 @@ from gpuprov.accept.outliers import Outlier, find_outliers
 from gpuprov.accept.page import page
 from gpuprov.accept.picture import document
 from gpuprov.errors import GpuprovError
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.report import junit
 from gpuprov.report.files import check_writable, write_atomic
 from gpuprov.report.page import About

@@ -47,7 +47,9 @@ def nccl_task(host: Host) -> Task | None:
         return None
     count = len(host.gpus)
     size, note = _choose_size(requested.size, [host])
-    task = Task(host=host.name, tests=(requested.test,), size=catalogue.in_bytes(size), seconds=NCCL_SECONDS, told=note)
+    task = Task(
+        host=host.name, tests=(requested.test,), size=catalogue.parse_size(size), seconds=NCCL_SECONDS, told=note
+    )
     program, why = _find_program(host, "nccl", requested.test)
     if getattr(host.spec.capabilities.get("mig"), "mode", "") == "enabled":
         why = "its GPUs are in MIG mode, without the peer-to-peer copies that NCCL needs"
@@ -80,7 +82,7 @@ def _choose_size(requested: str, hosts: Sequence[Host]) -> tuple[str, str]:
     """
     least = min((min(gpu.memory_gb) for host in hosts if (gpu := find_gpu(host.model)) and gpu.memory_gb), default=0)
     room = int((0.9 * least - 1) * (1 << 30) / 3)
-    if not least or catalogue.in_bytes(requested) <= room:
+    if not least or catalogue.parse_size(requested) <= room:
         return requested, ""
     size = f"{1 << (room.bit_length() - 1) >> 20}M"
     return size, f"with messages of {size}: {least} GB of memory have no room for {requested}"
@@ -104,7 +106,7 @@ def diag_task(host: Host) -> Task | None:
         return None
     why = "" if "dcgmi" in host.tools.found else "no dcgmi: dcgm in the spec installs it"
     listen = str(getattr(host.spec.capabilities.get("dcgm"), "listen", dcgm.LISTEN))
-    engine = () if listen == dcgm.LISTEN else ("--host", dcgm.reached_at(listen))
+    engine = () if listen == dcgm.LISTEN else ("--host", dcgm.derive_address(listen))
     words = ("dcgmi", "diag", *engine, "-r", str(level), "-j")
     return Task(
         host=host.name,
@@ -155,7 +157,7 @@ def run_across(hosts: Mapping[str, Host], lock: Lock, timeout: float, say: Say) 
     requested = first.block.nccl
     name = f"{ACROSS}.{requested.test}"
     size, note = _choose_size(requested.size, joined)
-    task = Task(host=first.name, tests=(name,), size=catalogue.in_bytes(size), seconds=NCCL_SECONDS, told=note)
+    task = Task(host=first.name, tests=(name,), size=catalogue.parse_size(size), seconds=NCCL_SECONDS, told=note)
     programs = {_find_program(host, "nccl", requested.test) for host in joined}
     lacking = [host.name for host in joined if "mpirun" not in host.tools.found]
     why = next((why for _, why in programs if why), "")

@@ -11,7 +11,7 @@ from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.children import Job, run_all
 from gpuprov.gather.script import compose, split
 from gpuprov.gather.transport import Answer, job
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.events import Ledger
 from gpuprov.plan.host_lock import command
 from gpuprov.probe.base import Output, Probe
@@ -97,7 +97,7 @@ def _noted(found: dict[str, Left], host: str) -> Callable[[Answer], None]:
 
 def _left(output: Output) -> Left:
     try:
-        told = reading.json(output.text)
+        told = reading.parse_json(output.text)
     except ValueError:
         told = None
     if not isinstance(told, Mapping) or not isinstance(told.get("running"), list):

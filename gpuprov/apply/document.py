@@ -12,7 +12,7 @@ import msgspec
 from gpuprov import __version__
 from gpuprov.apply.model import Act, AppliedItem, ApplyRun, HostOutcome, Lap, State
 from gpuprov.apply.text import summary
-from gpuprov.reading import as_document
+from gpuprov.reading import format_document
 from gpuprov.report.as_json import Boot
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import Verdict, next_boot, verdict
@@ -97,7 +97,7 @@ def document(run: ApplyRun) -> Applied:
 
 def as_json(run: ApplyRun) -> str:
     """Return the document as text."""
-    return as_document(document(run))
+    return format_document(document(run))
 
 
 def _host(one: HostOutcome) -> AppliedHost:

@@ -22,7 +22,7 @@ from gpuprov.apply.outcome import judge
 from gpuprov.drain import in_play
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.pace import Pace
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan import durations, playbook
 from gpuprov.plan.events import Ledger, given_up
 from gpuprov.plan.extra import checked_run, extra_variables, new_run, owner

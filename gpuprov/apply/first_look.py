@@ -18,7 +18,7 @@ from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.host import house
 from gpuprov.render import digests
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.overrides import max_clock_skew
+from gpuprov.spec.overrides import get_max_clock_skew
 from gpuprov.verify.evaluate import Result, broken, is_broken
 from gpuprov.verify.unmanaged import in_words
 
@@ -67,7 +67,7 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
 def _had_by(reading: Reading, name: str, options: Options) -> str:
     """Return the other name under which this run has worked on the host, in an earlier job of a roll-out; "" if none."""
     last = reading.facts.known(house.FENCE)
-    return fence.other_name(last, {"run": options.run, "name": name}) if last and options.run else ""
+    return fence.find_other_name(last, {"run": options.run, "name": name}) if last and options.run else ""
 
 
 def _since(spec: HostSpec, reading: Reading, options: Options) -> str:
@@ -85,7 +85,7 @@ def _since(spec: HostSpec, reading: Reading, options: Options) -> str:
     for name, one in receipt.capabilities.items() if receipt else ():
         if name in present and one.digest != present[name]:
             with suppress(ValueError):
-                if datetime.fromisoformat(one.applied_at).timestamp() > asked + max_clock_skew(spec.site):
+                if datetime.fromisoformat(one.applied_at).timestamp() > asked + get_max_clock_skew(spec.site):
                     told = f"{name} was brought to another spec at {one.applied_at}"
                     return f"{told}, after what is asked here was read ({options.asked_at})"
     return ""
@@ -103,7 +103,7 @@ def _stops(result: Result, run: Collection[str], options: Options) -> bool:
 
 def duplicate(name: str, other: str) -> HostOutcome:
     """Return the outcome of a host that the run already has under another name."""
-    message, hint = machine.refusal(other)
+    message, hint = machine.explain_refusal(other)
     return HostOutcome(host=name, state="blocked", task="host.machine", message=message, hint=hint)
 
 

@@ -78,6 +78,6 @@ def _refused(answer: Answer) -> bool:
     if isinstance(answer, UnreachableError):
         return False
     with contextlib.suppress(ValueError):
-        told = reading.json((split(answer) or {}).get("leave", Output("")).text)
+        told = reading.parse_json((split(answer) or {}).get("leave", Output("")).text)
         return isinstance(told, Mapping) and told.get("held") is False
     return False

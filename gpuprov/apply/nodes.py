@@ -103,7 +103,7 @@ def _locked(raw: RawHost, owner: Mapping[str, object]) -> bool:
             break
         try:
             told = run(raw, composed(command("take", owner, raw.name), LIMIT), rest)
-            answer = reading.json((split(told.encode()) or {}).get("leave", Output("")).text)
+            answer = reading.parse_json((split(told.encode()) or {}).get("leave", Output("")).text)
         except (UnreachableError, ValueError):
             continue
         if isinstance(answer, Mapping) and isinstance(answer.get("taken"), bool):

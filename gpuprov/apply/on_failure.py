@@ -10,7 +10,7 @@ from gpuprov.apply import execution, nodes, rollback
 from gpuprov.apply.execution import Agreed
 from gpuprov.apply.items import taken_back
 from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Known, Options
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.extra import of_rollback
 from gpuprov.plan.interrupt import GRACE
 from gpuprov.plan.model import HostPlan

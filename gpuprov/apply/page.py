@@ -11,7 +11,7 @@ import msgspec
 from gpuprov.apply.fates import Fate, fates, in_numbers, timeless
 from gpuprov.apply.model import DONE, ApplyRun, Became, HostOutcome, State
 from gpuprov.apply.text import summary
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.page import Diff, Signed, diff_of, signed
 from gpuprov.plan.rows import rows
 from gpuprov.report import html, page

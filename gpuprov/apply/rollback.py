@@ -17,7 +17,7 @@ from gpuprov.fleet import Fleet, judge
 from gpuprov.gather import gather
 from gpuprov.gather.pace import Pace
 from gpuprov.onhost import locked, process
-from gpuprov.onhost.machine import duplicates
+from gpuprov.onhost.machine import find_duplicates
 from gpuprov.plan.extra import checked_run, new_run, owner
 from gpuprov.plan.host_lock import of_host
 from gpuprov.plan.model import HostPlan
@@ -113,7 +113,7 @@ def _targets(
     raws = {raw.name: raw for raw in hosts}
     read = gather([(raw, (CHECKPOINTS, house.RECEIPT, house.MACHINE)) for raw in hosts], pace=pace)
     machines = {name: one.known(house.MACHINE) or "" for name, one in read.items() if isinstance(one, Facts)}
-    again = duplicates(machines)
+    again = find_duplicates(machines)
     for name, facts in read.items():
         if name in again:
             outcomes[name] = duplicate(name, again[name])
@@ -185,7 +185,7 @@ def _begin(
     }
     for name, answer in {**answers, **on_hosts(again, pace)}.items():
         if answer.get("locked"):
-            message, hint = locked.refusal(answer["locked"], broken, "roll back with")
+            message, hint = locked.explain_refusal(answer["locked"], broken, "roll back with")
             outcomes[name] = HostOutcome(host=name, state="locked", message=message, hint=hint)
             del begun[name]
             continue

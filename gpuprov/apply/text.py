@@ -10,7 +10,7 @@ import msgspec
 
 from gpuprov.apply.fates import fates, in_numbers, timeless, untouched
 from gpuprov.apply.model import DONE, AppliedItem, ApplyRun, Became, HostOutcome
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.items import sizes
 from gpuprov.plan.rows import rows
 from gpuprov.plan.text import SIGNS

@@ -61,7 +61,7 @@ def _wanted(item: Resource) -> onhost.Wanted:
     if isinstance(item, File):
         return onhost.Wanted(item.path, item.text.replace(onhost.PYTHON, sys.executable), item.mode)
     if isinstance(item, Lines):
-        return onhost.with_lines(item.path, dict(item.keys), made=item.made)
+        return onhost.merge_lines(item.path, dict(item.keys), made=item.made)
     assert isinstance(item, Absent)
     return onhost.Wanted(item.path, None)
 
@@ -69,11 +69,12 @@ def _wanted(item: Resource) -> onhost.Wanted:
 def _started(own_units: list[Unit]) -> Iterator[str]:
     """Start what should run and does not, or runs with what is outdated."""
     wanted = [item.wanted for item in own_units if item.active and not item.reboot]
-    for item in wanted_units.differences(wanted, wanted_units.look([unit.name for unit in wanted])):
+    for item in wanted_units.list_differences(wanted, wanted_units.look([unit.name for unit in wanted])):
         if item.moment == wanted_units.NOW:
             status, lines = units.restart(item.name)
             if status:
                 raise GpuprovError(
-                    f"{item.name} does not start: {units.last_words(lines, '')}", f"journalctl -u {item.name} -n 20"
+                    f"{item.name} does not start: {units.find_last_words(lines, '')}",
+                    f"journalctl -u {item.name} -n 20",
                 )
             yield _describe(item)

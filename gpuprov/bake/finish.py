@@ -92,7 +92,7 @@ def finish(folder: Path) -> Report:
 def read_report(path: Path) -> Report | None:
     """Read the report of an earlier boot; None if there is none, or it cannot be understood."""
     with suppress(OSError, reading.Unreadable):
-        return reading.typed_json(reading.contents(str(path), LARGEST), Report, largest=LARGEST)
+        return reading.parse_typed_json(reading.read_contents(str(path), LARGEST), Report, largest=LARGEST)
     return None
 
 
@@ -135,7 +135,7 @@ def _held(leader: dict[str, object], host_outcome: HostOutcome) -> Iterator[dict
     try:
         yield leader
     finally:
-        lock.release(leader)
+        lock.release_lock(leader)
 
 
 def _finish(pair: Pair, leader: dict[str, object], host_outcome: HostOutcome, changed: list[str]) -> None:
@@ -159,7 +159,7 @@ def _finish(pair: Pair, leader: dict[str, object], host_outcome: HostOutcome, ch
         if not made:
             break
     verdict = judge(pair[1], facts, list(pair[1].capabilities), preflight=False)
-    receipt.applied(leader, list(pair[1].capabilities), digests(pair[1]), __version__, verdict.resources)
+    receipt.merge_applied(leader, list(pair[1].capabilities), digests(pair[1]), __version__, verdict.resources)
     host_outcome.state, host_outcome.changed = "changed" if changed else "unchanged", changed
     host_outcome.results = evaluate(pair[1], _read(pair), MOMENTS)
     for name, error in problems.items():

@@ -48,7 +48,7 @@ def prepare(fleet: Fleet, options: Options) -> Prepared:
         message = f"{raw.name}: its spec names {absent[0]}, which the first boot reads, and which is not in the image"
         raise GpuprovError(message, "copy it into the image, to the same place")
     python = find_python(options.root)
-    wheels = {name: reading.contents(str(path), WHEEL) for name, path in _wheels(options.wheels).items()}
+    wheels = {name: reading.read_contents(str(path), WHEEL) for name, path in _wheels(options.wheels).items()}
     chosen, missing = choose([{"name": name, "sha256": "", "size": len(data)} for name, data in wheels.items()], python)
     if missing:
         version = ".".join(map(str, python.version))
@@ -82,7 +82,7 @@ def find_python(root: Path) -> Python:
         if len(lines) != 2 or not PATH.fullmatch(lines[0]):
             continue
         try:
-            version, machine, libc = reading.typed_json(lines[1], tuple[tuple[int, int], str, str])
+            version, machine, libc = reading.parse_typed_json(lines[1], tuple[tuple[int, int], str, str])
         except reading.Unreadable:
             continue
         numbers = re.fullmatch(r"glibc (\d{1,3})\.(\d{1,3}).*", libc)

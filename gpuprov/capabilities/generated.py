@@ -12,8 +12,8 @@ from typing import Any
 from gpuprov.capabilities.answers import APPLY, by_unit, enabling
 from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome, fail, not_asked, ok, skip
 from gpuprov.onhost import wanted_units
-from gpuprov.onhost.files import own_folders
-from gpuprov.onhost.unit_files import is_drop_in, unit_of
+from gpuprov.onhost.files import select_own_folders
+from gpuprov.onhost.unit_files import derive_unit, is_drop_in
 from gpuprov.probe.base import Probe, ProbeFailed
 from gpuprov.probe.host import contents, house
 from gpuprov.resources import Difference, File, Lines, Program, Resource, Unit, differences
@@ -62,8 +62,8 @@ def asks(host: HostSpec, known: Mapping[str, Capability]) -> dict[str, str]:
             lines += own
             paths |= dict.fromkeys((*resources.paths(host, block), *own))
             units |= dict.fromkeys(resources.units(host, block) if resources.units else ())
-    units |= dict.fromkeys(filter(None, map(unit_of, paths)))
-    told = {"paths": paths, "lines": lines, "folders": sorted(own_folders(paths)), "units": units}
+    units |= dict.fromkeys(filter(None, map(derive_unit, paths)))
+    told = {"paths": paths, "lines": lines, "folders": sorted(select_own_folders(paths)), "units": units}
     return {name: "\n".join(each) for name, each in told.items()}
 
 
@@ -82,7 +82,7 @@ def judge_files(capability: Capability, ctx: Context[Any]) -> Outcome:
         one.path
         for one in found
         if one.path not in optional
-        and (one.path in lines or (is_drop_in(one.path) and unit_of(one.path) in _units(resources)))
+        and (one.path in lines or (is_drop_in(one.path) and derive_unit(one.path) in _units(resources)))
     ]
     if never and found and not needed and all(one.lacking for one in found):
         return not_asked(f"gpuprov has not applied it here, which writes {counted(len(wanted), 'file')}")
@@ -95,7 +95,7 @@ def judge_files(capability: Capability, ctx: Context[Any]) -> Outcome:
     if not found:
         return ok(expected)
     changes = [Change(kind="file", name=one.path, before=one.before, after=one.after) for one in found]
-    unit = unit_of(found[0].path)
+    unit = derive_unit(found[0].path)
     show = f"{'cat' if found[0].path in lines else 'ls -l'} {found[0].path}" + (
         f"; systemctl cat {unit}" if unit else ""
     )
@@ -116,7 +116,9 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     mine = [one for one in units if (one.enabled if boot else one.active) is not None]
     if silent := [one.name for one in mine if one.name not in states]:
         raise ProbeFailed(f"systemd of the host did not say how it has {silent[0]}")
-    found = [one for one in wanted_units.differences([unit.wanted for unit in mine], states) if one.moment == moment]
+    found = [
+        one for one in wanted_units.list_differences([unit.wanted for unit in mine], states) if one.moment == moment
+    ]
     if not found and not any(one.enabled if boot else one.active for one in mine):
         if waits := [one.waits for one in units if one.waits]:
             return skip(waits[0])

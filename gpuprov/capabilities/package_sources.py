@@ -10,7 +10,7 @@ import msgspec
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import repositories as catalogue
-from gpuprov.catalog.drivers.sets import default_source
+from gpuprov.catalog.drivers.sets import pick_source
 from gpuprov.onhost import checkpoints, openpgp, sources
 from gpuprov.probe.base import Facts
 from gpuprov.probe.host import system
@@ -31,30 +31,30 @@ SHOWN = (
 def judge(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Outcome:
     """Return the outcome for the host's sources (the probe's facts), compared with the wanted block."""
     try:
-        expected = block.expected(asked)
+        expected = block.list_fingerprints(asked)
     except (OSError, openpgp.NotAKey) as error:
         return fail("a public key", f"{asked['key_file']}: {error}", f"correct {asked['of']}.key_file")
     wanted = standing(told, asked, kind)
-    place, key = sources.path(wanted["name"], kind), sources.key_path(wanted["name"], kind)
+    place, key = sources.derive_path(wanted["name"], kind), sources.get_key_path(wanted["name"], kind)
     trust = ", ".join(expected) or "the given key"
     should = f"{wanted['url']}, trusted by {trust}"
     hint = "gpuprov apply writes it again"
     if place not in told["files"]:
         change = Change(kind="file", name=place, before="absent", after=wanted["url"])
         return fail(should, f"{place} is not there", hint, changes=[change])
-    if told["files"][place] != sources.text(wanted, kind):
+    if told["files"][place] != sources.format_text(wanted, kind):
         change = Change(kind="file", name=place, before="changed", after=wanted["url"])
         return fail(should, f"{place} is not as gpuprov writes it", hint, changes=[change])
     judged = openpgp.judge(told["files"].get(key, ""), wanted["fingerprint"] or ",".join(expected))
     if judged["problem"]:
         change = Change(kind="file", name=key, before=", ".join(judged["fingerprints"]) or "no key", after=trust)
         return fail(should, f"{key}: {judged['problem']}", hint, changes=[change])
-    if told["files"][key] != openpgp.armoured(told["files"][key], each=kind != "debian"):
+    if told["files"][key] != openpgp.armour_keys(told["files"][key], each=kind != "debian"):
         change = Change(kind="file", name=key, before="changed", after=trust)
         return fail(should, f"{key} holds more than the key, or in another form", hint, changes=[change])
-    if kind != "debian" and (missing := [f for f in judged["fingerprints"] if not sources.imported(told, f)]):
+    if kind != "debian" and (missing := [f for f in judged["fingerprints"] if not sources.has_key(told, f)]):
         return fail(should, f"rpm does not know the key {', '.join(missing)}", f"rpm --import {key}")
-    if beside := sources.others(told, wanted, kind):
+    if beside := sources.find_others(told, wanted, kind):
         found = "; ".join(f"{row['file']} has {row['url']}, {_trust(row)}" for row in beside)
         return fail(should, found, f"remove it from {beside[0]['file']}: two sources of one repository have two keys")
     late = [warning for warning in judged["warnings"] if " expired " in warning]
@@ -65,9 +65,9 @@ def judge(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Ou
 
 def standing(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Mapping[str, Any]:
     """Return the source under the name that another capability gave it."""
-    for row in sources.others(told, asked, kind):
-        name = sources.own_name(row["file"])
-        if name and told["files"][row["file"]] == sources.text({**asked, "name": name}, kind):
+    for row in sources.find_others(told, asked, kind):
+        name = sources.derive_own_name(row["file"])
+        if name and told["files"][row["file"]] == sources.format_text({**asked, "name": name}, kind):
             return {**asked, "name": name}
     return asked
 
@@ -79,12 +79,12 @@ def driver_block(driver: Any, facts: Facts) -> dict[str, Any] | None:
     if distribution is None:
         return None
     named = {"name": "nvidia", "of": "nvidia_driver.repository"}
-    wanted = driver.source if driver.source != "auto" else default_source(distribution)
+    wanted = driver.source if driver.source != "auto" else pick_source(distribution)
     if wanted not in ("nvidia", "mirror"):
         return None
     if driver.repository.url:
         return {**named, **msgspec.to_builtins(driver.repository)}
-    found = catalogue.cuda(distribution.key, facts.get(system.PLATFORM).machine)
+    found = catalogue.find_cuda_repository(distribution.key, facts.get(system.PLATFORM).machine)
     return {**named, **found} if found else None
 
 
@@ -99,8 +99,8 @@ def coming(driver: Any, facts: Facts) -> str:
         return ""
     told = facts.get(REPOSITORIES)
     wanted = standing(told, asked, kind)
-    there = told["files"].get(sources.path(wanted["name"], kind)) == sources.text(wanted, kind)
-    return "" if there or (not driver.repository.url and sources.others(told, asked, kind)) else str(asked["url"])
+    there = told["files"].get(sources.derive_path(wanted["name"], kind)) == sources.format_text(wanted, kind)
+    return "" if there or (not driver.repository.url and sources.find_others(told, asked, kind)) else str(asked["url"])
 
 
 def later(what: str, url: str) -> Outcome:
@@ -121,13 +121,13 @@ def package_sources(ctx: Context[Any]) -> Outcome:
     ours: list[str] = []
     foreign: list[str] = []
     for row in told["sources"]:
-        for weakness in () if _is_kept(row) else sources.weaknesses(row):
-            mine = "nvidia" in row["url"].casefold() or sources.own_name(row["file"])
+        for weakness in () if _is_kept(row) else sources.list_weaknesses(row):
+            mine = "nvidia" in row["url"].casefold() or sources.derive_own_name(row["file"])
             (ours if mine else foreign).append(f"{row['file']}: {weakness} for {row['url']}")
-    for retired in catalogue.retired_keys():
+    for retired in catalogue.list_retired_keys():
         old = retired.fingerprint
         holders = [file for file, data in told["keys"].items() if old in _fingerprints(data)]
-        holders += ["rpm's database"] * sources.imported(told, old)
+        holders += ["rpm's database"] * sources.has_key(told, old)
         after = " and ".join(retired.successors)
         ours += [
             f"{holder} trusts {retired.id}, which NVIDIA replaced by {after} on {retired.since}" for holder in holders
@@ -147,6 +147,6 @@ def _is_kept(row: Mapping[str, Any]) -> bool:
 
 def _fingerprints(data: str) -> list[str]:
     try:
-        return [key["fingerprint"] for key in openpgp.keys(data)]
+        return [key["fingerprint"] for key in openpgp.parse_keys(data)]
     except openpgp.NotAKey:
         return []

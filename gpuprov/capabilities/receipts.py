@@ -51,4 +51,4 @@ def _entries(capability: Capability, ctx: Context[Any], values: Mapping[str, Any
         if kind:
             source = {**package_sources.SOURCE, **block}
             name = package_sources.standing(ctx.facts.get(REPOSITORIES), source, kind)["name"]
-            yield from (f"file {path}" for path in (sources.path(name, kind), sources.key_path(name, kind)))
+            yield from (f"file {path}" for path in (sources.derive_path(name, kind), sources.get_key_path(name, kind)))

@@ -5,22 +5,22 @@ The facts are in `data/*.yaml`, each with its sources; the modules here read the
 
 from __future__ import annotations
 
-from gpuprov.catalog.cuda import Support, max_cuda, supports
+from gpuprov.catalog.cuda import Support, check_support, find_max_cuda
 from gpuprov.catalog.distributions import Distribution, find_distribution
 from gpuprov.catalog.drivers import (
     EndOfLife,
     Version,
-    branch_of,
-    branches,
+    choose_kernel_modules,
+    derive_branch,
     end_of_life,
+    explain_refusal,
     find_branch,
-    kernel_modules_for,
-    refusal,
+    list_branches,
 )
 from gpuprov.catalog.drivers.data import Branch, PackageSet
-from gpuprov.catalog.gpus import Flavour, Gpu, by_pci_id, find_gpu, nearest_gpu
-from gpuprov.catalog.mig import Profile, ProfileClass, profiles_for
-from gpuprov.catalog.packages import package_names, package_sets
+from gpuprov.catalog.gpus import Flavour, Gpu, find_by_pci_id, find_gpu, find_nearest
+from gpuprov.catalog.mig import Profile, ProfileClass, list_profiles
+from gpuprov.catalog.packages import list_package_names, list_package_sets
 from gpuprov.catalog.reader import Confidence
 from gpuprov.catalog.signatures import find_symptom
 from gpuprov.catalog.symptoms import Symptom
@@ -38,20 +38,20 @@ __all__ = [
     "Support",
     "Symptom",
     "Version",
-    "branch_of",
-    "branches",
-    "by_pci_id",
+    "check_support",
+    "choose_kernel_modules",
+    "derive_branch",
     "end_of_life",
+    "explain_refusal",
     "find_branch",
+    "find_by_pci_id",
     "find_distribution",
     "find_gpu",
+    "find_max_cuda",
+    "find_nearest",
     "find_symptom",
-    "kernel_modules_for",
-    "max_cuda",
-    "nearest_gpu",
-    "package_names",
-    "package_sets",
-    "profiles_for",
-    "refusal",
-    "supports",
+    "list_branches",
+    "list_package_names",
+    "list_package_sets",
+    "list_profiles",
 ]

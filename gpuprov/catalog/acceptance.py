@@ -77,7 +77,7 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True):
     confidence: Confidence = "confirmed"
 
 
-def acceptance_file() -> AcceptanceFile:
+def read_acceptance_file() -> AcceptanceFile:
     """The file, read once."""
     return load("acceptance", AcceptanceFile)
 
@@ -93,36 +93,38 @@ def link_floor(layer: str, rate: float, memory: str, size: int) -> Floor | None:
     None if nobody has published it. Alibaba's erdma, whose `rate` is no bandwidth, is Ethernet, for which nothing is
     published.
     """
-    link = next((link for link in acceptance_file().links if link.rate == rate), None)
+    link = next((link for link in read_acceptance_file().links if link.rate == rate), None)
     if link is None or layer != "InfiniBand" or size < MESSAGE:
         return None
     value = link.gpu if memory == "gpu" else link.host
-    return Floor(value=value, origin=_origin(link), confidence=link.confidence) if value else None
+    return Floor(value=value, origin=format_origin(link), confidence=link.confidence) if value else None
 
 
-def model(key: str, count: int) -> Model | None:
+def find_model(key: str, count: int) -> Model | None:
     """Return the published results of hosts with this many GPUs of a model."""
-    return next((entry for entry in acceptance_file().models if entry.key == key and entry.gpus == count), None)
+    return next((entry for entry in read_acceptance_file().models if entry.key == key and entry.gpus == count), None)
 
 
-def busbw_floor(key: str, count: int, test: str, size: str) -> Floor | None:
+def find_busbw_floor(key: str, count: int, test: str, size: str) -> Floor | None:
     """Return the minimum bus bandwidth (GB/s) published for this test at this message size or a smaller one."""
-    published = model(key, count)
-    if published is None or published.nccl.test != test or in_bytes(size) < in_bytes(published.nccl.size):
+    published = find_model(key, count)
+    if published is None or published.nccl.test != test or parse_size(size) < parse_size(published.nccl.size):
         return None
-    return Floor(value=published.nccl.busbw, origin=_origin(published), confidence=published.confidence)
+    return Floor(value=published.nccl.busbw, origin=format_origin(published), confidence=published.confidence)
 
 
 def copy_floor(key: str, count: int, test: str) -> Floor | None:
     """Return the minimum bandwidth (GB/s) of each copy of a test case of nvbandwidth."""
-    published = model(key, count)
+    published = find_model(key, count)
     value = published.nvbandwidth.get(test, 0.0) if published else 0.0
     return (
-        Floor(value=value, origin=_origin(published), confidence=published.confidence) if published and value else None
+        Floor(value=value, origin=format_origin(published), confidence=published.confidence)
+        if published and value
+        else None
     )
 
 
-def in_bytes(size: str) -> int:
+def parse_size(size: str) -> int:
     """Convert a message size as used by nccl-tests (`8G`, `512M`) to bytes."""
     match = re.fullmatch(r"(\d+)([KMG]?)", size)
     if match is None:
@@ -130,14 +132,14 @@ def in_bytes(size: str) -> int:
     return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
 
 
-def packages(programs: Iterable[str], family: str) -> tuple[str, ...]:
+def list_packages(programs: Iterable[str], family: str) -> tuple[str, ...]:
     """The packages of a family of distributions that have these programs."""
     sought = set(programs)
-    tools = (tool for tool in acceptance_file().tools if sought & set(tool.programs))
+    tools = (tool for tool in read_acceptance_file().tools if sought & set(tool.programs))
     return tuple(name for tool in tools if (name := getattr(tool, family)))
 
 
-def folder(name: str, sha256: str) -> str:
+def name_folder(name: str, sha256: str) -> str:
     """Return the folder of an archive's build."""
     return f"{FOLDER}/{name}-{sha256[:12]}"
 
@@ -146,9 +148,9 @@ def build_packages(names: Iterable[str], family: str) -> tuple[str, ...]:
     """The packages of a family of distributions that these builds need beside CUDA; none is known for SUSE's."""
     sought = set(names)
     return tuple(
-        name for build in acceptance_file().builds if build.key in sought for name in getattr(build, family, ())
+        name for build in read_acceptance_file().builds if build.key in sought for name in getattr(build, family, ())
     )
 
 
-def _origin(entry: Fact) -> str:
-    return acceptance_file().sources[entry.source[-1]].url
+def format_origin(entry: Fact) -> str:
+    return read_acceptance_file().sources[entry.source[-1]].url

@@ -61,49 +61,54 @@ class CgpuFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     deadlock: Until
 
 
-def cgpu_file() -> CgpuFile:
+def read_cgpu_file() -> CgpuFile:
     """The file, read once."""
     return load("cgpu", CgpuFile)
 
 
-def bounds(key: str) -> tuple[int, int]:
+def get_bounds(key: str) -> tuple[int, int]:
     """Return the minimum and maximum value of a node."""
-    return next((node.least, node.most) for node in cgpu_file().nodes if node.key == key)
+    return next((node.least, node.most) for node in read_cgpu_file().nodes if node.key == key)
 
 
-def order(version: str) -> tuple[int, ...]:
+def parse_order(version: str) -> tuple[int, ...]:
     """Return the numbers at the beginning of a version, for comparing versions."""
     match = re.match(r"\d+(\.\d+)*", version)
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
-def drivers_of(version: str) -> Drivers | None:
+def find_drivers(version: str) -> Drivers | None:
     """Return the documented facts about a cGPU version; None if no documentation names it, such as a newer one."""
     return next(
-        (entry for entry in cgpu_file().drivers if order(entry.first) <= order(version) <= order(entry.last)), None
+        (
+            entry
+            for entry in read_cgpu_file().drivers
+            if parse_order(entry.first) <= parse_order(version) <= parse_order(entry.last)
+        ),
+        None,
     )
 
 
-def newest() -> Drivers:
+def find_newest() -> Drivers:
     """Return the documented facts about the newest cGPU versions."""
-    return max(cgpu_file().drivers, key=lambda entry: order(entry.last))
+    return max(read_cgpu_file().drivers, key=lambda entry: parse_order(entry.last))
 
 
-def unfit(version: str, driver: str) -> str:
+def explain_unfit(version: str, driver: str) -> str:
     """Return the reason why a cGPU version does not work with a driver (`570`, `470.199.02`); "" if it does or nothing
     is documented."""
-    known = drivers_of(version)
+    known = find_drivers(version)
     if known is None or not driver:
         return ""
     branch = driver.partition(".")[0]
     if branch not in known.branches:
         return f"cGPU {known.first} to {known.last} work with drivers of {', '.join(known.branches)}, not with {driver}"
     last = known.branches[branch]
-    if last and "." in driver and order(driver) > order(last):
+    if last and "." in driver and parse_order(driver) > parse_order(last):
         return f"cGPU {known.first} to {known.last} work with drivers of {branch} up to {last}, not with {driver}"
     return ""
 
 
-def deadlocks(version: str) -> bool:
+def is_known_to_deadlock(version: str) -> bool:
     """Return whether this version is known to lock up the kernel."""
-    return () < order(version) <= order(cgpu_file().deadlock.last)
+    return () < parse_order(version) <= parse_order(read_cgpu_file().deadlock.last)

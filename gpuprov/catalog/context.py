@@ -16,14 +16,14 @@ _HOST = re.compile(r"(\S+ +\d+ \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[t ]\d\d:\d\d:\S+) 
 """The time and the host at the beginning of a line of syslog or of the journal."""
 
 
-def without_host(line: str) -> str:
+def strip_host(line: str) -> str:
     """Return a line without the time and the host in front of it."""
     return line[host.end() :] if (host := _HOST.match(line)) else line
 
 
-def named_xid(text: str) -> str:
+def find_xid(text: str) -> str:
     """Return the number of the Xid that a text names; "" if it names none, or an xid of another program."""
-    text = without_host(text)
+    text = strip_host(text)
     match = XID.search(text)
     if match is None or _OF_NVIDIA.search(text):
         return match[2] if match else ""
@@ -40,7 +40,7 @@ def fold(text: str) -> str:
     return " ".join(text.translate(QUOTES).split()).casefold()
 
 
-def bounded(text: str) -> str:
+def bound_pattern(text: str) -> str:
     """Return a text as a pattern that does not begin or end in the middle of a number."""
     before, after = (r"(?<!\w)" if text[0] in DIGITS else ""), (r"(?![a-z0-9])" if text[-1] in DIGITS else "")
     return f"{before}{re.escape(text)}{after}"
@@ -55,13 +55,13 @@ def is_whole_line(signature: str, line: str) -> bool:
     return signature.rstrip(" .:!,") in (line.rstrip(" .:!,"), bare.rstrip(" .:!,"))
 
 
-def any_of(words: Iterable[str]) -> re.Pattern[str]:
+def compile_any(words: Iterable[str]) -> re.Pattern[str]:
     """Return a pattern for one of these words, or its plural: `nvidia` is in nvidia-dkms and in nvidia0, `mig` not in migration,
     and `gpu` not in gpu01, which is a host."""
-    return re.compile("|".join(map(_a_word, words)))
+    return re.compile("|".join(map(format_word, words)))
 
 
-def _a_word(word: str) -> str:
+def format_word(word: str) -> str:
     text = fold(word)
     before = r"(?<![a-z0-9])" if text[0].isalnum() else ""
     after = r"s?(?![a-z0-9-])" if text == "gpu" else r"s?(?![a-z])" if text[-1].isalpha() else ""

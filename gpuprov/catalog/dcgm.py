@@ -86,33 +86,33 @@ def drop_in(unit: str) -> str:
     return f"/etc/systemd/system/{unit}.d/50-gpuprov.conf"
 
 
-def cuda_of(branch: int) -> str:
+def find_cuda_major(branch: int) -> str:
     """Return the CUDA major of the user-mode driver of a branch; "" if DCGM has no build for it."""
     return next((major for major, first in CUDA.items() if branch >= first), "")
 
 
-def builds(cuda: str, branch: int, pci_ids: Iterable[str]) -> tuple[str, ...]:
+def list_builds(cuda: str, branch: int, pci_ids: Iterable[str]) -> tuple[str, ...]:
     """Return the CUDA builds that a host needs: the requested one, or those for its driver and GPUs (`10de:1db6`)."""
     if cuda != "auto":
         return (cuda,)
-    major = cuda_of(branch)
-    if major == "13" and set(pci_ids) & set(before_cuda_13()):
+    major = find_cuda_major(branch)
+    if major == "13" and set(pci_ids) & set(list_ids_before_cuda_13()):
         return ("13", "12")
     return (major,) if major else ()
 
 
-def before_cuda_13() -> tuple[str, ...]:
+def list_ids_before_cuda_13() -> tuple[str, ...]:
     """Return PCI ids of GPUs that CUDA 13 no longer supports."""
-    old = (gpu for gpu in gpus.gpus() if _capability(gpu.compute_capability) < CUDA_13_CAPABILITY)
+    old = (gpu for gpu in gpus.list_gpus() if parse_capability(gpu.compute_capability) < CUDA_13_CAPABILITY)
     return tuple(entry.id for gpu in old for entry in gpu.pci_ids)
 
 
-def _capability(text: str) -> tuple[int, ...]:
+def parse_capability(text: str) -> tuple[int, ...]:
     match = re.match(r"(\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else CUDA_13_CAPABILITY
 
 
-def line(version: str, installed: Iterable[str], cuda: Sequence[str]) -> Line:
+def find_line(version: str, installed: Iterable[str], cuda: Sequence[str]) -> Line:
     """Return the release line of the requested version; with `any` the installed line if it fits the driver, else 4."""
     if version != "any":
         return "3" if version.partition(".")[0] == "3" else "4"
@@ -120,30 +120,30 @@ def line(version: str, installed: Iterable[str], cuda: Sequence[str]) -> Line:
     return "3" if lines == {"3"} and max((int(major) for major in cuda), default=0) <= LAST_CUDA_OF_3 else "4"
 
 
-def names(of: Line, parts: Parts, cuda: Sequence[str]) -> list[str]:
+def list_names(of: Line, parts: Parts, cuda: Sequence[str]) -> list[str]:
     """Return the packages of one version for these parts and builds. `parts`: by name, whether the part is requested."""
     package_names = [name for part, given in NAMES[of].items() if parts.get(part, True) for name in given]
-    return filled(package_names, cuda)
+    return fill_templates(package_names, cuda)
 
 
-def filled(templates: Iterable[str], cuda: Sequence[str]) -> list[str]:
+def fill_templates(templates: Iterable[str], cuda: Sequence[str]) -> list[str]:
     """Return the names, with {cuda} expanded for each build."""
     return [n for t in templates for n in ([t.format(cuda=release) for release in cuda] if "{cuda}" in t else [t])]
 
 
-def all_names() -> tuple[str, ...]:
+def list_all_names() -> tuple[str, ...]:
     """Return every name to look up in an index."""
     templates = [name for given in NAMES.values() for part in given.values() for name in part]
-    return tuple(filled((*templates, *PIECES, EXPORTER), tuple(CUDA)))
+    return tuple(fill_templates((*templates, *PIECES, EXPORTER), tuple(CUDA)))
 
 
 def follow(version: str, of: Line, packages: Mapping[str, str], index: Mapping[str, Sequence[str]],
            installed: Mapping[str, str], cuda: Sequence[str]) -> tuple[dict[str, str], list[str]]:  # fmt: skip
     """Return the versions that move along with the set `packages` of package version `version`, and the packages of
     DCGM that must be removed instead."""
-    strange = other_builds(installed, cuda)
+    strange = list_other_builds(installed, cuda)
     stale = [name for name in installed if re.fullmatch(PATTERNS[of], name) and name not in packages]
-    pieces = [name for name in filled(PIECES, cuda) if of == "4" and name not in packages]
+    pieces = [name for name in fill_templates(PIECES, cuda) if of == "4" and name not in packages]
     along = {name: version for name in dict.fromkeys([*stale, *pieces])
              if name not in strange and (version in index.get(name, ()) or installed.get(name) == version)}  # fmt: skip
     other = [
@@ -152,14 +152,14 @@ def follow(version: str, of: Line, packages: Mapping[str, str], index: Mapping[s
     return along, sorted({*other, *(name for name in stale if name not in along)})
 
 
-def other_builds(names: Iterable[str], cuda: Sequence[str]) -> list[str]:
+def list_other_builds(names: Iterable[str], cuda: Sequence[str]) -> list[str]:
     """Return the packages of line 4 that are builds for other CUDA majors than these: they remain after a change to a driver of
     another major."""
     matches = ((name, re.match(rf"{CUDA_BUILD}(-|\Z)", name)) for name in names)
     return [name for name, build in matches if build and build[1] not in cuda]
 
 
-def exporter_bound(dcgm: str) -> str:
+def find_exporter_bound(dcgm: str) -> str:
     """Return the newest exporter for a DCGM release; "" if the catalogue knows no bound."""
     if resolve.order(dcgm) > resolve.order(PAIRS[0][0]):
         return ""
@@ -167,14 +167,14 @@ def exporter_bound(dcgm: str) -> str:
     return next(fits, PAIRS[-1][1])
 
 
-def exporter_fits(version: str, dcgm: str) -> bool:
+def is_fitting_exporter(version: str, dcgm: str) -> bool:
     """Return whether a package version of the exporter was released for this DCGM or an older one. rpm versions carry a
     build number."""
-    bound = exporter_bound(dcgm)
+    bound = find_exporter_bound(dcgm)
     return not bound or resolve.order(version)[:3] <= resolve.order(bound)
 
 
-def arguments(listen: str) -> str:
+def build_arguments(listen: str) -> str:
     """Return nv-hostengine's arguments for an address: `HOST:PORT`, `ALL:PORT` or a socket's path."""
     if listen.startswith("/"):
         return f"--domain-socket {listen}"
@@ -182,6 +182,6 @@ def arguments(listen: str) -> str:
     return f"--bind-interface {host} --port {port}"
 
 
-def reached_at(listen: str) -> str:
+def derive_address(listen: str) -> str:
     """Return the address at which dcgmi and the exporter on the same host connect to it."""
     return f"unix://{listen}" if listen.startswith("/") else re.sub(r"^(ALL|0\.0\.0\.0):", "localhost:", listen)

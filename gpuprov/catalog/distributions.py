@@ -65,23 +65,23 @@ class DistributionsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=T
     distributions: tuple[Distribution, ...]
 
 
-def distributions() -> tuple[Distribution, ...]:
+def list_distributions() -> tuple[Distribution, ...]:
     """The distributions the catalogue has package names for."""
     return load("distributions", DistributionsFile).distributions
 
 
-def managed() -> tuple[Distribution, ...]:
+def list_managed() -> tuple[Distribution, ...]:
     """The distributions whose driver gpuprov installs."""
-    return tuple(entry for entry in distributions() if entry.managed)
+    return tuple(entry for entry in list_distributions() if entry.managed)
 
 
-def supported_distributions() -> tuple[str, ...]:  # `debian 12` and its like, for messages
-    return tuple(f"{entry.id} {entry.version_id}" for entry in managed())
+def list_supported_names() -> tuple[str, ...]:  # `debian 12` and its like, for messages
+    return tuple(f"{entry.id} {entry.version_id}" for entry in list_managed())
 
 
 def find_distribution(os_id: str, version_id: str) -> Distribution | None:
     """The distribution with this ID and VERSION_ID of /etc/os-release; a minor release counts as its major's."""
-    for entry in distributions():
+    for entry in list_distributions():
         same = version_id == entry.version_id or version_id.startswith(f"{entry.version_id}.")
         if os_id.casefold() in (entry.id, *entry.likes) and (same or not entry.version_id):
             return entry
@@ -90,7 +90,7 @@ def find_distribution(os_id: str, version_id: str) -> Distribution | None:
 
 def expand_groups(names: Iterable[str], where: str) -> tuple[str, ...]:
     """The keys of the distributions that a list names by key or by group; `where` names the list in errors."""
-    rows, wanted = distributions(), frozenset(names)
+    rows, wanted = list_distributions(), frozenset(names)
     known = {name for row in rows for name in (row.key, *row.groups)}
     if wrong := sorted(wanted - known):
         raise GpuprovError(

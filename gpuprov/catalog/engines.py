@@ -41,28 +41,28 @@ class EnginesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fields: tuple[Field, ...]
 
 
-def engines_file() -> EnginesFile:
+def read_engines_file() -> EnginesFile:
     return load("engines", EnginesFile)
 
 
-def reads_cdi(engine: str, version: str) -> str:
+def find_newest_cdi(engine: str, version: str) -> str:
     """Return the newest version of a CDI file that this release reads; "" if it reads none, or its version is unknown."""
-    rows = [row for row in engines_file().reads if row.engine == engine and number(row.since) <= number(version)]
+    rows = [row for row in read_engines_file().reads if row.engine == engine and number(row.since) <= number(version)]
     return rows[-1].cdi if rows else ""
 
 
-def first_reader(engine: str, cdi: str) -> str:
+def find_first_reader(engine: str, cdi: str) -> str:
     """Return the first release of an engine that reads this version of a CDI file; "" if unknown."""
-    rows = engines_file().reads
+    rows = read_engines_file().reads
     return next((row.since for row in rows if row.engine == engine and number(row.cdi) >= number(cdi)), "")
 
 
-def newest_known(engine: str) -> str:
+def find_newest_known(engine: str) -> str:
     """Return the newest examined release of an engine."""
-    return next(row.version for row in engines_file().known if row.engine == engine)
+    return next(row.version for row in read_engines_file().known if row.engine == engine)
 
 
-def needed_cdi(version: str, fields: Iterable[str]) -> str:
+def derive_needed_cdi(version: str, fields: Iterable[str]) -> str:
     """Return the version of a CDI file that its reader must know, by its declared version and its fields; "" if it declares none."""
-    by_field = [row.cdi for row in engines_file().fields if row.field in set(fields)]
+    by_field = [row.cdi for row in read_engines_file().fields if row.field in set(fields)]
     return max([version, *by_field], key=number) if version else ""

@@ -8,11 +8,11 @@ from functools import cache
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any
 
-from gpuprov.catalog.distributions import find_distribution, managed
-from gpuprov.catalog.drivers import branches
-from gpuprov.catalog.drivers.data import Setting, drivers_file
-from gpuprov.catalog.gpus import Gpu, gpus
-from gpuprov.catalog.packages import origins, package_sets
+from gpuprov.catalog.distributions import find_distribution, list_managed
+from gpuprov.catalog.drivers import list_branches
+from gpuprov.catalog.drivers.data import Setting, read_drivers_file
+from gpuprov.catalog.gpus import Gpu, list_gpus
+from gpuprov.catalog.packages import list_origins, list_package_sets
 from gpuprov.reading import is_whole
 from gpuprov.shared import followers
 from gpuprov.shared.resolve import Rules
@@ -56,19 +56,19 @@ NO_LIMIT = 9999
 
 
 @cache
-def switches() -> dict[str, int]:
+def list_switches() -> dict[str, int]:
     """Return the generation of each NVSwitch that is a PCI function, by its id (`10de:22a3`)."""
-    ids = (gpu.nvswitch for gpu in gpus() if gpu.nvswitch and gpu.nvswitch.pci_id)
+    ids = (gpu.nvswitch for gpu in list_gpus() if gpu.nvswitch and gpu.nvswitch.pci_id)
     return {switch.pci_id: switch.generation for switch in ids if switch.generation}
 
 
-def generation(pci_ids: list[str], *, bridged: bool) -> int:
+def find_generation(pci_ids: list[str], *, bridged: bool) -> int:
     """Return the generation of a host's NVSwitches, from the functions on its bus or its bridges; 0 if it has none."""
-    known = [switches()[identifier] for identifier in pci_ids if identifier in switches()]
+    known = [list_switches()[identifier] for identifier in pci_ids if identifier in list_switches()]
     return max(known, default=BRIDGED_GENERATION if bridged else 0)
 
 
-def why_not(gpu: Gpu) -> str:
+def explain_absence(gpu: Gpu) -> str:
     """Return the reason why hosts with this GPU have nothing that Fabric Manager could manage; "" if they may have."""
     if gpu.fabric_manager.imex:
         return f"the NVLink switches of {gpu.key} are in its rack, not in the host: it needs nvidia-imex instead"
@@ -78,27 +78,27 @@ def why_not(gpu: Gpu) -> str:
 
 
 @cache
-def rules(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[dict[str, Any], ...]:
+def build_rules(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[dict[str, Any], ...]:
     """Return the package's names on a distribution (`part` imex: nvidia-imex's), for `gpuprov.shared.resolve`: `name` with
     {branch}, `min` and `max` branch, and `needs`, a package of the driver of one archive, if it only goes with that."""
     distribution = find_distribution(os_id, version_id)
     if distribution is None:
         return ()
     rows: dict[tuple[str, int, int, str], None] = {}
-    for origin in origins(distribution.key):
-        for branch in branches():
-            for entry in package_sets(distribution.key, part, branch.branch, origin=origin.key):
+    for origin in list_origins(distribution.key):
+        for branch in list_branches():
+            for entry in list_package_sets(distribution.key, part, branch.branch, origin=origin.key):
                 bounds = int(entry.min_branch or 0), int(entry.max_branch or NO_LIMIT)
                 rows |= {(name, *bounds, entry.needs): None for name in entry.packages}
     return tuple({"name": n, "min": low, "max": high} | ({"needs": pkg} if pkg else {}) for n, low, high, pkg in rows)
 
 
-def names(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[str, ...]:
+def list_names(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[str, ...]:
     """Return every name that the package has for some branch, for looking it up in an index."""
-    known = [int(branch.branch) for branch in branches()]
+    known = [int(branch.branch) for branch in list_branches()]
     by_platform = {
         rule["name"].replace("{branch}", str(branch)): None
-        for rule in rules(os_id, version_id, part)
+        for rule in build_rules(os_id, version_id, part)
         for branch in known
         if rule["min"] <= branch <= rule["max"]
     }
@@ -106,25 +106,25 @@ def names(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[st
 
 
 @cache
-def libraries() -> dict[str, str]:
+def read_libraries() -> dict[str, str]:
     """Return the catalogue's part with the library through which DCGM reads a board's NVSwitches, by the GPU's PCI
     ID."""
-    boards = [(gpu, LIBRARY.get(gpu.nvswitch.generation or 0, "")) for gpu in gpus() if gpu.nvswitch]
+    boards = [(gpu, LIBRARY.get(gpu.nvswitch.generation or 0, "")) for gpu in list_gpus() if gpu.nvswitch]
     return {entry.id: part for gpu, part in boards if part for entry in gpu.pci_ids}
 
 
-def followed(platforms: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+def list_followed(platforms: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     """Return the data of `gpuprov.shared.followers`. `platforms`: ID and VERSION_ID of /etc/os-release by the
     platform's key."""
-    data: dict[str, Any] = {"library": libraries()}
+    data: dict[str, Any] = {"library": read_libraries()}
     for prefix, part in (("", "fabric-manager"), ("imex_", "imex"), ("nscq_", "nscq"), ("nvsdm_", "nvsdm")):
-        known = {key: pair for key, pair in platforms.items() if part == "imex" or rules(*pair, part)}
-        data[f"{prefix}rules"] = {key: list(rules(*pair, part)) for key, pair in known.items()}
-        data[f"{prefix}names"] = {key: list(names(*pair, part)) for key, pair in known.items()}
+        known = {key: pair for key, pair in platforms.items() if part == "imex" or build_rules(*pair, part)}
+        data[f"{prefix}rules"] = {key: list(build_rules(*pair, part)) for key, pair in known.items()}
+        data[f"{prefix}names"] = {key: list(list_names(*pair, part)) for key, pair in known.items()}
     return data
 
 
-def beside(
+def list_beside(
     capabilities: Mapping[str, object], gpu_ids: Callable[[], Sequence[str]], os_id: str, version_id: str
 ) -> tuple[tuple[Rules, tuple[str, ...]], ...]:
     """Return the packages with their own names that a spec with these blocks requests in the driver's version, on a host with these
@@ -133,31 +133,31 @@ def beside(
     imex = getattr(block, "imex", None)
     query = str(getattr(block, "query_library", "never"))
     tray = {"nodes": getattr(imex, "nodes", ()), "service": getattr(imex, "service", "enabled")}
-    known = followed({"": (os_id, version_id)})
+    known = list_followed({"": (os_id, version_id)})
     needed = not followers.of_tray(tray) and followers.wants_library(query, capabilities)
     packages = followers.followers(gpu_ids() if needed else (), capabilities, tray, query, known, "")
     return tuple(zip(packages["rules"], packages["names"], strict=True))
 
 
-def tables() -> dict[str, Any]:
+def build_tables() -> dict[str, Any]:
     """Return the data of nvidia_driver's role, which installs the packages that follow the driver; `rules` and `names`
     by platform."""
-    return followed({entry.key: (entry.id, entry.version_id) for entry in managed()})
+    return list_followed({entry.key: (entry.id, entry.version_id) for entry in list_managed()})
 
 
-def configuration_file() -> str:
+def get_configuration_file() -> str:
     """The path of fabricmanager.cfg."""
-    files = (f for f in drivers_file().files if (f.component, f.what) == ("fabric-manager", "configuration"))
+    files = (f for f in read_drivers_file().files if (f.component, f.what) == ("fabric-manager", "configuration"))
     return next(files).path
 
 
 @cache
-def settings() -> dict[str, Setting]:
+def list_settings() -> dict[str, Setting]:
     """The keys of fabricmanager.cfg."""
-    return {entry.key: entry for entry in drivers_file().settings if entry.component == "fabric-manager"}
+    return {entry.key: entry for entry in read_drivers_file().settings if entry.component == "fabric-manager"}
 
 
-def refused(entry: Setting, value: str) -> str:
+def explain_refusal(entry: Setting, value: str) -> str:
     """Return the permitted values of this key if this value is not one of them; "" otherwise."""
     if entry.kind == "choice":
         return "" if value in entry.choices else " or ".join(entry.choices)

@@ -40,25 +40,25 @@ class GpuSettingsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     locked_clocks: tuple[LockFact, ...]
 
 
-def gpu_settings_file() -> GpuSettingsFile:
+def read_gpu_settings_file() -> GpuSettingsFile:
     """The file, read once."""
     return load("gpu_settings", GpuSettingsFile)
 
 
-def power_of(gpu: Gpu) -> PowerFact | None:
+def find_power(gpu: Gpu) -> PowerFact | None:
     """Return the power limits of a model, if published."""
-    return next((entry for entry in gpu_settings_file().power if entry.gpu == gpu.key), None)
+    return next((entry for entry in read_gpu_settings_file().power if entry.gpu == gpu.key), None)
 
 
-def without_ecc_switch(gpu: Gpu) -> str:
+def explain_missing_ecc(gpu: Gpu) -> str:
     """Return the reason why a model has no ECC mode to set; "" if it has one, or nothing is documented."""
-    known = any(entry.gpu == gpu.key for entry in gpu_settings_file().no_ecc)
+    known = any(entry.gpu == gpu.key for entry in read_gpu_settings_file().no_ecc)
     return f"{gpu.key} has no ECC mode" if known else ""
 
 
-def without_lock(gpu: Gpu, clock: str) -> str:
+def explain_missing_lock(gpu: Gpu, clock: str) -> str:
     """Return the reason why a model's clock cannot be locked; "" if it can."""
-    since = next(entry.since for entry in gpu_settings_file().locked_clocks if entry.clock == clock)
+    since = next(entry.since for entry in read_gpu_settings_file().locked_clocks if entry.clock == clock)
     if ARCHITECTURES.index(gpu.arch) >= ARCHITECTURES.index(since):
         return ""
     return f"the {clock} clock can be locked from {since} on, and {gpu.key} is {gpu.arch}"

@@ -7,7 +7,7 @@ from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 
 from gpuprov.catalog.chips import cards, described, generation_of
-from gpuprov.catalog.instances import as_label, find_instance, find_vendor, nearest_types
+from gpuprov.catalog.instances import find_instance, find_nearest_types, find_vendor, parse_label
 from gpuprov.catalog.models import ARCHITECTURES, Architecture, Flavour, Gpu, GpusFile
 from gpuprov.catalog.reader import choose_fix, load
 from gpuprov.errors import GpuprovError
@@ -24,22 +24,22 @@ __all__ = [
     "Flavour",
     "Gpu",
     "GpusFile",
-    "by_pci_id",
     "explain_unknown",
+    "find_by_pci_id",
     "find_gpu",
-    "gpus",
+    "find_nearest",
+    "find_stem",
+    "index_by_nvml_id",
     "is_of",
-    "meant",
-    "models_by_nvml_id",
-    "nearest_gpu",
-    "of_stem",
-    "stem",
-    "those",
+    "list_gpus",
+    "list_meant",
+    "list_of_stem",
+    "list_possible",
 ]
 
 
 @cache
-def gpus() -> tuple[Gpu, ...]:
+def list_gpus() -> tuple[Gpu, ...]:
     """All GPUs by generation, those of gpus.yaml first."""
     listed = load("gpus", GpusFile).gpus
     return tuple(sorted((*listed, *cards()), key=lambda gpu: ARCHITECTURES.index(gpu.arch)))
@@ -50,9 +50,9 @@ def _fold(text: str) -> str:
 
 
 @cache
-def _names() -> dict[str, Gpu]:
+def index_by_name() -> dict[str, Gpu]:
     by_name: dict[str, Gpu] = {}
-    for gpu in gpus():
+    for gpu in list_gpus():
         for name in {_fold(gpu.key), *(_fold(alias.name) for alias in gpu.aliases)}:
             if name in by_name:
                 message = f'gpuprov/catalog/data/gpus.yaml: gpus[{gpu.key}] has the name "{name}" of gpus[{by_name[name].key}]'
@@ -62,23 +62,23 @@ def _names() -> dict[str, Gpu]:
 
 
 @cache
-def _ids() -> dict[str, dict[str, Gpu]]:
+def index_by_id() -> dict[str, dict[str, Gpu]]:
     """Return GPUs by device, then by subsystem; an empty subsystem means any other."""
     by_id: dict[str, dict[str, Gpu]] = {}
-    for gpu in gpus():
+    for gpu in list_gpus():
         for pci in gpu.pci_ids:
             models = by_id.setdefault(pci.id, {"": gpu})
             models.update(dict.fromkeys(pci.subsystems, gpu))
     return by_id
 
 
-def _subsystem(text: str) -> str:
+def normalize_subsystem(text: str) -> str:
     """Return '10de:227a' from itself or from '0x227A10DE'."""
     match = re.fullmatch(r"0x([0-9a-f]{4})([0-9a-f]{4})", text.strip().casefold())
     return f"{match[2]}:{match[1]}" if match else text.strip().casefold()
 
 
-def by_pci_id(vendor_device: str, subsystem: str = "") -> Gpu | None:
+def find_by_pci_id(vendor_device: str, subsystem: str = "") -> Gpu | None:
     """Return the GPU with this PCI id: '10de:2330', '0x233010DE' (device, then vendor), '0x2330' or '2330'.
 
     The subsystem, in one of the first two forms, distinguishes models with the same id; as a suffix it is ignored. A16 and A2 share
@@ -88,32 +88,32 @@ def by_pci_id(vendor_device: str, subsystem: str = "") -> Gpu | None:
     match = re.fullmatch(rf"(?:{_VENDOR}:)?(?:0x)?([0-9a-f]{{4}})", text) or re.fullmatch(
         rf"0x([0-9a-f]{{4}}){_VENDOR}(?::0x[0-9a-f]{{8}})?", text
     )
-    models = _ids().get(f"{_VENDOR}:{match[1]}", {}) if match else {}
-    return models.get(_subsystem(subsystem)) or models.get("")
+    models = index_by_id().get(f"{_VENDOR}:{match[1]}", {}) if match else {}
+    return models.get(normalize_subsystem(subsystem)) or models.get("")
 
 
-def those(model: str) -> tuple[Gpu, ...]:
+def list_possible(model: str) -> tuple[Gpu, ...]:
     """Return the possible GPUs of a host whose spec names this model: all, if it names none or an unknown one."""
     found = find_gpu(model) if model else None
-    return (found,) if found else gpus()
+    return (found,) if found else list_gpus()
 
 
 def find_gpu(text: str) -> Gpu | None:
     """Return the GPU with this key, product name (as in nvidia-smi or a label of Kubernetes), instance type or PCI id; case does
     not matter. None if nothing matches exactly."""
-    found = _names().get(_fold(text)) or _labels().get(as_label(text)) or by_pci_id(text)
+    found = index_by_name().get(_fold(text)) or index_by_label().get(parse_label(text)) or find_by_pci_id(text)
     if not found and (instance := find_instance(text)):
-        found = _names().get(_fold(instance.model))
+        found = index_by_name().get(_fold(instance.model))
     return found
 
 
 @cache
-def _labels() -> dict[str, Gpu]:
+def index_by_label() -> dict[str, Gpu]:
     """Return GPUs by product name in words, with and without the prefix NVIDIA; single words are too ambiguous."""
     found: dict[str, Gpu] = {}
     several: set[str] = set()
-    for gpu in gpus():
-        for name in {as_label(name.name) for name in gpu.aliases}:
+    for gpu in list_gpus():
+        for name in {parse_label(name.name) for name in gpu.aliases}:
             bare = name.removeprefix("nvidia ")
             for words in {name, *([bare] if " " in bare else [])}:
                 if found.setdefault(words, gpu) is not gpu:
@@ -129,7 +129,7 @@ def explain_unknown(text: str) -> tuple[str, str]:
         modules = NEEDS[generation.flavour]
         last = f", branch {generation.last_branch} is its last" if generation.last_branch else ""
         return f"is {described(text)}: no model of the catalogue", f"leave gpu out; its driver: {modules}{last}"
-    near = nearest_types(text) or nearest_gpu(text)
+    near = find_nearest_types(text) or find_nearest(text)
     names = ", ".join(f'"{key}"' for key in near)
     return "is not in the catalogue", f"did you mean {names}?" if near else "gpuprov catalog gpus lists all"
 
@@ -139,80 +139,80 @@ def is_of(gpu: Gpu, brand: str) -> bool:
     return any(brand in name.split() for name in (gpu.name, *(alias.name for alias in gpu.aliases)))
 
 
-def models_by_nvml_id() -> dict[str, str]:
+def index_by_nvml_id() -> dict[str, str]:
     """The catalogue's key of each GPU by device and vendor as NVML writes them: "0x233010DE"."""
     by_id: dict[str, str] = {}
-    for gpu in gpus():
+    for gpu in list_gpus():
         for vendor, device in (entry.id.upper().split(":") for entry in gpu.pci_ids):
             by_id.setdefault(f"0x{device}{vendor}", gpu.key)
     return dict(sorted(by_id.items()))
 
 
-def _squeeze(text: str) -> str:
+def squeeze_text(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.casefold().removeprefix("nvidia"))
 
 
-def stem(text: str) -> str:
+def find_stem(text: str) -> str:
     """Return the model in a name: `h200` of `H200-SXM5-141GB` and of `NVIDIA H200 NVL`; "" if no word is a model."""
     plain = re.sub(r"^(nvidia|tesla)\s+", "", text.strip().casefold())
     match = re.match(r"(?:(?:quadro|rtx|pro|geforce|titan)[\s_-]*)*[a-z]{0,2}\d+[a-z]*", plain)
-    return _squeeze(match[0]) if match else ""
+    return squeeze_text(match[0]) if match else ""
 
 
-def of_stem(text: str) -> list[Gpu]:
+def list_of_stem(text: str) -> list[Gpu]:
     """The models of one family: all A100 for `A100`."""
-    sought = stem(text)
-    names = {gpu.key: {stem(gpu.key), *(stem(alias.name) for alias in gpu.aliases)} for gpu in gpus()}
-    return [gpu for gpu in gpus() if sought and sought in names[gpu.key]]
+    sought = find_stem(text)
+    names = {gpu.key: {find_stem(gpu.key), *(find_stem(alias.name) for alias in gpu.aliases)} for gpu in list_gpus()}
+    return [gpu for gpu in list_gpus() if sought and sought in names[gpu.key]]
 
 
-def meant(text: str) -> list[Gpu]:
+def list_meant(text: str) -> list[Gpu]:
     """Return the models that an external name may mean: Slurm and Kubernetes write `nvidia_a100-sxm4-80gb`, `NVIDIA-H100-80GB-HBM3`
     or plain `a100`, which is each A100. Empty if it is no such name."""
-    sought, plain = _squeeze(text), text.replace("_", " ")
-    if text.strip().casefold() == stem(plain):
-        return of_stem(plain)
-    exact = {gpu.key: gpu for name, gpu in _names().items() if sought and _squeeze(name) == sought}
-    family = of_stem(plain)
+    sought, plain = squeeze_text(text), text.replace("_", " ")
+    if text.strip().casefold() == find_stem(plain):
+        return list_of_stem(plain)
+    exact = {gpu.key: gpu for name, gpu in index_by_name().items() if sought and squeeze_text(name) == sought}
+    family = list_of_stem(plain)
     return list(exact.values()) or (family if len(family) > 1 else [])
 
 
-def _misspelled(text: str, name: str) -> bool:
+def is_misspelled(text: str, name: str) -> bool:
     """Return whether a squeezed text may be a misspelled name: an RTX 5090 is no misspelled RTX 4090, but an RTX490 may be."""
-    letters, number = _series(text)
-    series, other = _series(name)
+    letters, number = split_series(text)
+    series, other = split_series(name)
     return number == other or (letters == series and len(number) != len(other))
 
 
-def _begun(text: str, name: str) -> bool:
+def is_begun_like(text: str, name: str) -> bool:
     """Return whether a squeezed text begins like a name, up to its model number: an A100X is no P100, a B20O may be a
     B200."""
-    letters, number = _series(text)
-    series, other = _series(name)
+    letters, number = split_series(text)
+    series, other = split_series(name)
     return letters == series and other.startswith(number)
 
 
-def _series(squeezed: str) -> tuple[str, str]:
+def split_series(squeezed: str) -> tuple[str, str]:
     """Return the letters at the beginning of a squeezed name, and its first number."""
     number = re.search(r"\d+", squeezed)
     return (squeezed[: number.start()], number[0]) if number else (squeezed, "")
 
 
-def nearest_gpu(text: str) -> list[str]:
+def find_nearest(text: str) -> list[str]:
     """Return keys that resemble the text, best first: the key with one typing error, every key of the model that it names, or up to
     three. Empty for a PCI id; never one with another model number: a GPU that is not listed is not another one."""
     if re.fullmatch(rf"({_VENDOR}:|0x)[0-9a-f]{{4,}}", text.strip().casefold()) or find_vendor(text):
         return []
-    sought = _squeeze(text)
-    squeezed = {_squeeze(name): gpu.key for name, gpu in _names().items()}
-    family = [gpu.key for gpu in of_stem(text)]
-    alike = [name for name in squeezed if _misspelled(sought, name)]
-    typo = get_close_matches(sought, alike, n=1, cutoff=0.85) if sought != stem(text) or not family else []
+    sought = squeeze_text(text)
+    squeezed = {squeeze_text(name): gpu.key for name, gpu in index_by_name().items()}
+    family = [gpu.key for gpu in list_of_stem(text)]
+    alike = [name for name in squeezed if is_misspelled(sought, name)]
+    typo = get_close_matches(sought, alike, n=1, cutoff=0.85) if sought != find_stem(text) or not family else []
     if typo and (not family or squeezed[typo[0]] in family):
         return [squeezed[typo[0]]]
     if family:
-        order = {key: SequenceMatcher(None, sought, _squeeze(key)).ratio() for key in family}
-        return sorted(family, key=lambda key: -order[key]) if sought != stem(text) else family
-    inside = [gpu.key for gpu in gpus() if sought and sought in _squeeze(gpu.key)]
-    close = get_close_matches(sought, [name for name in squeezed if _begun(sought, name)], n=6, cutoff=0.5)
+        order = {key: SequenceMatcher(None, sought, squeeze_text(key)).ratio() for key in family}
+        return sorted(family, key=lambda key: -order[key]) if sought != find_stem(text) else family
+    inside = [gpu.key for gpu in list_gpus() if sought and sought in squeeze_text(gpu.key)]
+    close = get_close_matches(sought, [name for name in squeezed if is_begun_like(sought, name)], n=6, cutoff=0.5)
     return list(dict.fromkeys([*inside, *(squeezed[name] for name in close)]))[:3]

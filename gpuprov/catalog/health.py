@@ -28,10 +28,10 @@ class HealthFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limits: tuple[Limit, ...]
 
 
-def health_file() -> HealthFile:
+def read_health_file() -> HealthFile:
     return load("health", HealthFile)
 
 
-def limit(key: str) -> float:
+def get_limit(key: str) -> float:
     """Return the limit of this name."""
-    return next(row.value for row in health_file().limits if row.key == key)
+    return next(row.value for row in read_health_file().limits if row.key == key)

@@ -42,22 +42,22 @@ _SHARED = re.compile(r"(?:-mig-[0-9]+g\.[0-9a-z.+]+)?(?:-shared)?\Z")
 https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/lm/resource.go"""
 
 
-def as_label(text: str) -> str:
+def parse_label(text: str) -> str:
     """Return a product name as words, from the label nvidia.com/gpu.product, from Slurm or from nvidia-smi of any branch."""
     return " ".join(re.sub(r"[-_]", " ", _SHARED.sub("", text.strip().casefold())).split())
 
 
 @cache
-def _by_type() -> dict[str, InstanceTypes]:
+def index_by_type() -> dict[str, InstanceTypes]:
     return {name.casefold(): row for row in load("instances", InstancesFile).instances for name in row.types}
 
 
 def find_instance(text: str) -> InstanceTypes | None:
     """The row of an instance type, in any case; None if it is not known."""
-    return _by_type().get(text.strip().casefold())
+    return index_by_type().get(text.strip().casefold())
 
 
-def nearest_types(text: str) -> list[str]:
+def find_nearest_types(text: str) -> list[str]:
     """Return instance types one typing error away from a text that looks like one; may be empty."""
     if not _TYPE.fullmatch(text.strip().casefold()):
         return []

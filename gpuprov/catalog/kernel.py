@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from gpuprov.catalog.nics import nics_file
+from gpuprov.catalog.nics import read_nics_file
 from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.catalog.xids import Action
 
@@ -91,4 +91,4 @@ def beginnings(checks: Iterable[Check], *, of_program: bool = False) -> str:
 @cache
 def nic_drivers() -> tuple[str, ...]:
     """Return the drivers of network adapters whose lines are known."""
-    return tuple(dict.fromkeys(driver for line in nics_file().lines for driver in line.drivers))
+    return tuple(dict.fromkeys(driver for line in read_nics_file().lines for driver in line.drivers))

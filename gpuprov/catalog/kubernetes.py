@@ -69,38 +69,38 @@ class KubernetesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True
     kubelet_labels: tuple[Allowed, ...]
 
 
-def known() -> KubernetesFile:
+def read_kubernetes_file() -> KubernetesFile:
     """The file."""
     return load("kubernetes", KubernetesFile)
 
 
-def _number(text: str) -> tuple[int, ...]:
+def parse_number(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text))
 
 
-def replica_limit(gpus: Iterable[Gpu], branch: int = 0) -> tuple[int, str]:
+def find_replica_limit(gpus: Iterable[Gpu], branch: int = 0) -> tuple[int, str]:
     """Return the maximum number of replicas with the plugin's MPS on all of these GPUs with a driver of this branch (0: unknown),
     and the reason."""
-    rows = sorted(known().plugin_replicas, key=lambda row: _number(row.compute_capability))
+    rows = sorted(read_kubernetes_file().plugin_replicas, key=lambda row: parse_number(row.compute_capability))
     limit, why = rows[-1].replicas, "the device plugin's own limit"
     for gpu in gpus:
-        fitting = [row for row in rows if _number(row.compute_capability) <= _number(gpu.compute_capability)]
+        fitting = [row for row in rows if parse_number(row.compute_capability) <= parse_number(gpu.compute_capability)]
         if fitting and fitting[-1].replicas < limit:
             limit, why = fitting[-1].replicas, f"the device plugin's limit for {gpu.key}"
-    clients = [row.clients for row in known().mps_clients if int(row.branch) <= branch]
+    clients = [row.clients for row in read_kubernetes_file().mps_clients if int(row.branch) <= branch]
     if branch and clients[-1] < limit:
         limit, why = clients[-1], f"the clients that MPS of driver branch {branch} has per GPU"
     return limit, why
 
 
-def kubelet_may_set(key: str) -> bool:
+def is_settable_by_kubelet(key: str) -> bool:
     """Return whether NodeRestriction lets a kubelet give its own node this label."""
     prefix = key.rpartition("/")[0]
     if prefix == "node-restriction.kubernetes.io" or prefix.endswith(".node-restriction.kubernetes.io"):
         return False
     if not re.search(r"(^|\.)(kubernetes|k8s)\.io\Z", prefix):
         return True
-    for allowed in known().kubelet_labels:
+    for allowed in read_kubernetes_file().kubelet_labels:
         if key == allowed.key:
             return True
         room = allowed.key.removesuffix("/*")
@@ -109,6 +109,6 @@ def kubelet_may_set(key: str) -> bool:
     return False
 
 
-def mig_resource(profile: str) -> str:
+def name_mig_resource(profile: str) -> str:
     """Return the resource name of MIG devices of a profile with strategy mixed."""
     return f"nvidia.com/mig-{profile.replace('+', '.')}"

@@ -19,10 +19,10 @@ class LicencesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     areas: tuple[str, ...]
 
 
-def licences_file() -> LicencesFile:
+def read_licences_file() -> LicencesFile:
     return load("licences", LicencesFile)
 
 
-def source(one: Licence) -> str:
+def format_source(one: Licence) -> str:
     """Return the location of the licence's text."""
-    return licences_file().sources[one.source[0]].url
+    return read_licences_file().sources[one.source[0]].url

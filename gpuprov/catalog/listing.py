@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpuprov.catalog import cuda, drivers, mig, recipes
-from gpuprov.catalog.gpus import find_gpu, gpus, of_stem
+from gpuprov.catalog.gpus import find_gpu, list_gpus, list_of_stem
 from gpuprov.catalog.reader import LEGEND, mark
 from gpuprov.errors import GpuprovError
 
@@ -29,9 +29,9 @@ _SPARE: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _gpu_text() -> list[dict[str, str]]:
+def list_gpu_rows() -> list[dict[str, str]]:
     rows = []
-    for gpu in gpus():
+    for gpu in list_gpus():
         fabric: str = "imex" if gpu.fabric_manager.imex else gpu.fabric_manager.needed
         if gpu.fabric_manager.nvlsm:
             fabric += "+nvlsm"
@@ -61,9 +61,9 @@ def _gpu_text() -> list[dict[str, str]]:
     return rows
 
 
-def _driver_text() -> list[dict[str, str]]:
+def list_driver_rows() -> list[dict[str, str]]:
     rows = []
-    for entry in drivers.branches():
+    for entry in drivers.list_branches():
         end = mark(entry.eol, entry.sure("eol")) if entry.eol else ""
         rows.append(
             {
@@ -80,10 +80,10 @@ def _driver_text() -> list[dict[str, str]]:
     return rows
 
 
-def _cuda_text() -> list[dict[str, str]]:
-    floors = {entry.family: entry for entry in cuda.families()}
+def list_cuda_rows() -> list[dict[str, str]]:
+    floors = {entry.family: entry for entry in cuda.list_families()}
     rows = []
-    for row in cuda.toolkits():
+    for row in cuda.list_toolkits():
         family = floors.get(row.cuda.split(".")[0])
         rows.append(
             {
@@ -96,9 +96,9 @@ def _cuda_text() -> list[dict[str, str]]:
     return rows
 
 
-def _mig_text() -> list[dict[str, str]]:
+def list_mig_rows() -> list[dict[str, str]]:
     rows = []
-    for entry in mig.classes():
+    for entry in mig.list_classes():
         for profile in entry.profiles:
             sure = profile.placement_confidence
             starts = ",".join(map(str, profile.starts))
@@ -135,47 +135,47 @@ def _recipe_text() -> list[dict[str, str]]:
 
 
 _TEXT: Mapping[str, Callable[[], list[dict[str, str]]]] = {
-    "gpus": _gpu_text,
-    "drivers": _driver_text,
-    "cuda": _cuda_text,
-    "mig": _mig_text,
+    "gpus": list_gpu_rows,
+    "drivers": list_driver_rows,
+    "cuda": list_cuda_rows,
+    "mig": list_mig_rows,
     "recipes": _recipe_text,
 }
 _DATA: Mapping[str, Callable[[], tuple[msgspec.Struct, ...]]] = {
-    "gpus": gpus,
-    "drivers": drivers.branches,
-    "cuda": cuda.toolkits,
-    "mig": mig.classes,
+    "gpus": list_gpus,
+    "drivers": drivers.list_branches,
+    "cuda": cuda.list_toolkits,
+    "mig": mig.list_classes,
     "recipes": recipes.recipes,
 }
 LISTINGS: tuple[str, ...] = tuple(_TEXT)
 
 
-def _known(name: str) -> str:
+def check_name(name: str) -> str:
     if name not in _TEXT:
         raise GpuprovError(f"there is no catalogue {name!r}", f"There are {', '.join(LISTINGS)}.")
     return name
 
 
-def table(name: str) -> Table:
+def build_table(name: str) -> Table:
     """Return the listing as text; every unconfirmed value is marked ~ or ?."""
-    rows = _TEXT[_known(name)]()
+    rows = _TEXT[check_name(name)]()
     cells = tuple(tuple(row.values()) for row in rows)
-    return Table(tuple(rows[0]), cells, _SPARE.get(name, ("sources",)), _legend(name))
+    return Table(tuple(rows[0]), cells, _SPARE.get(name, ("sources",)), build_legend(name))
 
 
-def _legend(name: str) -> str:
+def build_legend(name: str) -> str:
     """Return the meaning of the marks and, for drivers, of the types."""
-    types = drivers.lifecycles() if name == "drivers" else ()
+    types = drivers.list_lifecycles() if name == "drivers" else ()
     legend = (f"{entry.type} {entry.name}, support: {mark(entry.support, entry.confidence)}" for entry in types)
     return "; ".join((*legend, LEGEND))
 
 
-def of_gpu(name: str, word: str) -> frozenset[str]:
+def select_of_gpu(name: str, word: str) -> frozenset[str]:
     """Return the values of the first column in rows about a GPU, or about all GPUs of a model; empty if the word names
     none."""
     exact = find_gpu(word)
-    matching = [exact] if exact else of_stem(word)
+    matching = [exact] if exact else list_of_stem(word)
     if name == "gpus":
         return frozenset(gpu.key for gpu in matching)
     return (
@@ -183,13 +183,13 @@ def of_gpu(name: str, word: str) -> frozenset[str]:
     )
 
 
-def rows(name: str) -> list[dict[str, Any]]:
+def list_rows(name: str) -> list[dict[str, Any]]:
     """The listing as plain data for JSON: every field of every entry, with `confidence` and `source`."""
-    entries = [msgspec.to_builtins(entry) for entry in _DATA[_known(name)]()]
+    entries = [msgspec.to_builtins(entry) for entry in _DATA[check_name(name)]()]
     if name == "recipes":
         whole = (msgspec.to_builtins(recipes.lines_of(recipe)) for recipe in recipes.recipes())
         return [{**row, "lines": lines} for row, lines in zip(entries, whole, strict=True)]
     if name == "cuda":
-        floors = {entry.family: entry.min_driver for entry in cuda.families()}
+        floors = {entry.family: entry.min_driver for entry in cuda.list_families()}
         return [{**row, "runs_from": floors.get(row["cuda"].split(".")[0], row["driver"])} for row in entries]
     return entries

@@ -7,7 +7,7 @@ from functools import cache
 import msgspec
 
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.catalog.reader import Confidence, Fact, File, load, weakest
+from gpuprov.catalog.reader import Confidence, Fact, File, find_weakest, load
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,7 +49,7 @@ class ProfileClass(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def placement_confidence(self) -> Confidence:
         """The confidence of the class's placements: the lowest of its profiles."""
-        return weakest(self.confidence, *(profile.placement_confidence for profile in self.profiles))
+        return find_weakest(self.confidence, *(profile.placement_confidence for profile in self.profiles))
 
 
 class NvmlProfile(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,22 +66,22 @@ class MigFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nvml_profiles: tuple[NvmlProfile, ...]
 
 
-def classes() -> tuple[ProfileClass, ...]:
+def list_classes() -> tuple[ProfileClass, ...]:
     """All classes, in the order of the file."""
     return load("mig", MigFile).classes
 
 
 @cache
-def _by_name() -> dict[str, ProfileClass]:
-    return {entry.name: entry for entry in classes()}
+def index_by_name() -> dict[str, ProfileClass]:
+    return {entry.name: entry for entry in list_classes()}
 
 
-def class_of(gpu: Gpu) -> ProfileClass | None:
+def find_class(gpu: Gpu) -> ProfileClass | None:
     """The profile class of the GPU; None when it has no MIG or its profiles are not known."""
-    return _by_name().get(gpu.mig.profile_class) if gpu.mig.capable else None
+    return index_by_name().get(gpu.mig.profile_class) if gpu.mig.capable else None
 
 
-def profiles_for(gpu: Gpu) -> tuple[Profile, ...]:
+def list_profiles(gpu: Gpu) -> tuple[Profile, ...]:
     """The MIG profiles of the GPU; empty when it has no MIG or its profiles are not known."""
-    profile_class = class_of(gpu)
+    profile_class = find_class(gpu)
     return profile_class.profiles if profile_class else ()

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from gpuprov.catalog.reader import BranchFact, Confidence, Fact, File, weakest
+from gpuprov.catalog.reader import BranchFact, Confidence, Fact, File, find_weakest
 
 Flavour = Literal["open", "proprietary"]
 Architecture = Literal["Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell"]
@@ -109,7 +109,7 @@ class Gpu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Return the confidence of a field: its own mark, else that of its part, never higher than the entry's."""
         part = getattr(self, field)
         confidence = self.unsure.get(field) or (part.confidence if isinstance(part, Fact) else "confirmed")
-        return weakest(confidence, self.confidence)
+        return find_weakest(confidence, self.confidence)
 
 
 class GpusFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):

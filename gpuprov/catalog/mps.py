@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.catalog.mig import profiles_for
+from gpuprov.catalog.mig import list_profiles
 from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.onhost.mps import daemon
 from gpuprov.reading import is_whole
@@ -96,18 +96,18 @@ class MpsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     packages: tuple[ProgramPackages, ...]
 
 
-def mps_file() -> MpsFile:
+def read_mps_file() -> MpsFile:
     """The file, read once."""
     return load("mps", MpsFile)
 
 
-def capability(text: str) -> tuple[int, ...]:
+def parse_capability(text: str) -> tuple[int, ...]:
     """Return a compute capability for comparing; an unknown one counts as the newest."""
     parts = text.split(".")
     return tuple(int(part) for part in parts) if all(is_whole(part) for part in parts) else (99,)
 
 
-def client_limit(gpu: Gpu | None, branch: int) -> int:
+def find_client_limit(gpu: Gpu | None, branch: int) -> int:
     """Return the number of clients that a whole GPU supports with a driver of this branch (0: unknown, then the maximum of all
     branches)."""
     return limit_of(gpu.compute_capability if gpu else "", branch)
@@ -115,55 +115,60 @@ def client_limit(gpu: Gpu | None, branch: int) -> int:
 
 def limit_of(compute_capability: str, branch: int) -> int:
     """Return the limit for a compute capability (empty: unknown)."""
-    reached = capability(compute_capability)
+    reached = parse_capability(compute_capability)
     fitting = [
         limit.clients
-        for limit in mps_file().client_limits
-        if reached >= capability(limit.compute_capability or "0")
+        for limit in read_mps_file().client_limits
+        if reached >= parse_capability(limit.compute_capability or "0")
         and (not branch or branch >= int(limit.min_branch or 0))
     ]
     return fitting[-1]
 
 
-def mig_share(limit: int, slices: int) -> int:
+def compute_mig_share(limit: int, slices: int) -> int:
     """Return the share of the limit for a compute instance of this many slices; never 0. Inferred: see
     data/mps.yaml."""
-    return max(1, limit * slices // mps_file().mig_scaling.slices)
+    return max(1, limit * slices // read_mps_file().mig_scaling.slices)
 
 
-def chunk_sms(gpu: Gpu) -> int:
+def find_chunk_sms(gpu: Gpu) -> int:
     """Return the SMs of a chunk of the GPU's static partitions; 0 if it has none."""
-    reached = capability(gpu.compute_capability)
+    reached = parse_capability(gpu.compute_capability)
     return next(
-        (chunk.sms for chunk in reversed(mps_file().chunks) if reached >= capability(chunk.compute_capability)), 0
+        (
+            chunk.sms
+            for chunk in reversed(read_mps_file().chunks)
+            if reached >= parse_capability(chunk.compute_capability)
+        ),
+        0,
     )
 
 
-def most_sms(gpu: Gpu) -> int:
+def compute_most_sms(gpu: Gpu) -> int:
     """Return the maximum number of SMs of this model, calculated from those of its largest MIG instance; 0: unknown. Inferred: see
     data/mps.yaml."""
-    share, largest = mps_file().mig_sms, max((profile.sm or 0 for profile in profiles_for(gpu)), default=0)
+    share, largest = read_mps_file().mig_sms, max((profile.sm or 0 for profile in list_profiles(gpu)), default=0)
     return -(-largest * share.whole // share.of)
 
 
-def lacks(feature: Feature, branch: int, gpu: Gpu | None = None) -> str:
+def explain_missing_feature(feature: Feature, branch: int, gpu: Gpu | None = None) -> str:
     """Return the reason why a driver branch or a GPU lacks a feature; "" if it has it, or if branch and GPU are
     unknown."""
-    fact = next(entry for entry in mps_file().features if entry.feature == feature)
+    fact = next(entry for entry in read_mps_file().features if entry.feature == feature)
     if branch and branch < int(fact.min_branch or 0):
         return f"driver branch {branch} has none; the first is {fact.min_branch}"
-    if gpu and capability(gpu.compute_capability) < capability(fact.compute_capability or "0"):
+    if gpu and parse_capability(gpu.compute_capability) < parse_capability(fact.compute_capability or "0"):
         return (
             f"{gpu.key} has compute capability {gpu.compute_capability}; the first with it is {fact.compute_capability}"
         )
     return ""
 
 
-def program_packages(family: str, branch: int) -> tuple[str, ...]:
+def list_program_packages(family: str, branch: int) -> tuple[str, ...]:
     """The packages that may have the programs for a driver of this branch, the likeliest first."""
     patterns = (
         name.format(branch=branch)
-        for entry in mps_file().packages
+        for entry in read_mps_file().packages
         if entry.family == family and int(entry.min_branch or 0) <= branch <= int(entry.max_branch or branch)
         for name in entry.packages
     )

@@ -63,7 +63,7 @@ class NicsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lines: tuple[NicLine, ...]
 
 
-def nics_file() -> NicsFile:
+def read_nics_file() -> NicsFile:
     return load("nics", NicsFile)
 
 
@@ -95,7 +95,7 @@ def speaker(message: str) -> Speaker | None:
     return Speaker(_drivers(match), device.lower() if match["address"] else device, match["name"] or "")
 
 
-def speakers(line: str) -> frozenset[str] | None:
+def find_speakers(line: str) -> frozenset[str] | None:
     """Return the drivers that may have written a line; None if it does not name them."""
     match = SPOKEN.search(line)
     return None if match is None else _drivers(match)
@@ -103,7 +103,7 @@ def speakers(line: str) -> frozenset[str] | None:
 
 def _drivers(match: re.Match[str]) -> frozenset[str]:
     if device := match["device"]:
-        file = nics_file()
+        file = read_nics_file()
         named = next((rule.drivers for rule in file.rdma_names if device.lower().startswith(rule.begins)), None)
         return frozenset(named or (driver for entry in file.lines for driver in entry.drivers))
     return frozenset([(match["driver"] or match["of_interface"]).lower()])
@@ -115,7 +115,7 @@ def find_nic_line(drivers: Iterable[str], text: str) -> NicLine | None:
     return next(
         (
             entry
-            for entry in nics_file().lines
+            for entry in read_nics_file().lines
             if not known.isdisjoint(entry.drivers) and any(words.casefold() in lowered for words in entry.signatures)
         ),
         None,

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from gpuprov.catalog.drivers import branch_of
-from gpuprov.catalog.drivers.data import Offer, Origin, PackageSet, drivers_file, same_packages
+from gpuprov.catalog.drivers import derive_branch
+from gpuprov.catalog.drivers.data import Offer, Origin, PackageSet, list_same_packages, read_drivers_file
 from gpuprov.catalog.gpus import Flavour
 from gpuprov.catalog.reader import choose_fix
 from gpuprov.errors import GpuprovError
 
 
-def origins(distribution: str) -> tuple[Origin, ...]:
+def list_origins(distribution: str) -> tuple[Origin, ...]:
     """The archives that have packages for the distribution (its key)."""
-    return tuple(entry for entry in drivers_file().origins if distribution in entry.distributions)
+    return tuple(entry for entry in read_drivers_file().origins if distribution in entry.distributions)
 
 
-def offers(distribution: str, package: str) -> tuple[Offer, ...]:
+def list_offers(distribution: str, package: str) -> tuple[Offer, ...]:
     """Return versions of the package that were seen for the distribution; for offline advice only."""
-    return tuple(e for e in drivers_file().offers if (e.distribution, e.package) == (distribution, package))
+    return tuple(e for e in read_drivers_file().offers if (e.distribution, e.package) == (distribution, package))
 
 
-def _covers(entry: PackageSet, branch: str) -> bool:
-    number = int(branch_of(branch))
+def is_covering(entry: PackageSet, branch: str) -> bool:
+    number = int(derive_branch(branch))
     return (not entry.min_branch or number >= int(entry.min_branch)) and (
         not entry.max_branch or number <= int(entry.max_branch)
     )
 
 
-def package_sets(
+def list_package_sets(
     distribution: str, part: str, branch: str, *, origin: str, flavour: Flavour | None = None
 ) -> tuple[PackageSet, ...]:
     """Return the sets for a part ("kernel-modules", "user-space", "fabric-manager", ...), usually one; empty: unknown.
@@ -35,18 +35,20 @@ def package_sets(
     """
     return tuple(
         entry
-        for entry in drivers_file().package_sets
+        for entry in read_drivers_file().package_sets
         if entry.part == part
         and distribution in entry.distributions
-        and entry.origin in same_packages(origin)
+        and entry.origin in list_same_packages(origin)
         and flavour in (None, entry.flavour or flavour)
-        and _covers(entry, branch)
+        and is_covering(entry, branch)
     )
 
 
-def package_names(entry: PackageSet, version: str, *, kernel: str = "", kernel_flavour: str = "") -> tuple[str, ...]:
+def list_package_names(
+    entry: PackageSet, version: str, *, kernel: str = "", kernel_flavour: str = ""
+) -> tuple[str, ...]:
     """The names of the set with branch, version and kernel filled in."""
-    fill = {"branch": branch_of(version), "version": version, "kernel": kernel, "kernel_flavour": kernel_flavour}
+    fill = {"branch": derive_branch(version), "version": version, "kernel": kernel, "kernel_flavour": kernel_flavour}
     try:
         names = tuple(name.format(**fill) for name in entry.packages)
     except (KeyError, IndexError, ValueError) as error:

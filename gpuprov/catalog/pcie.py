@@ -60,46 +60,46 @@ class PcieFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     no_relaxed_ordering: tuple[Range, ...]
 
 
-def pcie_file() -> PcieFile:
+def read_pcie_file() -> PcieFile:
     """The file, read once."""
     return load("pcie", PcieFile)
 
 
-def processors(cpu: str, gpu: str = "") -> tuple[Cpu, ...]:
+def list_processors(cpu: str, gpu: str = "") -> tuple[Cpu, ...]:
     """Return the processors whose IOMMU is relevant: the named one, else a Grace CPU if the GPU (`GB200`) has one, else both
     vendors of x86 processors, since parameters of one have no effect on the other."""
     return CPUS["arm" if cpu == "auto" and gpu.startswith(ARM_GPUS) else cpu]
 
 
-def words(mode: str, cpu: str, gpu: str = "") -> dict[str, str]:
+def build_parameters(mode: str, cpu: str, gpu: str = "") -> dict[str, str]:
     """Return the kernel parameters of a mode; empty if there are none: no parameter switches the IOMMU of an Arm machine off."""
-    known = processors(cpu, gpu)
+    known = list_processors(cpu, gpu)
     all_words: dict[str, str] = {}
-    for entry in pcie_file().iommu:
+    for entry in read_pcie_file().iommu:
         if entry.mode == mode and entry.cpu in known:
             all_words |= entry.words
     return all_words
 
 
-def computed_acs(identifier: str) -> str:
+def find_acs_kind(identifier: str) -> str:
     """Return the kind of a function whose presence makes ACS a matter for rdma_topo; "" for any other function."""
-    return next((entry.name for entry in pcie_file().computed_acs if entry.id == identifier), "")
+    return next((entry.name for entry in read_pcie_file().computed_acs if entry.id == identifier), "")
 
 
-def no_relaxed_ordering(identifier: str) -> str:
+def find_excluded_processor(identifier: str) -> str:
     """Return the processor of a root port below which relaxed ordering must stay off; "" for any other port."""
     vendor, _, device = identifier.partition(":")
     try:
         number = int(device or "0", 16)
     except ValueError:
         return ""
-    for rule in pcie_file().no_relaxed_ordering:
+    for rule in read_pcie_file().no_relaxed_ordering:
         if vendor == rule.vendor and int(rule.first, 16) <= number <= int(rule.last, 16):
             return rule.name
     return ""
 
 
-def acs_bits(control: int) -> str:
+def format_acs(control: int) -> str:
     """Return the bits that are set, with lspci's names: `SrcValid+ ReqRedir+`."""
     named = [f"{name}+" for bit, name in enumerate(ACS_BITS) if control & 1 << bit]
     return " ".join(named + ([f"0x{control:04x}"] if control >> len(ACS_BITS) else []))

@@ -15,7 +15,7 @@ import msgspec
 
 from gpuprov import keep, reading
 from gpuprov.errors import GpuprovError
-from gpuprov.spec.problem import dotted
+from gpuprov.spec.problem import format_path
 
 Confidence = Literal["confirmed", "inferred", "unconfirmed"]
 
@@ -87,15 +87,15 @@ def load(name: str, kind: type[T]) -> T:
     except OSError as error:
         raise GpuprovError(f"{where}: cannot be read: {error}", choose_fix("restore the file")) from error
     kept = f"{name}-{hashlib.sha256(text).hexdigest()}"
-    before = _kept(kept)
+    before = keep_name(kept)
     plain = read_yaml(text, where) if before is None else before
-    _loaded[name] = data = typed(plain, kind, where, text)
+    _loaded[name] = data = convert_to(plain, kind, where, text)
     if before is None:
         keep.write(ROOM, kept, msgspec.msgpack.encode(plain))
     return data
 
 
-def _kept(name: str) -> object:
+def keep_name(name: str) -> object:
     body = keep.read(ROOM, name)
     try:
         return None if body is None else msgspec.msgpack.decode(body)
@@ -112,13 +112,13 @@ def choose_fix(of_contributor: str = "correct the file") -> str:
 def read_yaml(text: str | bytes, where: str) -> object:
     """Return plain data; `where` names the file in errors, including those for duplicate keys."""
     try:
-        return reading.placed_yaml(text, reading.FILE)[0]
+        return reading.parse_placed_yaml(text, reading.FILE)[0]
     except reading.Unreadable as error:
         place = f"{where}:{error.line}" if error.line else where
         raise GpuprovError(f"{place}: {error}", choose_fix()) from error
 
 
-def typed(plain: object, kind: type[T], where: str, text: str | bytes = b"") -> T:
+def convert_to(plain: object, kind: type[T], where: str, text: str | bytes = b"") -> T:
     """Convert plain data to `kind`; `where` names the file in errors, and `text`, from which the data was read, gives the line
     numbers."""
     twice = _find_duplicates(plain)
@@ -127,7 +127,7 @@ def typed(plain: object, kind: type[T], where: str, text: str | bytes = b"") -> 
     except msgspec.ValidationError as error:
         from gpuprov.spec import build
 
-        mistakes = build.mistakes(plain, kind) or [((), str(error), "")]
+        mistakes = build.list_mistakes(plain, kind) or [((), str(error), "")]
         raise _describe(plain, [*mistakes, *twice], where, text) from error
     if twice:
         raise _describe(plain, twice, where, text)
@@ -150,13 +150,13 @@ def _find_duplicates(plain: object) -> list[Finding]:
 def _describe(plain: object, findings: list[Finding], where: str, text: str | bytes) -> GpuprovError:
     """Return the error with all mistakes of a file, a line each: its place, the row by its name, the value, and the permitted
     values."""
-    places = reading.placed_yaml(text, reading.FILE)[1] if text else {}
+    places = reading.parse_placed_yaml(text, reading.FILE)[1] if text else {}
     lines = []
     for path, message, allowed in findings[:SHOWN]:
         position = next((places[path[:n]] for n in range(len(path), 0, -1) if path[:n] in places), None)
         row = max((n for n, part in enumerate(path, 1) if isinstance(part, int)), default=0)
         if row:
-            message = message.replace(dotted(path[:row]), _name_rows(plain, path[:row]))
+            message = message.replace(format_path(path[:row]), _name_rows(plain, path[:row]))
         lines.append(f"{where}{f':{position[0]}' if position else ''}: {message}{f'; {allowed}' if allowed else ''}")
     more = [f"and {len(findings) - SHOWN} more"] if len(findings) > SHOWN else []
     return GpuprovError("\n".join([*lines, *more]), choose_fix())
@@ -182,7 +182,7 @@ def mark(value: object, confidence: Confidence) -> str:
     return text + _MARKS[confidence]
 
 
-def weakest(*confidences: Confidence) -> Confidence:
+def find_weakest(*confidences: Confidence) -> Confidence:
     """Return the lowest confidence; confirmed if there is none."""
     order: tuple[Confidence, ...] = ("unconfirmed", "inferred", "confirmed")
     return next((level for level in order if level in confidences), "confirmed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprov.catalog.distributions import Signed, distributions
+from gpuprov.catalog.distributions import Signed, list_distributions
 from gpuprov.catalog.reader import Fact, File, load
 
 
@@ -38,45 +38,45 @@ DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
 TOOLKIT_KEY = "F796ECB0"
 
 
-def repositories_file() -> RepositoriesFile:
+def read_repositories_file() -> RepositoriesFile:
     return load("repositories", RepositoriesFile)
 
 
-def key(identifier: str) -> Key:
+def get_key(identifier: str) -> Key:
     """The key with this short id."""
-    return next(entry for entry in repositories_file().keys if entry.id == identifier)
+    return next(entry for entry in read_repositories_file().keys if entry.id == identifier)
 
 
-def retired_keys() -> tuple[Retired, ...]:
+def list_retired_keys() -> tuple[Retired, ...]:
     """Keys that must no longer be trusted."""
-    return repositories_file().retired
+    return read_repositories_file().retired
 
 
-def cuda(distribution: str, machine: str = "x86_64") -> dict[str, Any] | None:
+def find_cuda_repository(distribution: str, machine: str = "x86_64") -> dict[str, Any] | None:
     """Return NVIDIA's CUDA repository, in the form of a spec's `repository` block; None if there is none.
 
     `fingerprint` is empty if no public source confirms it: the spec must then provide it.
     """
     folder = FOLDERS.get(machine, "")
-    for row in distributions():
+    for row in list_distributions():
         if row.key == distribution and row.cuda and folder in row.cuda.architectures:
-            url = repositories_file().bases["cuda"].format(folder=row.cuda.folder or row.key, architecture=folder)
-            signer = key(row.cuda.signed_by)
-            return _block(url, url + signer.file, signer, row.cuda.signed)
+            url = read_repositories_file().bases["cuda"].format(folder=row.cuda.folder or row.key, architecture=folder)
+            signer = get_key(row.cuda.signed_by)
+            return build_block(url, url + signer.file, signer, row.cuda.signed)
     return None
 
 
-def container_toolkit(family: str, machine: str = "x86_64") -> dict[str, Any] | None:
+def find_toolkit_repository(family: str, machine: str = "x86_64") -> dict[str, Any] | None:
     """Return the container toolkit's repository, in the same form; one for all distributions of a family."""
     names = DEBIAN if family == "debian" else {name: name for name in DEBIAN}
     if machine not in names:
         return None
-    bases = repositories_file().bases
+    bases = read_repositories_file().bases
     url = bases[f"container_toolkit_{family}"].format(architecture=names[machine])
-    return _block(url, bases["container_toolkit_key"], key(TOOLKIT_KEY), "index")
+    return build_block(url, bases["container_toolkit_key"], get_key(TOOLKIT_KEY), "index")
 
 
-def _block(url: str, key_url: str, signer: Key, signed: Signed) -> dict[str, Any]:
+def build_block(url: str, key_url: str, signer: Key, signed: Signed) -> dict[str, Any]:
     return {
         "url": url,
         "suite": "/",

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpuprov.catalog.context import XID, any_of, fold, is_whole_line, named_xid, without_host
-from gpuprov.catalog.nics import NicLine, find_nic_line, nics_file, speakers
-from gpuprov.catalog.symptoms import Symptom, of_line, symptoms
-from gpuprov.reading import is_whole, whole
+from gpuprov.catalog.context import XID, compile_any, find_xid, fold, is_whole_line, strip_host
+from gpuprov.catalog.nics import NicLine, find_nic_line, find_speakers, read_nics_file
+from gpuprov.catalog.symptoms import Symptom, list_symptoms, resolve_for_line
+from gpuprov.reading import is_whole, parse_whole
 
 DENIED = re.compile(r"\w*\s*:\s*(not active|inactive|no|none|n/a|not supported|disabled|0|\d+ us)\s*\Z")
 """Text after a message that is the name of a row of nvidia-smi -q, meaning that the named error is absent, or only counted."""
@@ -46,12 +46,12 @@ class Signature(NamedTuple):
 
 
 @cache
-def signatures_of(symptom: Symptom) -> tuple[Signature, ...]:
-    return tuple(_signature(fold(text)) for text in symptom.signatures)
+def list_signatures(symptom: Symptom) -> tuple[Signature, ...]:
+    return tuple(parse_signature(fold(text)) for text in symptom.signatures)
 
 
 @cache
-def _signature(text: str) -> Signature:
+def parse_signature(text: str) -> Signature:
     words = frozenset(_WORD.findall(text))
     entire = frozenset(match[0] for match in re.finditer(rf"(?<![*\w]){_WORD.pattern}(?![*\w])", text)) - {_OPEN}
     word = min(entire, key=lambda one: (one in _COMMON, -len(one), one))
@@ -59,7 +59,7 @@ def _signature(text: str) -> Signature:
 
 
 @cache
-def _pattern(text: str) -> re.Pattern[str]:
+def build_pattern(text: str) -> re.Pattern[str]:
     """Return a pattern for a signature. Its words must begin and end where those of the line do, except beside a *; a setting with
     the name of a single-word signature does not match."""
     inner = r"\S*".join(map(re.escape, text.split(ANY)))
@@ -73,11 +73,11 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 @cache
-def _by_word() -> dict[str, tuple[tuple[Signature, tuple[Symptom, ...]], ...]]:
+def index_by_word() -> dict[str, tuple[tuple[Signature, tuple[Symptom, ...]], ...]]:
     """Return, by lookup word, each signature with its symptoms, in their order."""
     holders: dict[Signature, list[Symptom]] = {}
-    for symptom in symptoms():
-        for one in signatures_of(symptom):
+    for symptom in list_symptoms():
+        for one in list_signatures(symptom):
             holders.setdefault(one, []).append(symptom)
     found: dict[str, list[tuple[Signature, tuple[Symptom, ...]]]] = {}
     for one, those in holders.items():
@@ -86,9 +86,9 @@ def _by_word() -> dict[str, tuple[tuple[Signature, tuple[Symptom, ...]], ...]]:
 
 
 @cache
-def chosen_by() -> dict[str, tuple[frozenset[str], ...]]:
+def list_choosing_words() -> dict[str, tuple[frozenset[str], ...]]:
     """Return the word sets for choosing lines: a folded line with any signature has one of these words, and all of one of its sets."""
-    return {word: tuple({one.entire for one, _ in pairs}) for word, pairs in _by_word().items()}
+    return {word: tuple({one.entire for one, _ in pairs}) for word, pairs in index_by_word().items()}
 
 
 class Held(NamedTuple):
@@ -98,17 +98,17 @@ class Held(NamedTuple):
     symptom: Symptom
 
 
-def held_in(line: str) -> list[Held]:
+def find_held(line: str) -> list[Held]:
     """Return the symptoms with a message in a folded line, the most specific first. If one message is a part of another, the longer
     counts."""
-    known, found = _by_word(), []
+    known, found = index_by_word(), []
     words = dict.fromkeys(_WORD.findall(line))
     for word in words:
         for one, those in known.get(word, ()):
             if not one.entire <= words.keys():
                 continue
-            match = next((m for m in _pattern(one.text).finditer(line) if not DENIED.match(line, m.end())), None)
-            fitting = [symptom for symptom in those if _fits(symptom, one.text, line)] if match else []
+            match = next((m for m in build_pattern(one.text).finditer(line) if not DENIED.match(line, m.end())), None)
+            fitting = [symptom for symptom in those if is_fitting(symptom, one.text, line)] if match else []
             if match and fitting:
                 found.append((one, match.span(), fitting))
     telling = [
@@ -129,36 +129,36 @@ def held_in(line: str) -> list[Held]:
 
 
 @cache
-def _nic_lines() -> dict[str, NicLine]:
-    return {line.key: line for line in nics_file().lines}
+def index_nic_lines() -> dict[str, NicLine]:
+    return {line.key: line for line in read_nics_file().lines}
 
 
-def may_say(symptom: Symptom, line: str) -> bool:
+def is_possible_for(symptom: Symptom, line: str) -> bool:
     """False if a line is from a driver that cannot have this symptom: the words of one driver mean nothing in another's line."""
-    entry = _nic_lines().get(symptom.key)
-    drivers = None if entry is None else speakers(line)
+    entry = index_nic_lines().get(symptom.key)
+    drivers = None if entry is None else find_speakers(line)
     return drivers is None or find_nic_line(drivers, line) is entry
 
 
 @cache
-def _words_of(symptom: Symptom) -> tuple[dict[str, re.Pattern[str]], re.Pattern[str] | None]:
+def compile_words(symptom: Symptom) -> tuple[dict[str, re.Pattern[str]], re.Pattern[str] | None]:
     """Return, for a symptom, the required words of its folded signatures, and a pattern for lines that are not of the symptom."""
     narrow_last = sorted(symptom.needs, key=lambda one: bool(one.of))
-    needs = {fold(text): any_of(one.words) for one in narrow_last for text in one.of or symptom.signatures}
-    return needs, any_of(symptom.unless) if symptom.unless else None
+    needs = {fold(text): compile_any(one.words) for one in narrow_last for text in one.of or symptom.signatures}
+    return needs, compile_any(symptom.unless) if symptom.unless else None
 
 
-def _fits(symptom: Symptom, signature: str, line: str) -> bool:
+def is_fitting(symptom: Symptom, signature: str, line: str) -> bool:
     """True if a folded line with a signature has the text that this symptom requires beside it."""
-    if not may_say(symptom, line):
+    if not is_possible_for(symptom, line):
         return False
-    line = without_host(line)
+    line = strip_host(line)
     if symptom.xids and XID.match(signature):
         return is_whole_line(signature, line)
-    needs, unless = _words_of(symptom)
+    needs, unless = compile_words(symptom)
     if unless is not None and unless.search(line):
         return False
-    drivers = _of_drivers(symptom.key)
+    drivers = compile_driver_names(symptom.key)
     if drivers is not None and len(signature.split()) > 3 and line.startswith(signature):
         return True
     needed = needs.get(signature) or drivers
@@ -166,11 +166,11 @@ def _fits(symptom: Symptom, signature: str, line: str) -> bool:
 
 
 @cache
-def _of_drivers(key: str) -> re.Pattern[str] | None:
+def compile_driver_names(key: str) -> re.Pattern[str] | None:
     """Return the names of the network drivers whose lines a symptom is about; None if it is about something else."""
-    entry = _nic_lines().get(key)
+    entry = index_nic_lines().get(key)
     also = ("mlx5", "infiniband", "port module event", "health issue observed")
-    return any_of((*entry.drivers, *also)) if entry else None
+    return compile_any((*entry.drivers, *also)) if entry else None
 
 
 class Beside(msgspec.Struct, frozen=True):
@@ -180,19 +180,19 @@ class Beside(msgspec.Struct, frozen=True):
     line: str
 
 
-def decides(symptom: Symptom, seen: Iterable[Beside]) -> Beside | None:
+def find_decisive(symptom: Symptom, seen: Iterable[Beside]) -> Beside | None:
     """Return the symptom beside another that decides its cause: the first that the symptom itself names."""
     known = {one.symptom.key: one for one in seen}
     return next((known[key] for key in symptom.decided_by if key in known), None)
 
 
-def _matches(wanted: str, asked: list[str], symptom: Symptom) -> int:
+def rank_match(wanted: str, asked: list[str], symptom: Symptom) -> int:
     """Return the rank of a match: 3 if it is a signature or the key; 2 if a longer message has it; 1 if all words are in one
     message; 0 for no match."""
     if wanted == symptom.key:
         return 3
     best = 0
-    for one in signatures_of(symptom):
+    for one in list_signatures(symptom):
         if wanted == one.text:
             return 3
         if len(asked) > 1 and wanted in one.text:
@@ -211,16 +211,18 @@ def find_symptom(words: str) -> list[Symptom]:
     """
     if not (wanted := fold(words)):
         return []
-    if named := named_xid(words):
-        number = whole(named)
-        return [of_line(symptom, number or 0, words) for symptom in symptoms() if number in symptom.xids]
+    if named := find_xid(words):
+        number = parse_whole(named)
+        return [resolve_for_line(symptom, number or 0, words) for symptom in list_symptoms() if number in symptom.xids]
     if is_whole(wanted):
-        exact = [symptom for symptom in symptoms() if int(wanted) in symptom.xids]
-        spoken = [s for s in symptoms() if not s.xids and any(wanted in one.words for one in signatures_of(s))]
+        exact = [symptom for symptom in list_symptoms() if int(wanted) in symptom.xids]
+        spoken = [s for s in list_symptoms() if not s.xids and any(wanted in one.words for one in list_signatures(s))]
         return exact + spoken
-    held = [one.symptom for one in held_in(wanted)]
+    held = [one.symptom for one in find_held(wanted)]
     asked = _WORD.findall(wanted)
-    scored = [(symptom, _matches(wanted, asked, symptom)) for symptom in symptoms() if may_say(symptom, wanted)]
+    scored = [
+        (symptom, rank_match(wanted, asked, symptom)) for symptom in list_symptoms() if is_possible_for(symptom, wanted)
+    ]
     best = max((score for _, score in scored), default=0)
     message = ":" in words or len(asked) > 3  # a message of its own, which has words in common with another
     least = 2 if held or best == 3 or message else 1

@@ -7,10 +7,10 @@ from functools import cache
 import msgspec
 
 from gpuprov.catalog.kernel import Context, KernelLine, kernel_file
-from gpuprov.catalog.nics import NicLine, nics_file
-from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file
+from gpuprov.catalog.nics import NicLine, read_nics_file
+from gpuprov.catalog.rdma.gpudirect import Message, read_gpudirect_file
 from gpuprov.catalog.reader import Fact, File, load
-from gpuprov.catalog.xids import Xid, asks, resolution, xids_file
+from gpuprov.catalog.xids import Xid, find_action, find_resolution, read_xids_file
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,30 +64,30 @@ FILES = (
 )
 
 
-def addresses(symptom: Symptom) -> tuple[str, ...]:
+def list_addresses(symptom: Symptom) -> tuple[str, ...]:
     """Return the address of each of its sources, or its description if it has no address."""
-    return tuple(_sources()[key] for key in symptom.source)
+    return tuple(index_sources()[key] for key in symptom.source)
 
 
 @cache
-def _sources() -> dict[str, str]:
-    others = (xids_file(), gpudirect_file(), nics_file(), kernel_file())
+def index_sources() -> dict[str, str]:
+    others = (read_xids_file(), read_gpudirect_file(), read_nics_file(), kernel_file())
     tables = (*(load(name, SymptomsFile).sources for name in FILES), *(file.sources for file in others))
     return {key: source.url or source.description for table in tables for key, source in table.items()}
 
 
 @cache
-def symptoms() -> tuple[Symptom, ...]:
+def list_symptoms() -> tuple[Symptom, ...]:
     """Return all symptoms: messages first, then Xids by subject, then kernel messages about peer memory modules, network adapters
     and the host itself."""
-    known = gpudirect_file()
-    spoken = (_of_message(message) for message in (*known.messages, known.bad_context))
+    known = read_gpudirect_file()
+    spoken = (build_from_message(message) for message in (*known.messages, known.bad_context))
     files = (load(name, SymptomsFile).symptoms for name in FILES)
-    nics = (_of_nic_line(line) for line in nics_file().lines if line.verdict != "recovered")
+    nics = (build_from_nic_line(line) for line in read_nics_file().lines if line.verdict != "recovered")
     of_files = [_with_more(symptom) for file in files for symptom in file]
     keys = {symptom.key for symptom in of_files}
     kernel = (_of_kernel_line(line) for line in kernel_file().lines if line.cause and line.key not in keys)
-    return (*of_files, *map(_of_xid, xids_file().xids), *spoken, *nics, *kernel)
+    return (*of_files, *map(build_from_xid, read_xids_file().xids), *spoken, *nics, *kernel)
 
 
 def _with_more(symptom: Symptom) -> Symptom:
@@ -102,8 +102,8 @@ def _with_more(symptom: Symptom) -> Symptom:
     )
 
 
-def _of_xid(xid: Xid) -> Symptom:
-    known = resolution(xid.nvidia)
+def build_from_xid(xid: Xid) -> Symptom:
+    known = find_resolution(xid.nvidia)
     return Symptom(
         key=xid.key,
         signatures=xid.signatures,
@@ -118,15 +118,15 @@ def _of_xid(xid: Xid) -> Symptom:
     )
 
 
-def of_line(symptom: Symptom, number: int, line: str) -> Symptom:
+def resolve_for_line(symptom: Symptom, number: int, line: str) -> Symptom:
     """Return a symptom with the action of this very line, if the line specifies it."""
-    known = resolution(asks(number, line))
+    known = find_resolution(find_action(number, line))
     if known is None:
         return symptom
     return msgspec.structs.replace(symptom, fix=known.words, action=f"{known.key}: {known.words}")
 
 
-def _of_message(message: Message) -> Symptom:
+def build_from_message(message: Message) -> Symptom:
     return Symptom(
         key=f"peermem-{message.key}",
         signatures=message.signatures,
@@ -138,7 +138,7 @@ def _of_message(message: Message) -> Symptom:
     )
 
 
-def _of_nic_line(line: NicLine) -> Symptom:
+def build_from_nic_line(line: NicLine) -> Symptom:
     return Symptom(
         key=line.key,
         signatures=line.signatures,

@@ -23,8 +23,8 @@ class TermsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def find_term(word: str) -> Term | None:
     """Return the term with this name, in any case."""
     wanted = word.casefold()
-    return next((one for one in terms_file().terms if wanted in map(str.casefold, (one.key, *one.also))), None)
+    return next((one for one in read_terms_file().terms if wanted in map(str.casefold, (one.key, *one.also))), None)
 
 
-def terms_file() -> TermsFile:
+def read_terms_file() -> TermsFile:
     return load("terms", TermsFile)

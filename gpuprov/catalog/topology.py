@@ -37,7 +37,7 @@ class TopologyFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pcie_slots: tuple[Board, ...]
 
 
-def nvlinks(gpu: Gpu | None) -> int | None:
+def count_nvlinks(gpu: Gpu | None) -> int | None:
     """Return the NVLinks of the model: 0 if it has none, None if unknown."""
     if gpu is None:
         return None
@@ -54,7 +54,7 @@ def find_board(gpu: Gpu | None) -> Board | None:
 
 def nvlink_limit(gpu: Gpu | None) -> float | None:
     """Return the GB/s of all NVLinks of a GPU in both directions together, above which no bus bandwidth is; None if unknown."""
-    links = nvlinks(gpu)
+    links = count_nvlinks(gpu)
     if gpu is None or not links:
         return None
     rates = load("topology", TopologyFile).nvlink_rates

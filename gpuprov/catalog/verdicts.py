@@ -12,20 +12,20 @@ import msgspec
 from gpuprov.catalog.context import fold
 from gpuprov.catalog.kernel import NVIDIA, Check, find_kernel_line, kernel_file
 from gpuprov.catalog.nics import NicLine, find_nic_line, speaker
-from gpuprov.catalog.signatures import held_in
-from gpuprov.catalog.symptoms import Symptom, of_line, symptoms
+from gpuprov.catalog.signatures import find_held
+from gpuprov.catalog.symptoms import Symptom, list_symptoms, resolve_for_line
 from gpuprov.catalog.xids import (
     RECOVERY,
     SEVERITY,
     SXID,
     XID,
     Action,
-    asks,
+    find_action,
+    find_resolution,
+    find_sxid_course,
     find_xid,
-    recovery,
+    get_recovery,
     recovery_word,
-    resolution,
-    sxid,
 )
 from gpuprov.onhost.kernel_lines import OF_A_PROGRAM
 
@@ -76,9 +76,9 @@ def judge_xid(number: int, text: str, device: str = "") -> Verdict:
     known = find_xid(number)
     key = known.key if known else ""
     if number == RECOVERY:
-        needs = recovery(recovery_word(text))
+        needs = get_recovery(recovery_word(text))
         return _of_xid(key, number, text, device, needs.action, words=needs.words, fix=needs.fix)
-    found = resolution(asks(number, text) or (known.nvidia if known else ""))
+    found = find_resolution(find_action(number, text) or (known.nvidia if known else ""))
     if found is None:
         words = "NVIDIA's catalogue names nothing that is to be done"
         return _of_xid(key, number, text, device, "none", words=words, named=False)
@@ -105,7 +105,7 @@ def _of_xid(
 
 def judge_sxid(number: int, text: str, device: str = "") -> Verdict:
     """Judge an SXid by the text after its number, which begins with Fatal or Non-fatal."""
-    course = sxid(number, fatal=text.lower().startswith("fatal"))
+    course = find_sxid_course(number, fatal=text.lower().startswith("fatal"))
     return Verdict(
         key="nvswitch-sxid",
         check="sxid",
@@ -149,13 +149,13 @@ def _judge_driver_line(text: str) -> Verdict | None:
     if not text.startswith(NVIDIA):
         return None
     judged = {line.key for line in kernel_file().lines}
-    held = next((one for one in held_in(fold(text)) if one.symptom.key not in judged), None)
+    held = next((one for one in find_held(fold(text)) if one.symptom.key not in judged), None)
     return Verdict(key=held.symptom.key, check="driver_log", standing="reported") if held else None
 
 
 @cache
 def _by_key() -> dict[str, Symptom]:
-    return {one.key: one for one in symptoms()}
+    return {one.key: one for one in list_symptoms()}
 
 
 def explained(verdict: Verdict) -> Symptom | None:
@@ -163,7 +163,7 @@ def explained(verdict: Verdict) -> Symptom | None:
     found = _by_key().get(verdict.key)
     if found is None or not found.xids:
         return found
-    found = of_line(found, verdict.number, verdict.text)
+    found = resolve_for_line(found, verdict.number, verdict.text)
     return msgspec.structs.replace(found, fix=verdict.fix) if verdict.fix else found
 
 

@@ -73,22 +73,22 @@ class VgpuFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     clouds: tuple[Cloud, ...]
 
 
-def vgpu_file() -> VgpuFile:
+def read_vgpu_file() -> VgpuFile:
     """The file, read once."""
     return load("vgpu", VgpuFile)
 
 
 def release_of(branch: str) -> str:
     """Return the vGPU release of a driver branch: '580' -> '19'; "" for a branch without a release."""
-    return next((release.release for release in vgpu_file().releases if release.branch == branch), "")
+    return next((release.release for release in read_vgpu_file().releases if release.branch == branch), "")
 
 
 def has_no_vgpu(gpu: str) -> bool:
     """Return whether the GPU with this key is known to have no vGPU."""
-    return any(entry.gpu == gpu for entry in vgpu_file().without_vgpu)
+    return any(entry.gpu == gpu for entry in read_vgpu_file().without_vgpu)
 
 
-def together(guest: str, host: str) -> bool:
+def is_compatible(guest: str, host: str) -> bool:
     """Return whether a guest driver of one branch works with a vGPU manager of another, by NVIDIA's release notes.
 
     It works with the same branch, the previous one, or the long-term branch before a long-term branch. A branch that is no known
@@ -96,7 +96,7 @@ def together(guest: str, host: str) -> bool:
     """
     if int(guest) >= int(host):
         return guest == host
-    order = [int(release.branch) for release in vgpu_file().releases]
+    order = [int(release.branch) for release in read_vgpu_file().releases]
     if int(guest) not in order or int(host) not in order:
         return True
     lasting = [branch for branch in order if (known_branch := find_branch(str(branch))) and known_branch.type == "LTSB"]
@@ -106,25 +106,25 @@ def together(guest: str, host: str) -> bool:
     )
 
 
-def settings_for(licensing: str) -> tuple[Setting, ...]:
+def list_settings(licensing: str) -> tuple[Setting, ...]:
     """Return the keys that apply to this way of licensing."""
-    return tuple(setting for setting in vgpu_file().settings if licensing in setting.licensing)
+    return tuple(setting for setting in read_vgpu_file().settings if licensing in setting.licensing)
 
 
-def written(setting: Setting, value: object) -> str:
+def format_value(setting: Setting, value: object) -> str:
     """Return a field's value in the format of gridd.conf."""
     return setting.values.get(str(value), str(value))
 
 
-def hypervisor(kind: str) -> Hypervisor | None:
+def find_hypervisor(kind: str) -> Hypervisor | None:
     """Return the hypervisor with this name in systemd-detect-virt."""
-    return next((entry for entry in vgpu_file().hypervisors if entry.kind == kind), None)
+    return next((entry for entry in read_vgpu_file().hypervisors if entry.kind == kind), None)
 
 
-def cloud(vendor: str, product: str, tag: str) -> str:
+def find_cloud(vendor: str, product: str, tag: str) -> str:
     """Return the cloud named by a machine's DMI; "" if it is unknown."""
     actual = {"vendor": vendor, "product": product, "tag": tag}
-    for entry in vgpu_file().clouds:
+    for entry in read_vgpu_file().clouds:
         expected = {"vendor": entry.vendor, "product": entry.product, "tag": entry.tag}
         if all(actual[key] == value for key, value in expected.items() if value):
             return entry.name

@@ -100,23 +100,23 @@ class XidsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     xids: tuple[Xid, ...]
 
 
-def xids_file() -> XidsFile:
+def read_xids_file() -> XidsFile:
     return load("xids", XidsFile)
 
 
 @cache
-def _by_number() -> dict[int, Xid]:
-    return {number: entry for entry in xids_file().xids for number in entry.xids}
+def index_by_number() -> dict[int, Xid]:
+    return {number: entry for entry in read_xids_file().xids for number in entry.xids}
 
 
 def find_xid(number: int) -> Xid | None:
     """Return the catalogue's entry of an Xid."""
-    return _by_number().get(number)
+    return index_by_number().get(number)
 
 
-def resolution(key: str) -> Resolution | None:
+def find_resolution(key: str) -> Resolution | None:
     """Return NVIDIA's resolution with this name."""
-    return next((entry for entry in xids_file().resolutions if entry.key == key), None)
+    return next((entry for entry in read_xids_file().resolutions if entry.key == key), None)
 
 
 NVLINK5 = range(144, 151)
@@ -127,12 +127,12 @@ _LINE = re.compile(
 )
 
 
-def asks(number: int, text: str) -> str:
+def find_action(number: int, text: str) -> str:
     """Return the key of the resolution that a line of an Xid itself specifies; "" if it specifies none."""
-    return nvlink5(number, text) if number in NVLINK5 else ""
+    return find_nvlink5_resolution(number, text) if number in NVLINK5 else ""
 
 
-def nvlink5(number: int, text: str) -> str:
+def find_nvlink5_resolution(number: int, text: str) -> str:
     """Return the key of the resolution for a line of Xid 144 to 150.
 
     Lines without a matching row are decided by their word Fatal or Nonfatal, as are those whose word differs from the row's: NVIDIA
@@ -145,7 +145,7 @@ def nvlink5(number: int, text: str) -> str:
         info, status = f"{int(match[2], 16):032b}", int(match[3], 16) if match[3] else None
         matching = {
             row.nvidia
-            for row in xids_file().nvlink5
+            for row in read_xids_file().nvlink5
             if row.xid == number
             and (row.severity == "Fatal") == bool(fatal)
             and match[1].upper() in row.units
@@ -157,13 +157,13 @@ def nvlink5(number: int, text: str) -> str:
     return "IGNORE" if quiet else "WORKFLOW_NVLINK5_ERR"
 
 
-def recovery(name: str) -> Recovery:
+def get_recovery(name: str) -> Recovery:
     """Return the meaning of the driver's name of a recovery action, as nvidia-smi, Xid 154 or NVML's header spell it.
 
     Unknown names have the same meaning everywhere, which is never to do nothing.
     """
-    known = _recoveries()
-    return known.get(_bare(name)) or known[""]
+    known = index_recoveries()
+    return known.get(strip_name(name)) or known[""]
 
 
 def recovery_word(text: str) -> str:
@@ -173,23 +173,23 @@ def recovery_word(text: str) -> str:
 
 
 @cache
-def _recoveries() -> dict[str, Recovery]:
-    return {_bare(name): row for row in xids_file().recoveries for name in row.names or ("",)}
+def index_recoveries() -> dict[str, Recovery]:
+    return {strip_name(name): row for row in read_xids_file().recoveries for name in row.names or ("",)}
 
 
-def _bare(name: str) -> str:
+def strip_name(name: str) -> str:
     words = name.strip().casefold().replace("_", " ").removeprefix("nvml ").removeprefix("gpu recovery action ")
     return words.removesuffix(" required")
 
 
-def sxid(number: int, *, fatal: bool) -> Course:
+def find_sxid_course(number: int, *, fatal: bool) -> Course:
     """Return the action for an SXid, whose line says whether it is fatal."""
-    known = xids_file().sxids
+    known = read_xids_file().sxids
     if number in known.always_fatal:
         return known.always
     return known.fatal if fatal else Course(action="none", words="nothing is to be done")
 
 
-def worst(actions: tuple[Action, ...]) -> Action:
+def find_worst(actions: tuple[Action, ...]) -> Action:
     """The most severe of them."""
     return max(actions, key=SEVERITY.index, default="none")

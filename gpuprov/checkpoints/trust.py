@@ -9,7 +9,7 @@ import msgspec
 
 from gpuprov.checkpoints.choose import Back, Refused
 from gpuprov.spec.model import RawHost
-from gpuprov.spec.problem import Path, dotted
+from gpuprov.spec.problem import Path, format_path
 from gpuprov.spec.repository import FILES
 
 BEYOND = frozenset((*FILES, "token_file", "config_file", "build_host"))
@@ -26,8 +26,8 @@ def trusted(raw: RawHost, back: Back) -> Back | Refused:
     for path, value in _find_beyond(back.values, ()):
         if value and known.get(path) != value:
             return Refused(
-                f"its checkpoint names {dotted(path)} {value!r}, and the inventory does not: a host's word is not enough for that",
-                f"name it in the inventory as it was, {dotted(path)}, then roll back again",
+                f"its checkpoint names {format_path(path)} {value!r}, and the inventory does not; a host's word is not enough",
+                f"name it in the inventory as it was, {format_path(path)}, then roll back again",
             )
     values = {name: value for name, value in back.values.items() if name not in POLICIES}
     values |= {name: raw.values[name] for name in POLICIES if name in raw.values}

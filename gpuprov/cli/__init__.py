@@ -160,7 +160,7 @@ def verify(
              gpuprov verify inventory.yaml --limit gpu017 --from nvidia-bug-report.log.gz
     """
     from gpuprov import console
-    from gpuprov.inventory.names import folded
+    from gpuprov.inventory.names import fold_names
     from gpuprov.plan import durations
     from gpuprov.probe.base import Facts
     from gpuprov.report import results as reporting
@@ -196,7 +196,7 @@ def verify(
             fleet.pairs, options.read_records(records), only=options.only(only), named=bool(reading["limit"])
         )
         if left := recorded.left_out(fleet.pairs, results):
-            console.progress(f"not judged, since no record is of them: {folded(left)}")
+            console.progress(f"not judged, since no record is of them: {fold_names(left)}")
     else:
         earlier = durations.earlier("verify", asked)
         names = [raw.name for raw, _ in fleet.pairs]

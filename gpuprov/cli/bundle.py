@@ -89,7 +89,7 @@ def bundle(sources: tuple[str, ...], pull: bool, **given: Any) -> int:
 def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
     """Write packages, for gpuprov apply --bundle."""
     from gpuprov import console
-    from gpuprov.catalog.licences import source
+    from gpuprov.catalog.licences import format_source
     from gpuprov.offline import bundles, licences
 
     if wrong := [name for name in OF_PULL if given[name]]:
@@ -102,7 +102,7 @@ def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
     )
     made = bundles.make(fleet, chosen, time.time())
     for one in (licences.classes()[key] for key in made.licences):
-        console.warning(f"not free, {one.key}: {one.told} ({source(one)})")
+        console.warning(f"not free, {one.key}: {one.told} ({format_source(one)})")
     for each in made.manifest.repositories:
         console.progress(f"{each.folder}: {counted(len(each.packages), 'package')}")
     if made.kept:

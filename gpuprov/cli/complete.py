@@ -45,9 +45,9 @@ def tests(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
 
 def models(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete GPU models of the catalogue."""
-    from gpuprov.catalog.gpus import gpus
+    from gpuprov.catalog.gpus import list_gpus
 
-    return [CompletionItem(one.key) for one in gpus() if one.key.lower().startswith(incomplete.lower())]
+    return [CompletionItem(one.key) for one in list_gpus() if one.key.lower().startswith(incomplete.lower())]
 
 
 def words(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -93,11 +93,11 @@ def _items(before: str, incomplete: str, names: Iterable[str]) -> list[Completio
 def _names(ctx: click.Context) -> list[str]:
     """Return groups, then hosts. A source that would be executed, or that needs a password, is not read for completion."""
     from gpuprov.errors import GpuprovError
-    from gpuprov.inventory import default_sources, load
+    from gpuprov.inventory import find_default_sources, load
 
     given = ctx.params
     with suppress(GpuprovError, OSError):
-        sources = (*(given.get("sources") or _left(ctx)), *(given.get("inventories") or ())) or default_sources()
+        sources = (*(given.get("sources") or _left(ctx)), *(given.get("inventories") or ())) or find_default_sources()
         if given.get("ask_vault_pass") or any(map(_runs, sources)):
             return []
         found = load(sources, vault_password_files=given.get("vault_password_files") or ()).hosts

@@ -148,11 +148,13 @@ def _both(host: str, limit: str | None) -> str:
 def _say_untold(untold: Mapping[str, str]) -> None:
     """Warn about hosts on which it could not be recorded that they are out, or in again."""
     from gpuprov import console
-    from gpuprov.inventory.names import folded
+    from gpuprov.inventory.names import fold_names
 
     if untold:
         why = next(iter(untold.values()))
-        console.hint(f"what verify says of {folded(untold)} will not know of this: no note could be left there ({why})")
+        console.hint(
+            f"what verify says of {fold_names(untold)} will not know of this: no note could be left there ({why})"
+        )
 
 
 def _teller(progress: Any) -> Callable[[Any], None]:

@@ -46,7 +46,7 @@ def health(
     from gpuprov import console
     from gpuprov.capabilities.health import watched
     from gpuprov.errors import GpuprovError
-    from gpuprov.inventory.names import folded
+    from gpuprov.inventory.names import fold_names
     from gpuprov.report import health as report
     from gpuprov.report import health_page, retry
     from gpuprov.report import results as reporting
@@ -67,7 +67,7 @@ def health(
     if records:
         found = recorded.verify(pairs, options.read_records(records), only={CAPABILITY}, named=bool(reading["limit"]))
         if left := recorded.left_out(pairs, found):
-            console.progress(f"not judged, since no record is of them: {folded(left)}")
+            console.progress(f"not judged, since no record is of them: {fold_names(left)}")
     else:
         with console.Progress([raw.name for raw, _ in pairs], "reading", quiet=True) as progress:
             found = verify(

@@ -167,7 +167,7 @@ def _asked(answers: dict[str, str], recipe: str | None) -> Draft:
 
 
 def _as_json(out: Path, draft: Draft, fleet: Fleet, fits: dict[str, list[str]]) -> str:
-    from gpuprov.reading import as_document
+    from gpuprov.reading import format_document
 
     notes = [*draft.notes, *(note for group in draft.groups for note in group.notes)]
     told = {
@@ -179,7 +179,7 @@ def _as_json(out: Path, draft: Draft, fleet: Fleet, fits: dict[str, list[str]]) 
         "unreached": draft.unreached,
         "next": draft.verb,
     }
-    return as_document(told)
+    return format_document(told)
 
 
 def _from_hosts(text: str, sources: tuple[str, ...], timeout: float, reading: dict[str, Any]) -> Draft:

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 def refuse_unusable(hosts: Sequence[RawHost]) -> None:
     """Raise SpecError for hosts that cannot be reached with the inventory's settings."""
-    from gpuprov.spec.connection import unusable
+    from gpuprov.spec.connection import find_unusable
     from gpuprov.spec.problem import SpecError
 
-    if problems := [problem for raw in hosts for problem in unusable(raw)]:
+    if problems := [problem for raw in hosts for problem in find_unusable(raw)]:
         raise SpecError(problems)
 
 
@@ -26,7 +26,7 @@ def logged_in(hosts: Sequence[RawHost], options: dict[str, Any]) -> Sequence[Raw
     from gpuprov import console
     from gpuprov.errors import GpuprovError
     from gpuprov.gather import login
-    from gpuprov.inventory.asked import asked
+    from gpuprov.inventory.asked import ask_for_password
 
     if user:
         hosts, own = login.as_user(hosts, user)
@@ -40,7 +40,7 @@ def logged_in(hosts: Sequence[RawHost], options: dict[str, Any]) -> Sequence[Raw
         raise GpuprovError(message, "to become root there: -e ansible_become=true")
     if ask:
         hint = "write ansible_become_password with ansible-vault, or give -e @FILE, instead of --ask-become-pass"
-        password = asked("BECOME password: ", "the password of sudo", hint)
+        password = ask_for_password("BECOME password: ", "the password of sudo", hint)
         if not password:
             raise GpuprovError("--ask-become-pass: the password is empty", "type it, or leave the option out")
         hosts = login.with_password(hosts, password)

@@ -251,9 +251,9 @@ def raw_hosts(sources: tuple[str, ...], options: dict[str, Any]) -> Sequence[Raw
 
 def all_sources(sources: tuple[str, ...], options: dict[str, Any]) -> Sequence[str]:
     """Return the inventories given as an argument or with -i; else the default one."""
-    from gpuprov.inventory import default_sources
+    from gpuprov.inventory import find_default_sources
 
-    return (*sources, *options.get("inventories", ())) or default_sources()
+    return (*sources, *options.get("inventories", ())) or find_default_sources()
 
 
 def _read_with(options: dict[str, Any]) -> dict[str, Any]:

@@ -98,11 +98,11 @@ def document_schema(command: str) -> str:
     """Return the JSON Schema of what a command prints with --json."""
     from importlib import import_module
 
-    from gpuprov.spec.schema import document_text
+    from gpuprov.spec.schema import format_document_schema
 
     module, _, name = DOCUMENTS[command].rpartition(".")
     first = next(one for one, document in DOCUMENTS.items() if document == DOCUMENTS[command])
-    return document_text(getattr(import_module(module), name), f"gpuprov {first.replace('-', ' ')} --json")
+    return format_document_schema(getattr(import_module(module), name), f"gpuprov {first.replace('-', ' ')} --json")
 
 
 def _files(command: Any) -> Any:

@@ -36,15 +36,15 @@ def write(
 ) -> None:
     """Write the plan to a file that only this user can read. `given`: the inventory and the options of the command."""
     from gpuprov import console
-    from gpuprov.inventory.limit import from_anywhere
-    from gpuprov.inventory.sources import absolute
+    from gpuprov.inventory.limit import make_absolute
+    from gpuprov.inventory.sources import resolve_sources
     from gpuprov.plan import saved
     from gpuprov.report.files import write_atomic
 
     sources, reading = given
     asked = saved.Asked(
-        inventory=tuple(absolute(options.all_sources(sources, reading))[0]),
-        limit=from_anywhere(reading["limit"]) if reading["limit"] else None,
+        inventory=tuple(resolve_sources(options.all_sources(sources, reading))[0]),
+        limit=make_absolute(reading["limit"]) if reading["limit"] else None,
         extra_vars=tuple(
             f"@{os.path.abspath(one[1:])}" if one.startswith("@") else one for one in reading["extra_vars"]
         ),

@@ -105,10 +105,10 @@ class Command(click.Command):
             yield from given if isinstance(given, tuple) else (given,)
         if "sources" in ctx.params and not any(ctx.params.get(name) for name in ("sources", "inventories")):
             from gpuprov.errors import GpuprovError
-            from gpuprov.inventory import default_sources
+            from gpuprov.inventory import find_default_sources
 
             with suppress(GpuprovError):
-                yield from default_sources()
+                yield from find_default_sources()
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write options of this command, then those it shares with others."""

@@ -59,7 +59,7 @@ def _read(pairs: Any, names: Any, records: tuple[Path, ...], timeout: float, rea
     from gpuprov import console
     from gpuprov.capabilities import BY_NAME
     from gpuprov.gather import gather
-    from gpuprov.inventory.names import folded
+    from gpuprov.inventory.names import fold_names
     from gpuprov.probe.base import Facts
     from gpuprov.verify import recorded
     from gpuprov.verify.listing import listing, probes_of
@@ -67,7 +67,7 @@ def _read(pairs: Any, names: Any, records: tuple[Path, ...], timeout: float, rea
     if records:
         found: Any = recorded.read(pairs, options.read_records(records), named=True)
         if left := [raw.name for raw, _ in pairs if raw.name not in found]:
-            console.progress(f"not shown, since no record is of them: {folded(left)}")
+            console.progress(f"not shown, since no record is of them: {fold_names(left)}")
     else:
         asked = [(raw, probes_of(spec, BY_NAME, names)) for raw, spec in pairs]
         found = gather(asked, timeout=timeout, pace=options.pace(reading))

@@ -27,9 +27,9 @@ def test(inventory: str | None, words: tuple[str, ...], limit: str | None) -> in
     """
     import pytest
 
-    from gpuprov.inventory import default_sources
+    from gpuprov.inventory import find_default_sources
 
-    sources = [inventory] if inventory else default_sources()
+    sources = [inventory] if inventory else find_default_sources()
     given = [word for source in sources for word in ("--gpuprov", str(source))]
     code = pytest.main([*given, *(["--gpuprov-limit", limit] if limit else []), *words])
     return CODES.get(int(code), BROKEN)

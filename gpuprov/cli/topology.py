@@ -38,7 +38,7 @@ def topology(
     hosts = of_host(host, sources, reading, options.raw_hosts)
     check_writable(svg)
     if svg:
-        command.one_host([raw.name for raw in hosts])
+        command.require_one_host([raw.name for raw in hosts])
     found = gather([(raw, PROBES) for raw in hosts], timeout=timeout, pace=options.pace(reading))
     code, picture = command.show(found, as_json=as_json)
     if svg and picture:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from gpuprov.drain.base import Adapter, State, Step
-from gpuprov.reading import as_document
+from gpuprov.reading import format_document
 
 AT_ONCE = 8
 """Questions to a scheduler at a time."""
@@ -77,4 +77,4 @@ def as_text(steps: Iterable[Step], done: str) -> str:
 
 def as_json(steps: Iterable[Step], run: str) -> str:
     """Format the same as JSON."""
-    return as_document({"run": run, "hosts": list(steps)})
+    return format_document({"run": run, "hosts": list(steps)})

@@ -21,7 +21,7 @@ from gpuprov.gather.transport import run as run_on
 from gpuprov.onhost import machine
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.house import DRAINED_FILE, Drained
-from gpuprov.reading import Unreadable, typed_json
+from gpuprov.reading import Unreadable, parse_typed_json
 from gpuprov.spec.model import RawHost
 
 LIMIT = 20.0
@@ -51,7 +51,7 @@ class Noted:
         if key not in self._found:
             whose, _, note = self._tell(host, written(self.name, run, host, over=False)).partition("\n")
             if whose == TWIN:
-                message, fix = machine.refusal(_name_in(note, self._hosts))
+                message, fix = machine.explain_refusal(_name_in(note, self._hosts))
                 return Step(host=host, node=host, state="refused", message=f"it is {message}", hint=fix)
             self._found[key] = whose
         step = self._adapter.drain(host, run)
@@ -113,7 +113,7 @@ s=$?; rm -f {fresh}; exit $s"""
 def _name_in(note: str, known: Mapping[str, RawHost]) -> str:
     """Return the name in a host's note, if it is one of the run's."""
     try:
-        name = typed_json(note, Drained).host
+        name = parse_typed_json(note, Drained).host
     except Unreadable:
         name = ""
     return name if name in known else "another host of this run"

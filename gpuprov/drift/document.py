@@ -12,7 +12,7 @@ from gpuprov import __version__
 from gpuprov.drift.drift import exit_code
 from gpuprov.drift.model import ORDER, HostDrift
 from gpuprov.drift.text import format_summary
-from gpuprov.reading import as_document
+from gpuprov.reading import format_document
 
 FORMAT = 1
 WITH_SPACES = {name.replace(" ", "_"): name for name in ORDER}
@@ -57,4 +57,4 @@ def build_document(hosts: Sequence[HostDrift], seconds: float | None = None) -> 
 
 def as_json(hosts: Sequence[HostDrift], seconds: float | None = None) -> str:
     """Format the document as text."""
-    return as_document(build_document(hosts, seconds))
+    return format_document(build_document(hosts, seconds))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from gpuprov.drift.model import ORDER, Cause, Difference, HostDrift, State
-from gpuprov.inventory.names import folded
+from gpuprov.inventory.names import fold_names
 from gpuprov.report.folded import that_follow
 from gpuprov.shown import cleaned, wrapped
 from gpuprov.verify.unmanaged import lines
@@ -66,7 +66,7 @@ def _key(host: HostDrift) -> object:
 
 def _format_group(group: Sequence[HostDrift], width: int) -> Iterator[str]:
     first = group[0]
-    names = folded(host.host for host in group)
+    names = fold_names(host.host for host in group)
     yield f"{names}{f' ({len(group)} hosts)' if group[1:] else ''}: {_describe_state(first)}"
     if first.why:
         yield from _format_labelled("why", first.why, width)

@@ -10,9 +10,9 @@ import msgspec
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Check
 from gpuprov.catalog.reader import Confidence
-from gpuprov.catalog.signatures import Beside, decides, find_symptom
-from gpuprov.catalog.symptoms import Symptom, addresses
-from gpuprov.catalog.terms import find_term, terms_file
+from gpuprov.catalog.signatures import Beside, find_decisive, find_symptom
+from gpuprov.catalog.symptoms import Symptom, list_addresses
+from gpuprov.catalog.terms import find_term, read_terms_file
 from gpuprov.catalog.verdicts import in_health
 from gpuprov.errors import EXIT_CODES, GpuprovError
 from gpuprov.explain import fields
@@ -81,7 +81,7 @@ def in_text(text: str | IO[bytes], where: str) -> list[Explanation]:
 def _answers(seen: list[Seen], where: str = "") -> list[Explanation]:
     """Return the answers to a text's symptoms; those that another of them decides come last. `where`: with the count, and the line."""
     beside = [Beside(one.symptom, one.line) for one in seen]
-    decided = [(one, decides(one.symptom, beside)) for one in seen]
+    decided = [(one, find_decisive(one.symptom, beside)) for one in seen]
     return [
         _symptom(
             one.symptom,
@@ -155,7 +155,7 @@ def _terms(text: str) -> list[Explanation]:
     term = find_term(text)
     if term is None:
         return []
-    sources = terms_file().sources
+    sources = read_terms_file().sources
     lines = (("means", term.means), ("see", term.see), *(("source", sources[key].url) for key in term.source))
     return [Explanation(kind="term", name=term.key, lines=lines)]
 
@@ -175,7 +175,7 @@ def _symptom(symptom: Symptom, *seen: tuple[str, str], decided: Beside | None = 
         *(_decided(decided) if decided else _causes(symptom)),
         ("health", health),
         ("certainty", CERTAINTY[symptom.confidence]),
-        *(("source", address) for address in dict.fromkeys(addresses(symptom))),
+        *(("source", address) for address in dict.fromkeys(list_addresses(symptom))),
     )
     named = tuple(line for line in lines if line[1])
     return Explanation(kind="symptom", name=" | ".join(symptom.signatures), lines=named)

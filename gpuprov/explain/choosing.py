@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import IO
 
-from gpuprov.catalog.signatures import chosen_by
+from gpuprov.catalog.signatures import list_choosing_words
 
 BLOCK = 16 << 10
 """Bytes examined together."""
@@ -30,7 +30,7 @@ def _words() -> dict[bytes, tuple[frozenset[bytes], ...]]:
     """Return, by word, the words that must occur beside it in a line that may hold a message."""
     found = {
         word.encode(): tuple(frozenset(one.encode() for one in words) for words in sets)
-        for word, sets in chosen_by().items()
+        for word, sets in list_choosing_words().items()
     }
     return found | {f"xid{number}".encode(): _ALONE for number in ("", *range(1000))} | {b"sxid": _ALONE}
 

@@ -64,21 +64,24 @@ def named(words: str) -> list[Field]:
 
 
 def _field(item: shape.Field, place: str, above: tuple[str, ...], common: dict[str, Any]) -> Field:
-    block = described.block(item.type)
-    listed = any(isinstance(described.bare(member), shape.VarTupleType) for member in described.members(item.type))
+    block = described.find_block(item.type)
+    listed = any(
+        isinstance(described.strip_description(member), shape.VarTupleType)
+        for member in described.list_members(item.type)
+    )
     return Field(
         name=f"{place}.{item.encode_name}{'[]' * (listed and block is not None)}",
         path=(*above, item.encode_name),
-        does=described.sentence(described.described(item.type)),
+        does=described.format_sentence(described.find_description(item.type)),
         allowed=_allowed(item.type),
         default=_default(item),
-        about=described.prose(block) if block else "",
+        about=described.format_prose(block) if block else "",
         **common,
     )
 
 
 def _inside(item: shape.Field, above: Field, common: dict[str, Any]) -> Iterator[Field]:
-    block = described.block(item.type)
+    block = described.find_block(item.type)
     for part in block.fields if block else ():
         yield (field := _field(part, above.name, above.path, common))
         yield from _inside(part, field, common)
@@ -86,14 +89,14 @@ def _inside(item: shape.Field, above: Field, common: dict[str, Any]) -> Iterator
 
 def _allowed(kind: shape.Type) -> str:
     """Describe the allowed values; for a text, the field's own description does."""
-    return " or ".join(_words(described.bare(member)) for member in described.members(kind))
+    return " or ".join(_words(described.strip_description(member)) for member in described.list_members(kind))
 
 
 def _words(kind: shape.Type) -> str:
     if isinstance(kind, shape.StrType):
         return "text"
     if isinstance(kind, shape.VarTupleType):
-        inner = described.bare(kind.item_type)
+        inner = described.strip_description(kind.item_type)
         if isinstance(inner, shape.StructType):
             return "a list of blocks"
         known = _inner(kind.item_type)
@@ -101,15 +104,15 @@ def _words(kind: shape.Type) -> str:
     if isinstance(kind, shape.DictType):
         values = _inner(kind.value_type)
         return f"a mapping; keys: {_inner(kind.key_type)}; values: {values}" if values else "a mapping"
-    return build.allowed(kind)
+    return build.describe_allowed(kind)
 
 
 def _inner(kind: shape.Type) -> str:
     """Describe what an item, a key or a value may be; empty if the model leaves it to the capability's rules."""
-    bare = described.bare(kind)
+    bare = described.strip_description(kind)
     if isinstance(bare, shape.StrType):
-        return described.described(kind) or "text"
-    return "" if isinstance(bare, shape.AnyType) else build.allowed(kind)
+        return described.find_description(kind) or "text"
+    return "" if isinstance(bare, shape.AnyType) else build.describe_allowed(kind)
 
 
 def _default(item: shape.Field) -> str:

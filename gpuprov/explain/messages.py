@@ -11,15 +11,15 @@ from typing import IO, NamedTuple
 import msgspec
 
 from gpuprov.capabilities.health.log import standing
-from gpuprov.catalog.context import fold, named_xid
-from gpuprov.catalog.signatures import held_in
-from gpuprov.catalog.symptoms import Symptom, symptoms
+from gpuprov.catalog.context import find_xid, fold
+from gpuprov.catalog.signatures import find_held
+from gpuprov.catalog.symptoms import Symptom, list_symptoms
 from gpuprov.catalog.verdicts import Verdict, explained, judge_line, judge_xid
 from gpuprov.catalog.xids import Action
 from gpuprov.explain.choosing import LONGEST_LINE, chosen
 from gpuprov.explain.lines import devices_in, gpu_addresses, statements
 from gpuprov.masking import masked
-from gpuprov.onhost.kernel_lines import OF_A_PROGRAM, STAMP, joined
+from gpuprov.onhost.kernel_lines import OF_A_PROGRAM, STAMP, join_messages
 from gpuprov.probe.kernel.kernel_log import KernelLog, Line
 from gpuprov.probe.kernel.stamps import read_stamp
 
@@ -112,7 +112,7 @@ def symptoms_in(log: str | IO[bytes]) -> list[Seen]:
     whose lines need different actions appears once for each. A log that is a stream is read as it comes, and never kept."""
     stream = io.BytesIO("\n".join(log.splitlines()).encode("utf-8", "replace")) if isinstance(log, str) else log
     found, gpus = _Log(), set[str]()
-    for line in statements(joined(chosen(stream, lambda line: gpus.update(gpu_addresses((line,)))))):
+    for line in statements(join_messages(chosen(stream, lambda line: gpus.update(gpu_addresses((line,)))))):
         if line:
             found.read(line[:LONGEST_LINE])
     return found.end(gpus)
@@ -120,19 +120,19 @@ def symptoms_in(log: str | IO[bytes]) -> list[Seen]:
 
 def _shown_in(line: str) -> list[_Shown]:
     """Return the symptoms that one line shows: that of its verdict, and those of its messages."""
-    last = len(symptoms())
+    last = len(list_symptoms())
     shown = []
     verdict = _verdict_of(line)
     if verdict and (symptom := explained(verdict)):
         at = _places()[symptom.key] if symptom.xids else last
         shown.append(_Shown((at, (False, -LONGEST_LINE * (not symptom.xids))), symptom, verdict))
-    held = [one for one in held_in(fold(line)) if not (verdict and one.symptom.key == verdict.key)]
+    held = [one for one in find_held(fold(line)) if not (verdict and one.symptom.key == verdict.key)]
     return shown + [_Shown((last, one.signature.rank), one.symptom) for one in held]
 
 
 @cache
 def _places() -> dict[str, int]:
-    return {symptom.key: at for at, symptom in enumerate(symptoms())}
+    return {symptom.key: at for at, symptom in enumerate(list_symptoms())}
 
 
 def _verdict_of(line: str) -> Verdict | None:
@@ -141,7 +141,7 @@ def _verdict_of(line: str) -> Verdict | None:
     verdict = judge_line(stamped.text) if stamped.of_kernel else None
     if verdict:
         return verdict if verdict.standing != "recovered" else None
-    if "xid" in line.casefold() and not _OF_A_PROGRAM.match(line) and (named := named_xid(line)) and len(named) < 5:
+    if "xid" in line.casefold() and not _OF_A_PROGRAM.match(line) and (named := find_xid(line)) and len(named) < 5:
         return judge_xid(int(named), line)
     return None
 

@@ -9,7 +9,7 @@ import msgspec
 
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.mig import reality
-from gpuprov.catalog.gpus import by_pci_id
+from gpuprov.catalog.gpus import find_by_pci_id
 from gpuprov.errors import UnreachableError, defect
 from gpuprov.export import defects
 from gpuprov.gather import gather
@@ -33,7 +33,7 @@ def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
     spec: dict[str, Any] = {}
     unread: list[str] = []
     try:
-        models = [by_pci_id(gpu.identifier, gpu.subsystem) for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
+        models = [find_by_pci_id(gpu.identifier, gpu.subsystem) for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
     except Exception as error:
         models = []
         unread.append(f"gpu: {_explain_error(error, 'the export of gpu')}")

@@ -17,7 +17,7 @@ from gpuprov.fleet_policy.planned import Batch, Plan
 from gpuprov.fleet_policy.policy import number_of, seconds
 from gpuprov.fleet_policy.state import OUT, Host, State
 from gpuprov.fleet_policy.windows import is_open, opens
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 
 
 class Drain(msgspec.Struct, frozen=True):

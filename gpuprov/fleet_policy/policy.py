@@ -11,7 +11,7 @@ import msgspec
 from gpuprov import reading
 from gpuprov.errors import GpuprovError
 from gpuprov.fleet_policy.windows import SPAN, Zone, parsed, zone
-from gpuprov.reading import as_document
+from gpuprov.reading import format_document
 from gpuprov.spec.build import Finding, convert
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError
@@ -191,7 +191,7 @@ def at_least_one(size: int | str, total: int) -> int:
 def load(path: File) -> Policy:
     """Return the policy in a file. Raises SpecError with all its errors."""
     try:
-        data = reading.contents(str(path), LARGEST)
+        data = reading.read_contents(str(path), LARGEST)
     except OSError as error:
         raise GpuprovError(f"{path} cannot be read: {error.strerror}") from error
     except reading.Unreadable as error:
@@ -202,7 +202,7 @@ def load(path: File) -> Policy:
 def read(text: str | bytes, file: str) -> Policy:
     """Return the policy in a text. Raises SpecError with all its errors."""
     try:
-        value, places = reading.placed_yaml(text, LARGEST)
+        value, places = reading.parse_placed_yaml(text, LARGEST)
     except reading.Unreadable as error:
         raise SpecError([Problem(message=str(error), origin=Origin(file, error.line, error.column))]) from error
     if not isinstance(value, dict) or "gpuprov_rollout" not in value:
@@ -284,11 +284,11 @@ def _windows(windows: Windows) -> Iterator[Finding]:
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of a policy."""
-    from gpuprov.spec.schema import of_document
+    from gpuprov.spec.schema import build_document_schema
 
-    return of_document(Policy, "gpuprov roll-out policy")
+    return build_document_schema(Policy, "gpuprov roll-out policy")
 
 
 def schema_text() -> str:
     """Return the same as text."""
-    return as_document(schema())
+    return format_document(schema())

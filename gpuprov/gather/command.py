@@ -145,7 +145,7 @@ def _build_ansible_command(settings: Settings, script: str) -> Command:
     argv = [sys.executable, "-P", "-m", "ansible", "adhoc", "-i", f"{settings.name},", settings.name]
     argv += ["-e", msgspec.json.encode(lookups).decode(), "-m", "ansible.builtin.raw"]
     argv += ["-a", f"echo {packed} | base64 -d | gzip -dc | sh"]
-    environment |= home.environment()
+    environment |= home.build_environment()
     environment |= changes(os.environ)
     environment |= {"ANSIBLE_STDOUT_CALLBACK": "minimal", "ANSIBLE_SSH_USETTY": "False"}
     return Command(argv, b"", environment)

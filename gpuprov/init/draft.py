@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from gpuprov.catalog.fabric import BOARD
-from gpuprov.catalog.gpus import Gpu, find_gpu, meant
-from gpuprov.inventory.names import folded
+from gpuprov.catalog.gpus import Gpu, find_gpu, list_meant
+from gpuprov.inventory.names import fold_names
 
 HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}\Z")
 """A host's name as allowed in an inventory: no pattern, no range, no template."""
@@ -37,7 +37,7 @@ class Group(msgspec.Struct, kw_only=True):
     def shown(self) -> dict[str, dict[str, Any]]:
         """Return the hosts in inventory form: those without variables as ranges."""
         plain = [name for name, variables in self.hosts.items() if not variables]
-        ranges = folded(plain).split(", ") if plain else []
+        ranges = fold_names(plain).split(", ") if plain else []
         return {**{one: {} for one in ranges}, **{name: told for name, told in self.hosts.items() if told}}
 
 
@@ -64,7 +64,7 @@ def add(draft: Draft, group: Group) -> None:
 
 def gpu_block(said: str, count: int | None) -> tuple[dict[str, Any], list[str]]:
     """Return the blocks that follow from another tool's name for a model, and notes if it is not certain which GPU that is."""
-    models = meant(said) if said else []
+    models = list_meant(said) if said else []
     if len(models) == 1:
         block = {"model": models[0].key, **({"count": count} if count else {})}
         return {"gpu": block, **(_joined(models[0]) if count and count >= BOARD else {})}, []

@@ -16,7 +16,7 @@ from gpuprov import reading
 from gpuprov.catalog.instances import InstanceTypes, find_instance
 from gpuprov.errors import GpuprovError
 from gpuprov.init.draft import BASE, HOST, Draft, Group, add, gpu_block, group_name
-from gpuprov.inventory.names import folded
+from gpuprov.inventory.names import fold_names
 
 PREFIX = "nvidia.com/"
 PRODUCT = re.compile(r"(?P<model>.+?)(?P<mig>-MIG-[0-9]+g\.[0-9a-z.+]+)?(?P<shared>-SHARED)?\Z")
@@ -78,7 +78,7 @@ def draft(path: Path) -> Draft:
         nodes = f"{unlabelled} nodes have" if unlabelled != 1 else "1 node has"
         found.notes.append(f"{nodes} nvidia.com/gpu and no labels of GPU feature discovery")
     for (product, count, deployed, driver, _), members in alike.items():
-        add(found, _group(found, product, reading.whole(count), deployed, driver, members))
+        add(found, _group(found, product, reading.parse_whole(count), deployed, driver, members))
     return found
 
 
@@ -86,7 +86,7 @@ def _nodes(path: Path, found: Draft) -> Iterator[tuple[Node, bool]]:
     """Yield each node, and True if it offers GPUs."""
     what = "the output of: kubectl get nodes -o json"
     try:
-        document = reading.json(reading.contents(str(path)), largest=reading.FILE)
+        document = reading.parse_json(reading.read_contents(str(path)), largest=reading.FILE)
     except reading.Unreadable as error:
         raise GpuprovError(f"{path}: {error.message}", f"allowed: {what}") from error
     except OSError as error:
@@ -176,7 +176,7 @@ def _left(nodes: list[Node]) -> Iterator[str]:
             if (value := node.label(label)) not in NOTHING:
                 values.setdefault(value, []).append(node.name)
         for value, names in values.items():
-            yield f"{PREFIX}{label}={value} ({folded(names)}): {why}"
+            yield f"{PREFIX}{label}={value} ({fold_names(names)}): {why}"
     profiles = {key.split("-", 1)[1].removesuffix(".count") for node in nodes for key in node.labels if _counts(key)}
     if profiles:
         yield f"MIG devices ({', '.join(sorted(profiles))}): labels have their sum, and not which GPU has which"

@@ -8,13 +8,13 @@ from typing import Any, get_args
 
 from gpuprov import console
 from gpuprov.capabilities.container_toolkit.fragment import Runtime
-from gpuprov.catalog.drivers import branches, end_of_life, find_branch, kernel_modules_for, refusal
+from gpuprov.catalog.drivers import choose_kernel_modules, end_of_life, explain_refusal, find_branch, list_branches
 from gpuprov.catalog.fabric import BOARD
-from gpuprov.catalog.gpus import Gpu, find_gpu, nearest_gpu
+from gpuprov.catalog.gpus import Gpu, find_gpu, find_nearest
 from gpuprov.errors import GpuprovError
 from gpuprov.init.draft import BASE, Draft, Group, group_name
 from gpuprov.inventory import ranges
-from gpuprov.reading import Unreadable, whole
+from gpuprov.reading import Unreadable, parse_whole
 
 PATTERN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]|\[[0-9]+:[0-9]+\])*\Z")
 USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]*\$?\Z")
@@ -116,7 +116,7 @@ def _model(text: str) -> str:
         return text
     found = find_gpu(text)
     if not found:
-        near = nearest_gpu(text)
+        near = find_nearest(text)
         hint = f"is it {', '.join(near)}?" if near else "gpuprov catalog gpus lists all; none leaves it out"
         raise GpuprovError(f'"{text}" is not in the catalogue', hint)
     return found.key
@@ -127,7 +127,7 @@ def _count(model: Gpu) -> int:
 
 
 def _number(text: str) -> str:
-    number = whole(text)
+    number = parse_whole(text)
     if not number or number > 64:
         raise GpuprovError("a number from 1 to 64")
     return str(number)
@@ -135,8 +135,12 @@ def _number(text: str) -> str:
 
 def _offered(model: Gpu | None) -> str:
     """Return branches that are supported, and that the GPU runs with, the newest first."""
-    names = [one.branch for one in branches() if one.type in ("PB", "LTSB") and end_of_life(one.branch).ended is False]
-    fitting = [name for name in names if not model or not refusal(model, name, kernel_modules_for(model, name))]
+    names = [
+        one.branch for one in list_branches() if one.type in ("PB", "LTSB") and end_of_life(one.branch).ended is False
+    ]
+    fitting = [
+        name for name in names if not model or not explain_refusal(model, name, choose_kernel_modules(model, name))
+    ]
     return ", ".join(reversed(fitting)) or "gpuprov catalog drivers lists them"
 
 
@@ -147,7 +151,7 @@ def _version(text: str, model: Gpu | None) -> str:
         raise GpuprovError(f'"{text}" is no driver version', "allowed: any, 580, 580.95.05")
     if not find_branch(text):
         raise GpuprovError(f"branch {text[:3]} is not in the catalogue", "gpuprov catalog drivers lists them")
-    why = refusal(model, text, kernel_modules_for(model, text)) if model else None
+    why = explain_refusal(model, text, choose_kernel_modules(model, text)) if model else None
     if why:
         raise GpuprovError(why)
     return text

@@ -13,7 +13,7 @@ from gpuprov import reading
 from gpuprov.errors import GpuprovError
 from gpuprov.init.draft import BASE, HOST, Draft, Group, add, gpu_block, group_name
 from gpuprov.init.hostlist import expanded
-from gpuprov.inventory.names import folded
+from gpuprov.inventory.names import fold_names
 from gpuprov.shown import counted
 
 PARAMETER = re.compile(r"""\b(\w++)\s*+\+?=\s*+("[^"]*"|\S+)""")
@@ -75,7 +75,7 @@ def _no_node(told: Told) -> str:
 
 def _text(path: Path) -> str:
     try:
-        return reading.contents(str(path)).decode("utf-8", "replace")
+        return reading.read_contents(str(path)).decode("utf-8", "replace")
     except reading.Unreadable as error:
         raise GpuprovError(f"{path}: {error.message}", "name gres.conf or slurm.conf") from error
     except OSError as error:
@@ -122,7 +122,7 @@ def _of_gres(told: Told, place: str, line: dict[str, str]) -> None:
         return
     told.left |= {name for key, name in LEFT.items() if key in line}
     files = _expanded(told, place, line["file"]) if "file" in line else []
-    count = reading.whole(line["count"]) if "count" in line else len(files) or 1
+    count = reading.parse_whole(line["count"]) if "count" in line else len(files) or 1
     nodes = _nodes(told, place, line["nodename"]) if "nodename" in line else [told.everywhere]
     kind = line.get("type", "")
     for node in nodes:
@@ -140,7 +140,7 @@ def _of_slurm(told: Told, place: str, line: dict[str, str]) -> None:
     mig = False
     for name, rest in GRES.findall(line.get("gres", "")):
         words = [word for word in rest.split(":")[1:] if word != "no_consume"]
-        count = reading.whole(words.pop()) if words and reading.is_whole(words[-1]) else 1
+        count = reading.parse_whole(words.pop()) if words and reading.is_whole(words[-1]) else 1
         if name.lower() != "gpu":
             continue
         mig |= any(PROFILE.search(word) for word in words)
@@ -190,7 +190,7 @@ def _alike(told: Told, nodes: dict[str, Node]) -> Alike:
         found.setdefault((tuple(sorted(gpus)), count), {})[name] = node
     for (there, given), names in differ.items():
         told.notes.append(
-            f"{folded(names)}: gres.conf has {there} GPUs, slurm.conf {given}; slurm.conf's number is taken"
+            f"{fold_names(names)}: gres.conf has {there} GPUs, slurm.conf {given}; slurm.conf's number is taken"
         )
     return found
 

@@ -13,11 +13,11 @@ import msgspec
 from gpuprov.errors import GpuprovError
 from gpuprov.inventory.play import Play
 from gpuprov.inventory.resolved import Resolved
-from gpuprov.inventory.sources import default_sources, refuse_nowhere
+from gpuprov.inventory.sources import find_default_sources, refuse_nowhere
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Origin, Problem, SpecError
 
-__all__ = ["Inventory", "Play", "default_sources", "load"]
+__all__ = ["Inventory", "Play", "find_default_sources", "load"]
 
 
 class Inventory(msgspec.Struct, frozen=True):
@@ -61,19 +61,19 @@ def load(
     """
     import gpuprov.inventory.cache as store
     from gpuprov.inventory.limit import select
-    from gpuprov.inventory.sources import absolute
+    from gpuprov.inventory.sources import resolve_sources
 
     refuse_nowhere()
-    paths, missing = absolute(sources)
+    paths, missing = resolve_sources(sources)
     if missing:
         raise SpecError(missing)
-    key = store.key(paths) if cache and not extra_vars and also is None and not alone and play is None else None
+    key = store.compute_key(paths) if cache and not extra_vars and also is None and not alone and play is None else None
     resolved = store.read(key) if key else None
     if resolved is None:
-        resolved = _reader()(
+        resolved = load_reader()(
             paths, vault_password_files, ask_vault_pass, extra_vars, also or (), alone=alone, play=play
         )
-        if key and key == store.key(paths):
+        if key and key == store.compute_key(paths):
             store.write(key, resolved)
     hosts = resolved.hosts
     if limit is not None:
@@ -84,7 +84,7 @@ def load(
     return Inventory(tuple(sources), hosts, resolved.warnings, resolved.extra, children)
 
 
-def _unopened(file: str, why: str) -> SpecError:
+def describe_unopened(file: str, why: str) -> SpecError:
     named = next((one for one in os.environ if one.startswith("ANSIBLE_") and os.environ[one] == file), "")
     message = f"Ansible cannot use its configuration: {file} cannot be opened: {why}"
     hint = f"{named} names it: name another file, or unset it"
@@ -92,31 +92,31 @@ def _unopened(file: str, why: str) -> SpecError:
     return SpecError([Problem(message=message, hint=hint)])
 
 
-def _reader() -> Callable[..., Resolved]:
+def load_reader() -> Callable[..., Resolved]:
     """Return the reader. Importing it imports Ansible, which then reads its configuration and may print messages."""
     from contextlib import redirect_stderr
     from io import StringIO
 
     from gpuprov.inventory import home
-    from gpuprov.inventory.sources import ansible_config, shown
+    from gpuprov.inventory.sources import find_ansible_config, show_path
 
-    ansible_config()
+    find_ansible_config()
     if os.path.exists(log := os.environ.get("ANSIBLE_LOG_PATH", "")) and not os.path.isfile(log):
-        raise _unopened(log, "it is no regular file")  # to open a pipe never ends
+        raise describe_unopened(log, "it is no regular file")  # to open a pipe never ends
     try:
-        with redirect_stderr(StringIO()), home.in_place():
+        with redirect_stderr(StringIO()), home.set_environment():
             from gpuprov.inventory.reader import read
     except SystemExit as ended:
         why = str(ended.code).removeprefix("ERROR: ")
         raise GpuprovError(f"Ansible does not start: {why}", "begin the command with LC_ALL=C.UTF-8") from ended
     except OSError as error:  # of a file that Ansible opens when it is imported: its log
-        raise _unopened(str(error.filename), str(error.strerror)) from error
+        raise describe_unopened(str(error.filename), str(error.strerror)) from error
     except Exception as error:
         if not any(kind.__name__ == "AnsibleError" for kind in type(error).__mro__):
             raise
         text = str(error).splitlines()[0].partition(": ")[2] or str(error)
-        config = ansible_config()
-        origin = Origin(shown(config)) if config else None
+        config = find_ansible_config()
+        origin = Origin(show_path(config)) if config else None
         problem = Problem(message=f"Ansible cannot use its configuration: {text.rstrip('.')}", origin=origin)
         raise SpecError([problem]) from error
     return read

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuprov.errors import GpuprovError
 
 
-def asked(prompt: str, what: str, hint: str) -> str:
+def ask_for_password(prompt: str, what: str, hint: str) -> str:
     """Return the password. Raises GpuprovError if there is no terminal; the hint names the option that needs none."""
     import warnings
     from getpass import GetPassWarning, getpass

@@ -18,7 +18,7 @@ import msgspec
 
 from gpuprov import __version__, keep
 from gpuprov.inventory.resolved import Resolved
-from gpuprov.inventory.sources import ansible_config, is_host_list
+from gpuprov.inventory.sources import find_ansible_config, is_host_list
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Origin, Problem
 
@@ -47,7 +47,7 @@ class Unkept(Exception):
     """Raised for sources that are never kept."""
 
 
-def key(paths: list[str]) -> str | None:
+def compute_key(paths: list[str]) -> str | None:
     """Return the name of the entry, a digest of all that the answer depends on; None for sources that are never kept."""
     digest = hashlib.sha256()
 
@@ -57,16 +57,16 @@ def key(paths: list[str]) -> str | None:
             digest.update(b"%d:" % len(data) + data)
 
     try:
-        tell(str(FORMAT), __version__, sys.version, _ansible(), os.getcwd(), os.path.expanduser("~"))
+        tell(str(FORMAT), __version__, sys.version, identify_ansible(), os.getcwd(), os.path.expanduser("~"))
         for name in sorted(os.environ):
             if name.startswith("ANSIBLE_"):
                 tell(name, os.environ[name])
-        config = ansible_config()
+        config = find_ansible_config()
         if config is not None:
             tell(config, Path(config).read_bytes())
         for source in paths:
             tell("source", source)
-        for name, content in _contents(paths):
+        for name, content in read_contents(paths):
             tell(name, content)
     except (OSError, Unkept):
         return None
@@ -89,13 +89,13 @@ def write(name: str, resolved: Resolved) -> None:
     if not resolved.cacheable:
         return
     try:
-        body = msgspec.msgpack.encode(_pack(resolved))
+        body = msgspec.msgpack.encode(pack_entry(resolved))
     except (Unkept, OverflowError, TypeError, UnicodeError):
         return
     keep.write(ROOM, f"{name}.msgpack", body)
 
 
-def _ansible() -> bytes:
+def identify_ansible() -> bytes:
     """Identify the Ansible that would be imported, without importing it."""
     from importlib.util import find_spec
 
@@ -105,7 +105,7 @@ def _ansible() -> bytes:
     return spec.origin.encode() + (Path(spec.origin).parent / "release.py").read_bytes()
 
 
-def _contents(paths: list[str]) -> Iterator[tuple[str, bytes]]:
+def read_contents(paths: list[str]) -> Iterator[tuple[str, bytes]]:
     """Yield every file that the answer depends on, in a fixed order."""
     beside = ["group_vars", "host_vars", "vars_plugins"]
     trees: list[str] = []
@@ -118,7 +118,7 @@ def _contents(paths: list[str]) -> Iterator[tuple[str, bytes]]:
     trees += [os.path.join(os.getcwd(), name) for name in beside]
     for home in (os.environ.get("ANSIBLE_HOME", "~/.ansible"), "/usr/share/ansible"):
         trees += [os.path.join(os.path.expanduser(home), "plugins", name) for name in ("vars", "inventory")]
-    files = list(dict.fromkeys(file for tree in trees for file in _files(tree)))
+    files = list(dict.fromkeys(file for tree in trees for file in list_files(tree)))
     if len(files) > MOST_FILES or sum(os.path.getsize(file) for file in files) > LARGEST:
         raise Unkept
     sources = [source for source in paths if not is_host_list(source)]
@@ -130,7 +130,7 @@ def _contents(paths: list[str]) -> Iterator[tuple[str, bytes]]:
         yield file, content
 
 
-def _files(tree: str) -> Iterator[str]:
+def list_files(tree: str) -> Iterator[str]:
     if os.path.isfile(tree):
         yield tree
     seen: set[str] = set()
@@ -144,7 +144,7 @@ def _files(tree: str) -> Iterator[str]:
                 yield path
 
 
-def _pack(resolved: Resolved) -> Entry:
+def pack_entry(resolved: Resolved) -> Entry:
     entry = Entry([], [], list(resolved.groups), [], [], [], [], list(resolved.warnings))
     files: dict[str, int] = {}
     paths: dict[tuple[str | int, ...], int] = {}
@@ -158,7 +158,7 @@ def _pack(resolved: Resolved) -> Entry:
             entry.chains.append([group_numbers[name] for name in host.groups])
         shape = shapes.setdefault((id(host.values), id(host.origins)), len(shapes))
         if shape == len(entry.shapes):
-            _keepable(host.values)
+            refuse_unkept(host.values)
             places: list[int] = []
             for path, origin in host.origins.items():
                 number = paths.setdefault(path, len(paths))
@@ -166,7 +166,7 @@ def _pack(resolved: Resolved) -> Entry:
             entry.shapes.append((host.values, places))
         connection = connections.setdefault((id(host.connection), id(host.places)), len(connections))
         if connection == len(entry.connections):
-            _keepable(host.connection)
+            refuse_unkept(host.connection)
             entry.connections.append((host.connection, host.places))
         entry.hosts.append((host.name, chain, shape, connection))
     entry.files, entry.paths = list(files), list(paths)
@@ -197,7 +197,7 @@ def _unpack(entry: Entry) -> Resolved:
     return Resolved(hosts=hosts, groups=tuple(entry.groups), warnings=tuple(entry.warnings))
 
 
-def _keepable(value: object, name: str = "") -> None:
+def refuse_unkept(value: object, name: str = "") -> None:
     """Raise Unkept for a secret-like name, a template, or a type that would not be restored unchanged."""
     if _SECRET.search(name) and not _KEY_FILE.search(name):
         raise Unkept
@@ -205,9 +205,9 @@ def _keepable(value: object, name: str = "") -> None:
         for key_, item in value.items():
             if type(key_) is not str:
                 raise Unkept
-            _keepable(item, key_)
+            refuse_unkept(item, key_)
     elif isinstance(value, list):
         for item in value:
-            _keepable(item)
+            refuse_unkept(item)
     elif value is not None and type(value) not in (str, int, float, bool):
         raise Unkept

@@ -11,7 +11,7 @@ from ansible.inventory.data import InventoryData
 
 from gpuprov import reading
 from gpuprov.inventory import ranges
-from gpuprov.inventory.origin import origin_of
+from gpuprov.inventory.origin import find_origin
 from gpuprov.spec.model import BLOCKS
 from gpuprov.spec.problem import Origin, Problem
 
@@ -40,7 +40,7 @@ class Data(InventoryData):  # type: ignore[misc]
         super().set_variable(entity, varname, value)
         if varname == "gpuprov":
             kind = "group" if entity in self.groups else "host"
-            self.layers.setdefault((kind, str(entity)), []).append((origin_of(varname), value))
+            self.layers.setdefault((kind, str(entity)), []).append((find_origin(varname), value))
         else:
             self.unread.note(varname, value)
 
@@ -53,9 +53,9 @@ class Unread:
 
     def note(self, name: object, value: object) -> None:
         """Remember the variable if it is one."""
-        if not isinstance(name, str) or not (told := _why_unread(name, value)):
+        if not isinstance(name, str) or not (told := explain_unread(name, value)):
             return
-        origin = origin_of(name)
+        origin = find_origin(name)
         key = (str.__str__(name), origin.file if origin else "")
         if key not in self._found:
             self._found[key] = Problem(message=told[0], origin=origin, hint=told[1], severity="warning")
@@ -65,7 +65,7 @@ class Unread:
         return list(self._found.values())
 
 
-def _why_unread(name: str, value: object) -> tuple[str, str] | None:
+def explain_unread(name: str, value: object) -> tuple[str, str] | None:
     if name in BLOCKS:
         beside = value is None or isinstance(value, Mapping)
         hint = f"write it below gpuprov: {{gpuprov: {{{name}: ...}}}}"
@@ -75,13 +75,13 @@ def _why_unread(name: str, value: object) -> tuple[str, str] | None:
             else None
         )
     if name.startswith(DOTTED):
-        return f'the variable "{name}" is not read', f"write gpuprov={nested(name, '...')}"
-    if name[:1] in "gG" and name != "gpuprov" and _looks_like_ours(name):
+        return f'the variable "{name}" is not read', f"write gpuprov={format_nested(name, '...')}"
+    if name[:1] in "gG" and name != "gpuprov" and is_like_ours(name):
         return f'the variable "{name}" is not read', 'did you mean "gpuprov"?'
     return None
 
 
-def nested(name: str, value: object) -> str:
+def format_nested(name: str, value: object) -> str:
     """Return `gpuprov.a.b` as the nested value of `gpuprov` that it stands for, in JSON."""
     meant = value
     for part in reversed(name.split(".")[1:]):
@@ -89,7 +89,7 @@ def nested(name: str, value: object) -> str:
     return dumps(meant, ensure_ascii=False)
 
 
-def _looks_like_ours(name: str) -> bool:
+def is_like_ours(name: str) -> bool:
     from difflib import SequenceMatcher
 
     bare = name.lower().replace("_", "").replace("-", "")

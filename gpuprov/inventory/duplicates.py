@@ -7,30 +7,30 @@ from collections.abc import Iterator
 
 import yaml
 
-from gpuprov.inventory.origin import origin_of
+from gpuprov.inventory.origin import find_origin
 from gpuprov.inventory.quiet import Heard
 from gpuprov.spec.problem import Origin, Problem
 
 
-def told(heard: Heard) -> tuple[list[Problem], list[Problem]]:
+def split_messages(heard: Heard) -> tuple[list[Problem], list[Problem]]:
     """Split Ansible's messages into problems and warnings: duplicate keys are problems."""
     problems: list[Problem] = []
     warnings: list[Problem] = []
     files: dict[str, None] = {}
     for message, obj in heard.warnings:
         if message.startswith("Found duplicate mapping key"):
-            place = origin_of(obj)
+            place = find_origin(obj)
             if place is not None:
                 files[place.file] = None
         elif message.startswith("Found both group and host with same name"):
             name = message.rpartition(":")[2].strip()
             warnings.append(Problem(message=f'"{name}" is a group and a host', severity="warning"))
     for file in files:
-        problems += duplicates(file)
+        problems += find_duplicates(file)
     return problems, warnings
 
 
-def duplicates(file: str) -> Iterator[Problem]:
+def find_duplicates(file: str) -> Iterator[Problem]:
     """Yield a problem for each key that is written twice in one mapping of the file, with the line of the first."""
     with open(file, encoding="utf-8", errors="replace") as text:
         content = text.read()
@@ -38,7 +38,7 @@ def duplicates(file: str) -> Iterator[Problem]:
         yield Problem(message="a key is written twice in one mapping", origin=Origin(file), hint="remove one of them")
         return
     seen: set[int] = set()
-    waiting: list[yaml.Node | None] = [yaml.compose(content, Loader=_loader())]
+    waiting: list[yaml.Node | None] = [yaml.compose(content, Loader=make_loader())]
     while waiting:
         node = waiting.pop()
         if node is None or id(node) in seen:
@@ -48,10 +48,10 @@ def duplicates(file: str) -> Iterator[Problem]:
             waiting += node.value
         elif isinstance(node, yaml.MappingNode):
             waiting += [value for _, value in node.value]
-            yield from _twice(node, file)
+            yield from find_twice(node, file)
 
 
-def _twice(node: yaml.MappingNode, file: str) -> Iterator[Problem]:
+def find_twice(node: yaml.MappingNode, file: str) -> Iterator[Problem]:
     first: dict[tuple[str, str], int] = {}
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode) or re.fullmatch("<<", key.value):
@@ -65,5 +65,5 @@ def _twice(node: yaml.MappingNode, file: str) -> Iterator[Problem]:
             first[key.tag, key.value] = line
 
 
-def _loader() -> type[yaml.SafeLoader] | type[yaml.CSafeLoader]:
+def make_loader() -> type[yaml.SafeLoader] | type[yaml.CSafeLoader]:
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)

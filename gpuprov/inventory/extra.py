@@ -10,10 +10,10 @@ from ansible.cli.arguments import option_helpers
 from ansible.errors import AnsibleError
 from ansible.parsing.splitter import parse_kv
 
-from gpuprov.inventory.data import DOTTED, nested
+from gpuprov.inventory.data import DOTTED, format_nested
 from gpuprov.inventory.findings import Findings
-from gpuprov.inventory.origin import plain
-from gpuprov.inventory.reasons import problem_of
+from gpuprov.inventory.origin import strip_tags
+from gpuprov.inventory.reasons import convert_error
 from gpuprov.inventory.source import Loader
 from gpuprov.spec.build import show
 from gpuprov.spec.model import is_secret
@@ -30,30 +30,32 @@ def read(loader: Loader, given: Sequence[str], findings: Findings) -> dict[str, 
     found: dict[str, Any] = {}
     for text in given:
         try:
-            said = _said(loader, text)
+            said = parse_option(loader, text)
         except AnsibleError as error:
-            findings.take(problem_of(error, text[1:]) if text.startswith("@") else _at(problem_of(error, OPTION)))
+            findings.take(
+                convert_error(error, text[1:]) if text.startswith("@") else find_mark(convert_error(error, OPTION))
+            )
             continue
         if not isinstance(said, Mapping) or RAW in said or not all(isinstance(name, str) for name in said):
             hint = f"allowed: NAME=VALUE, a mapping in YAML or JSON ({EXAMPLE}), or @FILE"
             bad = (
-                plain(said[RAW]) if isinstance(said, Mapping) and RAW in said else text
+                strip_tags(said[RAW]) if isinstance(said, Mapping) and RAW in said else text
             )  # what stands beside may be secret
             findings.add(f"{OPTION} is {show(bad)}", None, hint=hint)
             continue
         for name in [name for name in said if name.startswith(DOTTED)]:
-            hint = f"""write it as JSON: -e '{{"gpuprov": {nested(name, plain(said[name]))}}}'"""
-            findings.add(f"{OPTION}: nothing reads {show(str(plain(name)))}", None, hint=hint)
+            hint = f"""write it as JSON: -e '{{"gpuprov": {format_nested(name, strip_tags(said[name]))}}}'"""
+            findings.add(f"{OPTION}: nothing reads {show(str(strip_tags(name)))}", None, hint=hint)
         secrets = [] if text.startswith("@") else [name for name in said if is_secret(name)]
         for name in secrets:
             hint = "write it in a file of mode 0600 and give -e @FILE; or --ask-become-pass"
             findings.add(f"{OPTION}: {name} would be seen by every user of this machine (ps)", None, hint=hint)
         # A name is looked up as it was written, without the tags of where.
-        found |= {str(plain(name)): value for name, value in said.items()}
+        found |= {str(strip_tags(name)): value for name, value in said.items()}
     return found
 
 
-def _said(loader: Loader, text: str) -> Any:
+def parse_option(loader: Loader, text: str) -> Any:
     if text.startswith("@"):
         return loader.load_from_file(text[1:], cache="none", trusted_as_template=True)
     # Ansible's own parser says what of a command line it trusts as a template.
@@ -63,7 +65,7 @@ def _said(loader: Loader, text: str) -> Any:
     return loader.load(tagged) if text[:1] in ("[", "{") else parse_kv(tagged)
 
 
-def _at(problem: Any) -> Any:
+def find_mark(problem: Any) -> Any:
     from msgspec.structs import replace
 
     return replace(problem, origin=Origin(OPTION))

@@ -15,17 +15,17 @@ from gpuprov.shared import temporary
 PREFIX = "gpuprov-ansible-"
 
 
-def environment() -> dict[str, str]:
+def build_environment() -> dict[str, str]:
     """Return the environment that Ansible needs here: empty if its folder can be used, else ANSIBLE_HOME."""
-    if os.environ.get("ANSIBLE_HOME") or _usable(os.path.expanduser("~")):
+    if os.environ.get("ANSIBLE_HOME") or is_usable(os.path.expanduser("~")):
         return {}
-    return {"ANSIBLE_HOME": _private()}
+    return {"ANSIBLE_HOME": make_private_folder()}
 
 
 @contextmanager
-def in_place() -> Iterator[None]:
+def set_environment() -> Iterator[None]:
     """Set this environment in the process while Ansible is imported: that is when Ansible makes its temporary folder."""
-    given: Mapping[str, str] = environment()
+    given: Mapping[str, str] = build_environment()
     os.environ.update(given)
     try:
         yield
@@ -34,7 +34,7 @@ def in_place() -> Iterator[None]:
             del os.environ[name]
 
 
-def _usable(home: str) -> bool:
+def is_usable(home: str) -> bool:
     folder = os.path.join(home, ".ansible", "tmp")
     try:
         if not os.path.isabs(home) or not os.path.isdir(home):
@@ -46,7 +46,7 @@ def _usable(home: str) -> bool:
 
 
 @cache
-def _private() -> str:
+def make_private_folder() -> str:
     """Return a folder for this process, removed at its end."""
     try:
         folder = str(temporary.folder(PREFIX))

@@ -12,8 +12,8 @@ import os
 import re
 from collections.abc import Sequence
 
-from gpuprov.inventory.names import unfolded
-from gpuprov.reading import DIGITS, Unreadable, contents
+from gpuprov.inventory.names import unfold_names
+from gpuprov.reading import DIGITS, Unreadable, read_contents
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Problem
 
@@ -24,7 +24,7 @@ _SUBSCRIPT = re.compile(r"^(.+)\[(?:(-?[0-9]+)|([0-9]+)[:-]([0-9]*))\]\Z")
 
 def select(hosts: Sequence[RawHost], groups: Sequence[str], limit: str) -> tuple[tuple[RawHost, ...], list[Problem]]:
     """Return the hosts that the pattern matches, in inventory order, and a problem for each part that matches nothing."""
-    patterns, problems = _patterns(limit)
+    patterns, problems = split_patterns(limit)
     universe = _Universe(hosts, groups)
     wanted = [p for p in patterns if p[0] not in "!&"] or ([] if problems else ["all"])
     chosen: set[str] = set()
@@ -42,14 +42,14 @@ def select(hosts: Sequence[RawHost], groups: Sequence[str], limit: str) -> tuple
     return tuple(host for host in hosts if host.name in chosen), problems
 
 
-def from_anywhere(limit: str) -> str:
+def make_absolute(limit: str) -> str:
     """Return the same pattern for use in another folder: the files that it names get absolute paths."""
     if "@" not in limit:
         return limit
     return ",".join(f"@{os.path.abspath(part[1:])}" if part.startswith("@") else part for part in _split(limit))
 
 
-def _patterns(limit: str) -> tuple[list[str], list[Problem]]:
+def split_patterns(limit: str) -> tuple[list[str], list[Problem]]:
     parts: list[str] = []
     problems: list[Problem] = []
     for part in _split(limit):
@@ -60,7 +60,7 @@ def _patterns(limit: str) -> tuple[list[str], list[Problem]]:
             problems.append(Problem(message='--limit: no file is named after "@"', hint="write @FILE, a file of hosts"))
             continue
         try:
-            text = contents(part[1:]).decode("utf-8")
+            text = read_contents(part[1:]).decode("utf-8")
             parts += [line.strip() for line in text.splitlines() if line.strip()]
         except (OSError, UnicodeDecodeError, Unreadable) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -109,8 +109,8 @@ class _Universe:
             message = f'--limit: "{pattern[:40]}..." has a number of too many digits'
             self.problems.append(Problem(message=message, hint=f"allowed: {DIGITS} digits"))
             return set()
-        expression, subscript = _subscript(pattern)
-        if expression not in self._members and (ranged := unfolded(pattern, self._known)):
+        expression, subscript = parse_subscript(pattern)
+        if expression not in self._members and (ranged := unfold_names(pattern, self._known)):
             return ranged
         try:
             matcher = re.compile(pattern[1:] if pattern.startswith("~") else fnmatch.translate(expression))
@@ -143,7 +143,7 @@ class _Universe:
         self.problems.append(Problem(message=f'--limit: no host or group matches "{pattern}"', hint=hint))
 
 
-def _subscript(pattern: str) -> tuple[str, int | slice | None]:
+def parse_subscript(pattern: str) -> tuple[str, int | slice | None]:
     found = None if pattern.startswith("~") else _SUBSCRIPT.match(pattern)
     if not found:
         return pattern, None

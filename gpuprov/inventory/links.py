@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Iterator
 
 from gpuprov import reading
-from gpuprov.inventory.sources import PLANTED, is_host_list, shown
+from gpuprov.inventory.sources import PLANTED, is_host_list, show_path
 from gpuprov.spec.problem import Origin, Problem
 
 VARIABLES = ("group_vars", "host_vars")
 
 
-def astray(sources: Iterable[str]) -> Iterator[Problem]:
+def find_astray(sources: Iterable[str]) -> Iterator[Problem]:
     """Yield a problem for each link that is a loop, or leads back, below the group_vars and host_vars that belong to the sources,
     and for those of another user: for this reason, Ansible's ad-hoc commands read none in the current folder (CVE-2018-10874)."""
     paths = [source for source in sources if not is_host_list(source)]
@@ -21,23 +21,23 @@ def astray(sources: Iterable[str]) -> Iterator[Problem]:
     for folder in dict.fromkeys([*folders, os.getcwd()]):
         for name in VARIABLES:
             path = os.path.join(folder, name)
-            if reading.planted(path):
+            if reading.is_planted(path):
                 hint = "start gpuprov, and keep inventories, where nobody else writes"
-                yield Problem(message=f"this is {PLANTED}", origin=Origin(shown(path)), hint=hint)
-            yield from _below(path, (), seen)
+                yield Problem(message=f"this is {PLANTED}", origin=Origin(show_path(path)), hint=hint)
+            yield from walk_below(path, (), seen)
 
 
-def _below(path: str, above: tuple[str, ...], seen: set[str]) -> Iterator[Problem]:
-    if what := reading.refused(path):
+def walk_below(path: str, above: tuple[str, ...], seen: set[str]) -> Iterator[Problem]:
+    if what := reading.explain_refusal(path):
         if what == reading.LOOP:
-            yield Problem(message=f"this is {what}", origin=Origin(shown(path)), hint="remove it")
+            yield Problem(message=f"this is {what}", origin=Origin(show_path(path)), hint="remove it")
         return
     if not os.path.isdir(path):
         return
     real = os.path.realpath(path)
     if real in above:
         message = "this link leads back to a folder that it lies in"
-        yield Problem(message=message, origin=Origin(shown(path)), hint="remove it")
+        yield Problem(message=message, origin=Origin(show_path(path)), hint="remove it")
     if real in seen:
         return
     seen.add(real)
@@ -47,4 +47,4 @@ def _below(path: str, above: tuple[str, ...], seen: set[str]) -> Iterator[Proble
         return  # Ansible says of what it cannot read
     for entry, may_lead in entries:
         if may_lead:
-            yield from _below(entry, (*above, real), seen)
+            yield from walk_below(entry, (*above, real), seen)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
-from gpuprov.inventory.origin import is_template, origin_of, plain
+from gpuprov.inventory.origin import find_origin, is_template, strip_tags
 from gpuprov.spec.problem import Origin, Path
 
 Resolve = Callable[[Any, Path], Any]
@@ -52,7 +52,7 @@ class Merge:
 
     def _fill(self, box: dict[Any, Any], path: Path, layer: Mapping[Any, Any], above: Origin | None) -> None:
         for key, item in layer.items():
-            self._put(box, plain(key), _join(path, str(key)), item, origin_of(key) or above)
+            self._put(box, strip_tags(key), _join(path, str(key)), item, find_origin(key) or above)
 
     def _put(self, box: dict[Any, Any], key: Any, path: Path, item: Any, place: Origin | None) -> None:
         old = box.get(key)
@@ -82,13 +82,18 @@ class Merge:
             return fresh
         if isinstance(item, list | tuple | set):
             self._mark(path, place)
-            return [self._new(part, _join(path, n), _of_file(origin_of(part), place)) for n, part in enumerate(item)]
-        self._mark(path, place if item is None or isinstance(item, bool) else _of_file(origin_of(item), place))
+            return [
+                self._new(part, _join(path, n), find_value_origin(find_origin(part), place))
+                for n, part in enumerate(item)
+            ]
+        self._mark(
+            path, place if item is None or isinstance(item, bool) else find_value_origin(find_origin(item), place)
+        )
         if is_template(item):
             self.templates = True
             return item
         try:
-            return plain(item)
+            return strip_tags(item)
         except AnsibleError as error:
             self.refuse(error, path)
             return None
@@ -113,7 +118,7 @@ class Merge:
                 del self.origins[known]
 
 
-def _of_file(own: Origin | None, place: Origin | None) -> Origin | None:
+def find_value_origin(own: Origin | None, place: Origin | None) -> Origin | None:
     """Return the place of a value; for the result of a lookup, which has no place in a file, that of the template."""
     return place if own is None or (not own.line and place and place.line) else own
 

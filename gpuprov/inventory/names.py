@@ -14,7 +14,7 @@ Parts = tuple[str, ...]
 """A name split at its numbers, which have the odd indices."""
 
 
-def folded(hosts: Iterable[str]) -> str:
+def fold_names(hosts: Iterable[str]) -> str:
     """Join the names with commas, and runs of numbers as ranges: `gpu[001:003], login`.
 
     If a name has several numbers (`train100.dc1.example.com`), the one that makes the fewest words becomes a range first, then the
@@ -25,22 +25,22 @@ def folded(hosts: Iterable[str]) -> str:
         plain = any(sign in host for sign in ":[],")  # an IPv6 address, or no name that --limit could take
         parts = (host,) if plain else tuple(_NUMBER.split(host))
         alike.setdefault(parts[::2], []).append(parts)
-    return ", ".join("".join(parts) for group in alike.values() for parts in _ranged(group))
+    return ", ".join("".join(parts) for group in alike.values() for parts in combine_into_ranges(group))
 
 
-def _ranged(group: list[Parts]) -> list[Parts]:
+def combine_into_ranges(group: list[Parts]) -> list[Parts]:
     """Combine names that differ only in their numbers into ranges."""
     places = range(len(group[0]) - 2, 0, -2)
     if len(group) < _LEAST or not places:
         return group
-    best = min(places, key=lambda place: len(_at(group, place)))
-    group = _at(group, best)
+    best = min(places, key=lambda place: len(combine_at(group, place)))
+    group = combine_at(group, best)
     for place in places:
-        group = _at(group, place) if place != best else group
+        group = combine_at(group, place) if place != best else group
     return group
 
 
-def _at(group: Sequence[Parts], place: int) -> list[Parts]:
+def combine_at(group: Sequence[Parts], place: int) -> list[Parts]:
     """Combine names that differ only at one index into ranges at that index."""
     others: dict[Parts, list[str]] = {}
     for parts in group:
@@ -48,25 +48,25 @@ def _at(group: Sequence[Parts], place: int) -> list[Parts]:
     return [
         (*parts[:place], number, *parts[place + 1 :])
         for parts, numbers in others.items()
-        for number in (_runs(numbers) if len(numbers) >= _LEAST else numbers)
+        for number in (format_runs(numbers) if len(numbers) >= _LEAST else numbers)
     ]
 
 
-def _runs(numbers: Iterable[str]) -> Iterator[str]:
+def format_runs(numbers: Iterable[str]) -> Iterator[str]:
     run: list[str] = []
     for number in [*sorted(numbers, key=lambda text: (int(text), len(text))), ""]:
-        if run and number and _follows(run[-1], number):
+        if run and number and is_next(run[-1], number):
             run.append(number)
             continue
         yield from [f"[{run[0]}:{run[-1]}]"] if len(run) >= _LEAST else run
         run = [number]
 
 
-def _follows(number: str, following: str) -> bool:
+def is_next(number: str, following: str) -> bool:
     return int(following) == int(number) + 1 and len(following) == max(len(number), len(str(int(following))))
 
 
-def unfolded(pattern: str, known: Collection[str]) -> set[str]:
+def unfold_names(pattern: str, known: Collection[str]) -> set[str]:
     """Return the known names that match a name with ranges; empty if it has no ranges."""
     ranges = [(int(first), int(last), len(first)) for first, last in _RANGE.findall(pattern)]
     if not ranges:

@@ -13,7 +13,7 @@ from ansible.parsing.vault import EncryptedString
 from ansible.template import is_trusted_as_template
 
 from gpuprov.inert import may_be_template
-from gpuprov.inventory.sources import shown
+from gpuprov.inventory.sources import show_path
 from gpuprov.shown import hide
 from gpuprov.spec.model import is_secret
 from gpuprov.spec.problem import Origin
@@ -25,18 +25,22 @@ SECRET_LOOKUPS = re.compile(r"(\A|\.)(pipe|password)\Z|vault|pass|secret|keyring
 _names: dict[tuple[str, str], str] = {}
 
 
-def origin_of(value: Any) -> Origin | None:
+def find_origin(value: Any) -> Origin | None:
     """Return the place where Ansible says the value was written; None for a value without a tag (true, false, null, computed)."""
     tag = value if isinstance(value, Tag) else Tag.get_tag(value)
-    return None if tag is None else to_origin(tag)
+    return None if tag is None else convert_origin(tag)
 
 
-def to_origin(tag: Any) -> Origin:
+def convert_origin(tag: Any) -> Origin:
     """Convert Ansible's place to ours; an INI source has lines but no columns: column 1."""
     if tag.path is None:
         found = _QUOTED_PATH.search(tag.description or "")
-        return Origin(_shown(found.group(1)) if found else str(tag.description))
-    return Origin(_shown(tag.path), tag.line_num or 0, tag.col_num or 1) if tag.line_num else Origin(_shown(tag.path))
+        return Origin(shorten_path(found.group(1)) if found else str(tag.description))
+    return (
+        Origin(shorten_path(tag.path), tag.line_num or 0, tag.col_num or 1)
+        if tag.line_num
+        else Origin(shorten_path(tag.path))
+    )
 
 
 def is_template(value: Any) -> bool:
@@ -49,7 +53,7 @@ def is_vaulted(value: Any) -> bool:
     return isinstance(value, EncryptedString)
 
 
-def plain(value: Any) -> Any:
+def strip_tags(value: Any) -> Any:
     """Return a scalar without tags, in its exact Python type. A vaulted value is decrypted; Ansible's error is passed on."""
     if value is None or isinstance(value, bool):
         return value
@@ -67,7 +71,7 @@ def plain(value: Any) -> Any:
 def hide_encrypted(document: Any) -> None:
     """Mask every text of a document if its file was encrypted; `!vault` values are hidden when they are decrypted."""
     if SourceWasEncrypted.is_tagged_on(document):
-        for text in _scalars(document):
+        for text in list_scalars(document):
             hide(text)
 
 
@@ -78,13 +82,13 @@ def hide_encrypted_text(text: str) -> None:
             hide(quoted or bare)
 
 
-def _scalars(value: Any) -> Iterator[str]:
+def list_scalars(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         for item in value.values():
-            yield from _scalars(item)
+            yield from list_scalars(item)
     elif isinstance(value, list | tuple | set):
         for item in value:
-            yield from _scalars(item)
+            yield from list_scalars(item)
     elif isinstance(value, EncryptedString):
         return
     elif isinstance(value, str):
@@ -118,8 +122,8 @@ def hide_looked_up() -> None:
 
     def hiding(*, plugin_name: str, lookup_terms: list[Any], **named: Any) -> Any:
         found = look_up(plugin_name=plugin_name, lookup_terms=lookup_terms, **named)
-        if SECRET_LOOKUPS.search(plugin_name) or any(is_secret(term) for term in _scalars(lookup_terms)):
-            for text in _scalars(found):
+        if SECRET_LOOKUPS.search(plugin_name) or any(is_secret(term) for term in list_scalars(lookup_terms)):
+            for text in list_scalars(found):
                 hide(text)
         return found
 
@@ -127,10 +131,10 @@ def hide_looked_up() -> None:
     jinja._invoke_lookup = hiding
 
 
-def _shown(path: str) -> str:
+def shorten_path(path: str) -> str:
     import os
 
     key = (os.getcwd(), path)
     if key not in _names:
-        _names[key] = shown(path)
+        _names[key] = show_path(path)
     return _names[key]

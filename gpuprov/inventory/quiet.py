@@ -19,7 +19,7 @@ class Heard:
 
 
 @contextmanager
-def quiet() -> Iterator[Heard]:
+def silence_ansible() -> Iterator[Heard]:
     """Keep Ansible's output off the terminal in this context; warnings and plugin failures are kept, the rest is dropped."""
     heard = Heard()
 

@@ -8,8 +8,8 @@ from ansible import plugins
 from ansible.errors import AnsibleError
 from ansible.plugins import inventory as module
 
-from gpuprov.inventory.origin import plain
-from gpuprov.reading import DIGITS, Unreadable, whole
+from gpuprov.inventory.origin import strip_tags
+from gpuprov.reading import DIGITS, Unreadable, parse_whole
 from gpuprov.shown import counted
 from gpuprov.spec import build
 
@@ -43,7 +43,7 @@ def judge(name: str) -> None:
     for inner in found:
         first, _, rest = inner.partition(":")
         last, _, step = rest.partition(":")
-        bounds = (whole(first or "0"), whole(last), whole(step or "1"))
+        bounds = (parse_whole(first or "0"), parse_whole(last), parse_whole(step or "1"))
         if any(len(word) > DIGITS and word.isdecimal() for word in (first, last, step)):
             raise Unreadable(f"{show(name)} has a number of too many digits", f"{DIGITS}")
         if bounds[2] == 0:
@@ -54,7 +54,7 @@ def judge(name: str) -> None:
         raise Unreadable(f"{show(name)} is a range of {counted(count, 'host')}", f"{MOST} in one inventory")
 
 
-def corrected(name: str) -> str:
+def correct_range(name: str) -> str:
     """Return the correct spelling of hosts written as for the shell or Slurm: gpu[01-16], gpu{01..16}, gpu[1,4]; "" if it is none
     of these."""
     if several := _LIST.fullmatch(name):
@@ -73,9 +73,9 @@ def corrected(name: str) -> str:
 
 def show(name: str) -> str:
     """Return the name in quotes, short enough for a message."""
-    return build.show(plain(name))
+    return build.show(strip_tags(name))
 
 
-def bound() -> None:
+def bind_expansion() -> None:
     """Make Ansible's inventory plugins expand ranges as `expand` does."""
     vars(plugins.inventory)["expand_hostname_range"] = expand

@@ -19,24 +19,24 @@ from ansible.plugins.vars import host_group_vars
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from gpuprov.inventory import extra
-from gpuprov.inventory.duplicates import told
+from gpuprov.inventory.duplicates import split_messages
 from gpuprov.inventory.findings import Findings
-from gpuprov.inventory.links import astray
+from gpuprov.inventory.links import find_astray
 from gpuprov.inventory.merge import Merge
-from gpuprov.inventory.origin import is_template, is_vaulted, origin_of, plain
+from gpuprov.inventory.origin import find_origin, is_template, is_vaulted, strip_tags
 from gpuprov.inventory.play import Play
-from gpuprov.inventory.quiet import Heard, quiet
-from gpuprov.inventory.reasons import problem_of
+from gpuprov.inventory.quiet import Heard, silence_ansible
+from gpuprov.inventory.reasons import convert_error
 from gpuprov.inventory.resolved import Resolved
 from gpuprov.inventory.source import Loader, Manager
-from gpuprov.inventory.sources import shown
+from gpuprov.inventory.sources import show_path
 from gpuprov.inventory.templates import Templates
-from gpuprov.inventory.unreached import unreached
-from gpuprov.inventory.variables import Own, Variables, variable_folders
+from gpuprov.inventory.unreached import find_unreached
+from gpuprov.inventory.variables import Own, Variables, list_variable_folders
 from gpuprov.inventory.vault import set_secrets, use_secrets
 from gpuprov.spec.build import show
 from gpuprov.spec.model import RawHost
-from gpuprov.spec.problem import Origin, Path, Problem, SpecError, dotted
+from gpuprov.spec.problem import Origin, Path, Problem, SpecError, format_path
 
 
 def read(
@@ -50,7 +50,7 @@ def read(
     play: Play | None = None,
 ) -> Resolved:
     """Return all hosts of the sources (absolute paths or host lists). Raises SpecError with every problem. See `load`."""
-    with quiet() as heard, _no_collection():
+    with silence_ansible() as heard, disable_collection():
         for memory in (host_group_vars.FOUND, host_group_vars.NAK, host_group_vars.CANONICAL_PATHS):
             memory.clear()
         if AnsibleCollectionConfig.collection_finder is None:
@@ -58,7 +58,7 @@ def read(
         try:
             return _read(sources, vault_password_files, ask_vault_pass, extra_vars, heard, also, alone=alone, play=play)
         except AnsibleError as error:  # not about one source: a setting, or a plugin that cannot be loaded
-            raise SpecError([problem_of(error, sources[0])]) from error
+            raise SpecError([convert_error(error, sources[0])]) from error
 
 
 def _read(
@@ -81,7 +81,7 @@ def _read(
             findings.take(problem)
     if findings:
         raise SpecError(findings.problems())
-    if lost := list(astray(sources)):
+    if lost := list(find_astray(sources)):
         raise SpecError(lost)
     manager = Manager(loader, sources, heard)
     manager.parse_sources(cache=False)
@@ -96,14 +96,14 @@ def _read(
     loader.tolerant = True
     hosts = _Hosts(loader, manager, findings, given, also)
     rows = hosts.all()
-    loud, warnings = told(heard)
+    loud, warnings = split_messages(heard)
     warnings += manager.warnings
     for problem in loud:
         findings.take(problem)
     if not rows and not findings:
-        place = Origin(shown(sources[0])) if len(sources) == 1 else None
+        place = Origin(show_path(sources[0])) if len(sources) == 1 else None
         findings.take(Problem(message="the inventory has no hosts", origin=place, hint="add one under hosts"))
-    warnings += unreached(manager, loader, variable_folders(manager._sources, loader.get_basedir()), findings)
+    warnings += find_unreached(manager, loader, list_variable_folders(manager._sources, loader.get_basedir()), findings)
     if findings:
         raise SpecError(findings.problems())
     warnings += manager.data.unread.problems()
@@ -124,7 +124,7 @@ def _read(
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def disable_collection() -> Iterator[None]:
     """Disable garbage collection while tens of thousands of small objects are created that all stay alive."""
     was = gc.isenabled()
     gc.disable()
@@ -166,7 +166,7 @@ class _Hosts:
         hosts = list(self._manager.hosts.values())
         said = [(host, self._chain(host), self.variables.of_host(host)) for host in hosts]
         for path, error in self._loader.failed.items():
-            self._findings.take(problem_of(error, path))
+            self._findings.take(convert_error(error, path))
         for problem in self._loader.faults:
             self._findings.take(problem)
         usable = not self._findings  # with files missing, every templated value would be a second, misleading problem
@@ -179,9 +179,9 @@ class _Hosts:
             said = self.variables.of_groups(host.groups)
             names = tuple(str(group.name) for group in sort_groups(host.groups) if group.name != "all")
             merge = Merge(partial(self._refuse, ""))
-            _lay(merge, said.layers)
+            lay_layers(merge, said.layers)
             connection = {name: self._plain(name, value) for name, value in said.connection.items()}
-            chain = self._chains[key] = _Chain(names, said, merge, connection, _known(said.places))
+            chain = self._chains[key] = _Chain(names, said, merge, connection, index_origins(said.places))
         return chain
 
     def _host(self, host: Any, chain: _Chain, own: Own, usable: bool) -> RawHost:
@@ -198,7 +198,7 @@ class _Hosts:
             if merge.templates:
                 self.computed = True
                 merge = Merge(partial(self._refuse, str(host.name)), resolver.resolve)
-                _lay(merge, [*chain.said.layers, *own.layers], self._findings)
+                lay_layers(merge, [*chain.said.layers, *own.layers], self._findings)
                 merge.finish()
                 merge = self._shared(merge)
             if templated:
@@ -212,20 +212,20 @@ class _Hosts:
             values=merge.values,
             origins=merge.origins,
             connection=connection,
-            places=_known({**chain.places, **own.places}) if own.places else chain.places,
+            places=index_origins({**chain.places, **own.places}) if own.places else chain.places,
         )
 
     def _merge(self, host: Any, chain: _Chain, own: Own) -> Merge:
         """Merge the values of a host. Hosts of one range share theirs: their own layers were written at one place."""
         if not own.layers:
             return chain.merge
-        places = tuple(origin_of(layer) for layer in own.layers)
+        places = tuple(find_origin(layer) for layer in own.layers)
         key = (id(chain), places) if all(place and place.line for place in places) else None
         merge = self._merged.get(key) if key else None
         if merge is None:
             merge = chain.merge.copy()
             merge.refuse = partial(self._refuse, str(host.name))
-            _lay(merge, own.layers)
+            lay_layers(merge, own.layers)
             if key:
                 self._merged[key] = merge
         return merge
@@ -240,21 +240,21 @@ class _Hosts:
         if is_vaulted(value):
             self.computed = True
         try:
-            return plain(value)
+            return strip_tags(value)
         except AnsibleError as error:
             self._refuse("", error, (name,))
             return None
 
     def _refuse(self, host: str, error: AnsibleError, path: Path) -> None:
-        found = problem_of(error, "", dotted(path))
+        found = convert_error(error, "", format_path(path))
         self._findings.add(found.message, found.origin, host, path, found.hint)
 
 
-def _known(places: Mapping[str, Origin | None]) -> dict[str, Origin]:
+def index_origins(places: Mapping[str, Origin | None]) -> dict[str, Origin]:
     return {name: place for name, place in places.items() if place}
 
 
-def _lay(merge: Merge, layers: list[Any], findings: Findings | None = None) -> None:
+def lay_layers(merge: Merge, layers: list[Any], findings: Findings | None = None) -> None:
     for layer in layers:
         value = layer
         if not isinstance(layer, Mapping):  # the whole of `gpuprov` is a template
@@ -266,4 +266,4 @@ def _lay(merge: Merge, layers: list[Any], findings: Findings | None = None) -> N
             merge.add(value)
         elif value is not None and findings is not None:
             hint = "allowed: a mapping of blocks ({} for none)"
-            findings.add(f"gpuprov is a template that gives {show(plain(value))}", origin_of(layer), hint=hint)
+            findings.add(f"gpuprov is a template that gives {show(strip_tags(value))}", find_origin(layer), hint=hint)

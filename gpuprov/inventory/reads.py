@@ -47,7 +47,7 @@ _PARSER = Environment(extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"], a
 
 
 @functools.lru_cache(maxsize=4096)
-def names(template: str) -> frozenset[str] | None:
+def list_names(template: str) -> frozenset[str] | None:
     """Return the variables that a template names; None if its result may not be kept (random, lookups, other hosts' variables)."""
     if template.startswith("#jinja2:"):
         return None
@@ -57,38 +57,38 @@ def names(template: str) -> frozenset[str] | None:
         return None
     called = {node.node.name for node in tree.find_all(nodes.Call) if isinstance(node.node, nodes.Name)}
     found = frozenset(node.name for node in tree.find_all(nodes.Name)) - _CALLS
-    kept = called <= _CALLS and not found & _HOST and all(map(_repeats, tree.find_all(nodes.Filter)))
+    kept = called <= _CALLS and not found & _HOST and all(map(is_repeatable, tree.find_all(nodes.Filter)))
     return found if kept else None
 
 
-def all_names(template: str, variables: Mapping[str, Any]) -> frozenset[str] | None:
-    """Return the same as `names`, including the names in templates in those variables."""
+def list_all_names(template: str, variables: Mapping[str, Any]) -> frozenset[str] | None:
+    """Return the same as `list_names`, including the names in templates in those variables."""
     seen: set[str] = set()
     waiting = [str.__str__(template)]
     while waiting:
-        found = names(waiting.pop())
+        found = list_names(waiting.pop())
         if found is None:
             return None
         for name in found - seen:
             seen.add(name)
-            waiting += templates_in(variables.get(name))
+            waiting += list_templates(variables.get(name))
     return frozenset(seen)
 
 
-def templates_in(value: Any) -> Iterator[str]:
+def list_templates(value: Any) -> Iterator[str]:
     """Yield the templates in a value, at any depth."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from templates_in(key)
-            yield from templates_in(item)
+            yield from list_templates(key)
+            yield from list_templates(item)
     elif isinstance(value, list | tuple | set):
         for item in value:
-            yield from templates_in(item)
+            yield from list_templates(item)
     elif is_template(value):
         yield str.__str__(value)
 
 
-def _repeats(node: nodes.Filter) -> bool:
+def is_repeatable(node: nodes.Filter) -> bool:
     if node.name == "map" and node.args:
         first = node.args[0]
         return isinstance(first, nodes.Const) and first.value in _FILTERS

@@ -6,10 +6,10 @@ import re
 from typing import Any
 
 from gpuprov.inventory import spelling
-from gpuprov.inventory.origin import origin_of
-from gpuprov.inventory.sources import shown
+from gpuprov.inventory.origin import find_origin
+from gpuprov.inventory.sources import show_path
 from gpuprov.masking import masked
-from gpuprov.reading import Unreadable, contents
+from gpuprov.reading import Unreadable, read_contents
 from gpuprov.spec.problem import Origin, Problem
 
 _GIVE = "give --vault-password-file FILE or --ask-vault-pass"
@@ -58,21 +58,21 @@ _NOISE = re.compile(
 _LINE_COLUMN = re.compile(r" \(at line (\d+), column (\d+)\)\Z")
 
 
-def problem_of(error: BaseException, file: str, subject: str = "the file") -> Problem:
+def convert_error(error: BaseException, file: str, subject: str = "the file") -> Problem:
     """Convert an error of Ansible to a problem; `file` is the source that was being read."""
-    place = _place(error) or Origin(shown(file))
-    whole = " | ".join(f"{type(cause).__name__}: {cause}" for cause in _chain(error))
-    said = _stderr(error)
-    beyond = next((cause for cause in _chain(error) if isinstance(cause, Unreadable)), None)
+    place = find_place(error) or Origin(show_path(file))
+    whole = " | ".join(f"{type(cause).__name__}: {cause}" for cause in list_chain(error))
+    said = extract_stderr(error)
+    beyond = next((cause for cause in list_chain(error) if isinstance(cause, Unreadable)), None)
     if beyond:
         found = (beyond.line, beyond.column) if beyond.line else None if place.line else _search(file, beyond.message)
-        place = Origin(shown(file) if file else place.file, *found) if found else place
+        place = Origin(show_path(file) if file else place.file, *found) if found else place
         allowed = f"allowed: {beyond.allowed}" if beyond.allowed else ""
         return Problem(message=beyond.message, origin=place, hint=f"it said: {said}" if said else allowed)
-    for explained in (spelling.open_quote, spelling.shell_range):
-        if problem := explained(whole, place, _lines(place, file)):
+    for explained in (spelling.open_quote, spelling.find_shell_range):
+        if problem := explained(whole, place, read_lines(place, file)):
             return problem
-    if problem := _indented(whole, place, file) or _no_key(whole, place, file):
+    if problem := find_wrong_indentation(whole, place, file) or find_line_without_key(whole, place, file):
         return problem
     for pattern, message, hint in _KNOWN:
         if seen := re.search(pattern, whole):
@@ -84,7 +84,7 @@ def problem_of(error: BaseException, file: str, subject: str = "the file") -> Pr
         return Problem(
             message=f'there is no inventory plugin "{unknown.group(1)}"', origin=place, hint="install its collection"
         )
-    text = reason(error)
+    text = extract_reason(error)
     if "AnsibleYAMLParserError" in whole:
         text = f"not valid YAML: {text}"
     counted = _LINE_COLUMN.search(text)
@@ -97,13 +97,13 @@ def problem_of(error: BaseException, file: str, subject: str = "the file") -> Pr
     return Problem(message=text, origin=place, hint=f"it said: {said}" if said else "")
 
 
-def _indented(whole: str, place: Origin, file: str) -> Problem | None:
+def find_wrong_indentation(whole: str, place: Origin, file: str) -> Problem | None:
     """Return a problem for a line with another indentation than the block it continues; libyaml expects a key there."""
     seen = _INDENTED.search(whole)
     if not seen:
         return None
     first, own, line, column = (int(number) for number in seen.groups())
-    lines = _lines(place, file)
+    lines = read_lines(place, file)
     if line > len(lines) or lines[line - 1][: column - 1].strip():
         return None
     message = f"this line is indented by {column - 1} spaces, and the block that began in line {first} by {own - 1}"
@@ -111,11 +111,11 @@ def _indented(whole: str, place: Origin, file: str) -> Problem | None:
     return Problem(message=message, origin=Origin(place.file, line, column), hint=hint)
 
 
-def _no_key(whole: str, place: Origin, file: str) -> Problem | None:
+def find_line_without_key(whole: str, place: Origin, file: str) -> Problem | None:
     """Return a problem for a line between keys that is not a key: usually a colon without a space after it. YAML takes it for the
     start of the next line."""
     seen = _NO_KEY.search(whole)
-    lines = _lines(place, file)
+    lines = read_lines(place, file)
     line = int(seen["key"] or int(seen["next"]) - 1) if seen else 0
     if not 0 < line < len(lines):
         return None
@@ -129,25 +129,25 @@ def _no_key(whole: str, place: Origin, file: str) -> Problem | None:
     return Problem(message=message, origin=Origin(place.file, line, column), hint=hint)
 
 
-def _lines(place: Origin, file: str) -> list[str]:
+def read_lines(place: Origin, file: str) -> list[str]:
     try:
-        return contents(place.file if place.file and not file else file).decode().splitlines()
+        return read_contents(place.file if place.file and not file else file).decode().splitlines()
     except (OSError, ValueError):
         return []
 
 
-def reason(error: BaseException) -> str:
+def extract_reason(error: BaseException) -> str:
     """Return Ansible's message without its boilerplate, in one line."""
     innermost: BaseException = error
-    for cause in _chain(error):
+    for cause in list_chain(error):
         if str(cause).strip():
             innermost = cause
         if getattr(cause, "_include_cause_message", True) is False:
             break
-    return cleaned(str(innermost))
+    return clean_text(str(innermost))
 
 
-def cleaned(text: str) -> str:
+def clean_text(text: str) -> str:
     """Return Ansible's text without boilerplate, in one line that can follow a colon."""
     text = _NOISE.sub("", " ".join(text.split())).rstrip(".")
     text = re.sub(r"<class '(?:[\w.]+\.)?_?(?:AnsibleTagged)?(\w+)'>", r"\1", text)
@@ -155,7 +155,7 @@ def cleaned(text: str) -> str:
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
-def _chain(error: BaseException) -> list[BaseException]:
+def list_chain(error: BaseException) -> list[BaseException]:
     found: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and not any(current is known for known in found):
@@ -164,19 +164,19 @@ def _chain(error: BaseException) -> list[BaseException]:
     return found
 
 
-def _place(error: BaseException) -> Origin | None:
+def find_place(error: BaseException) -> Origin | None:
     best: Origin | None = None
-    for cause in _chain(error):
+    for cause in list_chain(error):
         obj: Any = getattr(cause, "obj", None)
-        place = origin_of(obj) if obj is not None else None
+        place = find_origin(obj) if obj is not None else None
         if place is not None and (best is None or (place.line and not best.line)):
             best = place
     return best
 
 
-def _stderr(error: BaseException) -> str:
+def extract_stderr(error: BaseException) -> str:
     """Return the last line that an inventory script wrote to standard error, without secrets."""
-    for cause in _chain(error):
+    for cause in list_chain(error):
         text = getattr(cause, "_help_text", None) or ""
         if text.startswith("Standard error from inventory script:"):
             lines = [line for line in text.splitlines()[1:] if line.strip()]
@@ -189,7 +189,7 @@ def _search(file: str, text: str) -> tuple[int, int] | None:
     quoted = re.findall(r"got: (.+)\Z|'([^']+)'|(\[[^\]]+\])|\"([^\"]+)\"", text)
     wanted = [part for groups in quoted for part in groups if part]
     try:
-        lines = contents(file).decode().splitlines()
+        lines = read_contents(file).decode().splitlines()
     except (OSError, ValueError):
         return None
     for part in wanted:

@@ -70,18 +70,18 @@ class Timed(subprocess.Popen[bytes]):
         return out, error
 
 
-def time_limit(plugin: object, heard: Callable[[bytes], None] | None = None) -> None:
+def limit_scripts(plugin: object, heard: Callable[[bytes], None] | None = None) -> None:
     """Make the `script` plugin run scripts as `Timed`. `heard`: called with all their output."""
     module = sys.modules[type(plugin).__module__]
     vars(module)["subprocess"] = SimpleNamespace(Popen=partial(Timed, heard=heard), PIPE=subprocess.PIPE)
 
 
-def specs_in(output: bytes) -> Iterator[str]:
+def list_hosts_with_specs(output: bytes) -> Iterator[str]:
     """Yield the hosts that have a `gpuprov` under `_meta` in a script's output, whether or not they are in a group."""
     if b"gpuprov" not in output or b"_meta" not in output:
         return
     try:
-        hosts = reading.json(output, len(output))["_meta"]["hostvars"]
+        hosts = reading.parse_json(output, len(output))["_meta"]["hostvars"]
     except (reading.Unreadable, LookupError, TypeError):  # the plugin says what is wrong with it
         return
     if isinstance(hosts, dict):

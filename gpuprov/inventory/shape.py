@@ -10,8 +10,8 @@ from typing import Any
 from ansible.errors import AnsibleError
 
 from gpuprov.inventory import ranges
-from gpuprov.inventory.origin import origin_of, plain
-from gpuprov.reading import Unreadable, contents
+from gpuprov.inventory.origin import find_origin, strip_tags
+from gpuprov.reading import Unreadable, read_contents
 from gpuprov.spec.build import show
 from gpuprov.spec.problem import Origin, Problem
 
@@ -24,21 +24,21 @@ def judge(document: Any, file: str) -> Iterator[Problem]:
         yield Problem(message="the inventory is empty", origin=Origin(file), hint="write all: {hosts: {NAME: {}}}")
         return
     if not isinstance(document, Mapping):
-        place = origin_of(document) or Origin(file)
+        place = find_origin(document) or Origin(file)
         yield Problem(message=f"the inventory is {show(document)}", origin=place, hint="allowed: a mapping of groups")
         return
     for name, body in document.items():
         if name == "gpuprov":
-            yield Problem(message='"gpuprov" stands where a group belongs', origin=origin_of(name), hint=_VARIABLE)
+            yield Problem(message='"gpuprov" stands where a group belongs', origin=find_origin(name), hint=_VARIABLE)
         elif name in SECTIONS:
             hint = f'put it into a group: "all: {{{name}: ...}}"'
-            yield Problem(message=f'"{name}" stands where a group belongs', origin=origin_of(name), hint=hint)
+            yield Problem(message=f'"{name}" stands where a group belongs', origin=find_origin(name), hint=hint)
         elif _is_anchor(name, body):
             message = f'"{name}" holds an anchor, and Ansible takes it for a group without hosts'
             hint = f'under vars of a group it is a variable: "all: {{vars: {{{name}: ...}}}}"'
-            yield Problem(message=message, origin=origin_of(name), hint=hint, severity="warning")
+            yield Problem(message=message, origin=find_origin(name), hint=hint, severity="warning")
         else:
-            yield from _group(name, body, origin_of(document) or Origin(file))
+            yield from check_group(name, body, find_origin(document) or Origin(file))
 
 
 _VARIABLE = "it is a variable: put it under vars of a group, or under a host"
@@ -47,33 +47,35 @@ _VARIABLE = "it is a variable: put it under vars of a group, or under a host"
 def _is_anchor(name: Any, body: Any) -> bool:
     """Return whether a top-level key has no content of a group, only an anchor for other places. Ansible skips its contents with a
     warning."""
-    place = origin_of(name)
+    place = find_origin(name)
     if not isinstance(name, str) or body is None or place is None or not place.line:
         return False
     if isinstance(body, Mapping) and any(get_close_matches(str(key), (*SECTIONS, "gpuprov"), 1, 0.6) for key in body):
         return False
     try:
-        line = contents(place.file).decode().splitlines()[place.line - 1]
+        line = read_contents(place.file).decode().splitlines()[place.line - 1]
     except (OSError, Unreadable, ValueError, IndexError):
         return False
     return re.match(rf"""["']?{re.escape(name)}["']?[ ]*:[ ]+&[^\s,\[\]{{}}]""", line) is not None
 
 
-def listed(groups: Mapping[Any, Any]) -> Iterator[str]:
+def list_groups(groups: Mapping[Any, Any]) -> Iterator[str]:
     """Yield the groups that declare hosts or children, even empty, in a document without faults."""
     for name, body in groups.items():
         if not isinstance(body, Mapping):
             continue
         if "hosts" in body or "children" in body:
-            yield str(plain(name))
+            yield str(strip_tags(name))
         if isinstance(children := body.get("children"), Mapping):
-            yield from listed(children)
+            yield from list_groups(children)
 
 
-def _group(name: Any, body: Any, above: Origin | None) -> Iterator[Problem]:
-    place = origin_of(name) or above
+def check_group(name: Any, body: Any, above: Origin | None) -> Iterator[Problem]:
+    place = find_origin(name) or above
     if not isinstance(name, str):
-        yield Problem(message=f"a group is called {show(plain(name))}", origin=place, hint="allowed: a name (quote it)")
+        yield Problem(
+            message=f"a group is called {show(strip_tags(name))}", origin=place, hint="allowed: a name (quote it)"
+        )
         return
     if body is None:
         return
@@ -81,85 +83,85 @@ def _group(name: Any, body: Any, above: Origin | None) -> Iterator[Problem]:
         yield Problem(message=f'group "{name}" is {show(body)}', origin=place, hint=f"allowed: {', '.join(SECTIONS)}")
         return
     for key, section in body.items():
-        yield from _section(key, section, name, place)
+        yield from check_section(key, section, name, place)
 
 
-def _section(key: Any, section: Any, group: str, place: Origin | None) -> Iterator[Problem]:
+def check_section(key: Any, section: Any, group: str, place: Origin | None) -> Iterator[Problem]:
     if key == "gpuprov":
-        yield Problem(message=f'"gpuprov" stands directly in group "{group}"', origin=origin_of(key), hint=_VARIABLE)
+        yield Problem(message=f'"gpuprov" stands directly in group "{group}"', origin=find_origin(key), hint=_VARIABLE)
     elif key not in SECTIONS:
         close = get_close_matches(str(key), SECTIONS, n=1, cutoff=0.6)
         hint = f'did you mean "{close[0]}"?' if close else f"allowed: {', '.join(SECTIONS)}"
-        yield Problem(message=f'unknown key "{key}" in group "{group}"', origin=origin_of(key) or place, hint=hint)
+        yield Problem(message=f'unknown key "{key}" in group "{group}"', origin=find_origin(key) or place, hint=hint)
     elif section is None or (isinstance(section, str) and key != "vars"):
         return
     elif not isinstance(section, Mapping):
         allowed = "a mapping of variables" if key == "vars" else 'a mapping (write "NAME:" for each)'
         message = f'{key} of group "{group}" is {show(section)}'
-        yield Problem(message=message, origin=origin_of(key), hint=f"allowed: {allowed}")
+        yield Problem(message=message, origin=find_origin(key), hint=f"allowed: {allowed}")
     elif key == "vars":
-        yield from names(section, f'variables of group "{group}"', place)
-        yield from misplaced(section, f'among the variables of group "{group}"')
+        yield from check_names(section, f'variables of group "{group}"', place)
+        yield from find_misplaced(section, f'among the variables of group "{group}"')
     elif key == "children":
         for child, child_body in section.items():
-            yield from _group(child, child_body, origin_of(key))
+            yield from check_group(child, child_body, find_origin(key))
     elif key == "hosts":
         for host, variables in section.items():
-            yield from _host(host, variables, group, origin_of(key))
+            yield from check_host(host, variables, group, find_origin(key))
 
 
-def names(variables: Mapping[Any, Any], what: str, above: Origin | None) -> Iterator[Problem]:
+def check_names(variables: Mapping[Any, Any], what: str, above: Origin | None) -> Iterator[Problem]:
     """Yield a fault for each variable whose name is not text: YAML reads an unquoted 5, true or null as something else."""
     for name in variables:
         if not isinstance(name, str):
-            message = f"{what}: the name {show(plain(name))} is no text"
-            yield Problem(message=message, origin=origin_of(name) or above, hint="allowed: a name (quote it)")
+            message = f"{what}: the name {show(strip_tags(name))} is no text"
+            yield Problem(message=message, origin=find_origin(name) or above, hint="allowed: a name (quote it)")
 
 
-def _host(name: Any, variables: Any, group: str, above: Origin | None) -> Iterator[Problem]:
+def check_host(name: Any, variables: Any, group: str, above: Origin | None) -> Iterator[Problem]:
     if not isinstance(name, str):
-        message = f'a host of group "{group}" is called {show(plain(name))}'
-        yield Problem(message=message, origin=origin_of(name) or above, hint="allowed: a name (quote it)")
+        message = f'a host of group "{group}" is called {show(strip_tags(name))}'
+        yield Problem(message=message, origin=find_origin(name) or above, hint="allowed: a name (quote it)")
         return
     if variables is not None and not isinstance(variables, Mapping):
-        message = f'host "{name}" is {show(plain(variables) if isinstance(variables, str | int) else variables)}'
-        yield Problem(message=message, origin=origin_of(name), hint="allowed: a mapping of variables")
+        message = f'host "{name}" is {show(strip_tags(variables) if isinstance(variables, str | int) else variables)}'
+        yield Problem(message=message, origin=find_origin(name), hint="allowed: a mapping of variables")
     elif variables:
-        yield from names(variables, f'variables of host "{name}"', origin_of(name))
-        yield from misplaced(variables, f'below host "{name}"')
+        yield from check_names(variables, f'variables of host "{name}"', find_origin(name))
+        yield from find_misplaced(variables, f'below host "{name}"')
     if "[" in name:
         try:
             ranges.judge(name)
             ranges.expand(name)
         except Unreadable as error:
-            yield Problem(message=error.message, origin=origin_of(name), hint=f"allowed: {error.allowed}")
+            yield Problem(message=error.message, origin=find_origin(name), hint=f"allowed: {error.allowed}")
         except (AnsibleError, ValueError) as error:
             message = f'the range in "{name}" cannot be read'
             detail = str(error) if isinstance(error, AnsibleError) else "begin and end must both be numbers or letters"
-            meant = ranges.corrected(name)
+            meant = ranges.correct_range(name)
             hint = f"write {meant}" if meant else f"{detail}; for example gpu[01:16]"
-            yield Problem(message=message, origin=origin_of(name), hint=hint)
-    elif meant := ranges.corrected(name):
+            yield Problem(message=message, origin=find_origin(name), hint=hint)
+    elif meant := ranges.correct_range(name):
         message = f'"{name}" is one host to Ansible, and not a range'
-        yield Problem(message=message, origin=origin_of(name), hint=f"write {meant}")
+        yield Problem(message=message, origin=find_origin(name), hint=f"write {meant}")
 
 
-def misplaced(variables: Mapping[Any, Any], where: str) -> Iterator[Problem]:
+def find_misplaced(variables: Mapping[Any, Any], where: str) -> Iterator[Problem]:
     """Yield a fault for each `gpuprov` in a group's section that is written among variables of a YAML inventory, where it is just
     another variable."""
     for section in SECTIONS:
-        for key in _specs_in(variables.get(section)):
+        for key in list_specs(variables.get(section)):
             yield Problem(
                 message=f'"{section}" {where} is a variable, and the gpuprov in it reaches no host',
-                origin=origin_of(key),
+                origin=find_origin(key),
                 hint=f"write gpuprov in place of {section}" if section == "vars" else f"put {section} below a group",
             )
 
 
-def _specs_in(value: Any) -> Iterator[Any]:
+def list_specs(value: Any) -> Iterator[Any]:
     if isinstance(value, Mapping):
         for key, item in value.items():
             if key == "gpuprov":
                 yield key
             else:
-                yield from _specs_in(item)
+                yield from list_specs(item)

@@ -16,12 +16,12 @@ from ansible.parsing.dataloader import DataLoader
 from gpuprov import reading
 from gpuprov.inventory import ranges
 from gpuprov.inventory.data import Data
-from gpuprov.inventory.origin import hide_encrypted, hide_encrypted_text, origin_of
+from gpuprov.inventory.origin import find_origin, hide_encrypted, hide_encrypted_text
 from gpuprov.inventory.quiet import Heard
-from gpuprov.inventory.reasons import problem_of
-from gpuprov.inventory.scripts import specs_in, time_limit
-from gpuprov.inventory.shape import judge, listed, misplaced, names
-from gpuprov.inventory.sources import ONLY_FILES, is_host_list, shown
+from gpuprov.inventory.reasons import convert_error
+from gpuprov.inventory.scripts import limit_scripts, list_hosts_with_specs
+from gpuprov.inventory.shape import check_names, find_misplaced, judge, list_groups
+from gpuprov.inventory.sources import ONLY_FILES, is_host_list, show_path
 from gpuprov.spec.build import show
 from gpuprov.spec.problem import Origin, Problem
 
@@ -106,8 +106,8 @@ class Loader(DataLoader):  # type: ignore[misc]
     def _judged(self, path: str, document: Any) -> Any:
         if self.tolerant and isinstance(document, Mapping):
             faults = [
-                *names(document, "variables", Origin(shown(path))),
-                *misplaced(document, "in a file of variables"),
+                *check_names(document, "variables", Origin(show_path(path))),
+                *find_misplaced(document, "in a file of variables"),
             ]
             self.faults += faults
             for name, value in document.items():
@@ -115,7 +115,7 @@ class Loader(DataLoader):  # type: ignore[misc]
             return {} if faults else document
         if not self.tolerant or not document:
             return document
-        place = origin_of(document) or Origin(shown(path))
+        place = find_origin(document) or Origin(show_path(path))
         self.faults.append(
             Problem(
                 message=f"a file of variables is {show(document)}", origin=place, hint="allowed: a mapping of variables"
@@ -153,7 +153,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
         self._only = self._source = ""
         self._above: list[str] = []
         self.scripted: dict[str, str] = {}
-        ranges.bound()
+        ranges.bind_expansion()
         self.listed: set[str] = set()
         """Groups that a YAML inventory gives hosts or children, even empty."""
         self.plain = set(constants.INVENTORY_ENABLED) <= {"host_list", "script", "auto", "yaml", "ini", "toml"}
@@ -162,15 +162,15 @@ class Manager(InventoryManager):  # type: ignore[misc]
     def parse_source(self, source: str, cache: bool = False) -> bool:
         """Parse one source as Ansible does (files of a directory come here too). Return whether hosts or groups were read."""
         known = len(self.problems)
-        if not is_host_list(source) and (what := reading.refused(source)):
+        if not is_host_list(source) and (what := reading.explain_refusal(source)):
             message = f"this is {what}"
-            self.problems.append(Problem(message=message, origin=Origin(shown(source)), hint=ONLY_FILES))
+            self.problems.append(Problem(message=message, origin=Origin(show_path(source)), hint=ONLY_FILES))
             return False
         if os.path.isdir(source):
             parsed = self._folder(source)
             if not parsed and len(self.problems) == known:
                 message = "no file in this folder is an inventory"
-                self.problems.append(Problem(message=message, origin=Origin(shown(source))))
+                self.problems.append(Problem(message=message, origin=Origin(show_path(source))))
             return parsed
         if is_host_list(source):
             return self._try(source)
@@ -183,10 +183,10 @@ class Manager(InventoryManager):  # type: ignore[misc]
         start = len(self.heard.failures)
         parsed = self._try(source)
         if not parsed:
-            error = _relevant(source, dict(self.heard.failures[start:]), self._configured)
-            place = Origin(shown(source))
+            error = select_relevant(source, dict(self.heard.failures[start:]), self._configured)
+            place = Origin(show_path(source))
             refused = Problem(message="no inventory plugin can read this file", origin=place)
-            self.problems.append(problem_of(error, source) if error else refused)
+            self.problems.append(convert_error(error, source) if error else refused)
         self.files.forget(str(source))
         return parsed
 
@@ -194,7 +194,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
         real = os.path.realpath(source)
         if real in self._above:
             message = "this link leads back to a folder that it lies in"
-            self.problems.append(Problem(message=message, origin=Origin(shown(source)), hint="remove it"))
+            self.problems.append(Problem(message=message, origin=Origin(show_path(source)), hint="remove it"))
             return False
         self._above.append(real)
         try:
@@ -207,7 +207,9 @@ class Manager(InventoryManager):  # type: ignore[misc]
         plugins = list(super()._fetch_inventory_plugins())
         for plugin in plugins:
             if getattr(plugin, "_load_name", "") in ("script", "ansible.builtin.script"):
-                time_limit(plugin, lambda out: self.scripted.update(dict.fromkeys(specs_in(out), self._source)))
+                limit_scripts(
+                    plugin, lambda out: self.scripted.update(dict.fromkeys(list_hosts_with_specs(out), self._source))
+                )
         names = (self._only, f"ansible.builtin.{self._only}")
         return [plugin for plugin in plugins if getattr(plugin, "_load_name", "") in names] or plugins
 
@@ -222,17 +224,17 @@ class Manager(InventoryManager):  # type: ignore[misc]
         if source.endswith(YAML_NAMES):
             return False
         try:
-            data = reading.contents(source)
+            data = reading.read_contents(source)
             if source.endswith(".toml"):
                 reading.check_toml(data.decode(errors="replace"))
             else:
                 reading.judge_lines(data)
         except reading.Unreadable as error:
-            self.problems.append(problem_of(error, source))
+            self.problems.append(convert_error(error, source))
             return True
         except OSError as error:
             message = f"cannot be read: {error.strerror}"
-            self.problems.append(Problem(message=message, origin=Origin(shown(source))))
+            self.problems.append(Problem(message=message, origin=Origin(show_path(source))))
             return True
         return False
 
@@ -247,7 +249,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
         except Exception as error:
             self.files.forget(str(source))
             if named_yaml or "vault" in str(error) or isinstance(error.__cause__, reading.Unreadable):
-                self.problems.append(problem_of(error, source))
+                self.problems.append(convert_error(error, source))
                 return True
             del self.heard.warnings[start:]
             return False
@@ -258,15 +260,15 @@ class Manager(InventoryManager):  # type: ignore[misc]
         if not named_yaml and not isinstance(document, Mapping):
             return False
         self._only = "yaml"
-        found = list(judge(document, shown(source)))
+        found = list(judge(document, show_path(source)))
         faults = [one for one in found if one.severity == "error"]
         self.warnings += [one for one in found if one.severity == "warning"]
-        self.listed.update(() if faults else listed(document))
+        self.listed.update(() if faults else list_groups(document))
         self.problems += faults
         return bool(faults)
 
 
-def _relevant(source: str, failures: dict[str, BaseException], configured: bool) -> BaseException | None:
+def select_relevant(source: str, failures: dict[str, BaseException], configured: bool) -> BaseException | None:
     """Return the most informative failure: that of the plugin which the file is meant for."""
     with open(source, "rb") as file:
         head = file.read(4096).lstrip()

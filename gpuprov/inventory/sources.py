@@ -7,7 +7,7 @@ import stat
 from collections.abc import Sequence
 
 from gpuprov.errors import GpuprovError
-from gpuprov.reading import Unreadable, judge_file, planted
+from gpuprov.reading import Unreadable, is_planted, judge_file
 from gpuprov.spec.problem import Origin, Problem
 
 MOST_FILES = 200
@@ -36,7 +36,7 @@ def refuse_nowhere() -> None:
         raise GpuprovError("the current folder is not there any more", "go to another: cd") from error
 
 
-def default_sources() -> tuple[str, ...]:
+def find_default_sources() -> tuple[str, ...]:
     """Return $GPUPROV_INVENTORY, else ./inventory.yaml, else the sources in $ANSIBLE_INVENTORY or ansible.cfg. Raises GpuprovError
     if there are none."""
     refuse_nowhere()
@@ -44,13 +44,13 @@ def default_sources() -> tuple[str, ...]:
     if named:
         return (named,) if is_host_list(named) else tuple(part for part in named.split(os.pathsep) if part)
     if os.path.exists("inventory.yaml"):
-        if planted(os.path.abspath("inventory.yaml")):
+        if is_planted(os.path.abspath("inventory.yaml")):
             raise GpuprovError(f"./inventory.yaml is {PLANTED}", "start gpuprov elsewhere, or name it if it is meant")
         return ("inventory.yaml",)
     listed = os.environ.get("ANSIBLE_INVENTORY")
     if listed:
-        return _pathlist(listed, os.getcwd())
-    config = ansible_config()
+        return split_paths(listed, os.getcwd())
+    config = find_ansible_config()
     if config is not None:
         from configparser import ConfigParser, Error
 
@@ -61,7 +61,7 @@ def default_sources() -> tuple[str, ...]:
             raise GpuprovError(f"{config}: cannot be read: {str(error).splitlines()[0]}") from error
         listed = parser.get("defaults", "inventory", fallback="")
         if listed:
-            return _pathlist(listed, os.path.dirname(config))
+            return split_paths(listed, os.path.dirname(config))
     raise GpuprovError(
         "no inventory was named",
         "name one (gpuprov check inventory.yaml), set GPUPROV_INVENTORY, write ./inventory.yaml,"
@@ -69,7 +69,7 @@ def default_sources() -> tuple[str, ...]:
     )
 
 
-def ansible_config() -> str | None:
+def find_ansible_config() -> str | None:
     """Return the configuration file that Ansible would use: $ANSIBLE_CONFIG, ./ansible.cfg (unless the folder is world-writable),
     home, /etc. Raises GpuprovError unless it is a regular file: Ansible would read a device for ever, and wait for a pipe."""
     candidates = []
@@ -96,7 +96,7 @@ def is_host_list(source: str) -> bool:
     return "," in source and not os.path.exists(source)
 
 
-def absolute(sources: Sequence[str]) -> tuple[list[str], list[Problem]]:
+def resolve_sources(sources: Sequence[str]) -> tuple[list[str], list[Problem]]:
     """Return the sources as absolute paths (host lists unchanged), and a problem for each path that does not exist."""
     paths: list[str] = []
     problems: list[Problem] = []
@@ -108,17 +108,17 @@ def absolute(sources: Sequence[str]) -> tuple[list[str], list[Problem]]:
             continue
         path = os.path.abspath(os.path.expandvars(os.path.expanduser(source)))
         if not source or not os.path.exists(path):
-            problems.append(Problem(message="no such inventory", origin=Origin(source or '""'), hint=_near(path)))
+            problems.append(Problem(message="no such inventory", origin=Origin(source or '""'), hint=find_near(path)))
         elif not os.access(path, os.R_OK):
             problems.append(Problem(message="may not be read", origin=Origin(source), hint="check its owner and mode"))
-        elif os.path.isdir(path) and (why := no_inventory_folder(path)):
+        elif os.path.isdir(path) and (why := explain_wrong_folder(path)):
             message = f"this does not look like an inventory folder: {why}"
             problems.append(Problem(message=message, origin=Origin(source), hint=ONLY_INVENTORY))
         paths.append(path)
     return paths, problems
 
 
-def no_inventory_folder(path: str) -> str:
+def explain_wrong_folder(path: str) -> str:
     """Return the reason why a folder is certainly a mistake; "" if it may be an inventory. Ansible reads every file below a folder
     and runs executable ones."""
     real = os.path.realpath(path)
@@ -139,27 +139,27 @@ def no_inventory_folder(path: str) -> str:
     return ""
 
 
-def shown(path: str) -> str:
+def show_path(path: str) -> str:
     """Return a path for messages: relative to the current folder if it is below it."""
     here = os.getcwd()
     return os.path.relpath(path, here) if path.startswith(here.rstrip("/") + "/") else path
 
 
-def _near(path: str) -> str:
+def find_near(path: str) -> str:
     from difflib import get_close_matches
 
     folder, name = os.path.split(path)
     try:
         names = sorted(entry for entry in os.listdir(folder) if not entry.startswith("."))
     except OSError:
-        return f"there is no folder {shown(folder)}" if folder else ""
+        return f"there is no folder {show_path(folder)}" if folder else ""
     close = get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
-        return f'did you mean "{shown(os.path.join(folder, close[0]))}"?'
+        return f'did you mean "{show_path(os.path.join(folder, close[0]))}"?'
     return "" if "." in name else f"to name a host of an inventory: --limit {name}"
 
 
-def _pathlist(text: str, folder: str) -> tuple[str, ...]:
+def split_paths(text: str, folder: str) -> tuple[str, ...]:
     parts = [part.strip().replace("{{CWD}}", os.getcwd()) for part in text.split(",")]
     expanded = [os.path.expandvars(os.path.expanduser(part)) for part in parts if part]
-    return tuple(shown(os.path.normpath(os.path.join(folder, part))) for part in expanded)
+    return tuple(show_path(os.path.normpath(os.path.join(folder, part))) for part in expanded)

@@ -19,7 +19,7 @@ def open_quote(said: str, place: Origin, lines: Sequence[str]) -> Problem | None
     if not numbers:
         return None
     for number, line in enumerate(lines[: max(numbers)], 1):
-        column = _unclosed(line)
+        column = find_unclosed(line)
         if column is None:
             continue
         quote, key = line[column], _KEY.search(line[:column])
@@ -29,7 +29,7 @@ def open_quote(said: str, place: Origin, lines: Sequence[str]) -> Problem | None
     return None
 
 
-def _unclosed(line: str) -> int | None:
+def find_unclosed(line: str) -> int | None:
     """Return the column of a quote that opens in a line and is not closed in it."""
     start = 0
     while opened := _OPENED.search(line, start):
@@ -43,13 +43,13 @@ def _unclosed(line: str) -> int | None:
     return None
 
 
-def shell_range(said: str, place: Origin, lines: Sequence[str]) -> Problem | None:
+def find_shell_range(said: str, place: Origin, lines: Sequence[str]) -> Problem | None:
     """Return a problem for a name in an INI file that is a range to the shell or Slurm, but not to Ansible."""
     if "host range must" not in said:
         return None
     for number, line in enumerate(lines, 1):
         name = line.split()[0] if line.split() else ""
-        if meant := ranges.corrected(name) if not name.startswith("[") else "":
+        if meant := ranges.correct_range(name) if not name.startswith("[") else "":
             message = f"the range in {ranges.show(name)} cannot be read"
             return Problem(message=message, origin=Origin(place.file, number, 1), hint=f"write {meant}")
     return None

@@ -10,11 +10,11 @@ from ansible import constants
 from ansible.errors import AnsibleError, AnsibleUndefinedVariable
 
 from gpuprov.inventory.findings import Findings
-from gpuprov.inventory.origin import hide_looked_up, is_vaulted, origin_of
-from gpuprov.inventory.reads import all_names, templates_in
-from gpuprov.inventory.reasons import cleaned
+from gpuprov.inventory.origin import find_origin, hide_looked_up, is_vaulted
+from gpuprov.inventory.reads import list_all_names, list_templates
+from gpuprov.inventory.reasons import clean_text
 from gpuprov.inventory.source import Loader, Manager
-from gpuprov.spec.problem import Path, dotted
+from gpuprov.spec.problem import Path, format_path
 
 _LOST = object()
 _Values = tuple[tuple[str, object], ...]
@@ -72,10 +72,10 @@ class Templates:
                 message = f'{name} uses the variable "{found.group(1)}", which is not defined'
                 hint = f'define it, or give a default: "{{{{ {found.group(1)} | default(...) }}}}"'
             else:
-                message, hint = f"{name} cannot be resolved: {_why(error)}", "define it, or give a default"
-            self._findings.add(message, origin_of(value), host, path, hint)
+                message, hint = f"{name} cannot be resolved: {explain_failure(error)}", "define it, or give a default"
+            self._findings.add(message, find_origin(value), host, path, hint)
         except AnsibleError as error:
-            self._findings.add(f"{name} cannot be resolved: {_why(error)}", origin_of(value), host, path)
+            self._findings.add(f"{name} cannot be resolved: {explain_failure(error)}", find_origin(value), host, path)
         return _LOST
 
 
@@ -88,13 +88,13 @@ class HostTemplates:
 
     def resolve(self, value: Any, path: Path) -> Any:
         """Return the value of a template at this path of `gpuprov`."""
-        return self.named(value, dotted(path) or "gpuprov", path)
+        return self.named(value, format_path(path) or "gpuprov", path)
 
     def named(self, value: Any, name: str, path: Path = ()) -> Any:
         """Return the value of a template; `name` is its name in messages."""
-        if not any(templates_in(value)):
+        if not any(list_templates(value)):
             return value
-        key = _key(value)
+        key = make_key(value)
         for read, results in self._known.get(key, {}).items():
             found = results.get(self._given(read), _LOST)
             if found is not _LOST:
@@ -104,35 +104,35 @@ class HostTemplates:
         result = self._templates.evaluate(value, name, path, str(self._host.name))
         if result is _LOST:
             return None
-        names = _all_read(value, self._variables)
+        names = list_all_read(value, self._variables)
         if names is not None:
             self._known.setdefault(key, {}).setdefault(names, {})[self._given(names)] = result
         return result
 
     def _given(self, read: frozenset[str]) -> _Values:
         """Return the host's own values of variables, with their places: all others come from its groups."""
-        return tuple((name, _key(self._own[name])) for name in sorted(read) if name in self._own)
+        return tuple((name, make_key(self._own[name])) for name in sorted(read) if name in self._own)
 
 
-def _all_read(value: Any, variables: Mapping[str, Any]) -> frozenset[str] | None:
+def list_all_read(value: Any, variables: Mapping[str, Any]) -> frozenset[str] | None:
     found: set[str] = set()
-    for template in templates_in(value):
-        names = all_names(template, variables)
+    for template in list_templates(value):
+        names = list_all_names(template, variables)
         if names is None:
             return None
         found |= names
     return frozenset(found)
 
 
-def _key(value: Any) -> object:
+def make_key(value: Any) -> object:
     """Return a key that distinguishes values, including their places: a result may carry the place of its input."""
     if isinstance(value, Mapping):
-        return "{}", tuple((_key(name), _key(item)) for name, item in value.items())
+        return "{}", tuple((make_key(name), make_key(item)) for name, item in value.items())
     if isinstance(value, list | tuple | set):
-        return "[]", tuple(map(_key, value))
-    return (id(value),) if is_vaulted(value) else (type(value), str(value), origin_of(value))
+        return "[]", tuple(map(make_key, value))
+    return (id(value),) if is_vaulted(value) else (type(value), str(value), find_origin(value))
 
 
-def _why(error: AnsibleError) -> str:
-    text = cleaned(str(error))
+def explain_failure(error: AnsibleError) -> str:
+    text = clean_text(str(error))
     return "its variables refer to each other in a circle" if "recursion depth" in text else text

@@ -17,9 +17,9 @@ from ansible.errors import AnsibleError
 
 from gpuprov import reading
 from gpuprov.inventory.findings import Findings
-from gpuprov.inventory.origin import origin_of
+from gpuprov.inventory.origin import find_origin
 from gpuprov.inventory.source import YAML_NAMES, Loader, Manager
-from gpuprov.inventory.sources import BESIDE, shown
+from gpuprov.inventory.sources import BESIDE, show_path
 from gpuprov.spec.problem import Origin, Problem
 
 FOLDERS: dict[str, Literal["group", "host"]] = {"group_vars": "group", "host_vars": "host"}
@@ -32,34 +32,39 @@ HOSTS_HINT = "have the script list it under hosts of a group"
 VAULT = b"$ANSIBLE_VAULT"
 
 
-def unreached(manager: Manager, loader: Loader, folders: Iterable[str], findings: Findings) -> list[Problem]:
+def find_unreached(manager: Manager, loader: Loader, folders: Iterable[str], findings: Findings) -> list[Problem]:
     """Return the warnings; errors go to the findings. `folders`: those whose group_vars and host_vars count. Every file of
     variables that Ansible reads has been read."""
-    found = [*_groups(manager), *_in_files(manager, loader, folders), *_scripted(manager), *_skipped(manager)]
+    found = [
+        *find_in_groups(manager),
+        *find_in_files(manager, loader, folders),
+        *find_in_scripts(manager),
+        *find_skipped(manager),
+    ]
     for problem in found:
         if problem.severity == "error":
             findings.take(problem)
     return [problem for problem in found if problem.severity == "warning"]
 
 
-def _in_files(manager: Manager, loader: Loader, folders: Iterable[str]) -> Iterator[Problem]:
+def find_in_files(manager: Manager, loader: Loader, folders: Iterable[str]) -> Iterator[Problem]:
     known = {os.path.realpath(path) for path in loader.read}
     for folder in dict.fromkeys(map(os.path.realpath, folders)):
         for name in FOLDERS:
-            for file in _files(os.path.join(folder, name)):
-                if os.path.realpath(file) not in known and (place := _spec_in(loader, file)):
-                    yield _file_problem(manager, name, os.path.relpath(file, os.path.join(folder, name)), place)
+            for file in list_files(os.path.join(folder, name)):
+                if os.path.realpath(file) not in known and (place := find_spec(loader, file)):
+                    yield describe_file_problem(manager, name, os.path.relpath(file, os.path.join(folder, name)), place)
 
 
-def _scripted(manager: Manager) -> Iterator[Problem]:
+def find_in_scripts(manager: Manager) -> Iterator[Problem]:
     """Yield problems for hosts with their own `gpuprov` in a script's output."""
     for name, source in manager.scripted.items():
         if name not in manager.hosts:
             message = f'the gpuprov of host "{name}" in _meta of this script reaches nobody: the host is in no group'
-            yield Problem(message=message, origin=Origin(shown(source)), hint=HOSTS_HINT, severity="warning")
+            yield Problem(message=message, origin=Origin(show_path(source)), hint=HOSTS_HINT, severity="warning")
 
 
-def _skipped(manager: Manager) -> Iterator[Problem]:
+def find_skipped(manager: Manager) -> Iterator[Problem]:
     """Yield problems for files in folders of inventories that Ansible skips because of their suffix."""
     ends = tuple(map(str, constants.INVENTORY_IGNORE_EXTS))
     for folder in filter(os.path.isdir, manager._sources):
@@ -72,7 +77,7 @@ def _skipped(manager: Manager) -> Iterator[Problem]:
                 if _is_written(file):
                     yield Problem(
                         message=f"the gpuprov in this file reaches no host: Ansible skips {os.path.splitext(name)[1]} in a folder",
-                        origin=Origin(shown(file)),
+                        origin=Origin(show_path(file)),
                         hint="give it an end that is not in inventory_ignore_extensions, or take it out of the folder",
                         severity="warning",
                     )
@@ -81,19 +86,19 @@ def _skipped(manager: Manager) -> Iterator[Problem]:
 def _is_written(file: str) -> bool:
     """Return whether there is a `gpuprov` in a file of any format."""
     try:
-        return _WRITTEN.search(reading.contents(file)) is not None
+        return _WRITTEN.search(reading.read_contents(file)) is not None
     except (OSError, reading.Unreadable):
         return False
 
 
-def _groups(manager: Manager) -> Iterator[Problem]:
+def find_in_groups(manager: Manager) -> Iterator[Problem]:
     for (kind, name), layers in manager.data.layers.items():
         if kind != "group" or manager.groups[name].get_hosts():
             continue
         others = [str(other) for other, group in manager.groups.items() if other != name and group.get_hosts()]
         for place, _ in layers:
             written = manager.plain and place is not None and place.file.endswith(YAML_NAMES)
-            meant = _near(name, others)
+            meant = find_near(name, others)
             yield Problem(
                 message=f'the gpuprov of group "{name}" reaches no host: the group has none',
                 origin=place,
@@ -102,7 +107,7 @@ def _groups(manager: Manager) -> Iterator[Problem]:
             )
 
 
-def _file_problem(manager: Manager, folder: str, path: str, place: Origin) -> Problem:
+def describe_file_problem(manager: Manager, folder: str, path: str, place: Origin) -> Problem:
     """Return the problem with a file in group_vars or host_vars that Ansible has not read."""
     kind = FOLDERS[folder]
     whole = path.split(os.sep, maxsplit=1)[0]
@@ -121,7 +126,7 @@ def _file_problem(manager: Manager, folder: str, path: str, place: Origin) -> Pr
         why, hint = f"{name} is a {other}, and no {kind}", f"move it to {other}_vars"
     elif name not in own:
         why = f'the inventory has no {kind} "{name}"'
-        hint = _near(name, own) or f"add the {kind}, or remove the file"
+        hint = find_near(name, own) or f"add the {kind}, or remove the file"
     elif kind == "group" and not manager.groups[name].get_hosts():
         why, hint = f'the group "{name}" has no hosts', "put hosts into it"
     else:
@@ -131,12 +136,12 @@ def _file_problem(manager: Manager, folder: str, path: str, place: Origin) -> Pr
     )
 
 
-def _near(name: str, names: Iterable[str]) -> str:
+def find_near(name: str, names: Iterable[str]) -> str:
     close = get_close_matches(name, sorted(names), n=1, cutoff=0.75)
     return f'did you mean "{close[0]}"?' if close else ""
 
 
-def _files(folder: str) -> Iterator[str]:
+def list_files(folder: str) -> Iterator[str]:
     """Yield the files below a folder that may be meant to be read: neither hidden ones, nor those with a suffix of ASIDE."""
     for place, inner, names in os.walk(folder):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
@@ -145,10 +150,10 @@ def _files(folder: str) -> Iterator[str]:
                 yield os.path.join(place, name)
 
 
-def _spec_in(loader: Loader, file: str) -> Origin | None:
+def find_spec(loader: Loader, file: str) -> Origin | None:
     """Return the place of `gpuprov` in a file of variables; None if there is none, or the file cannot be read."""
     try:
-        data = reading.contents(file)
+        data = reading.read_contents(file)
         if b"gpuprov" not in data and not data.startswith(VAULT):
             return None
         document: Any = loader.load_from_file(file, cache="none")
@@ -156,4 +161,4 @@ def _spec_in(loader: Loader, file: str) -> Origin | None:
         return None
     if not isinstance(document, Mapping):
         return None
-    return next((origin_of(key) or Origin(shown(file)) for key in document if key == "gpuprov"), None)
+    return next((find_origin(key) or Origin(show_path(file)) for key in document if key == "gpuprov"), None)

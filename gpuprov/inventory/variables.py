@@ -14,10 +14,10 @@ from ansible.plugins.loader import vars_loader
 from ansible.vars.plugins import get_vars_from_inventory_sources, get_vars_from_path
 
 from gpuprov.inventory.findings import Findings
-from gpuprov.inventory.origin import is_template, is_vaulted, origin_of, plain
-from gpuprov.inventory.reasons import problem_of
+from gpuprov.inventory.origin import find_origin, is_template, is_vaulted, strip_tags
+from gpuprov.inventory.reasons import convert_error
 from gpuprov.inventory.source import Loader, Manager
-from gpuprov.inventory.sources import is_host_list, shown
+from gpuprov.inventory.sources import is_host_list, show_path
 from gpuprov.spec.build import show
 from gpuprov.spec.model import SITE_VARIABLES, is_connection
 from gpuprov.spec.problem import Origin
@@ -54,12 +54,12 @@ class Variables:
         self._loader, self._manager, self._findings = loader, manager, findings
         self._sources = manager._sources
         self._basedir = loader.get_basedir()
-        self.builtin = [str(getattr(p, "ansible_name", "")) for p in _active_plugins()] == [
+        self.builtin = [str(getattr(p, "ansible_name", "")) for p in list_active_plugins()] == [
             "ansible.builtin.host_group_vars"
         ]
         """True if Ansible's own group_vars/host_vars plugin is the only source of variables beside the inventory."""
         self._extra = self._of(extra)
-        folders = variable_folders(self._sources, self._basedir)
+        folders = list_variable_folders(self._sources, self._basedir)
         self._host_files = not self.builtin or any(os.path.isdir(os.path.join(f, "host_vars")) for f in folders)
 
     def of_groups(self, groups: list[Any]) -> Own:
@@ -91,7 +91,7 @@ class Variables:
 
     def _of(self, extra: Mapping[str, Any]) -> Own:
         """Return the values that extra variables set for every host."""
-        said = Own(connection=self._connection(extra), places=dict.fromkeys(_places(extra), Origin("--extra-vars")))
+        said = Own(connection=self._connection(extra), places=dict.fromkeys(find_places(extra), Origin("--extra-vars")))
         if "gpuprov" in extra:
             self._layer(said, extra["gpuprov"], Origin("--extra-vars"))
         return said
@@ -106,7 +106,7 @@ class Variables:
             if last is not None and not (layers and layers[-1][1] is last):
                 self._layer(said, last, None)
             said.connection |= self._connection(entity.vars)
-            said.places |= _places(entity.vars)
+            said.places |= find_places(entity.vars)
             said.variables.append(entity.vars)
         return said
 
@@ -122,18 +122,18 @@ class Variables:
             try:
                 result = read()
             except AnsibleError as error:
-                self._findings.take(problem_of(error, ""))
+                self._findings.take(convert_error(error, ""))
                 return said
         last: Any = None
         for path, document in used:
             if isinstance(document, Mapping) and "gpuprov" in document:
                 key = next(key for key in document if key == "gpuprov")
                 last = document["gpuprov"]
-                self._layer(said, last, origin_of(key) or Origin(shown(path)))
+                self._layer(said, last, find_origin(key) or Origin(show_path(path)))
         if "gpuprov" in result and result["gpuprov"] is not last:
             self._layer(said, result["gpuprov"], None)
         said.connection |= self._connection(result)
-        said.places |= _places(result)
+        said.places |= find_places(result)
         said.variables.append(result)
         return said
 
@@ -148,28 +148,28 @@ class Variables:
         if isinstance(value, Mapping) or is_template(value):
             said.layers.append(value)
             return
-        text = "a vaulted text" if is_vaulted(value) else show(plain(value))
+        text = "a vaulted text" if is_vaulted(value) else show(strip_tags(value))
         hint = "allowed: a mapping of blocks ({} for none)"
-        self._findings.add(f"gpuprov is {text}", origin_of(value) or place, hint=hint)
+        self._findings.add(f"gpuprov is {text}", find_origin(value) or place, hint=hint)
 
 
-def variable_folders(sources: Iterable[str], basedir: str) -> set[str]:
+def list_variable_folders(sources: Iterable[str], basedir: str) -> set[str]:
     """Return the folders in which Ansible looks for group_vars and host_vars."""
     return {s if os.path.isdir(s) else os.path.dirname(s) for s in sources if not is_host_list(s)} | {basedir}
 
 
-def _places(variables: Mapping[str, Any]) -> dict[str, Origin | None]:
+def find_places(variables: Mapping[str, Any]) -> dict[str, Origin | None]:
     """Return the places of SITE_VARIABLES: of the value, or, if it has no place, of its name."""
     if SITE_VARIABLES.isdisjoint(variables):
         return {}
     return {
-        str.__str__(name): (None if isinstance(value, Mapping | list) else origin_of(value)) or origin_of(name)
+        str.__str__(name): (None if isinstance(value, Mapping | list) else find_origin(value)) or find_origin(name)
         for name, value in variables.items()
         if isinstance(name, str) and name in SITE_VARIABLES
     }
 
 
-def _active_plugins() -> list[Any]:
+def list_active_plugins() -> list[Any]:
     """Return the variable plugins that Ansible uses: those it finds by itself, and those that its configuration enables."""
     found = {getattr(plugin, "ansible_name", ""): plugin for plugin in vars_loader.all()}
     return [p for p in found.values() if not getattr(p, "REQUIRES_ENABLED", False)] + [

@@ -9,9 +9,9 @@ from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.parsing.vault import VaultSecret, VaultSecretsContext, get_file_vault_secret
 
-from gpuprov.inventory.asked import asked
+from gpuprov.inventory.asked import ask_for_password
 from gpuprov.inventory.origin import hide_decrypted
-from gpuprov.inventory.sources import shown
+from gpuprov.inventory.sources import show_path
 from gpuprov.spec.problem import Origin, Problem
 
 
@@ -35,13 +35,13 @@ def set_secrets(loader: Any, files: Sequence[str], ask: bool) -> list[Problem]:
             secret = get_file_vault_secret(filename=file, vault_id=name, loader=loader)
             secret.load()
         except AnsibleError as error:
-            problems.append(_unusable(file, error))
+            problems.append(describe_unusable(file, error))
             continue
         secrets.append((name, secret))
         loader.set_vault_secrets(secrets)
     if prompted:
         hint = "give --vault-password-file FILE instead of --ask-vault-pass"
-        password = asked("Vault password: ", "the vault password", hint)
+        password = ask_for_password("Vault password: ", "the vault password", hint)
         secrets.append((constants.DEFAULT_VAULT_IDENTITY, VaultSecret(password.encode())))
     use_secrets(loader, secrets)
     return problems
@@ -58,10 +58,10 @@ def use_secrets(loader: Any, secrets: Sequence[tuple[str, Any]]) -> None:
         current.secrets = known
 
 
-def _unusable(file: str, error: AnsibleError) -> Problem:
+def describe_unusable(file: str, error: AnsibleError) -> Problem:
     text = str(error)
     if "was not found" in text:
-        return Problem(message="no such vault password file", origin=Origin(shown(file)))
+        return Problem(message="no such vault password file", origin=Origin(show_path(file)))
     if "Invalid vault password" in text or "Empty" in text or "empty" in text:
-        return Problem(message="the vault password file is empty", origin=Origin(shown(file)))
-    return Problem(message=f"the vault password cannot be read: {text.rstrip('.')}", origin=Origin(shown(file)))
+        return Problem(message="the vault password file is empty", origin=Origin(show_path(file)))
+    return Problem(message=f"the vault password cannot be read: {text.rstrip('.')}", origin=Origin(show_path(file)))

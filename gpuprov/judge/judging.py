@@ -10,7 +10,7 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME, receipts
 from gpuprov.capabilities.base import Context
-from gpuprov.catalog.drivers.any import names_by_family
+from gpuprov.catalog.drivers.any import group_patterns_by_family
 from gpuprov.errors import GpuprovError, defect
 from gpuprov.gather.gather import HostFacts
 from gpuprov.gather.script import compose, split
@@ -101,7 +101,7 @@ def driver(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "pin": made.get("pin", {}),
         "stream": made.get("stream", ""),
     }
-    return {"names": names_by_family(), "coming": coming}
+    return {"names": group_patterns_by_family(), "coming": coming}
 
 
 def with_driver(spec: HostSpec, version: str) -> HostSpec:

@@ -39,7 +39,7 @@ def prepare() -> None:
 def spec_of(host: str, groups: Iterable[str], variables: Mapping[str, Any]) -> HostSpec:
     """Return the host's spec. Raises GpuprovError for variables of another version, or that the roles would not accept."""
     said = {name: variables[name] for name in names() if name in variables}  # Ansible's own kinds of text and lists
-    plain: dict[str, Any] = reading.json(json.dumps(said))
+    plain: dict[str, Any] = reading.parse_json(json.dumps(said))
     rendered = str(plain.get(RENDERED, ""))
     if rendered != __version__:
         raise GpuprovError(

@@ -15,7 +15,7 @@ from gpuprov.mig.judge import judge, of_driver, of_model
 from gpuprov.mig.model import Model, find
 from gpuprov.mig.text import as_picture, as_strips
 from gpuprov.onhost.mig import fit as mig_fit
-from gpuprov.onhost.mig.layout import Instance, LayoutError, normalise
+from gpuprov.onhost.mig.layout import Instance, LayoutError, normalize_layout
 
 NO = 2
 WORD = re.compile(r"(?P<profile>[^@=]+)(?:@(?P<start>\d+))?(?:=(?P<count>\d+))?")
@@ -47,7 +47,7 @@ def show_layouts(gpu: str, *, as_json: bool) -> int:
     model = find(gpu)
     if model.grid is None:
         raise GpuprovError(f"it is not known where the profiles of {model.gpu.key} start", ASK)
-    layouts = mig_fit.layouts(model.profiles, model.grid)
+    layouts = mig_fit.list_layouts(model.profiles, model.grid)
     if as_json:
         sizes = {profile.name: profile.size for profile in model.profiles}
         rows = [
@@ -76,7 +76,9 @@ def instances(words: Sequence[str]) -> tuple[Instance, ...]:
         listed.append({"profile": gpu_profile, "placement": int(match["start"])})
         listed[-1] |= {"compute": {size: count}} if size else {"count": count}
     try:
-        entries = [entry for group in (counted, listed) for entry in normalise("enabled", [{"instances": group}])]
+        entries = [
+            entry for group in (counted, listed) for entry in normalize_layout("enabled", [{"instances": group}])
+        ]
     except LayoutError as error:
         raise GpuprovError(re.sub(r"^layout\[0\]\.instances(\[\d+\])?(\.profile)?:? ?", "", str(error)), HOW) from error
     return tuple(instance for entry in entries for instance in entry.instances)
@@ -125,5 +127,5 @@ def _explain_refusal(
         yield "fits instead:"
     for profiles in fit.instead:
         same = sorted(profiles) == sorted(instance.profile for instance in wanted)
-        yield f"  {mig_fit.named(profiles)}" + (" (where there is room)" if same else "")
+        yield f"  {mig_fit.format_profiles(profiles)}" + (" (where there is room)" if same else "")
     yield f"all layouts: gpuprov mig layouts --gpu {model.gpu.key}"

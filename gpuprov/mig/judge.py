@@ -22,7 +22,7 @@ def judge(model: Model, wanted: Sequence[Instance]) -> mig_fit.Fit:
     known = {profile.name: profile for profile in model.profiles}
     if not known:
         return mig_fit.Fit(())
-    reason = mig_fit.count_reason(known, wanted) or mig_fit.slices_reason(known, ANY_GRID, wanted)
+    reason = mig_fit.count_reason(known, wanted) or mig_fit.explain_slices(known, ANY_GRID, wanted)
     return mig_fit.Fit((), reason)
 
 
@@ -57,7 +57,7 @@ def instead(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit) -> str:
     """Describe what fits instead."""
     same = sorted(instance.profile for instance in wanted)
     sets = [
-        "these without their placements" if sorted(profiles) == same else mig_fit.named(profiles)
+        "these without their placements" if sorted(profiles) == same else mig_fit.format_profiles(profiles)
         for profiles in fit.instead
     ]
     fits = f"fits: {' | '.join(sets)}; " if sets else ""

@@ -35,7 +35,7 @@ class Model(NamedTuple):
 
 def model_of(gpu: catalogue.Gpu) -> Model:
     """Return the model; without profiles if it has no MIG, or its profiles are unknown."""
-    entry = mig.class_of(gpu)
+    entry = mig.find_class(gpu)
     if entry is None:
         return Model(gpu, (), (), None, "unconfirmed")
     complete = entry.grid_size is not None and all(profile.size and profile.starts for profile in entry.profiles)
@@ -57,9 +57,9 @@ def model_of(gpu: catalogue.Gpu) -> Model:
 def find(text: str) -> Model:
     """Find the model with this key, product name or PCI id. Raises GpuprovError if there is none with MIG profiles."""
     gpu = catalogue.find_gpu(text)
-    capable = [gpu.key for gpu in catalogue.gpus() if mig.class_of(gpu)]
+    capable = [gpu.key for gpu in catalogue.list_gpus() if mig.find_class(gpu)]
     if gpu is None:
-        near = [key for key in catalogue.nearest_gpu(text) if key in capable]
+        near = [key for key in catalogue.find_nearest(text) if key in capable]
         ways = f"did you mean {', '.join(near)}?" if near else f"GPUs with MIG: {', '.join(capable)}"
         raise GpuprovError(f'no GPU is called "{text}"', f"{ways}; all: gpuprov catalog gpus")
     if not gpu.mig.capable:

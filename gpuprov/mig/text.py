@@ -17,7 +17,7 @@ def as_picture(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed
     """Format the placement, the resources of each instance, and the remaining room."""
     known = {profile.name: profile for profile in model.profiles}
     grid = model.grid or 0
-    lines = [f"{mig_fit.named(instance.profile for instance in placed)} on {model.gpu.key}: fits"]
+    lines = [f"{mig_fit.format_profiles(instance.profile for instance in placed)} on {model.gpu.key}: fits"]
     for label in (_format_whole, _split_label):
         parts = [
             Part(instance.start, known[instance.profile].size, label(wanted[n])) for n, instance in enumerate(placed)

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gpuprov import __version__
-from gpuprov.catalog.licences import source
+from gpuprov.catalog.licences import format_source
 from gpuprov.offline.licences import FREE, classes
 from gpuprov.offline.model import Named, Package, Repository
 
@@ -51,7 +51,7 @@ def _describe_package(repository: Repository, package: Package) -> dict[str, Any
     }
     if package.licence != FREE:
         about = classes()[package.licence]
-        row["licenses"] = [{"license": {"name": f"{about.key}: {about.told}", "url": source(about)}}]
+        row["licenses"] = [{"license": {"name": f"{about.key}: {about.told}", "url": format_source(about)}}]
     return row
 
 

@@ -177,7 +177,7 @@ def _fetch_keys(keys: Iterable[asking.Key], folder: Path) -> None:
     for key in keys:
         block = {"of": "the bundle", "url": key.source, "key_url": key.url, "fingerprint": key.fingerprint}
         try:
-            data, _ = repository_key.key(block, os.environ, repository_key.over_https)
+            data, _ = repository_key.fetch_key(block, os.environ, repository_key.fetch_over_https)
         except Refused as error:
             raise GpuprovError(str(error)) from error
         folder.mkdir(exist_ok=True)

@@ -18,7 +18,7 @@ from gpuprov.offline.model import FORMAT, KEYS, MANIFEST, File, Manifest, Reposi
 from gpuprov.offline.specs import identifier
 from gpuprov.offline.wanted import Pair, kind
 from gpuprov.onhost import repository_key
-from gpuprov.onhost.files import digest
+from gpuprov.onhost.files import compute_digest
 from gpuprov.onhost.pull import signed
 from gpuprov.onhost.pull.refused import Refused
 from gpuprov.probe.base import Facts, ProbeFailed
@@ -43,7 +43,7 @@ def opened(folder: Path, signers: Path, now: float | None = None) -> Manifest:
     try:
         if place.stat().st_size > MOST:
             raise GpuprovError(f"{place} is larger than {MOST >> 20} MiB", AGAIN)
-        data = signed.archive(place.read_bytes(), str(signers))
+        data = signed.verify_archive(place.read_bytes(), str(signers))
     except Refused as error:
         raise GpuprovError(f"{folder}: {error.message}", f"{TRUST}; {AGAIN}") from error
     except OSError as error:
@@ -71,14 +71,14 @@ def list_files(folder: Path) -> dict[str, File]:
         if path.is_symlink() or not path.is_file():
             raise GpuprovError(f"{path} is no plain file", "make the bundle again")
         if name != MANIFEST:
-            listed[name] = File(sha256=digest(str(path)), size=path.stat().st_size)
+            listed[name] = File(sha256=compute_digest(str(path)), size=path.stat().st_size)
     return listed
 
 
 def read(data: bytes, folder: Path) -> Manifest:
     """Parse the signed data as a manifest. Raises GpuprovError."""
     try:
-        return msgspec.convert(reading.json(data.decode(), MOST), Manifest)
+        return msgspec.convert(reading.parse_json(data.decode(), MOST), Manifest)
     except (reading.Unreadable, msgspec.ValidationError, ValueError) as error:
         raise GpuprovError(
             f"{folder} is signed, and no bundle of packages: {error}", "a bundle of --pull is for hosts that pull"
@@ -106,7 +106,7 @@ def _check_files(folder: Path, manifest: Manifest) -> None:
 def keep_keys(folder: Path, manifest: Manifest) -> None:
     """Copy the bundle's keys of package sources to this machine's cache of fetched keys. Roles check them anyway."""
     for url in manifest.keys:
-        place = Path(repository_key.cached(url, os.environ))
+        place = Path(repository_key.find_cached(url, os.environ))
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.copyfile(folder / KEYS / place.name, place)
 

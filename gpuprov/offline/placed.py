@@ -185,7 +185,7 @@ def _refuse_full(name: str, load: Load, answer: Sequence[str]) -> None:
     """Refuse a host that is too full. `answer`: that the packages are absent, and the free KiB. A host that reports none may try: it
     takes all or nothing.
     """
-    free, needed = reading.whole(answer[-1]) if answer else None, load.size + MARGIN
+    free, needed = reading.parse_whole(answer[-1]) if answer else None, load.size + MARGIN
     if free is not None and free * 1024 < needed:
         raise GpuprovError(
             f"{name} has {free * 1024 / 1e6:.0f} MB free for {PLACE}, and the bundle's packages need {needed / 1e6:.0f} MB",

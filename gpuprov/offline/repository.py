@@ -17,7 +17,7 @@ from gpuprov.offline.licences import classify
 from gpuprov.offline.model import Package
 from gpuprov.offline.resolve import INDEX, read_stanzas
 from gpuprov.offline.wanted import Wanted
-from gpuprov.onhost.files import digest
+from gpuprov.onhost.files import compute_digest
 from gpuprov.probe.host.family import Family
 
 OWNER = "gpuprov bundle"
@@ -88,7 +88,7 @@ def _write_release(folder: Path, about: Wanted, until: float, now: float, key: S
         "Valid-Until": _format_date(until),
     }
     lines = [f"{name}: {value}" for name, value in fields.items()]
-    text = "\n".join([*lines, "SHA256:", f" {digest(str(packages))} {packages.stat().st_size} {INDEX}", ""])
+    text = "\n".join([*lines, "SHA256:", f" {compute_digest(str(packages))} {packages.stat().st_size} {INDEX}", ""])
     (folder / "InRelease").write_text(key.sign(text), encoding="utf-8")
 
 

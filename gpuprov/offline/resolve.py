@@ -21,7 +21,7 @@ from gpuprov import reading
 from gpuprov.errors import GpuprovError
 from gpuprov.offline import transfer
 from gpuprov.offline.wanted import Wanted
-from gpuprov.onhost.files import digest
+from gpuprov.onhost.files import compute_digest
 from gpuprov.onhost.packages import apt_settings, dnf
 from gpuprov.onhost.packages.model import Pin
 from gpuprov.probe.host.family import Family
@@ -136,7 +136,7 @@ def make_script(need: Wanted) -> str:
     """Make the host's script."""
     pin = Pin(str(need.pin["version"]), tuple(need.pin["patterns"])) if need.pin.get("patterns") else None
     values = {
-        "@PREFERENCES@": shlex.quote(apt_settings.records(pin) + "\n" if pin else ""),
+        "@PREFERENCES@": shlex.quote(apt_settings.format_records(pin) + "\n" if pin else ""),
         "@NAMES@": shlex.join(need.packages),
         "@PROGRAM@": shlex.quote(dnf.BEGIN),
     }
@@ -153,7 +153,9 @@ def make_input(need: Wanted, known: Mapping[str, str]) -> str:
         return "".join(f"{digest}  {name}\n" for name, digest in known.items())
     pin = {"version": need.pin["version"], "patterns": list(need.pin["patterns"])} if need.pin else {}
     request = {"action": "collect", "timeout": 300, "install": list(need.packages), "remove": [], "pin": pin}
-    return json.dumps({"program": dnf.program(), "request": {**request, "module": need.stream, "known": dict(known)}})
+    return json.dumps(
+        {"program": dnf.list_program(), "request": {**request, "module": need.stream, "known": dict(known)}}
+    )
 
 
 def fetch_packages(raw: RawHost, need: Wanted, folder: Path, before: Path | None, known: Mapping[str, str]) -> None:
@@ -190,7 +192,7 @@ def _extend_index(host: str, folder: Path, fresh: Mapping[str, dict[str, str]]) 
     """Add the entries of these packages in apt's index to the folder's index."""
     for name, stanza in fresh.items():
         file = folder / name.removeprefix("./")
-        if file.stat().st_size != int(stanza["Size"]) or digest(str(file)) != stanza["SHA256"]:
+        if file.stat().st_size != int(stanza["Size"]) or compute_digest(str(file)) != stanza["SHA256"]:
             raise GpuprovError(f"{host}: {name} is not what the host's index says of it", "make the bundle again")
     merged = {stanza["Filename"]: stanza for stanza in read_stanzas(_text(folder / INDEX))} | dict(fresh)
     (folder / INDEX).write_text("".join(merged[name][""] + "\n" for name in sorted(merged)), encoding="utf-8")
@@ -228,7 +230,7 @@ def _unpacked(archive: tarfile.TarFile, folder: Path, host: str) -> tuple[dict[s
         aside, target = folder / f".{member.name}", folder / member.name
         with aside.open("wb") as file:
             shutil.copyfileobj(data, file, 1 << 20)
-        if target.exists() and digest(str(target)) != digest(str(aside)):
+        if target.exists() and compute_digest(str(target)) != compute_digest(str(aside)):
             raise GpuprovError(
                 f"{host}: {member.name} is another file than on a host before it, at the same version",
                 "have all hosts of a release take it from the same sources",

@@ -9,14 +9,14 @@ from typing import Any
 from gpuprov import reading
 from gpuprov.slices.model import spec_id
 from gpuprov.spec.model import RawHost
-from gpuprov.spec.repository import FILES, located_values
+from gpuprov.spec.repository import FILES, locate_values
 
 
 def identifier(raw: RawHost) -> str:
     """Return the same id for equal specs. What a site may change without other packages (whether to reboot) is left out. A file
     beside the inventory counts by its content: it is brought to the site with the inventory.
     """
-    values = located_values(raw.values, raw.origins)
+    values = locate_values(raw.values, raw.origins)
     return spec_id({name: _content(value) for name, value in values.items() if name != "reboot"})
 
 
@@ -34,6 +34,6 @@ def _content(value: Any) -> Any:
 
 def _digest(path: str) -> str:
     try:
-        return hashlib.sha256(reading.named(path, reading.FILE)).hexdigest()
+        return hashlib.sha256(reading.read_named(path, reading.FILE)).hexdigest()
     except OSError:
         return path  # check says what is wrong with it

@@ -21,7 +21,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from . import bundle, openpgp, repository, source_files
 from .packages import apt_files, apt_settings, zypper_locks
-from .packages.commands import shortened
+from .packages.commands import shorten_end
 from .packages.model import Manager, Refused
 
 PREFIX = "gpuprov-ahead-"
@@ -58,7 +58,7 @@ class Ahead:
         os.mkdir(room, 0o755)
         named = desired["url"] if "url" in desired else ", ".join(desired["files"])
         what = f"{desired['of']}: this host could not fetch the index of {named}"
-        with _in_time(what):
+        with limit_time_and_size(what):
             if "files" in desired:
                 result = self._try_files(what, desired["files"], room)
             else:
@@ -84,13 +84,13 @@ class Ahead:
                     f"the package lists of this host could not be laid beside those of a new source: {error}. Fix: correct that; "
                     "apply decides when the source is there"
                 ) from error
-        with _environment(more):
+        with set_environment(more):
             yield
 
     def _try_files(self, what: str, files: Mapping[str, str], room: str) -> dict[str, Any]:
         ((path, text),) = files.items()
         if not os.environ.get(bundle.VARIABLE) and (problem := apt_files.try_source(room, text)):
-            raise Refused(f"{what}: {shortened(problem, 600)}. Fix: correct what it reports; apply tries it again")
+            raise Refused(f"{what}: {shorten_end(problem, 600)}. Fix: correct what it reports; apply tries it again")
         return {"changed": True, "comes": True, "diff": [{"after_header": path, "after": text}]}
 
     def _tell(self, files: Sequence[Mapping[str, str]]) -> None:
@@ -100,19 +100,20 @@ class Ahead:
             lines += [f"@file {file['after_header']}", *(f" {line}" for line in file["after"].splitlines())]
         if self._family != "debian":  # the key is the last of the two
             lines += [
-                f"@rpmkey {public_key['fingerprint'].lower()}-0" for public_key in openpgp.keys(files[-1]["after"])
+                f"@rpmkey {public_key['fingerprint'].lower()}-0"
+                for public_key in openpgp.parse_keys(files[-1]["after"])
             ]
         with open(self._told, "a", encoding="utf-8") as told:
             told.write("".join(f"{line}\n" for line in lines))
 
     def _apt(self, without: Sequence[str]) -> dict[str, str]:
         parts, lists = self._made("sources.list.d"), self._made("lists")
-        hidden = {os.path.basename(apt_settings.source(name)) for name in without}
+        hidden = {os.path.basename(apt_settings.name_source(name)) for name in without}
         for name, room in self._rooms.items():
             os.symlink(os.path.join(room, "gpuprov.sources"), os.path.join(parts, name))
-            _link(os.path.join(room, "lists"), lists)
-        _link(apt_settings.SOURCES, parts, lambda path: os.path.basename(path) not in hidden)
-        _link(APT_LISTS, lists)
+            link_missing_files(os.path.join(room, "lists"), lists)
+        link_missing_files(apt_settings.SOURCES, parts, lambda path: os.path.basename(path) not in hidden)
+        link_missing_files(APT_LISTS, lists)
         settings = {
             "Dir::Etc::sourceparts": parts, "Dir::State::lists": lists, "APT::Get::List-Cleanup": "0",
             "Dir::Cache::pkgcache": f"{self._folder}/pkgcache.bin", "Dir::Cache::srcpkgcache": f"{self._folder}/srcpkgcache.bin",
@@ -131,27 +132,27 @@ class Ahead:
         main, repos, cache = settings["main"], self._made("repos.d"), self._made("cache")
         for name, room in self._rooms.items():
             os.symlink(os.path.join(room, "gpuprov.repo"), os.path.join(repos, name))
-            _link(os.path.join(room, "cache"), cache, _is_list_of_dnf)
+            link_missing_files(os.path.join(room, "cache"), cache, _is_list_of_dnf)
         for folder in filter(None, re.split(r"[\s,]+", main.get("reposdir") or " ".join(DNF_SOURCES))):
-            _link(folder, repos, lambda path: path.endswith(".repo"))
-        _link(main.get("cachedir") or main.get("system_cachedir") or DNF_CACHE, cache, _is_list_of_dnf)
+            link_missing_files(folder, repos, lambda path: path.endswith(".repo"))
+        link_missing_files(main.get("cachedir") or main.get("system_cachedir") or DNF_CACHE, cache, _is_list_of_dnf)
         main.update({"reposdir": repos, "cachedir": cache, "system_cachedir": cache})
         self._settings("dnf.conf", settings)
         return {}
 
     def _zypper(self, without: Sequence[str]) -> dict[str, str]:
-        settings = zypper_locks.settings()
+        settings = zypper_locks.read_settings()
         if not settings.has_section("main"):
             settings.add_section("main")
         main, repos, raw, solv = settings["main"], self._made("repos.d"), self._made("raw"), self._made("solv")
         for name, room in self._rooms.items():
             os.symlink(os.path.join(room, "root/etc/zypp/repos.d/gpuprov.repo"), os.path.join(repos, name))
-            _link(os.path.join(room, "root/var/cache/zypp/raw"), raw)
-            _link(os.path.join(room, "root/var/cache/zypp/solv"), solv)
+            link_missing_files(os.path.join(room, "root/var/cache/zypp/raw"), raw)
+            link_missing_files(os.path.join(room, "root/var/cache/zypp/solv"), solv)
         caches = main.get("cachedir") or ZYPPER_CACHE
-        _link(main.get("reposdir") or ZYPPER_SOURCES, repos)
-        _link(main.get("metadatadir") or f"{caches}/raw", raw)
-        _link(main.get("solvfilesdir") or f"{caches}/solv", solv)
+        link_missing_files(main.get("reposdir") or ZYPPER_SOURCES, repos)
+        link_missing_files(main.get("metadatadir") or f"{caches}/raw", raw)
+        link_missing_files(main.get("solvfilesdir") or f"{caches}/solv", solv)
         main.update({"reposdir": repos, "metadatadir": raw, "solvfilesdir": solv})
         return {"ZYPP_CONF": self._settings("zypp.conf", settings)}
 
@@ -169,7 +170,7 @@ class Ahead:
 
 
 @contextlib.contextmanager
-def opened(family: str) -> Iterator[Ahead]:
+def open_sources(family: str) -> Iterator[Ahead]:
     """Yield a folder for such sources, and delete it; also delete those of killed runs. Raises Refused if there is not enough
     space."""
     place = tempfile.gettempdir()
@@ -184,7 +185,7 @@ def opened(family: str) -> Iterator[Ahead]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             os.chmod(folder, 0o755)  # apt reads it as a user of its own
-            with _environment({source_files.AHEAD: os.path.join(folder, "told")}):
+            with set_environment({source_files.AHEAD: os.path.join(folder, "told")}):
                 yield Ahead(folder, family)
         finally:
             os.close(lock)
@@ -214,7 +215,7 @@ def _is_list_of_dnf(path: str) -> bool:
     )
 
 
-def _link(source: str, target: str, is_selected: Callable[[str], bool] = lambda _: True) -> None:
+def link_missing_files(source: str, target: str, is_selected: Callable[[str], bool] = lambda _: True) -> None:
     """Link the files below a folder into folders with the same names; skip existing ones."""
     for folder, _, names in os.walk(source):
         destination = os.path.normpath(os.path.join(target, os.path.relpath(folder, source)))
@@ -231,7 +232,7 @@ def _write(path: str, text: str) -> None:
 
 
 @contextlib.contextmanager
-def _in_time(what: str) -> Iterator[None]:
+def limit_time_and_size(what: str) -> Iterator[None]:
     """Context in which nothing takes longer, and no program writes a larger file, than permitted for an index. Raises Refused with
     what could not be done."""
 
@@ -256,7 +257,7 @@ def _in_time(what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _environment(more: Mapping[str, str]) -> Iterator[None]:
+def set_environment(more: Mapping[str, str]) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in more}
     os.environ.update(more)
     try:

@@ -51,9 +51,9 @@ def unpack(archive: str, into: str) -> None:
 
 def _judge(archive: str, entry: tarfile.TarInfo, home: str) -> None:
     name = entry.name
-    kinds = entry.isfile() or entry.isdir() or entry.issym() or (entry.islnk() and _inside(entry.linkname))
+    kinds = entry.isfile() or entry.isdir() or entry.issym() or (entry.islnk() and is_inside(entry.linkname))
     empty = not entry.isdir() and posixpath.normpath(name) == "."
-    if not _inside(name) or not kinds or empty or (entry.issym() and not entry.linkname):
+    if not is_inside(name) or not kinds or empty or (entry.issym() and not entry.linkname):
         raise Unsafe(f"{archive} holds {name[:80]}, which is not unpacked")
     aim = posixpath.normpath(posixpath.join(posixpath.dirname(name), entry.linkname))
     if entry.issym() and (entry.linkname.startswith("/") or aim.split("/")[0] == ".."):
@@ -78,5 +78,5 @@ def _judge_hard(archive: str, name: str, source: str) -> None:
         raise Unsafe(f"{archive} holds a hard link to a link: {name[:80]}")
 
 
-def _inside(name: str) -> bool:
+def is_inside(name: str) -> bool:
     return not name.startswith("/") and ".." not in name.split("/")

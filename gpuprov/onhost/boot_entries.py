@@ -18,7 +18,7 @@ class Failed(Exception):
     """Its message says what could not be written, and why."""
 
 
-def outdated(words: Sequence[str], *, by_entry: bool) -> list[str]:
+def list_outdated(words: Sequence[str], *, by_entry: bool) -> list[str]:
     """Return the entries, or the menu, whose command line differs. Raises Failed."""
     if by_entry:
         try:
@@ -32,7 +32,7 @@ def outdated(words: Sequence[str], *, by_entry: bool) -> list[str]:
     return [MENU] if any(os.stat(path).st_mtime > made for path in places) else []
 
 
-def renew(words: Sequence[str], *, by_entry: bool) -> None:
+def rewrite_entries(words: Sequence[str], *, by_entry: bool) -> None:
     """Rewrite them. Raises Failed."""
     if by_entry:
         try:

@@ -23,12 +23,12 @@ fi
 """The same as shell: apt, dnf and zypper would continue with the host's own sources, almost silently."""
 
 
-def folder() -> str:
+def get_folder() -> str:
     """Return the folder with the configuration of package managers for this run; "" if it is the host's own."""
     return os.environ.get(AHEAD) or os.environ.get(VARIABLE, "")
 
 
-def required() -> None:
+def require_bundle() -> None:
     """Raise Refused if this run has a bundle, and the host does not have it."""
     place = os.environ.get(VARIABLE, "")
     if place and not os.path.exists(os.path.join(place, READY)):

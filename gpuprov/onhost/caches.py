@@ -6,7 +6,7 @@ import os
 from typing import Mapping
 
 
-def caches(environment: Mapping[str, str]) -> str:
+def get_cache_folder(environment: Mapping[str, str]) -> str:
     """Return $XDG_CACHE_HOME, else ~/.cache. A relative path is ignored, as its specification says:
     https://specifications.freedesktop.org/basedir-spec/latest/"""
     base = environment.get("XDG_CACHE_HOME", "")

@@ -46,10 +46,10 @@ class Ran(NamedTuple):
 def settle(directory: str, *, check: bool) -> list[str]:
     """Create the links, and the specification in this directory only. Return the changes, in check mode the pending ones. Raises
     Refused."""
-    return [*_link(check), *_specify(directory, check)]
+    return [*link_devices(check), *write_specification(directory, check)]
 
 
-def unlinked() -> list[str]:
+def list_unlinked() -> list[str]:
     """List NVIDIA's device files without a link in /dev/char: systemd takes them from containers at a daemon-reload."""
     missing = []
     for path in sorted(glob.glob(DEVICES)):
@@ -60,15 +60,15 @@ def unlinked() -> list[str]:
     return missing
 
 
-def _link(check: bool) -> list[str]:
-    missing = unlinked()
+def link_devices(check: bool) -> list[str]:
+    missing = list_unlinked()
     ran = _run(LINKS) if missing and not check else Ran(0, "")
     if ran.status:
         raise Refused(f"nvidia-ctk system create-dev-char-symlinks failed: {ran.said}")
     return [f"{BY_NUMBER}: linked {' '.join(missing)}"] if missing else []
 
 
-def _specify(directory: str, check: bool) -> list[str]:
+def write_specification(directory: str, check: bool) -> list[str]:
     listed = _run(["nvidia-smi", "-L"]).status
     if listed == 0 and not check:
         _run(["sh", "-c", MAKE_UVM])
@@ -88,7 +88,7 @@ def _generate(path: str, check: bool) -> bool:
     """Replace the specification by the one that nvidia-ctk would write now; return whether it differs."""
     with tempfile.TemporaryDirectory(prefix="gpuprov-cdi-") as folder:
         made = os.path.join(folder, SPECIFICATION)  # the name's ending decides the format
-        ran = _run(["nvidia-ctk", "--quiet", "cdi", "generate", f"--output={made}"], **settings())
+        ran = _run(["nvidia-ctk", "--quiet", "cdi", "generate", f"--output={made}"], **read_settings())
         if ran.status and check:
             return not os.path.exists(path)
         if ran.status:
@@ -103,7 +103,7 @@ def _generate(path: str, check: bool) -> bool:
         return True
 
 
-def settings() -> dict[str, str]:
+def read_settings() -> dict[str, str]:
     """Return NVIDIA's variables in the site's file, as systemd reads them."""
     values = {}
     with contextlib.suppress(OSError), open(SETTINGS, encoding="utf-8", errors="replace") as file:

@@ -19,9 +19,9 @@ from types import ModuleType
 from typing import Any, Iterator, Mapping, Sequence
 
 from . import family, kept_debs, kept_rpms, lock
-from .files import digest, settle, write
+from .files import compute_digest, settle, write
 from .kept_files import Kept, is_of
-from .packages.commands import shortened
+from .packages.commands import shorten_end
 from .packages.model import Refused
 
 FOLDER = "/var/lib/gpuprov/checkpoints"
@@ -46,15 +46,15 @@ FREE = 2 << 30
 
 def keep(request: Mapping[str, Any]) -> dict[str, Any]:
     """Write a checkpoint, with the packages that are held now; delete the oldest."""
-    run = _name(request["run"])
+    run = make_name(request["run"])
     _refuse_others(request["owner"])
-    _withdraw()
-    _folder(FOLDER, 0o700)
-    packages, files, left_out = _packages()
-    made = {**request["checkpoint"], "run": run, "at": _now(), "packages": packages, "files": files}
-    _folder(f"{FOLDER}/{run}", 0o700)
+    withdraw_offers()
+    make_folder(FOLDER, 0o700)
+    packages, files, left_out = list_packages()
+    made = {**request["checkpoint"], "run": run, "at": format_now(), "packages": packages, "files": files}
+    make_folder(f"{FOLDER}/{run}", 0o700)
     write(f"{FOLDER}/{run}/checkpoint.json", json.dumps(made) + "\n", 0o600)
-    _came_to(run)
+    note_arrival(run)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(TARGET)
     _prune()
@@ -65,35 +65,35 @@ def begin(request: Mapping[str, Any]) -> dict[str, Any]:
     """Take the host's lock, record the rollback's target, and make its package manager offer the kept files. `offered` and
     `missing`: packages that no repository has any more, or `unasked`, why the repositories could not be queried. `locked`: the
     answer of `lock.take` if another run has the lock. If offering fails, the host is left alone."""
-    run, owner = _name(request["run"]), request["owner"]
+    run, owner = make_name(request["run"]), request["owner"]
     kept = _read(run)
     taken = lock.take(owner, request.get("broken", ()), request.get("stale"))
     if not taken["taken"]:
         return {"locked": taken}
     try:
-        target = _target()
+        target = read_target()
         before = target.get("before", "") if target.get("of") == owner["run"] else target.get("run", "")
         write(TARGET, json.dumps({"run": run, "of": owner["run"], "before": before}) + "\n", 0o600)
-        offered = _offered(kept)
-        lock.renew(owner)
+        offered = offer_rollback(kept)
+        lock.renew_lease(owner)
         return offered
     except BaseException:
         with contextlib.suppress(OSError):
-            end({"over": True, "owner": owner})
+            end_request({"over": True, "owner": owner})
         raise
 
 
-def _offered(kept: Mapping[str, Any]) -> dict[str, Any]:
-    kind = KINDS.get(family.here())
+def offer_rollback(kept: Mapping[str, Any]) -> dict[str, Any]:
+    kind = KINDS.get(family.read_family())
     if kind is None:
         return {"offered": [], "missing": [], "unasked": ""}
-    good = {file: known for file, known in kept["files"].items() if known and digest(f"{POOL}/{file}") == known}
+    good = {file: known for file, known in kept["files"].items() if known and compute_digest(f"{POOL}/{file}") == known}
     kind.withdraw()
     unasked = ""
     try:
         offered = kind.offered(sorted(kept["packages"]))
     except Refused as refused:  # its mirrors may be gone, and all be kept
-        offered, unasked = {}, shortened(str(refused), 300)
+        offered, unasked = {}, shorten_end(str(refused), 300)
     lacking = {name: version for name, version in kept["packages"].items() if version not in offered.get(name, ())}
     if good:  # also those that the host's lists have: its mirror may have dropped them since
         kind.offer(good, POOL)
@@ -101,7 +101,7 @@ def _offered(kept: Mapping[str, Any]) -> dict[str, Any]:
     return {"offered": present, "missing": sorted(lacking.keys() - {*present}), "unasked": unasked}
 
 
-def end(request: Mapping[str, Any]) -> dict[str, Any]:
+def end_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """Withdraw the offers of `begin`, and release the lock. `over`: the host was left alone, and the previous contents of TARGET
     are restored. `there`: the checkpoint that it has reached. Anything begun by another run since then stays.
 
@@ -109,38 +109,38 @@ def end(request: Mapping[str, Any]) -> dict[str, Any]:
     """
     owner = request["owner"]
     try:
-        target = _target()
+        target = read_target()
         if target.get("of") == owner["run"] and not _is_others(owner):
-            _withdraw()
+            withdraw_offers()
             if request.get("there"):
-                _came_to(_name(request["there"]))
+                note_arrival(make_name(request["there"]))
             if request.get("over") and target.get("before"):
                 write(TARGET, json.dumps({"run": target["before"]}) + "\n", 0o600)
             elif request.get("over"):
                 os.unlink(TARGET)
     finally:
-        lock.release(owner)
+        lock.release_lock(owner)
     return {}
 
 
-def told(request: Mapping[str, Any]) -> dict[str, Any]:
+def forget_target(request: Mapping[str, Any]) -> dict[str, Any]:
     """Forget the target of a rollback: it has reported that the host is there."""
-    if _target().get("of") == request["owner"]["run"]:
+    if read_target().get("of") == request["owner"]["run"]:
         os.unlink(TARGET)
     return {}
 
 
 def _is_others(owner: Mapping[str, Any]) -> bool:
-    held = lock.held()
+    held = lock.read_owner_file()
     return held is not None and not lock.is_mine(held, owner)
 
 
 def _refuse_others(owner: Mapping[str, Any]) -> None:
     if _is_others(owner):
-        raise ValueError(f"another run has the host's lock by now ({lock.name_of(lock.held() or '')})")
+        raise ValueError(f"another run has the host's lock by now ({lock.name_of(lock.read_owner_file() or '')})")
 
 
-def _target() -> dict[str, Any]:
+def read_target() -> dict[str, Any]:
     """Return a rollback's record; empty if none has begun or the record is damaged."""
     with contextlib.suppress(OSError, ValueError), open(TARGET, encoding="utf-8") as file:
         content = json.load(file)
@@ -149,57 +149,57 @@ def _target() -> dict[str, Any]:
     return {}
 
 
-def _came_to(run: str) -> None:
-    write(LAST, json.dumps({"run": run, "at": _now()}) + "\n", 0o600)
+def note_arrival(run: str) -> None:
+    write(LAST, json.dumps({"run": run, "at": format_now()}) + "\n", 0o600)
 
 
-def _packages() -> tuple[dict[str, str], dict[str, str], list[str]]:
+def list_packages() -> tuple[dict[str, str], dict[str, str], list[str]]:
     """Return the held packages, and all that were built from the same source, with their exact versions; their files
     with digests; and the packages without a file."""
-    kind = KINDS.get(family.here())
+    kind = KINDS.get(family.read_family())
     if kind is None:
         return {}, {}, []
     packages_held = kind.mine()
-    _folder(POOL, 0o755)
-    known = _known()
-    kind.bring([missing for missing in _fitting(packages_held) if not _length(missing)], POOL, FREE)
+    make_folder(POOL, 0o755)
+    known = list_pool_files()
+    kind.bring([missing for missing in select_fitting(packages_held) if not get_file_size(missing)], POOL, FREE)
     settle([POOL])  # a checkpoint names what is there also after a loss of power
     files: dict[str, str] = {}
     left_out = []
     size = 0
     for package in packages_held:
-        place, length = f"{POOL}/{package.file}", _length(package)
+        place, length = f"{POOL}/{package.file}", get_file_size(package)
         if not length or size + length > BYTES:
             left_out.append(package.name)
             continue
         os.chmod(place, 0o644)
         size += length
-        files[package.file] = known.get(package.file) or digest(place)
+        files[package.file] = known.get(package.file) or compute_digest(place)
     return {item.name: item.version for item in packages_held}, files, left_out
 
 
-def _fitting(packages: Sequence[Kept]) -> Iterator[Kept]:
+def select_fitting(packages: Sequence[Kept]) -> Iterator[Kept]:
     """Yield the packages for which there is room; the others are not downloaded either."""
     size = 0
     for package in packages:
-        length = _length(package) or package.size
+        length = get_file_size(package) or package.size
         if size + length <= BYTES:
             size += length
             yield package
 
 
-def _length(package: Kept) -> int:
+def get_file_size(package: Kept) -> int:
     """Return the size of its file in the pool in bytes; 0 if there is none."""
     place = f"{POOL}/{package.file}"
     return os.path.getsize(place) if os.path.exists(place) else 0
 
 
-def _known() -> dict[str, str]:
+def list_pool_files() -> dict[str, str]:
     """Return the pool's files that match a checkpoint. Others are deleted: an interrupted download has its final name, too."""
-    named = {entry for checkpoint in _all() for entry in checkpoint.get("files", {}).items()}
+    named = {entry for checkpoint in read_all() for entry in checkpoint.get("files", {}).items()}
     good = {}
     for file in os.listdir(POOL):
-        content = digest(f"{POOL}/{file}")
+        content = compute_digest(f"{POOL}/{file}")
         if (file, content) in named:
             good[file] = content
         else:
@@ -207,8 +207,8 @@ def _known() -> dict[str, str]:
     return good
 
 
-def _withdraw() -> None:
-    kind = KINDS.get(family.here())
+def withdraw_offers() -> None:
+    kind = KINDS.get(family.read_family())
     if kind is not None:
         kind.withdraw()
 
@@ -216,7 +216,7 @@ def _withdraw() -> None:
 def _prune() -> None:
     """Delete checkpoints beyond the newest, and those identical to a newer one; then files that none of them names."""
     kept: list[dict[str, Any]] = []
-    for checkpoint in sorted(_all(), key=lambda item: str(item.get("at")), reverse=True):
+    for checkpoint in sorted(read_all(), key=lambda item: str(item.get("at")), reverse=True):
         alike = any(
             (checkpoint.get("spec"), checkpoint.get("packages")) == (each["spec"], each["packages"]) for each in kept
         )
@@ -230,7 +230,7 @@ def _prune() -> None:
             os.unlink(f"{POOL}/{file}")
 
 
-def _all() -> Iterator[dict[str, Any]]:
+def read_all() -> Iterator[dict[str, Any]]:
     for run in os.listdir(FOLDER):
         with contextlib.suppress(OSError, ValueError):
             yield _read(run)
@@ -244,23 +244,23 @@ def _read(run: str) -> dict[str, Any]:
     return content
 
 
-def _name(run: object) -> str:
+def make_name(run: object) -> str:
     if not isinstance(run, str) or not RUN.fullmatch(run):
         raise ValueError(f"{run!r} is no name of a run")
     return run
 
 
-def _folder(path: str, mode: int) -> None:
+def make_folder(path: str, mode: int) -> None:
     os.makedirs(path, exist_ok=True)
     os.chmod(path, mode)
 
 
-def _now() -> str:
+def format_now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def lock_alone() -> Iterator[None]:
     os.makedirs(lock.BASE, mode=0o755, exist_ok=True)
     with open(f"{lock.BASE}/.checkpoints.guard", "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), 0o600)  # for root alone, as the lock's
@@ -273,8 +273,10 @@ def main() -> None:
     os.umask(0o022)
     request = json.load(sys.stdin)
     try:
-        with _alone():
-            answer = {"keep": keep, "begin": begin, "end": end, "told": told}[request["action"]](request)
+        with lock_alone():
+            answer = {"keep": keep, "begin": begin, "end": end_request, "told": forget_target}[request["action"]](
+                request
+            )
     except (OSError, ValueError, KeyError, TypeError, Refused) as error:
         answer = {"problem": str(error) or type(error).__name__}
     print(json.dumps(answer))

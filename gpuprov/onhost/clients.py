@@ -15,7 +15,7 @@ from typing import Collection, Iterator, Sequence
 
 from . import reasons
 from .files import read, remove, write
-from .mig.units import unit_of
+from .mig.units import find_unit
 from .systemd import is_active, show, systemctl
 
 STOPPED = "/run/gpuprov/stopped"
@@ -32,7 +32,7 @@ OURS = "gpuprov-persistence.service"
 """The unit with which gpuprov keeps GPUs initialised if there is no nvidia-persistenced."""
 
 
-def holders(services: Collection[str], *, guests: bool = False) -> list[str]:
+def list_holders(services: Collection[str], *, guests: bool = False) -> list[str]:
     """List processes that have an NVIDIA device file open, without those of the services, which may be patterns.
 
     guests: also those that hold a GPU for a virtual machine, which a reboot ends, but a change of this host's driver does not.
@@ -43,9 +43,9 @@ def holders(services: Collection[str], *, guests: bool = False) -> list[str]:
     for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         with contextlib.suppress(OSError):
             if any(path.startswith(DEVICE) or (guests and _is_lent(path)) for path in _open_files(pid)):
-                unit = unit_of(pid)
+                unit = find_unit(pid)
                 if not any(known and fnmatchcase(unit, known) for known in (*services, OURS)):
-                    processes.append(_described(pid, unit))
+                    processes.append(describe_process(pid, unit))
     return processes
 
 
@@ -68,7 +68,7 @@ def _is_lent(path: str) -> bool:
     return any(read(f"{at}/vendor").strip() == NVIDIA for path in real for at in (path, os.path.dirname(path)))
 
 
-def _described(pid: str, unit: str) -> str:
+def describe_process(pid: str, unit: str) -> str:
     with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
         name = file.read().strip()
     owner = os.stat(f"/proc/{pid}").st_uid
@@ -78,7 +78,7 @@ def _described(pid: str, unit: str) -> str:
     return f"{name} (pid {pid}, {user}{', ' * bool(unit)}{unit})"
 
 
-def active(services: Sequence[str]) -> list[str]:
+def list_active(services: Sequence[str]) -> list[str]:
     """Return the running services, in the order in which they are stopped. A pattern means those that systemd has loaded."""
     units: list[str] = []
     for service in (*services, OURS):
@@ -86,7 +86,7 @@ def active(services: Sequence[str]) -> list[str]:
     return [unit for unit in dict.fromkeys(units) if is_active(unit)]
 
 
-def dependents(units: Sequence[str]) -> list[str]:
+def list_dependents(units: Sequence[str]) -> list[str]:
     """Return other running units that systemd stops together with these. No target: starting one starts everything that it wants."""
     known = list(units)
     for unit in known:
@@ -108,7 +108,7 @@ def stop(units: Sequence[str], dependent: Sequence[str]) -> str:
     return ""
 
 
-def noted(services: Sequence[str]) -> list[str]:
+def list_stopped(services: Sequence[str]) -> list[str]:
     """List the stopped services in the order in which they are started, the reverse: Fabric Manager before DCGM, as its guide says."""
     try:
         names = sorted(name for name in os.listdir(STOPPED) if not name.startswith("."))
@@ -120,18 +120,18 @@ def noted(services: Sequence[str]) -> list[str]:
 
 def forget(patterns: Collection[str]) -> None:
     """Forget that units with these names were stopped."""
-    for name in noted(()):
+    for name in list_stopped(()):
         if any(fnmatchcase(name, pattern) for pattern in patterns):
             remove(f"{STOPPED}/{name}")
 
 
-def start(units: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+def start_services(units: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Start each. Return those that were started, and those that do not start, with the reason.
 
     The latter stay recorded for the next run; a host that waits for a reboot then starts them, since its driver may not be usable
     before.
     """
-    waits = bool(reasons.known())
+    waits = bool(reasons.read_reasons())
     started: list[str] = []
     failed: dict[str, str] = {}
     for unit in units:

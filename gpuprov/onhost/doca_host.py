@@ -8,7 +8,7 @@ from typing import Iterator
 
 from .files import write
 from .packages import apt_files
-from .packages.commands import Ran, run, shortened
+from .packages.commands import Ran, run, shorten_end
 from .packages.dnf import makecache
 from .packages.model import Settings
 
@@ -24,31 +24,31 @@ class Refused(Exception):
 
 def add(package: str, named: str) -> None:
     """Install the package at this path; `named` is its name in the spec. Raises Refused."""
-    (_deb if package.endswith(".deb") else _rpm)(package)
+    (install_deb if package.endswith(".deb") else install_rpm)(package)
     write(package + DONE, f"{named}\n")
 
 
-def _deb(package: str) -> None:
+def install_deb(package: str) -> None:
     _check(run(["dpkg-deb", "-f", package, "Package"]), "it is no Debian package")
     _must(run(["dpkg", "-i", package], {"DEBIAN_FRONTEND": "noninteractive"}), "dpkg -i")
-    sources = [path for path in _files(APT) if NAME in _text(path)]
+    sources = [path for path in list_files(APT) if NAME in read_text(path)]
     if not sources:
         raise Refused("it brought no package source for apt")
     for source in () if os.environ.get("GPUPROV_BUNDLE") else sources:
         update = partial(apt_files.update, source, "-o", "APT::Get::List-Cleanup=0")
-        if problem := apt_files.waited(update, Settings().lock_timeout):
-            raise Refused(f"apt-get update of {source}: {shortened(problem, 400)}")
+        if problem := apt_files.wait_and_fetch(update, Settings().lock_timeout):
+            raise Refused(f"apt-get update of {source}: {shorten_end(problem, 400)}")
 
 
-def _rpm(package: str) -> None:
+def install_rpm(package: str) -> None:
     _check(run(["rpm", "-qp", "--qf", "%{NAME}", package]), "it is no rpm package")
     _must(run(["rpm", "-U", "--replacepkgs", "--oldpackage", package]), "rpm -U")
-    if not any("doca" in os.path.basename(path) for path in _files(DNF)):
+    if not any("doca" in os.path.basename(path) for path in list_files(DNF)):
         raise Refused("it brought no package source for dnf")
     if os.environ.get("GPUPROV_BUNDLE"):
         return
     if problem := makecache("--disablerepo=*", "--enablerepo=doca*", patience=Settings().lock_timeout):
-        raise Refused(f"dnf makecache: {shortened(problem, 400)}")
+        raise Refused(f"dnf makecache: {shorten_end(problem, 400)}")
 
 
 def _check(ran: Ran, otherwise: str) -> None:
@@ -62,14 +62,14 @@ def _check(ran: Ran, otherwise: str) -> None:
 
 def _must(ran: Ran, what: str) -> None:
     if ran.status:
-        raise Refused(f"{what}: {shortened(ran.said[-400:], 400) or f'status {int(ran.status)}'}")
+        raise Refused(f"{what}: {shorten_end(ran.said[-400:], 400) or f'status {int(ran.status)}'}")
 
 
-def _files(folder: str) -> Iterator[str]:
+def list_files(folder: str) -> Iterator[str]:
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return (path for path in (os.path.join(folder, name) for name in names) if os.path.isfile(path))
 
 
-def _text(path: str) -> str:
+def read_text(path: str) -> str:
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()

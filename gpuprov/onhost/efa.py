@@ -13,7 +13,7 @@ import tempfile
 from typing import Any, Mapping
 
 from .archives import Unsafe, unpack
-from .files import digest
+from .files import compute_digest
 
 RECORD = "/var/lib/gpuprov/efa.json"
 """The record of the last run: the archive's SHA-256 and the options."""
@@ -27,14 +27,14 @@ class EfaError(Exception):
     """The reason why the step failed; one line."""
 
 
-def options(params: Mapping[str, Any]) -> list[str]:
+def build_options(params: Mapping[str, Any]) -> list[str]:
     """Return the installer's options for kmod, plugin (bools) and mpi. Its own test is left out: the checks are more thorough."""
     kmod = [] if params["kmod"] else ["--skip-kmod"]
     plugin = [] if params["plugin"] else ["--skip-plugin"]
     return ["-y", "--no-verify", "--skip-limit-conf", *kmod, *plugin, *MPI[str(params["mpi"])]]
 
 
-def due(record: str, sha256: str, wanted: list[str]) -> str:
+def explain_installation(record: str, sha256: str, wanted: list[str]) -> str:
     """Return the reason why the installer has to run; "" if it has run in the same way. `record`: the contents of the
     file RECORD."""
     try:
@@ -59,7 +59,7 @@ def read(path: str) -> str:
         return ""
 
 
-def unpacked(archive: str, into: str) -> str:
+def unpack_installer(archive: str, into: str) -> str:
     """Unpack the installer into this folder, and return its own folder. Raises EfaError."""
     try:
         unpack(archive, into)
@@ -73,11 +73,11 @@ def unpacked(archive: str, into: str) -> str:
 
 def install(archive: str, sha256: str, wanted: list[str]) -> str:
     """Run the installer of this archive; return its last lines. Raises EfaError."""
-    checksum = digest(archive)
+    checksum = compute_digest(archive)
     if checksum != sha256:
         raise EfaError(f"{archive} has SHA-256 {checksum}, and the spec says {sha256}; nothing was run")
     with tempfile.TemporaryDirectory(prefix="gpuprov-efa-", dir="/var/tmp") as into:
-        folder = unpacked(archive, into)
+        folder = unpack_installer(archive, into)
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
         try:
             done = subprocess.run(
@@ -97,7 +97,7 @@ def install(archive: str, sha256: str, wanted: list[str]) -> str:
     return output[-2000:]
 
 
-def said_by(*command: str) -> str:
+def capture_output(*command: str) -> str:
     """Return the output of a program; "" if it fails."""
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=False)
@@ -106,22 +106,22 @@ def said_by(*command: str) -> str:
     return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else ""
 
 
-def stale() -> bool:
+def is_stale() -> bool:
     """Return whether the loaded driver is another build than the one on disk.
 
     The kernel's own has no version, and a srcversion only if the kernel was built with MODULE_SRCVERSION_ALL, which Debian's is
     not.
     """
-    if not said_by("modinfo", "-n", "efa"):
+    if not capture_output("modinfo", "-n", "efa"):
         return False
     marks = ("srcversion", "version")
-    return any(read(f"{MODULE}/{mark}").strip() != said_by("modinfo", "-F", mark, "efa") for mark in marks)
+    return any(read(f"{MODULE}/{mark}").strip() != capture_output("modinfo", "-F", mark, "efa") for mark in marks)
 
 
 def settle(*, change: bool) -> dict[str, Any]:
     """Have the driver on disk loaded. `reboot`: why that needs a reboot; "" if it does not."""
     loaded = os.path.isdir(MODULE)
-    if loaded and not stale():
+    if loaded and not is_stale():
         return {"changed": False, "reboot": ""}
     if not change:
         return {"changed": True, "reboot": ""}

@@ -36,13 +36,13 @@ def keep(engine: str, paths: Sequence[str]) -> dict[str, Any]:
     for path in filter(os.path.exists, paths):
         with open(path, "rb") as file:
             _refuse_bytes(path, file.read())
-    new = f"{_place(engine)}.new"
+    new = f"{get_place(engine)}.new"
     shutil.rmtree(new, ignore_errors=True)
     os.makedirs(new)
     for path in filter(os.path.exists, paths):
         _copy(path, new + path)
-    shutil.rmtree(_place(engine), ignore_errors=True)
-    os.rename(new, _place(engine))
+    shutil.rmtree(get_place(engine), ignore_errors=True)
+    os.rename(new, get_place(engine))
     return {}
 
 
@@ -58,7 +58,7 @@ def begin(engine: str, paths: Sequence[str]) -> dict[str, Any]:
 def run(argv: Sequence[str], paths: Sequence[str]) -> dict[str, Any]:
     """Run nvidia-ctk; return its exit status, its first error, and the resulting files."""
     done = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    return {"status": done.returncode, "error": _complaint(done.stderr), "texts": _texts(paths)}
+    return {"status": done.returncode, "error": find_complaint(done.stderr), "texts": read_texts(paths)}
 
 
 def write(texts: Mapping[str, str]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def write(texts: Mapping[str, str]) -> dict[str, Any]:
 
 def settled(engine: str, paths: Sequence[str]) -> dict[str, Any]:
     """Record the digests of the changed files."""
-    files.write(os.path.join(_place(engine), WRITTEN), json.dumps(_digests(paths)))
+    files.write(os.path.join(get_place(engine), WRITTEN), json.dumps(compute_digests(paths)))
     return {}
 
 
@@ -80,10 +80,10 @@ def back(engine: str, paths: Sequence[str], unless_changed: bool) -> dict[str, A
     was kept. Return whether it was done."""
     if unless_changed:
         try:
-            known = json.loads(files.read(os.path.join(_place(engine), WRITTEN)) or "{}")
+            known = json.loads(files.read(os.path.join(get_place(engine), WRITTEN)) or "{}")
         except ValueError:
             known = {}
-        if known != _digests(paths):
+        if known != compute_digests(paths):
             return {"back": False}
     _put_back(engine, paths)
     return {"back": True}
@@ -100,7 +100,7 @@ def tell(verb: str, engine: str) -> dict[str, Any]:
 
 def own(user: str) -> dict[str, Any]:
     """Return a user's own docker configuration."""
-    account = rootless.account(user)
+    account = rootless.find_account(user)
     text = rootless.read(account)
     _refuse_bytes(account.file, text.encode("utf-8", "surrogateescape"))
     return {"path": account.file, "text": text}
@@ -113,12 +113,12 @@ def run_on_copy(argv: Sequence[str], text: str) -> dict[str, Any]:
         if text:
             files.write(path, text)
         done = subprocess.run([*argv, f"--config={path}"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        return {"status": done.returncode, "error": _complaint(done.stderr), "text": files.read(path)}
+        return {"status": done.returncode, "error": find_complaint(done.stderr), "text": files.read(path)}
 
 
 def write_own(user: str, text: str) -> dict[str, Any]:
     """Have the user write this text, and reload the user's daemon."""
-    rootless.write(rootless.account(user), text)
+    rootless.write(rootless.find_account(user), text)
     return {"reloaded": rootless.reload(user)}
 
 
@@ -128,13 +128,13 @@ STEPS: dict[str, Callable[..., dict[str, Any]]] = {
 """Each step is complete in itself: the connection may end between any two."""
 
 
-def _place(engine: str) -> str:
+def get_place(engine: str) -> str:
     return os.path.join(BACKUP, engine)
 
 
 def _put_back(engine: str, paths: Sequence[str]) -> None:
     for path in paths:
-        kept = _place(engine) + path
+        kept = get_place(engine) + path
         if os.path.exists(kept):
             _copy(kept, path)
         else:
@@ -158,7 +158,7 @@ def _refuse_bytes(path: str, content: bytes) -> None:
         raise Refused(f"{path}: line {line} has a byte that is not UTF-8 (0x{content[error.start]:02x})") from error
 
 
-def _texts(paths: Sequence[str]) -> dict[str, str]:
+def read_texts(paths: Sequence[str]) -> dict[str, str]:
     texts = {}
     for path in paths:
         with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="surrogateescape") as file:
@@ -166,11 +166,11 @@ def _texts(paths: Sequence[str]) -> dict[str, str]:
     return texts
 
 
-def _digests(paths: Sequence[str]) -> dict[str, str]:
-    texts = _texts(paths)
+def compute_digests(paths: Sequence[str]) -> dict[str, str]:
+    texts = read_texts(paths)
     return {path: hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest() for path, text in texts.items()}
 
 
-def _complaint(output: bytes) -> str:
+def find_complaint(output: bytes) -> str:
     """Return nvidia-ctk's error message; its whole output is in one line of its log."""
     return output.decode(errors="replace").strip().partition("\n")[0].rpartition("msg=")[2]

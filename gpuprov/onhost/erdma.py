@@ -10,7 +10,7 @@ import tempfile
 from typing import Mapping, Sequence
 
 from .archives import Unsafe, unpack
-from .files import digest, write
+from .files import compute_digest, write
 
 RECORD = "/var/lib/gpuprov/erdma-installer"
 """The SHA-256 of the last installer that was run, and its mode."""
@@ -26,11 +26,11 @@ class Failed(Exception):
 
 def install(archive: str, sha256: str, mode: str, environment: Mapping[str, str]) -> None:
     """Run the installer of this archive, and record it. Raises Failed."""
-    if (actual := digest(archive)) != sha256:
+    if (actual := compute_digest(archive)) != sha256:
         raise Failed(
             f"{archive} has SHA-256 {actual or 'none'}, and the spec says {sha256}; nothing was run. Fix: apply again"
         )
-    script = _unpacked(archive)
+    script = unpack_installer(archive)
     done = _run(
         ["bash", script, "--batch"], {**environment, "DEBIAN_FRONTEND": "noninteractive"}, os.path.dirname(script)
     )
@@ -46,7 +46,7 @@ def install(archive: str, sha256: str, mode: str, environment: Mapping[str, str]
     os.unlink(archive)
 
 
-def _unpacked(archive: str) -> str:
+def unpack_installer(archive: str) -> str:
     """Unpack the installer into a new folder; return its program."""
     fix = "Fix: an archive of Alibaba's, erdma_installer-VERSION.tar.gz, and its sha256"
     shutil.rmtree(UNPACKED, ignore_errors=True)
@@ -67,7 +67,7 @@ def _unpacked(archive: str) -> str:
 def build(kernels: Sequence[str], environment: Mapping[str, str]) -> None:
     """Have DKMS build and install the driver for each kernel, as always against the OFED whose tree it has. DKMS builds no version
     twice: an earlier build is removed first, and restored if the new build fails. Raises Failed."""
-    version = registered(_run(["dkms", "status"], {}).stdout)
+    version = find_registered(_run(["dkms", "status"], {}).stdout)
     if not version:
         raise Failed(
             "the eRDMA driver could not be built: dkms status does not know erdma: the installer has registered nothing. "
@@ -78,7 +78,7 @@ def build(kernels: Sequence[str], environment: Mapping[str, str]) -> None:
             _build(version, kernel, environment, os.path.join(aside, kernel))
 
 
-def registered(status: str) -> str:
+def find_registered(status: str) -> str:
     """Return the newest version of erdma that `dkms status` lists; "" if none."""
     devices = re.findall(r"^erdma[,/] *([^,: ]+)", status, re.MULTILINE)
     return max(devices, key=lambda version: [int(number) for number in re.findall("[0-9]+", version)], default="")
@@ -93,8 +93,8 @@ def _build(version: str, kernel: str, environment: Mapping[str, str], kept: str)
         _run(["dkms", "add", *of], environment)
     done = _run(["dkms", "install", "--force", *of, "-k", kernel], environment)
     if done.returncode:
-        log = _last(f"{DKMS}/{version}/build/make.log")
-        back = _restored(of, kernel, built, kept, environment)
+        log = read_last_lines(f"{DKMS}/{version}/build/make.log")
+        back = restore_build(of, kernel, built, kept, environment)
         message = " | ".join(filter(None, (*(done.stdout + done.stderr).splitlines()[-4:], *log, back)))
         raise Failed(
             f"the eRDMA driver could not be built for kernel {kernel}: {message}. "
@@ -103,7 +103,7 @@ def _build(version: str, kernel: str, environment: Mapping[str, str], kept: str)
     _run(["depmod", kernel], {})
 
 
-def _restored(of: Sequence[str], kernel: str, built: str, kept: str, environment: Mapping[str, str]) -> str:
+def restore_build(of: Sequence[str], kernel: str, built: str, kept: str, environment: Mapping[str, str]) -> str:
     """Restore the earlier build; return a description if that was done."""
     if not os.path.isdir(kept):
         return ""
@@ -113,7 +113,7 @@ def _restored(of: Sequence[str], kernel: str, built: str, kept: str, environment
     return "" if done.returncode else "the driver that was there is back"
 
 
-def _last(path: str) -> Sequence[str]:
+def read_last_lines(path: str) -> Sequence[str]:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return [line.strip() for line in file.read().splitlines()[-12:]]

@@ -13,13 +13,13 @@ IDS: dict[str, str] = {
 """ID and words of ID_LIKE that name a family; the first known one decides."""
 
 
-def family_of(*names: str) -> str:
+def derive_family(*names: str) -> str:
     """Return the family of a distribution with this ID and these words of ID_LIKE; "" if it belongs to none."""
     known = {name.casefold(): family for name, family in IDS.items()}
     return next((known[name.casefold()] for name in names if name.casefold() in known), "")
 
 
-def here(path: str = "/etc/os-release") -> str:
+def read_family(path: str = "/etc/os-release") -> str:
     """Return the family of this host; "" if it belongs to none."""
     fields: dict[str, str] = {}
     try:
@@ -29,4 +29,4 @@ def here(path: str = "/etc/os-release") -> str:
                 fields[name] = " ".join(shlex.split(value, comments=True)) if name in ("ID", "ID_LIKE") else ""
     except (OSError, ValueError):
         return ""
-    return family_of(fields.get("ID", ""), *fields.get("ID_LIKE", "").split())
+    return derive_family(fields.get("ID", ""), *fields.get("ID_LIKE", "").split())

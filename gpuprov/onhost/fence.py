@@ -7,18 +7,21 @@ import time
 from typing import Mapping
 
 
-def line(token: str, owner: Mapping[str, object]) -> str:
+def format_fence(token: str, owner: Mapping[str, object]) -> str:
     """Return the text of the fence for an owner who takes the lock now."""
-    who = [word(owner.get(key)) for key in ("run", "user", "host")]
-    return " ".join([token, *who, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), word(owner.get("name"))]) + "\n"
+    who = [format_word(owner.get(key)) for key in ("run", "user", "host")]
+    return (
+        " ".join([token, *who, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), format_word(owner.get("name"))])
+        + "\n"
+    )
 
 
-def word(value: object) -> str:
+def format_word(value: object) -> str:
     """Return a value as one word of the fence; "-" for an empty one."""
     return re.sub(r"[^A-Za-z0-9._:@+-]", "_", str(value or "")) or "-"
 
 
-def taker(text: str) -> dict[str, str]:
+def parse_taker(text: str) -> dict[str, str]:
     """Return who took the lock last, from the fence's text; empty if that is damaged. Earlier versions recorded no
     name."""
     words = text.split()
@@ -26,12 +29,12 @@ def taker(text: str) -> dict[str, str]:
     return dict(zip(("token", "run", "user", "host", "since", "name"), words)) if whole else {}
 
 
-def other_name(holder: Mapping[str, object], owner: Mapping[str, object]) -> str:
+def find_other_name(holder: Mapping[str, object], owner: Mapping[str, object]) -> str:
     """Return the other name under which the owner's run has the host or had it last; "" if none.
 
     `holder`: of the lock, or of the fence, which records the run and no process.
     """
-    names = word(holder.get("name")), word(owner.get("name"))
+    names = format_word(holder.get("name")), format_word(owner.get("name"))
     of_run = holder.get("run") == owner.get("run")
     of_process = "pid" in holder and all(
         holder.get(key) == owner.get(key) for key in ("controller", "pid", "pid_start")

@@ -9,7 +9,7 @@ import tempfile
 from typing import Any, Callable, ContextManager, Iterable, NamedTuple
 
 from .files import make_folder
-from .pull.received import PART, received
+from .pull.received import PART, receive_parts
 
 PATIENCE = 3600
 """Maximum number of seconds for a complete download."""
@@ -32,7 +32,7 @@ class Wanted(NamedTuple):
     mode: int = 0o600
 
 
-def of_bundle(sha256: str) -> str:
+def find_in_bundle(sha256: str) -> str:
     """Return the path of a bundle's own copy of a file on this host; "" in a run without a bundle."""
     bundle = os.environ.get("GPUPROV_BUNDLE", "")
     return os.path.join(bundle, "files", sha256) if bundle else ""
@@ -75,4 +75,4 @@ def put_file(desired: Wanted, source: str) -> None:
 
 def put_answer(desired: Wanted, ask: Callable[[], ContextManager[Any]]) -> None:
     """Do the same from a server, with the request `ask`, in PATIENCE seconds altogether."""
-    put(desired, received(ask, PATIENCE))
+    put(desired, receive_parts(ask, PATIENCE))

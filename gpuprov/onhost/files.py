@@ -62,17 +62,17 @@ class Refused(Exception):
     """A path that holds something other than a file of root's; its message says what, and the fix."""
 
 
-def differences(desired: list[Wanted]) -> list[Difference]:
+def list_differences(desired: list[Wanted]) -> list[Difference]:
     """List the files that have to change, in the given order. Raises Refused."""
-    pending = [_difference(file) for file in desired]
+    pending = [compare_file(file) for file in desired]
     return [change for change in pending if change is not None]
 
 
 def bring_about(desired: list[Wanted]) -> list[Difference]:
-    """Write and remove the files that `differences` lists; return the changes. Missing folders are created with mode 0755."""
-    changed = differences(desired)
+    """Write and remove the files that `list_differences` lists; return the changes. Missing folders are created with mode 0755."""
+    changed = list_differences(desired)
     by_path = {item.path: item for item in desired}
-    for folder in own_folders(by_path):
+    for folder in select_own_folders(by_path):
         if os.path.isdir(folder) and not os.path.islink(folder):
             os.chmod(folder, 0o755)
             os.chown(folder, 0, 0)
@@ -98,7 +98,7 @@ def _remove_empty_folders(path: str) -> None:
             folder = os.path.dirname(folder)
 
 
-def with_lines(path: str, keys: Mapping[str, str], *, made: bool = False) -> Wanted:
+def merge_lines(path: str, keys: Mapping[str, str], *, made: bool = False) -> Wanted:
     """Return the file with these keys, as lines KEY=VALUE or as members of a JSON document, and the rest unchanged. `made`: a missing
     file counts as empty."""
     try:
@@ -111,7 +111,7 @@ def with_lines(path: str, keys: Mapping[str, str], *, made: bool = False) -> Wan
     if stat.S_ISREG(mode):
         with open(path, "rb") as file:
             text = file.read().decode("utf-8", "surrogateescape")
-    return Wanted(path, _with_keys(path, text, keys), lines.allowed(stat.S_IMODE(mode)), whole=False)
+    return Wanted(path, _with_keys(path, text, keys), lines.limit_mode(stat.S_IMODE(mode)), whole=False)
 
 
 def _with_keys(path: str, text: str, keys: Mapping[str, str]) -> str:
@@ -138,7 +138,7 @@ def write(path: str, content: str, mode: int = 0o644) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
-    to_disk(folder)
+    flush_to_disk(folder)
 
 
 def read(path: str) -> str:
@@ -148,7 +148,7 @@ def read(path: str) -> str:
     return ""
 
 
-def digest(path: str) -> str:
+def compute_digest(path: str) -> str:
     """Return the SHA-256 of a file; "" if it cannot be read."""
     checksum = hashlib.sha256()
     try:
@@ -166,7 +166,7 @@ def remove(path: str) -> None:
         os.unlink(path)
 
 
-def _difference(one: Wanted) -> Difference | None:
+def compare_file(one: Wanted) -> Difference | None:
     try:
         state = os.lstat(one.path)
     except OSError as error:
@@ -197,16 +197,16 @@ def _difference(one: Wanted) -> Difference | None:
     return None
 
 
-def own_folders(paths: Iterable[str]) -> set[str]:
+def select_own_folders(paths: Iterable[str]) -> set[str]:
     """Return the folders of gpuprov's own programs among these paths: they contain nothing else."""
     return {folder for path in paths if (folder := os.path.dirname(path)).startswith(f"{ABOVE}/")}
 
 
-def extra(desired: Sequence[Wanted]) -> list[Wanted]:
+def list_foreign_files(desired: Sequence[Wanted]) -> list[Wanted]:
     """List files to remove: foreign files beside those of these programs, which Python would load instead."""
     known = {file.path for file in desired}
     programs = [file.path for file in desired if file.content is not None]
-    places = [place for folder in own_folders(programs) for place, _, _ in os.walk(folder)]
+    places = [place for folder in select_own_folders(programs) for place, _, _ in os.walk(folder)]
     paths = [os.path.join(place, name) for place in places for name in sorted(os.listdir(place))]
     return [
         Wanted(path, None) for path in paths if path not in known and (os.path.islink(path) or not os.path.isdir(path))
@@ -227,7 +227,7 @@ def settle(paths: Sequence[str]) -> None:
     network file systems below the root, such as /opt on clusters: they may not answer, and access may never end."""
     devices: dict[int, str] = {}
     for path in paths:
-        if _remote(path):
+        if is_remote(path):
             continue
         with contextlib.suppress(OSError):
             devices.setdefault(os.stat(path).st_dev, path)
@@ -236,7 +236,7 @@ def settle(paths: Sequence[str]) -> None:
             subprocess.run(["sync", "--file-system", path], check=False, capture_output=True, timeout=SETTLES)
 
 
-def _remote(path: str) -> bool:
+def is_remote(path: str) -> bool:
     place, kind = "/", ""
     for line in read(MOUNTS).splitlines():
         _, mounted, what, *_ = line.split(" ")
@@ -245,7 +245,7 @@ def _remote(path: str) -> bool:
     return place != "/" and REMOTE.match(kind) is not None
 
 
-def to_disk(path: str) -> None:
+def flush_to_disk(path: str) -> None:
     """Flush a file, or a folder's list of files, so that it survives a loss of power."""
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -48,17 +48,17 @@ WantedBy=sysinit.target
 
 def keep(run: str) -> str:
     """Keep the state that the host runs, before anything is changed; return the reason why it cannot be kept, or ""."""
-    loader = judge.loader()
+    loader = judge.find_loader()
     why = loader.impossible()
     if why:
         return why
-    state = judge.record()
-    if state.get("off") and KEPT in judge.words_of_boot(own=True):
+    state = judge.read_record()
+    if state.get("off") and KEPT in judge.read_words_of_boot(own=True):
         reasons.keep("host", "the host runs as it was before a boot that failed, without the NVIDIA driver")
-    if state.get("boot_id") == tools.text_of("/proc/sys/kernel/random/boot_id") or judge.counted():
+    if state.get("boot_id") == tools.read_text("/proc/sys/kernel/random/boot_id") or judge.read_choice():
         return ""  # kept in this boot before something was changed, or it is not known to be good
-    kernel = tools.text_of("/proc/sys/kernel/osrelease")
-    words = judge.words_of_boot()
+    kernel = tools.read_text("/proc/sys/kernel/osrelease")
+    words = judge.read_words_of_boot()
     why = loader.odd(words)
     if why:
         return why
@@ -69,7 +69,7 @@ def keep(run: str) -> str:
     for path in files.values():
         if not os.path.isfile(path):
             return f"the running kernel's {path} is not there"
-        if os.stat(path).st_mtime > time.time() - float(tools.text_of("/proc/uptime").split()[0]):
+        if os.stat(path).st_mtime > time.time() - float(tools.read_text("/proc/uptime").split()[0]):
             return f"{path} was made anew since the host was started: nobody knows yet whether it boots"
     if shutil.disk_usage(os.path.dirname(folder)).free < 2 * sum(os.path.getsize(path) for path in files.values()):
         return f"{os.path.dirname(folder)} has no room for a second kernel and initramfs"
@@ -81,26 +81,26 @@ def keep(run: str) -> str:
         os.replace(f"{folder}/{name}.part", f"{folder}/{name}")
     record = {
         "run": run,
-        "boot_id": tools.text_of("/proc/sys/kernel/random/boot_id"),
+        "boot_id": tools.read_text("/proc/sys/kernel/random/boot_id"),
         "kernel": kernel,
         "folder": folder,
         "words": words,
-        "driver": _loaded() or _installed(kernel),
-        "answers": judge.answers(),
-        "panic": tools.text_of(judge.PANIC),
+        "driver": describe_loaded() or describe_installed(kernel),
+        "answers": judge.is_answering(),
+        "panic": tools.read_text(judge.PANIC),
     }
-    judge.note(record)
+    judge.note_state(record)
     return ""
 
 
 def count(programs: Mapping[str, str], python: str) -> str:
     """Count the next boot; return the reason why it is not counted, or "". `programs`: the judge's modules, by name, for the unit."""
-    state, loader = judge.record(), judge.loader()
+    state, loader = judge.read_record(), judge.find_loader()
     why = loader.impossible() if state else "what the host ran by was not kept"
     if why:
         return why
-    stay = bool(os.path.exists(ROLLBACK) and judge.counted() == BACK and judge.newer(state["kernel"]))
-    off = not stay and _installed(state["kernel"]) != state["driver"]
+    stay = bool(os.path.exists(ROLLBACK) and judge.read_choice() == BACK and judge.has_newer_kernel(state["kernel"]))
+    off = not stay and describe_installed(state["kernel"]) != state["driver"]
     for name, text in {"__init__": "", **programs}.items():
         tools.write(f"{ROOT}{PROGRAM}/gpuprov_boot/{name}.py", text, 0o644)
     unit = UNIT_TEXT.format(python=python, program=PROGRAM, first=FIRST[0])
@@ -110,13 +110,13 @@ def count(programs: Mapping[str, str], python: str) -> str:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(ROOT + OLD)
     words = [*state["words"], KEPT, *([f"module_blacklist={','.join(DRIVER)}"] if off else [])]
-    state = {**state, "off": off, "tried": judge.newest(), "stays": stay, "settled": False, "found": ""}
+    state = {**state, "off": off, "tried": judge.find_newest(), "stays": stay, "settled": False, "found": ""}
     try:
         state.update(loader.prepare(state, words))
         state.update({} if stay else loader.again(state))
     except LookupError as unknown:
         return str(unknown)
-    judge.note(state)
+    judge.note_state(state)
     loader.arm(state, once=not stay)
     os.sync()
     return ""
@@ -124,8 +124,8 @@ def count(programs: Mapping[str, str], python: str) -> str:
 
 def came_up() -> str:
     """Return, after a reboot, why the host differs from the expected state, or ""."""
-    state, kept = judge.record(), KEPT in judge.words_of_boot(own=True)
-    if not kept and not judge.counted():
+    state, kept = judge.read_record(), KEPT in judge.read_words_of_boot(own=True)
+    if not kept and not judge.read_choice():
         return ""
     if kept:
         if state.get("stays"):  # where a rollback was to go
@@ -136,17 +136,18 @@ def came_up() -> str:
         kernel = state.get("kernel") or "the kernel that was kept"
         return (
             f"the host did not come up with what this run changed ({state.get('tried') or 'the new kernel'} was to start{details}): "
-            f"{judge.loader().NAME} has started it again as it was before, with {kernel}{without}. Fix: see its console, and "
+            f"{judge.find_loader().NAME} has started it again as it was before, with {kernel}{without}. Fix: see its console, and "
             "journalctl --boot=-1 if it came so far; then gpuprov rollback, or correct the spec and apply"
         )
     until = time.monotonic() + judge.PATIENCE
     while time.monotonic() < until:
-        if not judge.counted():
+        if not judge.read_choice():
             return ""
         if tools.run(["systemctl", "is-active", "--quiet", UNIT]).returncode:
             break
         time.sleep(1)
-    return f"the boot is not a good one: {judge.record().get('found') or 'it was not judged'}. The next one starts what was before"
+    reason = judge.read_record().get("found") or "it was not judged"
+    return f"the boot is not a good one: {reason}. The next one starts what was before"
 
 
 def no_reboot() -> None:
@@ -156,14 +157,16 @@ def no_reboot() -> None:
     judge.drop()
 
 
-def _loaded() -> str:
-    return " ".join(tools.text_of(f"/sys/module/nvidia/{name}") for name in ("version", "srcversion")).strip()
+def describe_loaded() -> str:
+    return " ".join(tools.read_text(f"/sys/module/nvidia/{name}") for name in ("version", "srcversion")).strip()
 
 
-def _installed(kernel: str) -> str:
-    """Describe the driver's module for this kernel, in the format of `_loaded`."""
+def describe_installed(kernel: str) -> str:
+    """Describe the driver's module for this kernel, in the format of `describe_loaded`."""
     for name in ("nvidia", "nvidia-current"):
-        values = [tools.out(["modinfo", "-k", kernel, "-F", field, name]) for field in ("version", "srcversion")]
+        values = [
+            tools.capture_output(["modinfo", "-k", kernel, "-F", field, name]) for field in ("version", "srcversion")
+        ]
         if any(values):
             return " ".join(values).strip()
     return ""

@@ -54,11 +54,11 @@ menuentry 'as before run {run} of gpuprov ({kernel})' --id gpuprov-kept {{
 
 def impossible() -> str:
     return why_not(
-        container=tools.contained(),
+        container=tools.is_contained(),
         menu=bool(shutil.which("update-grub")) and os.path.isfile(MENU),
         environment=os.path.exists(ENVIRONMENT),
-        layers=tools.out(["grub-probe", "--target=abstraction", ENVIRONMENT]),
-        system=tools.out(["grub-probe", "--target=fs", ENVIRONMENT]),
+        layers=tools.capture_output(["grub-probe", "--target=abstraction", ENVIRONMENT]),
+        system=tools.capture_output(["grub-probe", "--target=fs", ENVIRONMENT]),
     )
 
 
@@ -97,7 +97,7 @@ def prepare(known: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
     if (
         not os.path.exists(HOOK)
         or not os.path.exists(WORDS)
-        or "gpuprov/boot.cfg" not in tools.text_of("/boot/grub/grub.cfg")
+        or "gpuprov/boot.cfg" not in tools.read_text("/boot/grub/grub.cfg")
     ):
         tools.write(HOOK, HOOK_TEXT, 0o755)
         tools.write(WORDS, WORDS_TEXT, 0o644)
@@ -122,7 +122,7 @@ def arm(_known: Mapping[str, Any], *, once: bool) -> None:
 
 
 def counted() -> str:
-    for line in tools.out(["grub-editenv", ENVIRONMENT, "list"]).splitlines():
+    for line in tools.capture_output(["grub-editenv", ENVIRONMENT, "list"]).splitlines():
         if line.startswith(VARIABLE + "="):
             return line.partition("=")[2]
     return ""

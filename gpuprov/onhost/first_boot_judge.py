@@ -20,7 +20,7 @@ from typing import Any, Sequence
 
 from . import first_boot_grub, first_boot_systemd
 from . import first_boot_tools as tools
-from .first_boot_tools import BACK, FIRST, KEPT, ROOT, Loader, text_of
+from .first_boot_tools import BACK, FIRST, KEPT, ROOT, Loader, read_text
 
 STATE = ROOT + "/var/lib/gpuprov/first_boot.json"
 PANIC = "/proc/sys/kernel/panic"
@@ -30,59 +30,61 @@ DAEMONS = re.compile(r"/(nvidia-|nv-|dcgm|gpuprov-)[^/]*\.service(/|\n|\Z)")
 """Cgroups of services that have GPUs open without working on them."""
 
 
-def loader() -> Loader:
+def find_loader() -> Loader:
     """Return the bootloader that has started the host."""
     return first_boot_systemd if first_boot_systemd.started() else first_boot_grub
 
 
 def judge() -> str:
     """Judge the current boot: a good first boot is no longer counted. Return the result."""
-    known = record()
-    if FIRST[0] in words_of_boot(own=True):
-        return _first(known)
-    if not counted() or not known:
+    known = read_record()
+    if FIRST[0] in read_words_of_boot(own=True):
+        return end_first_boot(known)
+    if not read_choice() or not known:
         return "no boot is counted"
-    if KEPT not in words_of_boot(own=True):
+    if KEPT not in read_words_of_boot(own=True):
         return "this is no first boot: somebody chose the entry"
-    if known.get("settled") and not newer(known["kernel"]):
+    if known.get("settled") and not has_newer_kernel(known["kernel"]):
         settle()
-        return f"the kernel that did not come up is gone: the next boot starts {loader().NAME}'s own default, and is counted"
+        return f"the kernel that did not come up is gone: the next boot starts {find_loader().NAME}'s own default, and is counted"
     return "started as it was before: what was changed did not come up"
 
 
-def _first(known: dict[str, Any]) -> str:
+def end_first_boot(known: dict[str, Any]) -> str:
     """Reboot if a first boot does not end, even if /boot and /var, with all records, are what is missing in it.
 
     A kexec may start a kernel with the first boot's words again, long after it: then the counter can be read, and counts nothing.
     """
-    if loader().readable() and not counted():
+    if find_loader().readable() and not read_choice():
         return "no boot is counted"
     state = _complete()
-    if state not in ("running", "degraded") and not _serves():
+    if state not in ("running", "degraded") and not is_serving():
         problem = f"it was not complete after {PATIENCE} s ({state or 'no answer of systemd'})"
-        if works := _at_work():
+        if works := find_process_at_work():
             problem += f", and is left as it is for process {works}, which has a GPU open"
         with contextlib.suppress(OSError):
-            _noted(known, problem)
+            note_finding(known, problem)
         os.sync()
         if not works:
             tools.run(["systemctl", "reboot", "--force"])
         return problem
-    if not counted() or not known:
+    if not read_choice() or not known:
         return "no boot is counted"
-    if known["answers"] and not answers():
-        return _noted(known, "nvidia-smi, which answered before the reboot, does not")
+    if known["answers"] and not is_answering():
+        return note_finding(known, "nvidia-smi, which answered before the reboot, does not")
     with contextlib.suppress(OSError):
-        _panic_as_before(known)
+        reset_panic(known)
     _forget(known)
     return "a good first boot"
 
 
-def _panic_as_before(known: dict[str, Any]) -> None:
+def reset_panic(known: dict[str, Any]) -> None:
     """Reset kernel.panic to its value without the added words of the command line: the applied spec may have set it, too."""
-    if f"panic={text_of(PANIC)}" not in FIRST:
+    if f"panic={read_text(PANIC)}" not in FIRST:
         return
-    now, before = ([word for word in words if word.startswith("panic=")] for words in (words_of_boot(), known["words"]))
+    now, before = (
+        [word for word in words if word.startswith("panic=")] for words in (read_words_of_boot(), known["words"])
+    )
     by_default = "0" if before else known["panic"]
     with open(ROOT + PANIC, "w", encoding="ascii") as file:
         file.write(now[-1].partition("=")[2] if now else by_default)
@@ -95,13 +97,13 @@ def settle() -> None:
     The next boot, whoever starts it, is again a first boot of its own default. If that is a newer kernel, which did not come up,
     the host stays with the kept state until that kernel is gone.
     """
-    known = record()
-    if known and counted() == BACK:
-        note({**known, "settled": True, "found": ""})
-        if not newer(known["kernel"]):
-            again = {**record(), **loader().again(known)}
-            note(again)
-            loader().arm(again, once=True)
+    known = read_record()
+    if known and read_choice() == BACK:
+        note_state({**known, "settled": True, "found": ""})
+        if not has_newer_kernel(known["kernel"]):
+            again = {**read_record(), **find_loader().again(known)}
+            note_state(again)
+            find_loader().arm(again, once=True)
 
 
 def _complete() -> str:
@@ -115,13 +117,13 @@ def _complete() -> str:
     return state
 
 
-def _serves() -> bool:
+def is_serving() -> bool:
     """Return whether the host has reached its default target: a long-running job, such as a script of cloud-init,
     leaves systemd "starting"."""
     return tools.run(["systemctl", "is-active", "--quiet", "default.target"]).returncode == 0
 
 
-def _at_work() -> str:
+def find_process_at_work() -> str:
     """Return number and name of a process that has a GPU open and is no NVIDIA daemon: a scheduler that has started may have given
     the host a job."""
     for path in glob.iglob(f"{ROOT}/proc/[0-9]*/fd/*"):
@@ -129,38 +131,38 @@ def _at_work() -> str:
             pid = path.split("/")[-3]
             if not re.fullmatch("/dev/nvidia[0-9]+", os.readlink(path)):
                 continue
-            if not DAEMONS.search(text_of(f"/proc/{pid}/cgroup")):
-                return f"{pid} ({text_of(f'/proc/{pid}/comm')})"
+            if not DAEMONS.search(read_text(f"/proc/{pid}/cgroup")):
+                return f"{pid} ({read_text(f'/proc/{pid}/comm')})"
     return ""
 
 
-def _noted(state: dict[str, Any], finding: str) -> str:
-    note({**state, "found": finding})
+def note_finding(state: dict[str, Any], finding: str) -> str:
+    note_state({**state, "found": finding})
     return finding
 
 
-def note(state: dict[str, Any]) -> None:
+def note_state(state: dict[str, Any]) -> None:
     tools.write(STATE, json.dumps(state) + "\n", 0o600)
 
 
 def _forget(known: dict[str, Any]) -> None:
-    loader().forget(known)
+    find_loader().forget(known)
     drop()
 
 
 def drop() -> None:
     """Delete the kept state: nothing was changed that could make a boot fail."""
-    if not counted() and os.path.exists(STATE):
-        loader().drop(record())
+    if not read_choice() and os.path.exists(STATE):
+        find_loader().drop(read_record())
         os.unlink(STATE)
 
 
-def counted() -> str:
+def read_choice() -> str:
     """Return the bootloader's choice for the next boot, ONCE or BACK; "" if it starts its own default."""
-    return loader().counted()
+    return find_loader().counted()
 
 
-def record() -> dict[str, Any]:
+def read_record() -> dict[str, Any]:
     """Return the record of the kept state and its outcome; empty if there is none or it is damaged."""
     try:
         with open(STATE, encoding="utf-8") as file:
@@ -170,14 +172,14 @@ def record() -> dict[str, Any]:
         return {}
 
 
-def words_of_boot(*, own: bool = False) -> list[str]:
+def read_words_of_boot(*, own: bool = False) -> list[str]:
     """Return the running kernel's command line without the words of the bootloader and gpuprov; with `own`, including
     gpuprov's."""
-    words = loader().words_of(text_of("/proc/cmdline").split())
-    return words if own else without_first(words)
+    words = find_loader().words_of(read_text("/proc/cmdline").split())
+    return words if own else drop_first_boot_words(words)
 
 
-def without_first(words: Sequence[str]) -> list[str]:
+def drop_first_boot_words(words: Sequence[str]) -> list[str]:
     """Return a command line without the words for a first boot; the site may have a `panic=30` of its own."""
     remaining = list(words)
     for word in FIRST if FIRST[0] in remaining else ():
@@ -186,16 +188,16 @@ def without_first(words: Sequence[str]) -> list[str]:
     return remaining
 
 
-def newer(kernel: str) -> bool:
+def has_newer_kernel(kernel: str) -> bool:
     """Return whether a newer kernel than this one is installed, which the bootloader would start by default."""
-    return newest() not in ("", kernel)
+    return find_newest() not in ("", kernel)
 
 
-def newest() -> str:
-    return tools.newest(loader().kernels())
+def find_newest() -> str:
+    return tools.find_newest(find_loader().kernels())
 
 
-def answers() -> bool:
+def is_answering() -> bool:
     try:
         return bool(shutil.which("nvidia-smi")) and tools.run(["nvidia-smi", "-L"], 120).returncode == 0
     except subprocess.TimeoutExpired:

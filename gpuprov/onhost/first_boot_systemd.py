@@ -37,12 +37,12 @@ def started() -> bool:
 
 def impossible() -> str:
     return why_not(
-        container=tools.contained(),
+        container=tools.is_contained(),
         info=variable("LoaderInfo"),
         program=bool(shutil.which("bootctl")),
         writable=os.access(ROOT + VARIABLES, os.W_OK),
         saved="@saved" in (variable(DEFAULT), *_defaults()),
-        line=any(tools.text_of(path) for path in LINES),
+        line=any(tools.read_text(path) for path in LINES),
         listing=_listing(),
     )
 
@@ -204,12 +204,12 @@ def _set(name: str, value: str) -> None:
 
 
 def _listing() -> list[str]:
-    return tools.out(["bootctl", "list", "--no-pager"]).splitlines()
+    return tools.capture_output(["bootctl", "list", "--no-pager"]).splitlines()
 
 
 def _defaults() -> list[str]:
     """Return loader.conf's settings of the default entry."""
-    esp = tools.out(["bootctl", "--print-esp-path"])
+    esp = tools.capture_output(["bootctl", "--print-esp-path"])
     return _read(f"{ROOT}{esp}/loader/loader.conf").get("default", []) if esp else []
 
 
@@ -233,12 +233,12 @@ def _place(source: str) -> str:
 
 
 def _lines(source: str) -> list[str]:
-    return tools.text_of(source).splitlines() if source else []
+    return tools.read_text(source).splitlines() if source else []
 
 
 def _read(path: str) -> dict[str, list[str]]:
     settings: dict[str, list[str]] = {}
-    for line in tools.text_of(path[len(ROOT) :]).splitlines():
+    for line in tools.read_text(path[len(ROOT) :]).splitlines():
         key, *value = line.split(None, 1) or [""]
         settings.setdefault(key, []).extend(word.strip() for word in value)
     return settings

@@ -63,11 +63,11 @@ class Loader(Protocol):
         """Return a running kernel's command line without the bootloader's words."""
 
 
-def newest(kernels: Sequence[str]) -> str:
+def find_newest(kernels: Sequence[str]) -> str:
     return max(kernels, key=lambda name: [int(part) for part in re.findall(r"\d+", name)], default="")
 
 
-def text_of(path: str) -> str:
+def read_text(path: str) -> str:
     try:
         with open(ROOT + path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read().strip()
@@ -103,7 +103,7 @@ def run(words: Sequence[str], limit: float = 600) -> subprocess.CompletedProcess
         return subprocess.CompletedProcess(words, 127, "", f"{words[0]} is not there")
 
 
-def out(words: Sequence[str]) -> str:
+def capture_output(words: Sequence[str]) -> str:
     ran = run(words)
     return ran.stdout.strip() if ran.returncode == 0 else ""
 
@@ -114,5 +114,5 @@ def call(words: Sequence[str]) -> None:
         raise OSError(f"{' '.join(words)} failed: {' '.join(ran.stderr.split())[-300:]}")
 
 
-def contained() -> bool:
+def is_contained() -> bool:
     return run(["systemd-detect-virt", "--container", "--quiet"]).returncode == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterable, Mapping
 
 
-def reason(failure: Mapping[str, Any]) -> str:
+def find_reason(failure: Mapping[str, Any]) -> str:
     """Return the reason why a task failed, from its result; for a loop, that of the first item that failed."""
     items = [item for item in failure.get("results") or [] if isinstance(item, dict) and item.get("failed")]
     first = items[0] if items else failure
@@ -13,9 +13,9 @@ def reason(failure: Mapping[str, Any]) -> str:
     return ": ".join(dict.fromkeys(word for word in messages if word)) or "failed without a message"
 
 
-def told(failure: Mapping[str, Any], leftovers: Iterable[str], not_started: Iterable[str]) -> str:
+def describe_failure(failure: Mapping[str, Any], leftovers: Iterable[str], not_started: Iterable[str]) -> str:
     """Return the reason, and what could not be undone: `left` in words, `not_started` by the services' names."""
-    words = [reason(failure), *leftovers]
+    words = [find_reason(failure), *leftovers]
     if names := ", ".join(not_started):
         words.append(f"stopped for it, and not to be started again: {names} (systemctl status says why)")
     return "; ".join(words)

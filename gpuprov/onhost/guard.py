@@ -61,24 +61,24 @@ exit 1
 """
 
 
-def booted() -> tuple[str, str]:
+def identify_boot() -> tuple[str, str]:
     """Return the boot, and the start time of the first process, which differs in a restarted container (proc_pid_stat(5))."""
     stat_ = (lock.read("/proc/1/stat") or "").rpartition(")")[2].split()
     return (lock.read("/proc/sys/kernel/random/boot_id") or "").strip(), stat_[19] if len(stat_) > 19 else ""
 
 
-def made(owner: Mapping[str, Any], token: str) -> str:
+def write_guard(owner: Mapping[str, Any], token: str) -> str:
     """Write the program through which the owner runs others; those of the latest tokens stay, since they refuse."""
     path = f"{lock.KEPT}/guards/{token}"
     python = sys.executable or "/usr/bin/python3"
-    boot, first = booted()
+    boot, first = identify_boot()
     values = {"@TOKEN@": token, "@KEPT@": lock.KEPT, "@LOCK@": lock.LOCK, "@BOOT@": boot, "@FIRST@": first}
     values.update({"@RUN@": shlex.quote(str(owner["run"])), "@PYTHON@": shlex.quote(python)})
     text = GUARD
     for name, value in values.items():
         text = text.replace(name, value)
     if lock.read(path) != text:
-        lock.whole(path, text, 0o755)
+        lock.write_whole(path, text, 0o755)
     with contextlib.suppress(FileNotFoundError):  # the run has seen the boot that it asked for
         os.unlink(f"{lock.KEPT}/reboot")
     for folder in (os.path.dirname(lock.KEPT), lock.KEPT, os.path.dirname(path)):

@@ -38,7 +38,7 @@ class Failed(Exception):
     """Its message says what could not be rebuilt, and why."""
 
 
-def stale() -> list[Image]:
+def list_stale() -> list[Image]:
     """List the images that are older than their configuration.
 
     Compares the files' times rather than what just changed: a run that was interrupted before the rebuild is completed
@@ -54,7 +54,7 @@ def stale() -> list[Image]:
             continue
         if os.path.isfile(path) and os.path.isdir(os.path.join(MODULES, kernel)):
             image = Image(path, kernel)
-            outdated += [image] * (_outrun(path) or bool(old_copy(image)) or _old_driver(image))
+            outdated += [image] * (is_outrun(path) or bool(find_old_copy(image)) or has_old_driver(image))
     return outdated
 
 
@@ -67,7 +67,7 @@ class Copy(NamedTuple):
     path: str
 
 
-def old_copy(image: Image) -> str:
+def find_old_copy(image: Image) -> str:
     """Return the outdated copy of the image made by kernel-install, from which systemd-boot starts the host: a run that was
     interrupted between the two leaves one. "" if there is none. PARTITION/TOKEN/VERSION/NAME, kernel-install(8)."""
     if not first_boot_systemd.started():
@@ -76,7 +76,7 @@ def old_copy(image: Image) -> str:
     paths = [
         path for place in PARTITIONS for path in glob.glob(f"{place}/*/{glob.escape(image.kernel)}/{glob.escape(name)}")
     ]
-    return old_of(current.size, current.made, [_copy(path, image.path) for path in paths])
+    return select_old_copy(current.size, current.made, [_copy(path, image.path) for path in paths])
 
 
 def _copy(path: str, image: str) -> Copy:
@@ -85,7 +85,7 @@ def _copy(path: str, image: str) -> Copy:
     return Copy(size, made, bool(image) and made < os.stat(image).st_mtime and filecmp.cmp(image, path, False), path)
 
 
-def old_of(size: int, made: int, copies: Iterable[Copy]) -> str:
+def select_old_copy(size: int, made: int, copies: Iterable[Copy]) -> str:
     """Return the path of the outdated copy of an image of this size and time; "" if there is none.
 
     The newest copy is the host's own: a token (machine-id) that a host had before leaves others behind. A copy with the
@@ -97,7 +97,7 @@ def old_of(size: int, made: int, copies: Iterable[Copy]) -> str:
     return newest.path
 
 
-def rebuild(image: Image) -> None:
+def rebuild_image(image: Image) -> None:
     """Rebuild it; /boot must have room for a second one while it is written. Raises Failed."""
     need = os.path.getsize(image.path) // 1048576 + 1
     free = shutil.disk_usage(BOOT).free // 1048576
@@ -105,7 +105,7 @@ def rebuild(image: Image) -> None:
         raise Failed(
             f"/boot has {int(free)} MiB free, a rebuilt {image.path} needs {int(need)} MiB: remove old kernels"
         )
-    if _by_dracut(image.path):
+    if is_made_by_dracut(image.path):
         command = ["dracut", "--force", image.path, image.kernel]
         maker = "dracut: see /etc/dracut.conf and /etc/dracut.conf.d"
     else:  # by its own name: "-k all" means to update-initramfs only those that it made itself
@@ -118,13 +118,13 @@ def rebuild(image: Image) -> None:
         output = [line for line in done.stdout.splitlines() if line.strip()][-3:]
         why = "; ".join(output) or f"status {done.returncode}"
         raise Failed(f"{' '.join(command)} failed: {why}")
-    if _outrun(image.path):
+    if is_outrun(image.path):
         raise Failed(f"{image.path} was left as it was by {maker}")
-    if old := old_copy(image):
+    if old := find_old_copy(image):
         raise Failed(f"{old}, from which systemd-boot starts, was left as it was: kernel-install add {image.kernel}")
 
 
-def _outrun(image: str) -> bool:
+def is_outrun(image: str) -> bool:
     made = os.stat(image).st_mtime
     for place in CONFIGURATION:
         for folder, _, files in os.walk(place) if os.path.isdir(place) else [(place, [], [""])]:
@@ -134,7 +134,7 @@ def _outrun(image: str) -> bool:
     return False
 
 
-def _old_driver(image: Image) -> bool:
+def has_old_driver(image: Image) -> bool:
     """Return whether the image would load an NVIDIA module that predates the kernel's own, which the driver's libraries
     do not work with (https://github.com/openSUSE/nvidia-driver-G06/issues/25)."""
     made = os.stat(image.path).st_mtime
@@ -143,15 +143,15 @@ def _old_driver(image: Image) -> bool:
     if not any(os.path.exists(path) and os.stat(path).st_mtime > made for path in paths):
         return False
     lister = "lsinitrd" if shutil.which("lsinitramfs") is None else "lsinitramfs"
-    return any(NVIDIA.fullmatch(line.rpartition("/")[2]) for line in _inside(lister, image.path).splitlines())
+    return any(NVIDIA.fullmatch(line.rpartition("/")[2]) for line in list_contents(lister, image.path).splitlines())
 
 
-def _by_dracut(image: str) -> bool:
+def is_made_by_dracut(image: str) -> bool:
     if shutil.which("update-initramfs") is None:
         return True
-    return shutil.which("dracut") is not None and "lib/dracut/" in _inside("lsinitramfs", image)
+    return shutil.which("dracut") is not None and "lib/dracut/" in list_contents("lsinitramfs", image)
 
 
-def _inside(lister: str, image: str) -> str:
+def list_contents(lister: str, image: str) -> str:
     done = subprocess.run([lister, image], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     return done.stdout.decode("utf-8", "replace")

@@ -16,7 +16,7 @@ class Kept(NamedTuple):
     size: int = 0
 
 
-def named(name: str, version: str, architecture: str, end: str) -> str:
+def make_file_name(name: str, version: str, architecture: str, end: str) -> str:
     """Return the name of a package's file."""
     return f"{name}_{version.replace(':', '%3a')}_{architecture}.{end}"
 
@@ -26,7 +26,7 @@ def is_of(file: str, name: str, version: str) -> bool:
     return file.startswith(f"{name}_{version.replace(':', '%3a')}_")
 
 
-def there(source: str, place: str) -> None:
+def copy_file(source: str, place: str) -> None:
     """Copy a file; the copy is complete or absent."""
     shutil.copyfile(source, f"{place}.part")
     os.replace(f"{place}.part", place)

@@ -13,10 +13,10 @@ from typing import Iterator, Mapping, Sequence
 
 from . import family, repodata
 from .files import write
-from .kept_files import Kept, named, there
+from .kept_files import Kept, copy_file, make_file_name
 from .packages import zypper_answer
-from .packages.choice import manager
-from .packages.commands import run, shortened
+from .packages.choice import choose_manager
+from .packages.commands import run, shorten_end
 from .packages.model import Manager, Refused, Settings
 
 NAME = "gpuprov-kept"
@@ -46,19 +46,25 @@ DIGESTS = (
 def mine() -> list[Kept]:
     """List the held packages and all that were built from the same source; none that may be installed in several
     versions, such as kernels."""
-    rows = _rows()
-    held = set(_manager().read([]).held)
+    rows = list_rows()
+    held = set(get_manager().read([]).held)
     built = {row[4] for row in rows if row[0] in held} - {"(none)"}
-    packages = sorted({(row[0], _full(row), row[3], _size(row)) for row in rows if row[4] in built or row[0] in held})
+    packages = sorted(
+        {
+            (row[0], format_full_version(row), row[3], compute_size(row))
+            for row in rows
+            if row[4] in built or row[0] in held
+        }
+    )
     names = [(name, arch) for name, _, arch, _ in packages]
     once = [package for package in packages if names.count((package[0], package[2])) == 1]
-    return [Kept(name, version, named(name, version, arch, "rpm"), size) for name, version, arch, size in once]
+    return [Kept(name, version, make_file_name(name, version, arch, "rpm"), size) for name, version, arch, size in once]
 
 
 def bring(lacking: Sequence[Kept], pool: str, free: int) -> None:
     """Add the available packages to the pool: from the manager's cache, or from a repository."""
-    rows = {package.file: row for row in _rows() for package in lacking if package.file == _file(row)}
-    _take(rows, _cached(), pool, free)
+    rows = {package.file: row for row in list_rows() for package in lacking if package.file == find_file(row)}
+    _take(rows, list_cached(), pool, free)
     room, rest = shutil.disk_usage(pool).free - free, []
     for package in lacking:
         if package.file in rows and not os.path.exists(f"{pool}/{package.file}") and 2 * package.size <= room:
@@ -66,7 +72,7 @@ def bring(lacking: Sequence[Kept], pool: str, free: int) -> None:
             rest.append(package)
     if not rest or room < 0:
         return
-    host = _manager()
+    host = get_manager()
     try:
         index = host.read([package.name for package in rest]).index
         specs = [
@@ -80,7 +86,7 @@ def bring(lacking: Sequence[Kept], pool: str, free: int) -> None:
 
 def offered(names: Sequence[str]) -> dict[str, list[str]]:
     """Return the versions in repositories, by name."""
-    return _manager().read(list(names)).index if names else {}
+    return get_manager().read(list(names)).index if names else {}
 
 
 def offer(files: Mapping[str, str], pool: str) -> None:
@@ -90,14 +96,14 @@ def offer(files: Mapping[str, str], pool: str) -> None:
     plain = {file: file.replace("%", "-") for file in files}  # %3a would be read as a colon in an address
     for file, name in plain.items():
         os.link(f"{pool}/{file}", f"{FOLDER}/{name}")
-    repodata.index(FOLDER, {name: files[file] for file, name in plain.items()})
-    host_family = family.here()
+    repodata.write_index(FOLDER, {name: files[file] for file, name in plain.items()})
+    host_family = family.read_family()
     write(SOURCES[host_family], TEXT + (OF_ZYPPER if host_family == "suse" else ""))
     try:
-        _manager().fetch("kept")
+        get_manager().fetch("kept")
     except Refused as refused:
         withdraw()
-        raise ValueError(f"the kept packages cannot be offered: {shortened(str(refused), 300)}") from refused
+        raise ValueError(f"the kept packages cannot be offered: {shorten_end(str(refused), 300)}") from refused
 
 
 def withdraw() -> None:
@@ -115,8 +121,8 @@ def withdraw() -> None:
 def _take(rows: Mapping[str, Sequence[str]], paths: Sequence[str], pool: str, free: int) -> None:
     """Copy the wanted files that match what rpm has installed."""
     for path in paths:
-        for row in _headers(path):
-            file = _file(row)
+        for row in read_headers(path):
+            file = find_file(row)
             if (
                 rows.get(file, ())[:7] != row[:7]
                 or os.path.exists(f"{pool}/{file}")
@@ -127,38 +133,38 @@ def _take(rows: Mapping[str, Sequence[str]], paths: Sequence[str], pool: str, fr
                 shutil.disk_usage(pool).free - os.path.getsize(path) >= free
                 and not run(["rpmkeys", "--checksig", "--nosignature", path]).status
             ):
-                there(path, f"{pool}/{file}")
+                copy_file(path, f"{pool}/{file}")
 
 
-def _cached() -> list[str]:
+def list_cached() -> list[str]:
     return [path for pattern in CACHES for path in glob.glob(pattern, recursive=True)]
 
 
-def _headers(path: str) -> Iterator[list[str]]:
+def read_headers(path: str) -> Iterator[list[str]]:
     ran = run(["rpm", "-qp", "--nosignature", "--qf", DIGESTS, path])
     for line in ran.lines if not ran.status else ():
         yield line.split("|")
 
 
-def _rows() -> list[list[str]]:
+def list_rows() -> list[list[str]]:
     ran = run(["rpm", "-qa", "--qf", DIGESTS])
     if ran.status:
-        raise ValueError(f"rpm -qa fails: {shortened(ran.said, 300)}")
+        raise ValueError(f"rpm -qa fails: {shorten_end(ran.said, 300)}")
     return [line.split("|") for line in ran.lines if line.count("|") == 7 and not line.startswith("gpg-pubkey|")]
 
 
-def _full(row: Sequence[str]) -> str:
+def format_full_version(row: Sequence[str]) -> str:
     return row[2] if row[1] == "0" else f"{row[1]}:{row[2]}"
 
 
-def _size(row: Sequence[str]) -> int:
+def compute_size(row: Sequence[str]) -> int:
     """Return the size of header and payload; the signatures before them add a few kB."""
     return int(row[7]) if row[7].isdecimal() else 0
 
 
-def _file(row: Sequence[str]) -> str:
-    return named(row[0], _full(row), row[3], "rpm")
+def find_file(row: Sequence[str]) -> str:
+    return make_file_name(row[0], format_full_version(row), row[3], "rpm")
 
 
-def _manager() -> Manager:
-    return manager(Settings(mirror_timeout=MIRROR_TIMEOUT))
+def get_manager() -> Manager:
+    return choose_manager(Settings(mirror_timeout=MIRROR_TIMEOUT))

@@ -26,10 +26,10 @@ JOINED = f"""awk '{{ a = index($0, "NVRM: "); t = substr($0, a + 6)
     sub(/^[ \t]+/, "", t); sub(/[ \t]+$/, "", l); l = l " " t; n++; next }}
   if (NR > 1) print l
   l = $0; n = a > 0 }} END {{ if (NR) print l }}'"""
-"""`joined` as a shell filter."""
+"""`join_messages` as a shell filter."""
 
 
-def joined(lines: Iterable[str]) -> Iterator[str]:
+def join_messages(lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines, with the lines of one message of NVIDIA's driver joined. dmesg and the journal print the following lines
     indented, or with their own stamp."""
     whole: str | None = None
@@ -47,12 +47,12 @@ def joined(lines: Iterable[str]) -> Iterator[str]:
         yield whole
 
 
-def said(lines: Iterable[str], begins: str) -> list[str]:
+def list_messages(lines: Iterable[str], begins: str) -> list[str]:
     """List the kernel's messages that begin with a regular expression, without the time stamps."""
     pattern, program = re.compile(f"{STAMP}(?=({begins}))"), re.compile(STAMP + OF_A_PROGRAM)
     return [line[match.end() :] for line in lines if (match := pattern.match(line)) and not program.match(line)]
 
 
-def filtered(begins: str) -> str:
+def make_filter(begins: str) -> str:
     """Return the same as a shell filter, with the stamps."""
     return f"grep -aE '{STAMP}({begins})' | grep -avE '{STAMP}{OF_A_PROGRAM}'"

@@ -20,7 +20,7 @@ def differing(text: str, keys: Mapping[str, str]) -> dict[str, str]:
         match = re.match(r"\s*([^\s=#]+)\s*=", line)
         if match and match.group(1) in keys:
             lines[match.group(1)] = line
-    return {key: lines.get(key, "") for key, value in keys.items() if not _says(lines.get(key, ""), key, value)}
+    return {key: lines.get(key, "") for key, value in keys.items() if not is_set(lines.get(key, ""), key, value)}
 
 
 def with_keys(text: str, keys: Mapping[str, str]) -> str:
@@ -35,11 +35,11 @@ def with_keys(text: str, keys: Mapping[str, str]) -> str:
     return "".join(f"{line}\n" for line in lines) if wrong else text
 
 
-def allowed(mode: int) -> int:
+def limit_mode(mode: int) -> int:
     """Return the mode that such a file keeps: only its owner, root, may write it."""
     return mode & ~0o022
 
 
-def _says(line: str, key: str, value: str) -> bool:
+def is_set(line: str, key: str, value: str) -> bool:
     line = line.strip(" \t")
     return line in (f"{key}={value}", f'{key}="{value}"')

@@ -22,8 +22,8 @@ import tempfile
 import time
 from typing import Any, Callable, Collection, Iterator, Mapping
 
-from .fence import line, other_name, taker
-from .marked import running
+from .fence import find_other_name, format_fence, parse_taker
+from .marked import list_running
 
 BASE = "/run/gpuprov"
 LOCK = f"{BASE}/lock"
@@ -51,7 +51,7 @@ def guard() -> Iterator[None]:
         yield
 
 
-def held() -> str | None:
+def read_owner_file() -> str | None:
     """Return the text of the owner file; None if nobody holds the lock, "" if the lock has no owner file.
 
     /run is empty after a boot: the lock is then the one that was held before the boot.
@@ -63,12 +63,12 @@ def held() -> str | None:
         if os.path.isdir(LOCK):
             return ""
     kept = read(f"{KEPT}/held.json")
-    if kept is None or (owner_in(kept) or {}).get("boot") == boot():
+    if kept is None or (parse_owner(kept) or {}).get("boot") == identify_boot():
         return None  # somebody removed the lock by hand, as its message says
     return kept
 
 
-def owner_in(text: str) -> dict[str, Any] | None:
+def parse_owner(text: str) -> dict[str, Any] | None:
     """Return the owner that the text describes; None if it is damaged."""
     with contextlib.suppress(ValueError):
         owner = json.loads(text)
@@ -79,7 +79,7 @@ def owner_in(text: str) -> dict[str, Any] | None:
 
 def name_of(text: str) -> str:
     """Return the lock's ID, which --break-lock takes: the run that holds it, or a digest of the text if it names no valid run."""
-    run = str((owner_in(text) or {}).get("run", ""))
+    run = str((parse_owner(text) or {}).get("run", ""))
     if RUN.fullmatch(run):
         return run
     return f"damaged-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
@@ -87,29 +87,29 @@ def name_of(text: str) -> str:
 
 def is_mine(text: str | None, owner: Mapping[str, object]) -> bool:
     """Return whether the lock is this owner's. A run that is resumed is led by another process, and is another owner."""
-    holder = owner_in(text or "") or {}
+    holder = parse_owner(text or "") or {}
     name, other = holder.get("name"), owner.get("name")
     same = bool(holder) and all(holder.get(key) == owner[key] for key in PERSON if key in owner)
     return same and (name == other or not name or not other)
 
 
-def boot() -> str:
+def identify_boot() -> str:
     """Return an identifier of this boot. A container that was restarted has the machine's boot ID and another first process."""
-    return f"{(read('/proc/sys/kernel/random/boot_id') or '').strip()} {_first():.2f}"
+    return f"{(read('/proc/sys/kernel/random/boot_id') or '').strip()} {read_first_start():.2f}"
 
 
-def left(text: str) -> float | None:
+def count_left(text: str) -> float | None:
     """Return the seconds until the lock's lease ends, 0 if it has ended; None for a lock without a lease, as earlier versions wrote
     them."""
-    owner = owner_in(text) or {}
+    owner = parse_owner(text) or {}
     lease, at = owner.get("lease"), owner.get("at")
     if not isinstance(lease, (int, float)) or not isinstance(at, (int, float)):
         return None
-    now = _uptime()
-    if owner.get("boot") != boot():
-        since = now - _first()
+    now = read_uptime()
+    if owner.get("boot") != identify_boot():
+        since = now - read_first_start()
         return max(0.0, lease - (since if since >= 0 else now))  # lxcfs makes /proc/uptime the container's own
-    heard = [time for time in (float(at), _renewed()) if time <= now + 1]
+    heard = [time for time in (float(at), read_renewal()) if time <= now + 1]
     return max(0.0, lease - (now - max(heard, default=0.0)))
 
 
@@ -124,56 +124,56 @@ def take(owner: Mapping[str, Any], broken: Collection[str] = (), stale: str | No
     was taken over, is described by its `text`, its `holder` (None if damaged), its `id`, and what is `left` of its lease.
     """
     with guard():
-        text, token = held(), fence()
+        text, token = read_owner_file(), read_token()
         is_own = is_mine(text, owner)
-        if twin := other_name(_taker() if text is None else owner_in(text) or {}, owner):
+        if twin := find_other_name(read_taker() if text is None else parse_owner(text) or {}, owner):
             return {"taken": False, "over": False, "twin": twin}
         if owner.get("token") and token != owner["token"]:
-            return {"taken": False, "over": False, "lost": _taker()}
+            return {"taken": False, "over": False, "lost": read_taker()}
         owner, seen = {key: value for key, value in owner.items() if key != "seen"}, owner.get("seen")
         if seen is not None and not is_own and not owner.get("token") and token != seen:
-            return {"taken": False, "over": False, "passed": _taker()}
+            return {"taken": False, "over": False, "passed": read_taker()}
         described: dict[str, Any] = {}
         forced = False
         if text is not None and not is_own:
-            described = {"text": text, "holder": owner_in(text), "id": name_of(text), "left": left(text)}
+            described = {"text": text, "holder": parse_owner(text), "id": name_of(text), "left": count_left(text)}
             forced, ended = described["id"] in broken, described["left"] == 0
             if text == stale and not forced:  # what was cut off with its leader gets a moment
-                ended, described["running"] = True, _ending(described["id"])
+                ended, described["running"] = True, wait_for_processes(described["id"])
             else:
-                described["running"] = running(described["id"]) if ended and not forced else []
+                described["running"] = list_running(described["id"]) if ended and not forced else []
             if not forced and (not ended or described["running"]):
                 return {"taken": False, "over": False, **described}
-        if not token or (owner.get("token") or (is_own and (owner_in(text or "") or {}).get("token"))) != token:
-            token = _fence(owner, text)
-        if described and not forced and (slipped := _ending(str(described["id"]))):
+        if not token or (owner.get("token") or (is_own and (parse_owner(text or "") or {}).get("token"))) != token:
+            token = give_token(owner, text)
+        if described and not forced and (slipped := wait_for_processes(str(described["id"]))):
             return {"taken": False, "over": False, **described, "running": slipped}
         shutil.rmtree(LOCK, ignore_errors=True)
-        _put({**owner, "token": token, "boot": boot(), "at": round(_uptime(), 2)})
+        _put({**owner, "token": token, "boot": identify_boot(), "at": round(read_uptime(), 2)})
         return {"taken": True, "over": bool(described), "token": token, **described}
 
 
-def renew(owner: Mapping[str, object]) -> bool:
+def renew_lease(owner: Mapping[str, object]) -> bool:
     """Restart the lease if the lock is the owner's, even one from before the boot. Return whether it is.
 
     A lock whose token is not the host's belongs to nobody: the guard refuses its run.
     """
     with guard():
-        text = held()
-        is_own = is_mine(text, owner) and (owner_in(text or "") or {}).get("token", fence()) == fence()
+        text = read_owner_file()
+        is_own = is_mine(text, owner) and (parse_owner(text or "") or {}).get("token", read_token()) == read_token()
         with contextlib.suppress(OSError):
             if is_own and not os.path.isdir(LOCK):
-                _put({**(owner_in(text or "") or {}), "boot": boot(), "at": round(_uptime(), 2)})
+                _put({**(parse_owner(text or "") or {}), "boot": identify_boot(), "at": round(read_uptime(), 2)})
             elif is_own:
                 with open(f"{LOCK}/renewed", "w", encoding="ascii") as file:
-                    file.write(f"{int(_uptime())}\n")
+                    file.write(f"{int(read_uptime())}\n")
         return is_own
 
 
-def release(owner: Mapping[str, object]) -> bool:
+def release_lock(owner: Mapping[str, object]) -> bool:
     """Release the lock if it is the owner's. Return whether it was. The token stays."""
     with guard():
-        is_own = is_mine(held(), owner)
+        is_own = is_mine(read_owner_file(), owner)
         if is_own:
             shutil.rmtree(LOCK, ignore_errors=True)
             with contextlib.suppress(FileNotFoundError):
@@ -181,9 +181,9 @@ def release(owner: Mapping[str, object]) -> bool:
         return is_own
 
 
-def fence() -> str:
+def read_token() -> str:
     """Return the token of the current or most recent lock of this host; "" if there is none or the file is damaged."""
-    return _taker().get("token", "")
+    return read_taker().get("token", "")
 
 
 def leave(owner: Mapping[str, Any], wait: float, most: float) -> dict[str, object]:
@@ -193,10 +193,10 @@ def leave(owner: Mapping[str, Any], wait: float, most: float) -> dict[str, objec
     lock is still `held` for it.
     """
     run, until = str(owner["run"]), time.monotonic() + wait
-    while (processes := running(run)) and time.monotonic() < until:
+    while (processes := list_running(run)) and time.monotonic() < until:
         time.sleep(0.2)
-    if not processes or not is_mine(held(), owner):
-        release(owner)
+    if not processes or not is_mine(read_owner_file(), owner):
+        release_lock(owner)
         return {"held": False, "running": processes}
     if os.fork() == 0:
         os.setsid()
@@ -204,34 +204,34 @@ def leave(owner: Mapping[str, Any], wait: float, most: float) -> dict[str, objec
         for stream in (0, 1, 2):
             os.dup2(null, stream)
         until = time.monotonic() + most
-        while renew(owner) and running(run) and time.monotonic() < until:
+        while renew_lease(owner) and list_running(run) and time.monotonic() < until:
             time.sleep(1)
-        release(owner)
+        release_lock(owner)
         os._exit(0)
     return {"held": True, "running": processes}
 
 
-def _ending(run: str) -> list[str]:
+def wait_for_processes(run: str) -> list[str]:
     """Wait some seconds for the processes that the run started; return those that are still running."""
     until = time.monotonic() + SLIPPED
-    while (processes := running(run)) and time.monotonic() < until:
+    while (processes := list_running(run)) and time.monotonic() < until:
         time.sleep(0.2)
     return processes
 
 
-def _fence(owner: Mapping[str, Any], text: str | None) -> str:
+def give_token(owner: Mapping[str, Any], text: str | None) -> str:
     """Give the host the next token. Without a number to count from, use the time, which no earlier run can have had."""
-    known = [str((owner_in(text or "") or {}).get("token", "")), fence()]
+    known = [str((parse_owner(text or "") or {}).get("token", "")), read_token()]
     numbers = [int(token.partition("-")[0]) for token in known if TOKEN.fullmatch(token)]
     fresh = numbers or not os.path.exists(f"{KEPT}/fence")
     number = max(numbers, default=0) + 1 if fresh else int(time.time())
     token = f"{number}-{secrets.token_hex(4)}"
-    whole(f"{KEPT}/fence", line(token, owner))
+    write_whole(f"{KEPT}/fence", format_fence(token, owner))
     return token
 
 
-def _taker() -> dict[str, str]:
-    return taker(read(f"{KEPT}/fence") or "")
+def read_taker() -> dict[str, str]:
+    return parse_taker(read(f"{KEPT}/fence") or "")
 
 
 def _put(owner: Mapping[str, object]) -> None:
@@ -239,7 +239,7 @@ def _put(owner: Mapping[str, object]) -> None:
         if name.startswith(".lock-"):
             shutil.rmtree(f"{BASE}/{name}", ignore_errors=True)
     text = json.dumps(dict(owner))
-    whole(f"{KEPT}/held.json", text)
+    write_whole(f"{KEPT}/held.json", text)
     fresh = tempfile.mkdtemp(prefix=".lock-", dir=BASE)
     with open(f"{fresh}/owner.json", "w", encoding="utf-8") as file:
         file.write(text)
@@ -247,7 +247,7 @@ def _put(owner: Mapping[str, object]) -> None:
     os.rename(fresh, LOCK)
 
 
-def whole(path: str, text: str, mode: int = 0o644) -> None:
+def write_whole(path: str, text: str, mode: int = 0o644) -> None:
     """Write a file atomically, so that it is complete even after a power loss."""
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     fresh = f"{path}.new"  # under the guard nobody else writes
@@ -267,16 +267,16 @@ def read(path: str) -> str | None:
     return None
 
 
-def _uptime() -> float:
+def read_uptime() -> float:
     return float((read("/proc/uptime") or "").split()[0])
 
 
-def _first() -> float:
+def read_first_start() -> float:
     """Return when the first process started, in seconds after the kernel: proc_pid_stat(5), field 22."""
     return int((read("/proc/1/stat") or "").rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
 
 
-def _renewed() -> float:
+def read_renewal() -> float:
     """Return when the lease was last renewed. The guard writes without a lock: an empty file is read again."""
     for _ in range(3):
         if (text := (read(f"{LOCK}/renewed") or "0").strip()).isdecimal():
@@ -290,8 +290,8 @@ def main() -> None:
     actions: dict[str, Callable[[], object]] = {
         "take": lambda: take(owner, request.get("broken", ()), request.get("stale")),
         "leave": lambda: leave(owner, request["wait"], request["most"]),
-        "renew": lambda: {"held": renew(owner)},
-        "release": lambda: {"released": release(owner)},
+        "renew": lambda: {"held": renew_lease(owner)},
+        "release": lambda: {"released": release_lock(owner)},
     }
     print(json.dumps(actions[request["action"]]()))
 

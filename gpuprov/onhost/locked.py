@@ -12,7 +12,7 @@ BOOTED = "was rebooted while this run worked on it, and not by this run"
 """The phrase in that message if nobody has taken the lock over."""
 
 
-def refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) -> tuple[str, str]:
+def explain_refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) -> tuple[str, str]:
     """Return the reason why the lock is not available, and the fix. broken: the IDs that --break-lock named. command:
     the command that takes --break-lock."""
     holder, name = answer.get("holder"), str(answer.get("id", "?"))
@@ -22,7 +22,7 @@ def refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) ->
     other = "; that is another lock than --break-lock names" if set(broken) - {""} else ""
     by_hand = f"remove {lock.LOCK} and {lock.KEPT}/held.json on the host"
     if answer.get("twin"):
-        return machine.refusal(str(answer["twin"]))
+        return machine.explain_refusal(str(answer["twin"]))
     lost = answer.get("lost")
     if lost == {}:
         return (

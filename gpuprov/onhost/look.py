@@ -22,7 +22,7 @@ LONGEST = 64 << 10
 """The largest file whose text is returned, in bytes."""
 
 
-def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+def answer_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return `transactions` and `sources`: the changes by each one in the request, or the reason why it is refused; `printed`: the
     output of the script `reading` (`streams`); `installed`: the versions of the packages that would change; `texts`: those of the
     request's files; `problem`: the reason why the package manager gives no answer. Transactions and the script see the usable
@@ -30,12 +30,12 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     answers: dict[str, Any] = {"problem": "", "transactions": [], "sources": [], "installed": {}, "printed": ""}
     answers["texts"] = {path: text for path in request["texts"] if (text := read_text(path)) is not None}
     try:
-        manager = choice.manager(
+        manager = choice.choose_manager(
             Settings(request.get("lock_timeout", Settings.lock_timeout), tuple(request["without"]))
         )
-        with _sources(manager, request, answers):
+        with open_sources(manager, request, answers):
             if request.get("reading"):
-                answers["printed"] = streams.packed(request["reading"])
+                answers["printed"] = streams.pack_streams(request["reading"])
             if request["transactions"]:
                 manager.prepare(request.get("max_age", LISTS_MAX_AGE), True)
                 answers["transactions"] = [
@@ -62,12 +62,12 @@ def read_text(path: str) -> str | None:
 
 
 @contextlib.contextmanager
-def _sources(manager: Manager, request: Mapping[str, Any], answers: dict[str, Any]) -> Iterator[None]:
+def open_sources(manager: Manager, request: Mapping[str, Any], answers: dict[str, Any]) -> Iterator[None]:
     """Context in which the usable sources are seen; `sources` in the answers names them."""
     with contextlib.ExitStack() as stack:
         if request["sources"]:
             try:
-                sandbox = stack.enter_context(ahead.opened(family.here()))
+                sandbox = stack.enter_context(ahead.open_sources(family.read_family()))
                 answers["sources"] = [_try_source(manager, source, sandbox) for source in request["sources"]]
                 stack.enter_context(sandbox.seen(request["without"]))
             except Refused as refused:
@@ -77,7 +77,7 @@ def _sources(manager: Manager, request: Mapping[str, Any], answers: dict[str, An
 
 
 def _try_transaction(manager: Manager, transaction: Mapping[str, Any]) -> dict[str, Any]:
-    action = actions.judged if transaction["judge"] else actions.attempt
+    action = actions.judge_transaction if transaction["judge"] else actions.prepare_transaction
     try:
         rows = [*action(manager, transaction, True)["trial"]]
         rows += (
@@ -104,7 +104,7 @@ def main() -> None:
         signal.signal(number, lambda *_: sys.exit(1))
     request = json.load(sys.stdin)
     try:
-        answers = answer(request)
+        answers = answer_request(request)
     except (OSError, ValueError, KeyError, TypeError) as error:
         answers = {"problem": f"{type(error).__name__}: {error}"}
     print(json.dumps(answers))

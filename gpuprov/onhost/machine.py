@@ -14,14 +14,14 @@ MACHINE = "pid:[4026531836]"
 FIX = "take all its names but one out of the inventory, or out of this run with --limit"
 
 
-def same(here: str, there: str) -> bool:
+def is_same(here: str, there: str) -> bool:
     """Return whether two answers are of the same machine. A container on this machine is another host unless it is this
     one; the machine of this container is not."""
     words, other = here.split(), there.split()
     return bool(words) and len(other) == 2 and words[0] == other[0] and other[1] in (words[-1], MACHINE)
 
 
-def duplicates(answers: Mapping[str, str]) -> dict[str, str]:
+def find_duplicates(answers: Mapping[str, str]) -> dict[str, str]:
     """Return, by name, an earlier name of the same machine. An incomplete answer names none."""
     first: dict[str, str] = {}
     whole = {name: answer for name, answer in answers.items() if len(answer.split()) == 2}
@@ -29,19 +29,19 @@ def duplicates(answers: Mapping[str, str]) -> dict[str, str]:
     return {name: other for name, other in earlier.items() if other != name}
 
 
-def warnings(answers: Mapping[str, str]) -> list[str]:
+def list_warnings(answers: Mapping[str, str]) -> list[str]:
     """List the warnings about machines that have several names, for commands that only read."""
     names: dict[str, list[str]] = {}
-    for name, other in duplicates(answers).items():
+    for name, other in find_duplicates(answers).items():
         names.setdefault(other, [other]).append(name)
-    return [f"{several(group)}. Fix: {FIX}" for group in names.values()]
+    return [f"{describe_names(group)}. Fix: {FIX}" for group in names.values()]
 
 
-def several(names: Sequence[str]) -> str:
+def describe_names(names: Sequence[str]) -> str:
     """Return the message about several names of one machine."""
     return f"{', '.join(names)} are one machine, which apply works on by the name {names[0]} alone"
 
 
-def refusal(other: str) -> tuple[str, str]:
+def explain_refusal(other: str) -> tuple[str, str]:
     """Return the reason why a run skips a host that is the machine of this other name, and the fix."""
     return f"the same machine as {other}, by which name alone a run works on it", FIX

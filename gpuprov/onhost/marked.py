@@ -9,7 +9,7 @@ MARK = "GPUPROV_RUN"
 """The variable with which the playbook marks its processes; it holds the owner's `run`."""
 
 
-def running(run: str) -> list[str]:
+def list_running(run: str) -> list[str]:
     """Describe the processes that the run started here and that have not ended: the last of each chain of processes,
     with its work.
 

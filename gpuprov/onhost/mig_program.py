@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any, Mapping, Sequence
 
-from .files import ABOVE, Difference, Wanted, bring_about, differences
+from .files import ABOVE, Difference, Wanted, bring_about, list_differences
 
 WANTED = "/etc/gpuprov/mig.json"
 WAIT = 30
@@ -32,12 +32,12 @@ def carry_out(config: Mapping[str, Any], services: Sequence[str], *, may_reset: 
     return answer
 
 
-def text(config: Mapping[str, Any]) -> str:
+def format_config(config: Mapping[str, Any]) -> str:
     """Return the contents of the file WANTED, which each boot reads."""
     return json.dumps(config, indent=4, sort_keys=True) + "\n"
 
 
 def keep(config: Mapping[str, Any], *, check: bool) -> list[Difference]:
     """Keep the layout for each boot. Only what was actually done: the next boot must not apply a refused layout."""
-    file = [Wanted(WANTED, text(config))]
-    return differences(file) if check else bring_about(file)
+    file = [Wanted(WANTED, format_config(config))]
+    return list_differences(file) if check else bring_about(file)

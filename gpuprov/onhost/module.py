@@ -6,19 +6,19 @@ from typing import Any, NoReturn
 
 from ansible.module_utils import basic
 
-from .texts import readable
+from .texts import make_readable
 
 
 class AnsibleModule(basic.AnsibleModule):  # type: ignore[misc]
     """Ansible's own module class, with readable texts in its results, errors and warnings."""
 
     def exit_json(self, **result: Any) -> NoReturn:
-        super().exit_json(**readable(result))
+        super().exit_json(**make_readable(result))
         raise AssertionError  # it ends the process
 
     def fail_json(self, msg: str, **result: Any) -> NoReturn:
-        super().fail_json(readable(str(msg)), **readable(result))
+        super().fail_json(make_readable(str(msg)), **make_readable(result))
         raise AssertionError
 
     def warn(self, warning: str, **more: Any) -> None:
-        super().warn(readable(str(warning)), **more)
+        super().warn(make_readable(str(warning)), **more)

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, Mapping
 
 from . import mps
-from .files import Difference, Wanted, bring_about, differences, extra
+from .files import Difference, Wanted, bring_about, list_differences, list_foreign_files
 from .mps import __main__, control, daemon, devices, environments, modes, program
 from .mps.program import Answer
 from .systemd import systemctl
@@ -18,17 +18,17 @@ FOLDER = "/usr/local/lib/gpuprov/mps"
 PARTS = (mps, __main__, control, daemon, devices, environments, modes, program)
 
 
-def texts() -> dict[str, str]:
+def list_texts() -> dict[str, str]:
     """The program's files, text by path."""
-    return {f"{FOLDER}/{_file(part)}": _source(part) for part in PARTS}
+    return {f"{FOLDER}/{read_file(part)}": read_source(part) for part in PARTS}
 
 
 def install(*, check: bool) -> list[Difference]:
     """Install the program as it came with the module, and units that systemd has loaded."""
-    files = [Wanted(path, text) for path, text in texts().items()]
-    files += extra(files)
+    files = [Wanted(path, text) for path, text in list_texts().items()]
+    files += list_foreign_files(files)
     if check:
-        return differences(files)
+        return list_differences(files)
     changed = bring_about(files)
     systemctl("daemon-reload")
     return changed
@@ -46,11 +46,11 @@ def carry_out(config: Mapping[str, Any], *, check: bool) -> tuple[Answer, list[s
         os.umask(before)
 
 
-def _file(part: ModuleType) -> str:
+def read_file(part: ModuleType) -> str:
     return "__init__.py" if part is mps else f"{part.__name__.rpartition('.')[2]}.py"
 
 
-def _source(part: ModuleType) -> str:
+def read_source(part: ModuleType) -> str:
     """Return the text of a module, which may be in the archive that Ansible brings."""
     loader: Any = part.__loader__
     return str(loader.get_source(part.__name__))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import Sequence
 
-from .running_kernel import loaded
+from .running_kernel import list_loaded
 from .units import restart
 
 
@@ -15,7 +15,7 @@ class Failed(Exception):
 
 def bring(unit: str, unload: Sequence[str], *, again: bool) -> None:
     """Start it; or restart it (`again`), after unloading these modules if they are loaded. Raises Failed."""
-    for name in loaded(unload) if again else ():
+    for name in list_loaded(unload) if again else ():
         done = subprocess.run(["modprobe", "-r", name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if done.returncode:
             message = " ".join(done.stderr.decode(errors="replace").split())

@@ -28,18 +28,18 @@ class NotAKey(ValueError):
     """The data is no public key; the message says what it is instead."""
 
 
-def keys(data: str | bytes) -> list[dict[str, Any]]:
+def parse_keys(data: str | bytes) -> list[dict[str, Any]]:
     """Return each key of the data: `fingerprint`, `created`, `expires` (0: never), `revoked`, `sha1` (self-signed with SHA-1 only),
     `raw`.
 
     Takes armoured and binary keys, and either of them in base64. Raises NotAKey.
     """
     all_keys: list[dict[str, Any]] = []
-    for tag, body, raw in _packets(_binary(data)):
+    for tag, body, raw in split_packets(decode_data(data)):
         if tag in (SECRET_KEY, SECRET_SUBKEY):
             raise NotAKey("it holds a private key, which belongs on no host")
         if tag == PUBLIC_KEY:
-            all_keys.append({**_key(body), "hashes": set(), "told": 0, "raw": raw})
+            all_keys.append({**parse_key(body), "hashes": set(), "told": 0, "raw": raw})
             continue
         if not all_keys:
             raise NotAKey("it does not begin with a public key")
@@ -55,7 +55,7 @@ def keys(data: str | bytes) -> list[dict[str, Any]]:
     return all_keys
 
 
-def fingerprints(text: str) -> list[str]:
+def parse_fingerprints(text: str) -> list[str]:
     """Return the fingerprints in a person's text: separated by commas, with or without spaces, in either case."""
     return [word for part in text.split(",") if (word := "".join(part.split()).upper())]
 
@@ -66,9 +66,9 @@ def judge(data: str | bytes, wanted: str = "", now: float | None = None) -> dict
     Returns `problem` ("" if it may), `warnings`, `fingerprints`. Without `wanted` the data must contain exactly one
     key.
     """
-    expected = fingerprints(wanted)
+    expected = parse_fingerprints(wanted)
     try:
-        all_keys = keys(data)
+        all_keys = parse_keys(data)
     except NotAKey as error:
         return {"problem": f"it is no OpenPGP public key: {error}", "warnings": [], "fingerprints": []}
     names = [key["fingerprint"] for key in all_keys]
@@ -82,31 +82,31 @@ def judge(data: str | bytes, wanted: str = "", now: float | None = None) -> dict
         problem = f"it holds {len(names)} keys ({', '.join(names)}), and no fingerprint says which are meant"
     elif revoked := [key["fingerprint"] for key in all_keys if key["revoked"]]:
         problem = f"its owner has revoked {', '.join(revoked)}"
-    return {"problem": problem, "warnings": _warnings(all_keys, now), "fingerprints": names}
+    return {"problem": problem, "warnings": list_warnings(all_keys, now), "fingerprints": names}
 
 
-def armoured(data: str | bytes, *, each: bool = False) -> str:
+def armour_keys(data: str | bytes, *, each: bool = False) -> str:
     """Return the keys as armoured text: all in one block (apt reads one), or each in its own (rpm imports one of each block)."""
-    raws = [key["raw"] for key in keys(data)]
-    return "".join(_armour(raw) for raw in (raws if each else [b"".join(raws)]))
+    raws = [key["raw"] for key in parse_keys(data)]
+    return "".join(armour_block(raw) for raw in (raws if each else [b"".join(raws)]))
 
 
-def rpm_keys(output: str) -> str:
+def replace_rpm_keys(output: str) -> str:
     """Return the text of a probe, whose lines are `@rpmkey ID-RELEASE KEY`, with the key's whole fingerprint in place of rpm's ID.
 
     Before rpm 6 that ID is the last eight digits, which two keys may share. A line without a key stays unchanged.
     """
-    return re.sub(r"(?m)^@rpmkey (\w+)-(\w+) (\S+)$", _whole, output)
+    return re.sub(r"(?m)^@rpmkey (\w+)-(\w+) (\S+)$", complete_line, output)
 
 
-def _whole(line: re.Match[str]) -> str:
+def complete_line(line: re.Match[str]) -> str:
     try:
-        return f"@rpmkey {keys(line[3])[0]['fingerprint'].lower()}-{line[2]}"
+        return f"@rpmkey {parse_keys(line[3])[0]['fingerprint'].lower()}-{line[2]}"
     except NotAKey:
         return f"@rpmkey {line[1]}-{line[2]}"
 
 
-def _warnings(all_keys: Sequence[dict[str, Any]], now: float | None) -> list[str]:
+def list_warnings(all_keys: Sequence[dict[str, Any]], now: float | None) -> list[str]:
     moment = time.time() if now is None else now
     texts = []
     for key in all_keys:
@@ -124,7 +124,7 @@ def _warnings(all_keys: Sequence[dict[str, Any]], now: float | None) -> list[str
     return texts
 
 
-def _binary(data: str | bytes) -> bytes:
+def decode_data(data: str | bytes) -> bytes:
     raw = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
     if b"-----BEGIN PGP" not in raw:
         try:
@@ -138,10 +138,10 @@ def _binary(data: str | bytes) -> bytes:
         raise NotAKey("its armour is damaged")
     if any(kind == b"PRIVATE KEY BLOCK" for kind, _ in blocks):
         raise NotAKey("it holds a private key, which belongs on no host")
-    return b"".join(_block(text) for kind, text in blocks if kind == b"PUBLIC KEY BLOCK")
+    return b"".join(decode_block(text) for kind, text in blocks if kind == b"PUBLIC KEY BLOCK")
 
 
-def _block(text: bytes) -> bytes:
+def decode_block(text: bytes) -> bytes:
     lines = text.replace(b"\r", b"").split(b"\n")
     while lines and lines[0].strip():  # headers such as "Version:" end with an empty line
         if b":" not in lines[0]:
@@ -154,7 +154,7 @@ def _block(text: bytes) -> bytes:
         raise NotAKey("its armour is damaged") from error
 
 
-def _packets(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+def split_packets(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     """Yield tag, body and the whole packet. https://www.rfc-editor.org/rfc/rfc9580#section-4.2"""
     if data[8:12] == b"KBXf":
         raise NotAKey("it is a keybox of GnuPG, not an exported key (gpg --export makes one)")
@@ -164,7 +164,7 @@ def _packets(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
         if not first & 0x80:
             raise NotAKey("it is not made of OpenPGP packets")
         try:
-            place, length = _length(data, place + 1, first)
+            place, length = parse_length(data, place + 1, first)
         except (IndexError, struct.error) as error:
             raise NotAKey("it ends in the middle of a packet") from error
         if place + length > len(data):
@@ -174,7 +174,7 @@ def _packets(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
         place += length
 
 
-def _length(data: bytes, place: int, first: int) -> tuple[int, int]:
+def parse_length(data: bytes, place: int, first: int) -> tuple[int, int]:
     """Return the start and length of the body."""
     if not first & 0x40:
         size = (1, 2, 4, 0)[first & 3]
@@ -191,7 +191,7 @@ def _length(data: bytes, place: int, first: int) -> tuple[int, int]:
     return place + 5, int(struct.unpack(">I", data[place + 1 : place + 5])[0])
 
 
-def _key(body: bytes) -> dict[str, Any]:
+def parse_key(body: bytes) -> dict[str, Any]:
     """Parse a key. https://www.rfc-editor.org/rfc/rfc9580#section-5.5.4"""
     version = body[0] if body else 0
     if version == 4:
@@ -212,8 +212,8 @@ def _read_signature(key: dict[str, Any], body: bytes) -> None:
     kind, hashed = body[1], int.from_bytes(body[4 : 4 + wide], "big")
     after = 4 + wide + hashed
     unhashed = int.from_bytes(body[after : after + wide], "big")
-    told = _subpackets(body[4 + wide : after])
-    others = _subpackets(body[after + wide : after + wide + unhashed])
+    told = parse_subpackets(body[4 + wide : after])
+    others = parse_subpackets(body[after + wide : after + wide + unhashed])
     issuer = (told.get(ISSUER_FINGERPRINT) or others.get(ISSUER_FINGERPRINT) or b"")[1:].hex().upper()
     short = (told.get(ISSUER) or others.get(ISSUER) or b"").hex().upper()
     fingerprint = key["fingerprint"]
@@ -231,7 +231,7 @@ def _read_signature(key: dict[str, Any], body: bytes) -> None:
         key["expires"] = key["created"] + lasts if lasts else 0
 
 
-def _subpackets(area: bytes) -> dict[int, bytes]:
+def parse_subpackets(area: bytes) -> dict[int, bytes]:
     packets: dict[int, bytes] = {}
     place = 0
     while place < len(area):
@@ -249,7 +249,7 @@ def _subpackets(area: bytes) -> dict[int, bytes]:
     return packets
 
 
-def _armour(raw: bytes) -> str:
+def armour_block(raw: bytes) -> str:
     crc = 0xB704CE  # https://www.rfc-editor.org/rfc/rfc9580#section-6.1.1; rpm 4 refuses armour without it
     for octet in raw:
         crc ^= octet << 16

@@ -29,20 +29,20 @@ class Failed(Exception):
     """The reason why the module could not be built; the previous modules are untouched."""
 
 
-def rebuild(module: str, kernels: Sequence[str]) -> None:
+def rebuild_package(module: str, kernels: Sequence[str]) -> None:
     """Rebuild the DKMS package that has this module, for each kernel, and install the result. Raises Failed."""
     if not shutil.which("dkms"):
         raise Failed("DKMS is not installed, so the modules came ready-made: they cannot be built again here")
-    if not _restored():
+    if not restore_replaced():
         raise Failed(f"modules that an earlier run was to replace cannot be put back: {WORK}/old")
     shutil.rmtree(WORK, ignore_errors=True)
     os.makedirs(f"{WORK}/tree")
-    with _told_of_its_end():
+    with end_by_signals():
         try:
             for kernel in kernels:
                 _replace(module, kernel)
         finally:
-            if _restored():
+            if restore_replaced():
                 shutil.rmtree(WORK, ignore_errors=True)
 
 
@@ -51,10 +51,10 @@ def _replace(module: str, kernel: str) -> None:
     if not installed:
         raise Failed(f"kernel {kernel}: {module} does not come from DKMS: it came ready-made, or another host built it")
     name, version = os.path.relpath(installed, DKMS).split(os.sep)[:2]
-    old, new = (path.rpartition("/module/")[0] for path in (installed, _made(module, name, version, kernel)))
+    old, new = (path.rpartition("/module/")[0] for path in (installed, build_module(module, name, version, kernel)))
     # A copy that is whole, before anything is taken away: what ends this program from here on puts it back.
     write(f"{WORK}/home", old)
-    if not (_copy(old, f"{WORK}/copy") and _renamed(f"{WORK}/copy", f"{WORK}/old")):
+    if not (_copy(old, f"{WORK}/copy") and rename_file(f"{WORK}/copy", f"{WORK}/old")):
         raise Failed(f"kernel {kernel}: {old} cannot be kept aside in {WORK}: is the file system full?")
     of = ["-m", name, "-v", version, "-k", kernel]
     _run("dkms", "uninstall", *of)
@@ -63,28 +63,30 @@ def _replace(module: str, kernel: str) -> None:
         raise Failed(f"kernel {kernel}: {old} cannot be replaced: is the file system full?")
     done = _run("dkms", "install", "--force", *of)
     if done.returncode:
-        raise Failed(f"kernel {kernel}, {name}/{version}: DKMS does not install what it built: {_words(done.stdout)}")
+        raise Failed(
+            f"kernel {kernel}, {name}/{version}: DKMS does not install what it built: {shorten_output(done.stdout)}"
+        )
     os.unlink(f"{WORK}/home")
     shutil.rmtree(f"{WORK}/old")
     shutil.rmtree(f"{DKMS}/{name}/original_module", ignore_errors=True)
 
 
-def _made(module: str, name: str, version: str, kernel: str) -> str:
+def build_module(module: str, name: str, version: str, kernel: str) -> str:
     """Build the module in our own tree, and return its file."""
     aside = ["--dkmstree", f"{WORK}/tree", "--sourcetree", SOURCES, "-m", name, "-v", version]
     if not os.path.exists(f"{WORK}/tree/{name}/{version}"):
         added = _run("dkms", "add", *aside)
         if added.returncode:
-            raise Failed(f"{name}/{version}: {_words(added.stdout)}")
+            raise Failed(f"{name}/{version}: {shorten_output(added.stdout)}")
     done = _run("dkms", "build", *aside, "-k", kernel)
     if done.returncode:
         logs = glob.glob(f"{WORK}/tree/**/make.log", recursive=True)
         output = read(logs[0]) if logs else done.stdout
         errors = [line for line in output.splitlines() if re.search(r": (fatal )?error:|^ERROR: ", line)]
-        message = " | ".join(line[:200] for line in errors[:8]) or _words(output)
+        message = " | ".join(line[:200] for line in errors[:8]) or shorten_output(output)
         raise Failed(f"kernel {kernel}, {name}/{version}: {message}")
     made = _find(f"{WORK}/tree/{name}/{version}", module, kernel)
-    if not made or not _uses(made):
+    if not made or not is_built_with_peer_memory(made):
         message = f"built again without peer memory, for its build finds no {SYMBOL} in OFED's Module.symvers"
         raise Failed(f"kernel {kernel}, {name}/{version}: {message}")
     return made
@@ -97,7 +99,7 @@ def _find(tree: str, module: str, kernel: str) -> str:
     return sorted(paths)[0] if paths else ""
 
 
-def _uses(file: str) -> bool:
+def is_built_with_peer_memory(file: str) -> bool:
     """Return whether the module was built with peer memory."""
     if file.endswith(".zst"):
         text = subprocess.run(["zstd", "-dcq", file], stdin=subprocess.DEVNULL, capture_output=True, check=False).stdout
@@ -108,14 +110,14 @@ def _uses(file: str) -> bool:
     return SYMBOL.encode() in text
 
 
-def _restored() -> bool:
+def restore_replaced() -> bool:
     """Restore what this run, or one that was interrupted, had begun to replace; return whether it is in place."""
     home = read(f"{WORK}/home").strip()
     if not home or not os.path.isdir(f"{WORK}/old"):
         return True
     shutil.rmtree(home, ignore_errors=True)
     os.makedirs(os.path.dirname(home), exist_ok=True)
-    if not _renamed(f"{WORK}/old", home):
+    if not rename_file(f"{WORK}/old", home):
         return False
     name, version, kernel = os.path.relpath(home, DKMS).split(os.sep)[:3]
     return _run("dkms", "install", "--force", "-m", name, "-v", version, "-k", kernel).returncode == 0
@@ -125,7 +127,7 @@ def _copy(source: str, aim: str) -> bool:
     return _run("cp", "-a", source, aim).returncode == 0
 
 
-def _renamed(source: str, aim: str) -> bool:
+def rename_file(source: str, aim: str) -> bool:
     return _run("mv", source, aim).returncode == 0
 
 
@@ -136,12 +138,12 @@ def _run(*argv: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def _words(output: str) -> str:
+def shorten_output(output: str) -> str:
     return " | ".join(line[:200] for line in output.splitlines()[-8:] if line.strip())
 
 
 @contextlib.contextmanager
-def _told_of_its_end() -> Iterator[None]:
+def end_by_signals() -> Iterator[None]:
     """Have signals end this process by way of `finally`."""
 
     def ended(_number: int, _frame: object) -> None:

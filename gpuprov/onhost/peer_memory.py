@@ -19,7 +19,7 @@ class Failed(Exception):
     """Its message says what does not load, or cannot be unloaded, and why."""
 
 
-def differences(name: str, other: str, parameters: Mapping[str, str]) -> list[str]:
+def list_differences(name: str, other: str, parameters: Mapping[str, str]) -> list[str]:
     """List the differences, in words. A parameter that the loaded module does not have is ignored."""
     differing = [f"{other} is loaded"] if other and os.path.isdir(f"{MODULES}/{other}") else []
     if not os.path.isdir(f"{MODULES}/{name}"):
@@ -31,24 +31,24 @@ def differences(name: str, other: str, parameters: Mapping[str, str]) -> list[st
 def load(unit: str, name: str, other: str, parameters: Mapping[str, str], causes: Sequence[Mapping[str, str]]) -> None:
     """Have the unit load it. Raises Failed."""
     if other and os.path.isdir(f"{MODULES}/{other}"):
-        _out(name, other)
+        unload_both(name, other)
     if not is_active(unit) and os.path.isdir(f"{MODULES}/{name}"):
         # A unit that did not run has nothing to stop: a module that something else loaded would stay, with its parameters.
-        _rmmod(name)
+        unload_module(name)
     status, lines = restart(unit)
     if status:
-        raise Failed(f"{name} does not load: {_why(lines, causes)}")
+        raise Failed(f"{name} does not load: {explain_failure(lines, causes)}")
     # A module in use does not leave, and keeps its parameters: the unit has nothing to do then, and does not fail.
-    if remaining := differences(name, other, parameters):
+    if remaining := list_differences(name, other, parameters):
         raise Failed(
             f"{name} stays as it was loaded ({', '.join(remaining)}), for it is in use. Fix: end what uses RDMA on the host, or "
             "reboot it; then apply again"
         )
 
 
-def _out(name: str, other: str) -> None:
+def unload_both(name: str, other: str) -> None:
     """Unload both modules, which register the same client."""
-    problem = _rmmod(other)
+    problem = unload_module(other)
     if problem:
         raise Failed(
             f"{other} does not leave: {problem}; it and {name} register the same client. Fix: end what uses RDMA on the host, or "
@@ -56,16 +56,16 @@ def _out(name: str, other: str) -> None:
         )
 
 
-def _rmmod(name: str) -> str:
+def unload_module(name: str) -> str:
     """Unload the module; return rmmod's error message, "" if the module was unloaded."""
     done = subprocess.run(["rmmod", name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return done.stderr.decode(errors="replace").strip() or "rmmod failed" if done.returncode else ""
 
 
-def _why(lines: Sequence[str], causes: Sequence[Mapping[str, str]]) -> str:
+def explain_failure(lines: Sequence[str], causes: Sequence[Mapping[str, str]]) -> str:
     """Return the messages of modprobe and the kernel, and their meaning according to the first cause whose `text` (a
     regular expression) matches."""
-    kernel = kernel_lines.said(_kernel_log(), kernel_lines.PEER_MEMORY)[-4:]
+    kernel = kernel_lines.list_messages(read_kernel_log(), kernel_lines.PEER_MEMORY)[-4:]
     message = " | ".join([*(line for line in lines if "modprobe" in line.lower()), *kernel])
     for cause in causes:
         if re.search(cause["text"], message):
@@ -74,7 +74,7 @@ def _why(lines: Sequence[str], causes: Sequence[Mapping[str, str]]) -> str:
     return f"{message}. Fix: gpuprov verify says what it was built against (gpudirect_rdma.built)"
 
 
-def _kernel_log() -> Sequence[str]:
+def read_kernel_log() -> Sequence[str]:
     try:
         words = ["journalctl", "-q", "-k", "-b", "--no-pager", "-o", "short-unix"]
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)

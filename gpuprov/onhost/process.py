@@ -10,7 +10,7 @@ import platform
 from typing import Mapping
 
 
-def machine() -> str:
+def identify_machine() -> str:
     """Return the identity of the machine for process ids: machine id, host name and pid namespace, since containers may share the
     first two."""
     parts: list[str] = []
@@ -22,23 +22,23 @@ def machine() -> str:
     return " ".join(part for part in parts if part)
 
 
-def stat(pid: int) -> list[str]:
+def read_stat(pid: int) -> list[str]:
     """Return proc_pid_stat(5) from its third field on; empty if there is no such process, or no /proc."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         return file.read().rpartition(")")[2].split()
     return []
 
 
-def birth(pid: int) -> str:
+def read_start_time(pid: int) -> str:
     """The start time of a process, which tells it from a later one with the same number; "" if there is none."""
-    fields = stat(pid)
+    fields = read_stat(pid)
     return fields[19] if fields else ""
 
 
-def topmost(word: str) -> int:
+def find_topmost(word: str) -> int:
     """Return the topmost of this process and its ancestors, without a gap, whose command lines contain the word; or this one."""
     pid = top = os.getpid()
-    while (fields := stat(pid)) and (pid := int(fields[1])) > 1:
+    while (fields := read_stat(pid)) and (pid := int(fields[1])) > 1:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
             if word.encode() in file.read():
                 top = pid
@@ -52,10 +52,10 @@ def describe(run: str, version: str, pid: int = 0) -> dict[str, object]:
     now = datetime.datetime.now(datetime.timezone.utc)
     pid = pid or os.getpid()
     return {
-        "controller": machine(),
+        "controller": identify_machine(),
         "pid": pid,
-        "pid_start": birth(pid),
-        "user": _user(),
+        "pid_start": read_start_time(pid),
+        "user": find_user(),
         "host": platform.node(),
         "since": f"{now:%Y-%m-%dT%H:%M:%SZ}",
         "run": run or f"{now:%Y%m%dT%H%M%SZ}-{pid}",
@@ -67,10 +67,10 @@ def is_dead(owner: Mapping[str, object], mine: Mapping[str, object]) -> bool:
     """Return whether an owner was a process of this machine, which `mine` describes, and is gone."""
     pid = owner.get("pid")
     same = owner.get("controller") == mine.get("controller") and bool(mine.get("pid_start"))
-    return same and isinstance(pid, int) and birth(pid) != str(owner.get("pid_start"))
+    return same and isinstance(pid, int) and read_start_time(pid) != str(owner.get("pid_start"))
 
 
-def _user() -> str:
+def find_user() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):

@@ -89,19 +89,19 @@ def look() -> dict[str, list[Any]]:
     state: dict[str, list[Any]] = {"kernel": [os.uname().release]}
     for pattern in FILES:
         for path in glob.iglob(ROOT + pattern):
-            value = _file(path)
+            value = read_file(path)
             if value:
                 state["file:" + path[len(ROOT) :]] = value
     for name in MODULES:
         folder = f"{ROOT}/sys/module/{name}"
         if os.path.isdir(folder):
-            state["module:" + name] = [_text(folder + "/version") or "loaded"]
-    state.update(_units())
-    state.update(_packages())
+            state["module:" + name] = [read_text(folder + "/version") or "loaded"]
+    state.update(read_units())
+    state.update(read_packages())
     return state
 
 
-def _file(path: str) -> list[Any]:
+def read_file(path: str) -> list[Any]:
     """Read a file; never follows a link, whose target may be anybody's."""
     try:
         state = os.lstat(path)
@@ -118,7 +118,7 @@ def _file(path: str) -> list[Any]:
         return []
 
 
-def _text(path: str) -> str:
+def read_text(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(200).strip()
@@ -126,7 +126,7 @@ def _text(path: str) -> str:
         return ""
 
 
-def _units() -> Iterator[tuple[str, list[Any]]]:
+def read_units() -> Iterator[tuple[str, list[Any]]]:
     shown = _run("systemctl", "show", "--all", "-p", "Id", "-p", "ActiveState", "-p", "UnitFileState", *UNITS.split())
     for block in shown.split("\n\n"):
         values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
@@ -137,7 +137,7 @@ def _units() -> Iterator[tuple[str, list[Any]]]:
             yield "unit:" + name, [" ".join(word for word in (values.get("UnitFileState"), active) if word)]
 
 
-def _packages() -> Iterator[tuple[str, list[Any]]]:
+def read_packages() -> Iterator[tuple[str, list[Any]]]:
     for words in PACKAGES:
         if not os.path.exists(words[0]):
             continue
@@ -160,7 +160,7 @@ def _run(*words: str) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def compared(before: dict[str, list[Any]], now: dict[str, list[Any]]) -> dict[str, list[Any]]:
+def compare_readings(before: dict[str, list[Any]], now: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """Return what changed: the old state, the new state (empty: it does not exist), and for a file its time and its
     owner's number."""
     changed: dict[str, list[Any]] = {}
@@ -175,21 +175,21 @@ def take(days: int, at: str) -> str:
     """Take a reading, store it, and return its result in one line."""
     now = look()
     os.makedirs(FOLDER, mode=0o700, exist_ok=True)
-    last, lost = _last()
-    lines = _kept(str(last.get("at", "")))
-    changed = compared(last["values"], now) if last else {}
-    if changed or (last and last["at"] < _before(at, max(days, GAP))):
+    last, lost = read_last()
+    lines = select_complete(str(last.get("at", "")))
+    changed = compare_readings(last["values"], now) if last else {}
+    if changed or (last and last["at"] < format_earliest(at, max(days, GAP))):
         lines.append({"from": last["at"], "to": at, "changed": changed})
     elif lost:
         lines.append({"from": "", "to": at, "changed": {}, "lost": lost})
-    _write(CHANGES, "".join(json.dumps(line, sort_keys=True) + "\n" for line in _young(lines, days, at)[-MOST:]))
+    _write(CHANGES, "".join(json.dumps(line, sort_keys=True) + "\n" for line in select_young(lines, days, at)[-MOST:]))
     _write(LAST, json.dumps({"at": at, "values": now}, sort_keys=True) + "\n")
     if not last:
         return f"the first reading: {len(now)} values" + (f" ({lost})" if lost else "")
     return f"{len(changed)} of {len(now)} values changed since {last['at']}"
 
 
-def _last() -> tuple[dict[str, Any], str]:
+def read_last() -> tuple[dict[str, Any], str]:
     """Return the last reading, or the reason why it was lost."""
     try:
         with open(f"{FOLDER}/{LAST}", encoding="utf-8") as file:
@@ -203,7 +203,7 @@ def _last() -> tuple[dict[str, Any], str]:
         return {}, f"the last reading was damaged: {error}"
 
 
-def _kept(last: str) -> list[dict[str, Any]]:
+def select_complete(last: str) -> list[dict[str, Any]]:
     """Return the complete lines. A line that continues from the last reading is from a call that was interrupted."""
     kept = []
     try:
@@ -211,7 +211,7 @@ def _kept(last: str) -> list[dict[str, Any]]:
             for line in file:
                 try:
                     entry = json.loads(line)
-                    _before(entry["to"], 0)
+                    format_earliest(entry["to"], 0)
                     if isinstance(entry["from"], str) and not (last and entry["from"] == last):
                         kept.append(entry)
                 except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
@@ -221,15 +221,15 @@ def _kept(last: str) -> list[dict[str, Any]]:
     return kept
 
 
-def _young(lines: list[dict[str, Any]], days: int, at: str) -> list[dict[str, Any]]:
+def select_young(lines: list[dict[str, Any]], days: int, at: str) -> list[dict[str, Any]]:
     """Return the lines of these days, by their latest time that is not in the future. After a gap that may come from a wrong clock,
     nothing is dropped until the gap itself is as old."""
-    oldest, latest, jumped = _before(at, days), "", False
+    oldest, latest, jumped = format_earliest(at, days), "", False
     young = []
     for line in lines:
         begin, end = (time if time <= at else "" for time in (line["from"], line["to"]))
         latest = max(latest, begin)
-        jumped = jumped or (end >= oldest and "" < latest < _before(end, max(days, GAP)))
+        jumped = jumped or (end >= oldest and "" < latest < format_earliest(end, max(days, GAP)))
         latest = max(latest, end)
         if max(begin, end) >= oldest or not (begin or end):
             young.append(line)
@@ -249,18 +249,18 @@ def _write(name: str, text: str) -> None:
         raise
 
 
-def _before(at: str, days: int) -> str:
-    return _shown(datetime.datetime.fromisoformat(at.replace("Z", "+00:00")) - datetime.timedelta(days=days))
+def format_earliest(at: str, days: int) -> str:
+    return format_moment(datetime.datetime.fromisoformat(at.replace("Z", "+00:00")) - datetime.timedelta(days=days))
 
 
-def _shown(moment: datetime.datetime) -> str:
+def format_moment(moment: datetime.datetime) -> str:
     return moment.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def main() -> None:
     os.umask(0o077)
     try:
-        print(take(int(sys.argv[1]), _shown(datetime.datetime.now(datetime.timezone.utc))))
+        print(take(int(sys.argv[1]), format_moment(datetime.datetime.now(datetime.timezone.utc))))
     except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
         sys.exit(f"readings: no reading was taken: {error}")
 

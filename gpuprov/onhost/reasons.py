@@ -10,7 +10,7 @@ from .files import read, remove, write
 FOLDER = "/run/gpuprov/reboot-required.d"
 
 
-def known() -> dict[str, str]:
+def read_reasons() -> dict[str, str]:
     """Return the reasons by capability; the first line of each file."""
     try:
         names = sorted(name for name in os.listdir(FOLDER) if not name.startswith("."))
@@ -32,7 +32,7 @@ def keep(capability: str, reason: str, *, check: bool = False) -> tuple[str, str
     return before, after
 
 
-def forbidden(lines: Sequence[str]) -> str:
+def describe_forbidden(lines: Sequence[str]) -> str:
     """Return the message for a host that must be rebooted and may not."""
     why = "; ".join(lines)
     return f'reboot required: {why}. gpuprov.reboot is "never": reboot the host yourself, or allow it with reboot: if-needed'

@@ -13,8 +13,8 @@ import os
 import re
 from typing import Any, Collection, Dict, Iterable, Iterator, Mapping
 
-from .files import digest, read, remove, settle, write
-from .unit_files import unit_file
+from .files import compute_digest, read, remove, settle, write
+from .unit_files import derive_unit_file
 
 FOLDER = "/var/lib/gpuprov"
 RECEIPT = f"{FOLDER}/receipt.json"
@@ -23,7 +23,7 @@ PROMISED = ("/etc", "/usr", "/var/lib", "/boot", "/boot/efi", "/lib/modules", "/
 """Folders of files listed in a receipt: they must survive a loss of power."""
 
 
-def half_way() -> list[str]:
+def list_half_way() -> list[str]:
     """Return the capabilities that the mark names; of a damaged mark all words that may be capabilities."""
     text = read(MARK)
     try:
@@ -34,12 +34,12 @@ def half_way() -> list[str]:
 
 def begin(run: Mapping[str, object], names: Collection[str], known: Collection[str]) -> list[str]:
     """Mark that these capabilities are being applied. Of the half-done ones, the `known` ones stay marked; they are returned."""
-    half = [name for name in half_way() if name in known and name not in names]
-    _mark(run, [*names, *half])
+    half = [name for name in list_half_way() if name in known and name not in names]
+    write_mark(run, [*names, *half])
     return half
 
 
-def _mark(run: Mapping[str, object], names: Collection[str]) -> None:
+def write_mark(run: Mapping[str, object], names: Collection[str]) -> None:
     mark = {"run": run.get("run", ""), "since": run.get("since", ""), "capabilities": list(names)}
     write(MARK, json.dumps(mark) + "\n")
 
@@ -47,13 +47,13 @@ def _mark(run: Mapping[str, object], names: Collection[str]) -> None:
 Entry = Dict[str, Any]
 
 
-def known() -> tuple[dict[str, Entry], str]:
+def read_entries() -> tuple[dict[str, Entry], str]:
     """Return entries by capability, and the problem with the receipt ("" if none)."""
     try:
         with open(RECEIPT, encoding="utf-8") as file:
             entries = json.load(file)["capabilities"]
         return {
-            name: _entry(entry["digest"], entry["applied_at"], entry.get("resources"))
+            name: parse_entry(entry["digest"], entry["applied_at"], entry.get("resources"))
             for name, entry in entries.items()
         }, ""
     except FileNotFoundError:
@@ -62,7 +62,7 @@ def known() -> tuple[dict[str, Entry], str]:
         return {}, str(error) or type(error).__name__
 
 
-def _entry(digest: str, at: str, resources: Iterable[str] | None) -> Entry:
+def parse_entry(digest: str, at: str, resources: Iterable[str] | None) -> Entry:
     """Return one capability's entry. Without `resources` it is from an earlier gpuprov, which listed nothing."""
     more = {} if resources is None else {"resources": list(resources)}
     return {"digest": digest, "applied_at": at, **more}
@@ -70,10 +70,10 @@ def _entry(digest: str, at: str, resources: Iterable[str] | None) -> Entry:
 
 def digest_of(path: str) -> str:
     """Return the SHA-256 of a file; "" for a link, or if there is no file."""
-    return digest(path) if os.path.isfile(path) and not os.path.islink(path) else ""
+    return compute_digest(path) if os.path.isfile(path) and not os.path.islink(path) else ""
 
 
-def listed(resources: Iterable[str], before: Iterable[str] = ()) -> Iterator[str]:
+def list_resources(resources: Iterable[str], before: Iterable[str] = ()) -> Iterator[str]:
     """Yield these resources in the receipt's format: for `file PATH`, with the sum of the present file; nothing if there is no
     file. Of the earlier ones, also unchanged files that still exist, and their units."""
     now = list(resources)
@@ -92,11 +92,13 @@ def listed(resources: Iterable[str], before: Iterable[str] = ()) -> Iterator[str
                 kept.add(path)
                 yield line
     yield from (
-        entry for entry in before if entry.startswith("unit ") and entry not in now and unit_file(entry[5:]) in kept
+        entry
+        for entry in before
+        if entry.startswith("unit ") and entry not in now and derive_unit_file(entry[5:]) in kept
     )
 
 
-def applied(
+def merge_applied(
     run: Mapping[str, object],
     names: Collection[str],
     digests: Mapping[str, str],
@@ -112,7 +114,7 @@ def applied(
     deleted. `fresh`: those whose digest differs; the others have the time of this apply, too. `gone`: deleted entries. An
     unreadable receipt is kept as receipt.json.damaged.
     """
-    entries, damaged = known()
+    entries, damaged = read_entries()
     given = {name: digests[name] for name in names if name in digests and name not in forgotten}
     fresh = {name: digest for name, digest in given.items() if entries.get(name, {}).get("digest") != digest}
     gone = [name for name in forgotten if name in entries]
@@ -125,7 +127,9 @@ def applied(
             os.replace(RECEIPT, f"{RECEIPT}.damaged")
         for name, spec in given.items():
             before = entries.get(name, {}).get("resources")
-            entries[name] = _entry(spec, now, listed(resources[name], before or ()) if name in resources else before)
+            entries[name] = parse_entry(
+                spec, now, list_resources(resources[name], before or ()) if name in resources else before
+            )
         receipt = {
             "schema": 2,
             "applied_at": now,
@@ -134,9 +138,9 @@ def applied(
         }
         settle(PROMISED)
         write(RECEIPT, json.dumps(receipt, indent=2) + "\n")
-    remaining = [name for name in half_way() if name not in names]
+    remaining = [name for name in list_half_way() if name not in names]
     if remaining:
-        _mark(run, remaining)
+        write_mark(run, remaining)
     else:
         remove(MARK)
     return answer

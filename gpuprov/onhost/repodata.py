@@ -31,11 +31,11 @@ NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 Header = Mapping[str, Sequence[str]]
 
 
-def index(folder: str, files: Mapping[str, str]) -> None:
+def write_index(folder: str, files: Mapping[str, str]) -> None:
     """Write `repodata` into the folder for these files of it, by name with their SHA-256. Raises ValueError, OSError."""
     top = ElementTree.Element("metadata", {"xmlns": COMMON, "xmlns:rpm": RPM, "packages": str(len(files))})
     for file, digest in sorted(files.items()):
-        top.append(_package(_header(f"{folder}/{file}"), file, digest, os.path.getsize(f"{folder}/{file}")))
+        top.append(describe_package(read_header(f"{folder}/{file}"), file, digest, os.path.getsize(f"{folder}/{file}")))
     primary = ElementTree.tostring(top, encoding="unicode")
     os.makedirs(f"{folder}/repodata", exist_ok=True)
     write(f"{folder}/repodata/primary.xml", primary)
@@ -49,7 +49,7 @@ def index(folder: str, files: Mapping[str, str]) -> None:
     write(f"{folder}/repodata/repomd.xml", ElementTree.tostring(data, encoding="unicode"))
 
 
-def _header(path: str) -> Header:
+def read_header(path: str) -> Header:
     """Return the tags of a package, as rpm writes them."""
     ran = run(["rpm", "-qp", "--xml", "--nosignature", path])
     if ran.status:
@@ -61,7 +61,7 @@ def _header(path: str) -> Header:
         raise ValueError(f"rpm says no XML of {path}: {error}") from error
 
 
-def _package(header: Header, file: str, digest: str, size: int) -> ElementTree.Element:
+def describe_package(header: Header, file: str, digest: str, size: int) -> ElementTree.Element:
     def first(tag: str, default: str = "") -> str:
         return next(iter(header.get(tag, ())), default)
 
@@ -82,15 +82,15 @@ def _package(header: Header, file: str, digest: str, size: int) -> ElementTree.E
     for name in ("License", "Vendor", "Group", "Buildhost", "Sourcerpm"):
         ElementTree.SubElement(more, f"rpm:{name.lower()}").text = first(name)
     for relation, tag in RELATIONS.items():
-        entries = list(_entries(header, tag))
+        entries = list(list_entries(header, tag))
         if entries:
             ElementTree.SubElement(more, f"rpm:{relation}").extend(entries)
-    for path, kind in _files(header):
+    for path, kind in list_files(header):
         ElementTree.SubElement(more, "file", kind).text = path
     return top
 
 
-def _entries(header: Header, tag: str) -> Iterator[ElementTree.Element]:
+def list_entries(header: Header, tag: str) -> Iterator[ElementTree.Element]:
     names, flags, versions = (header.get(f"{tag}{part}", ()) for part in ("name", "flags", "version"))
     for name, flag, version in zip(names, flags, versions):
         if name.startswith("rpmlib("):
@@ -104,7 +104,7 @@ def _entries(header: Header, tag: str) -> Iterator[ElementTree.Element]:
         yield ElementTree.Element("rpm:entry", entry)
 
 
-def _files(header: Header) -> Iterator[tuple[str, dict[str, str]]]:
+def list_files(header: Header) -> Iterator[tuple[str, dict[str, str]]]:
     folders, tags = header.get("Dirnames", ()), ("Dirindexes", "Basenames", "Filemodes", "Fileflags")
     for number, name, mode, flags in zip(*(header.get(tag, ()) for tag in tags)):
         kind = "dir" if stat.S_ISDIR(int(mode) & 0xFFFF) else "ghost" if int(flags) & GHOST else ""

@@ -10,7 +10,7 @@ from typing import Any, Iterator, Mapping, Sequence
 
 from . import openpgp, source_files, sources
 from .packages.apt_files import try_source
-from .packages.commands import run, shortened
+from .packages.commands import run, shorten_end
 from .packages.dnf import makecache
 from .packages.model import Manager, Refused
 
@@ -33,16 +33,16 @@ def settle(manager: Manager, desired: Wanted, family: str, check: bool, room: st
     """
     diffs: list[dict[str, Any]]
     if not desired["url"]:
-        gone = absent(desired, family, check)
+        gone = remove_files(desired, family, check)
         diffs = [
             {"before": {"path": path, "state": "file"}, "after": {"path": path, "state": "absent"}} for path in gone
         ]
         return {"changed": bool(gone), "comes": False, "diff": diffs}
-    planned = plan(desired, desired["key"], family)
+    planned = plan_files(desired, desired["key"], family)
     if planned["right"]:
         return {"changed": False, "comes": False}
     if not os.environ.get(BUNDLE):
-        tried(desired, planned, family, room)
+        try_repository(desired, planned, family, room)
     if not check:
         put(manager, desired, planned, family)
     files = [planned["source"], planned["key"]]
@@ -58,38 +58,42 @@ def settle(manager: Manager, desired: Wanted, family: str, check: bool, room: st
     return {"changed": True, "comes": check, "diff": diffs}
 
 
-def absent(desired: Wanted, family: str, check: bool) -> list[str]:
+def remove_files(desired: Wanted, family: str, check: bool) -> list[str]:
     """Remove gpuprov's own files under this name; return the removed files."""
     name = desired["name"]
-    gone = [path for path in (sources.path(name, family), sources.key_path(name, family)) if os.path.lexists(path)]
+    gone = [
+        path
+        for path in (sources.derive_path(name, family), sources.get_key_path(name, family))
+        if os.path.lexists(path)
+    ]
     for path in () if check else gone:
         os.unlink(path)
     return gone
 
 
-def plan(desired: Wanted, key: str, family: str) -> dict[str, Any]:
+def plan_files(desired: Wanted, key: str, family: str) -> dict[str, Any]:
     """Return what is to be written (see `sources.plan`). Raises Refused if the source is somebody else's."""
     ran = run(["sh", "-c", source_files.SCRIPTS[family] + source_files.END])
-    if lost := source_files.unread(ran.out):
+    if lost := source_files.find_missing_part(ran.out):
         raise Refused(
             f"{desired['of']}: the package sources could not be read: {lost}. Fix: correct it, then apply again"
         )
     fingerprints = openpgp.judge(key, desired["fingerprint"])["fingerprints"]
-    text = openpgp.armoured(key, each=family != "debian")
-    conflict = sources.plan(openpgp.rpm_keys(ran.out), desired, text, fingerprints, family)
+    text = openpgp.armour_keys(key, each=family != "debian")
+    conflict = sources.plan(openpgp.replace_rpm_keys(ran.out), desired, text, fingerprints, family)
     if conflict["problem"]:
         raise Refused(f"{desired['of']}: {conflict['problem']}. Fix: {conflict['hint']}")
     return {**conflict, "fingerprints": fingerprints}
 
 
-def tried(desired: Wanted, planned: Mapping[str, Any], family: str, room: str = "") -> None:
+def try_repository(desired: Wanted, planned: Mapping[str, Any], family: str, room: str = "") -> None:
     """Fetch the repository's index with this key and no other, without changing the host. Raises Refused."""
     with contextlib.ExitStack() as stack:
         folder = room or stack.enter_context(tempfile.TemporaryDirectory(prefix="gpuprov-source-"))
         os.chmod(folder, 0o755)  # apt reads it as a user of its own
         key = os.path.join(folder, "key.asc")
         _write(key, planned["key"]["text"])
-        problem = {"debian": _apt, "redhat": _dnf, "suse": _zypper}[family](folder, key, planned)
+        problem = {"debian": try_apt, "redhat": try_dnf, "suse": try_zypper}[family](folder, key, planned)
     if problem:
         fix = (
             "the key that its owner signs it with now (key_file or key_url, and fingerprint)"
@@ -98,7 +102,7 @@ def tried(desired: Wanted, planned: Mapping[str, Any], family: str, room: str = 
         )
         raise Refused(
             f"{desired['of']}: this host cannot use {desired['url']} with the key {', '.join(planned['fingerprints'])}; nothing was "
-            f"written. {shortened(problem, 600)}. Fix: {fix}"
+            f"written. {shorten_end(problem, 600)}. Fix: {fix}"
         )
 
 
@@ -111,7 +115,7 @@ def put(manager: Manager, desired: Wanted, planned: Mapping[str, Any], family: s
             _write(file["path"], file["text"])
         # zypper takes no other key than those in rpm's database.
         if planned["imports"]:
-            _imported(key["path"])
+            import_key(key["path"])
         if not os.environ.get(BUNDLE):
             manager.fetch(planned["name"])
     except (OSError, Refused) as error:
@@ -123,11 +127,11 @@ def put(manager: Manager, desired: Wanted, planned: Mapping[str, Any], family: s
                     os.unlink(file["path"])
         raise Refused(
             f"{desired['of']}: {desired['url']} could not be put among the package sources, and was taken away again: "
-            f"{shortened(str(error), 600)}. Fix: correct what it reports, then apply again"
+            f"{shorten_end(str(error), 600)}. Fix: correct what it reports, then apply again"
         ) from error
 
 
-def _imported(path: str) -> None:
+def import_key(path: str) -> None:
     ran = run(["rpm", "--import", path])
     if ran.status:
         raise Refused(f"rpm --import {path}: {ran.said}")
@@ -142,11 +146,11 @@ def _write(path: str, text: str) -> None:
     os.replace(file.name, path)
 
 
-def _apt(folder: str, key: str, planned: Mapping[str, Any]) -> str:
+def try_apt(folder: str, key: str, planned: Mapping[str, Any]) -> str:
     return try_source(folder, re.sub(r"(?m)^Signed-By:.*$", f"Signed-By: {key}", planned["source"]["text"]))
 
 
-def _dnf(folder: str, key: str, planned: Mapping[str, Any]) -> str:
+def try_dnf(folder: str, key: str, planned: Mapping[str, Any]) -> str:
     _write(
         os.path.join(folder, "gpuprov.repo"),
         re.sub(r"(?m)^gpgkey=.*$", f"gpgkey=file://{key}", planned["source"]["text"]),
@@ -155,7 +159,7 @@ def _dnf(folder: str, key: str, planned: Mapping[str, Any]) -> str:
     return makecache("--disablerepo=*", f"--enablerepo=gpuprov-{planned['name']}", *options, patience=0)
 
 
-def _zypper(folder: str, key: str, planned: Mapping[str, Any]) -> str:
+def try_zypper(folder: str, key: str, planned: Mapping[str, Any]) -> str:
     """Try it in a separate system, whose rpm knows only this key: zypper asks nobody whether to trust another, and refuses it."""
     repos = os.path.join(folder, "root", "etc", "zypp", "repos.d")
     os.makedirs(repos)

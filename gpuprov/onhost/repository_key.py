@@ -8,9 +8,9 @@ import os
 from typing import Any, Callable, ContextManager, Mapping
 
 from . import openpgp
-from .caches import caches
+from .caches import get_cache_folder
 from .packages.model import Refused
-from .pull.received import received
+from .pull.received import receive_parts
 
 MOST = 1 << 20
 """Maximum size of a fetched key in bytes: NVIDIA's have 3 KiB."""
@@ -20,12 +20,12 @@ PATIENCE = 120.0
 """Maximum number of seconds for the complete key."""
 
 
-def cached(url: str, environment: Mapping[str, str]) -> str:
+def find_cached(url: str, environment: Mapping[str, str]) -> str:
     """Return the path at which this machine caches a fetched key."""
-    return os.path.join(caches(environment), "gpuprov", "keys", hashlib.sha256(url.encode()).hexdigest())
+    return os.path.join(get_cache_folder(environment), "gpuprov", "keys", hashlib.sha256(url.encode()).hexdigest())
 
 
-def key(
+def fetch_key(
     desired: Mapping[str, Any], environment: Mapping[str, str], fetch: Callable[[str], bytes]
 ) -> tuple[str, list[str]]:
     """Return the key in base64, and warnings. Raises Refused."""
@@ -33,9 +33,9 @@ def key(
     if desired.get("key"):
         data = str(desired["key"])
     elif desired.get("key_file"):
-        data = _encoded(_read(desired["key_file"], of))
+        data = encode_data(_read(desired["key_file"], of))
     else:
-        data = _fetched(desired, cached(url, environment), fetch)
+        data = fetch_bytes(desired, find_cached(url, environment), fetch)
     verdict = openpgp.judge(data, desired.get("fingerprint") or "")
     if verdict["problem"]:
         raise Refused(
@@ -46,17 +46,17 @@ def key(
     return data, [f"{of}: {'; '.join(verdict['warnings'])}"] if verdict["warnings"] else []
 
 
-def answer(ask: Callable[[], ContextManager[Any]]) -> bytes:
+def open_address(ask: Callable[[], ContextManager[Any]]) -> bytes:
     """Return the server's answer to a request for a key."""
     data = b""
-    for part in received(ask, PATIENCE):
+    for part in receive_parts(ask, PATIENCE):
         data += part
         if len(data) > MOST:
             raise ValueError(f"it has more than {int(MOST >> 20)} MiB")
     return data
 
 
-def over_https(url: str) -> bytes:
+def fetch_over_https(url: str) -> bytes:
     """Fetch an address, and follow redirects to https only. Raises OSError, ValueError."""
     import urllib.request  # takes longer to load than all else here
 
@@ -67,10 +67,10 @@ def over_https(url: str) -> bytes:
             raise ValueError("it leads to an address that is not https")
         return reply
 
-    return answer(ask)
+    return open_address(ask)
 
 
-def _fetched(desired: Mapping[str, Any], place: str, fetch: Callable[[str], bytes]) -> str:
+def fetch_bytes(desired: Mapping[str, Any], place: str, fetch: Callable[[str], bytes]) -> str:
     of, url, fingerprint = desired["of"], desired.get("key_url") or "", desired.get("fingerprint") or ""
     if not url.startswith("https://"):
         raise Refused(
@@ -84,7 +84,7 @@ def _fetched(desired: Mapping[str, Any], place: str, fetch: Callable[[str], byte
             "confirmed. Fix: repository with "
             "this url, key_url, and as fingerprint what the owner publishes (gpg --show-keys FILE shows a key's)"
         )
-    kept = _encoded(_read(place, of)) if os.path.exists(place) else ""
+    kept = encode_data(_read(place, of)) if os.path.exists(place) else ""
     verdict = openpgp.judge(kept, fingerprint)
     if not verdict["problem"] and not verdict["warnings"]:
         return kept
@@ -102,7 +102,7 @@ def _fetched(desired: Mapping[str, Any], place: str, fetch: Callable[[str], byte
     with open(f"{place}.{os.getpid()}", "wb") as file:
         file.write(fresh)
     os.replace(file.name, place)
-    return _encoded(fresh)
+    return encode_data(fresh)
 
 
 def _read(path: str, of: str) -> bytes:
@@ -117,5 +117,5 @@ def _read(path: str, of: str) -> bytes:
         ) from error
 
 
-def _encoded(data: bytes) -> str:
+def encode_data(data: bytes) -> str:
     return base64.b64encode(data).decode()

@@ -42,7 +42,7 @@ class Account(NamedTuple):
         return f"{self.home}/{PATH}"
 
 
-def account(name: str) -> Account:
+def find_account(name: str) -> Account:
     """Return the user of this name. Raises Refused."""
     try:
         entry = pwd.getpwnam(name)
@@ -53,7 +53,7 @@ def account(name: str) -> Account:
 
 def read(user: Account) -> str:
     """Return the text of the user's file; "" if there is none. Raises Refused."""
-    done = _as(user, READ)
+    done = run_as(user, READ)
     if done.returncode:
         error = done.stderr.decode(errors="replace").strip()
         raise Refused(f"{user.file} cannot be read as {user.name}: {error or 'it is no file'}")
@@ -62,7 +62,7 @@ def read(user: Account) -> str:
 
 def write(user: Account, text: str) -> None:
     """Write this text with the file's present mode. Raises Refused."""
-    done = _as(user, WRITE, text)
+    done = run_as(user, WRITE, text)
     if done.returncode:
         error = done.stderr.decode(errors="replace").strip()
         raise Refused(f"{user.file} cannot be written as {user.name}: {error or done.returncode}")
@@ -71,10 +71,10 @@ def write(user: Account, text: str) -> None:
 def reload(name: str) -> bool:
     """Have a running daemon of the user read it; return whether there is one. Done as the user, since no systemd before 248 reaches
     a user's own from outside (systemctl --user --machine=USER@.host)."""
-    return _as(account(name), RELOAD).returncode == 0
+    return run_as(find_account(name), RELOAD).returncode == 0
 
 
-def _as(user: Account, script: str, text: str = "") -> subprocess.CompletedProcess[bytes]:
+def run_as(user: Account, script: str, text: str = "") -> subprocess.CompletedProcess[bytes]:
     dropped = [f"--reuid={user.uid}", f"--regid={user.gid}", "--clear-groups", "--inh-caps=-all", "--no-new-privs"]
     return subprocess.run(
         ["setpriv", *dropped, "timeout", "60", "sh", "-c", script, "sh", user.file],

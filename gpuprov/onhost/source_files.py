@@ -47,7 +47,7 @@ echo @end"""
 """Shell: reports sources still to be added, and marks the answer as complete."""
 
 
-def unread(text: str) -> str:
+def find_missing_part(text: str) -> str:
     """Return the part of the answer that is missing; "" if it is complete."""
     lines = text.splitlines()
     lost = [line[len("@unread ") :] for line in lines if line.startswith("@unread ")]

@@ -25,40 +25,40 @@ UNSAFE = ("trusted", "allow-insecure", "allow-weak", "allow-downgrade-to-insecur
 ONE_LINE = re.compile(r"^\s*deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)(?P<components>[^#]*)")
 
 
-def path(name: str, family: str) -> str:
+def derive_path(name: str, family: str) -> str:
     """Return the file of the source with this name."""
     return FOLDERS[family].format(name)
 
 
-def key_path(name: str, family: str) -> str:
+def get_key_path(name: str, family: str) -> str:
     """Return the file of its key."""
     return KEYS[family].format(name)
 
 
-def own_name(file: str) -> str:
+def derive_own_name(file: str) -> str:
     """Return gpuprov's name of the source in this file; "" for somebody else's."""
     match = OWN.match(file)
     return match[1] if match else ""
 
 
-def text(desired: Mapping[str, Any], family: str) -> str:
+def format_text(desired: Mapping[str, Any], family: str) -> str:
     """Return the text of the source's file."""
     name, head = desired["name"], HEAD
-    key = key_path(name, family)
+    key = get_key_path(name, family)
     if family == "debian":
         lines = ["Types: deb", f"URIs: {desired['url']}", f"Suites: {desired['suite'] or '/'}"]
         lines += [f"Components: {' '.join(desired['components'])}"] if desired["components"] else []
         return head + "\n".join([*lines, f"Signed-By: {key}", ""])
     # https://dnf.readthedocs.io/en/latest/conf_ref.html#repo-options; zypper's gpgcheck alone takes a signed index for the packages'
     # proof: https://github.com/openSUSE/libzypp/blob/master/zypp/RepoInfo.h
-    packages, index = signatures(desired)
+    packages, index = check_signatures(desired)
     lines = [f"[gpuprov-{name}]", f"name={name}, put there by gpuprov", f"baseurl={desired['url']}", "enabled=1"]
     lines += [f"gpgcheck={int(packages)}", f"repo_gpgcheck={int(index)}", f"gpgkey=file://{key}"]
     of_zypper = ["autorefresh=1", f"pkg_gpgcheck={int(packages)}"]
     return head + "\n".join([*lines, *(of_zypper if family == "suse" else ["skip_if_unavailable=0"]), ""])
 
 
-def signatures(desired: Mapping[str, Any]) -> tuple[bool, bool]:
+def check_signatures(desired: Mapping[str, Any]) -> tuple[bool, bool]:
     """Return whether packages, and whether the index, carry signatures that are checked; at least one of them always
     does."""
     return desired["signed"] != "index", desired["signed"] in ("index", "both")
@@ -92,45 +92,45 @@ def parse(output: str) -> dict[str, Any]:
         elif word in ("@machine", "@arch", "@release", "@gpgcheck"):
             result[word[1:]] = rest
     result["files"] = {name: "\n".join(body) + "\n" for name, body in lines.items()}
-    rows = (row for name, body in result["files"].items() for row in _rows(name, body, result["gpgcheck"]))
+    rows = (row for name, body in result["files"].items() for row in parse_rows(name, body, result["gpgcheck"]))
     result["sources"] = [row for row in rows if row["enabled"]]
     return result
 
 
-def served(url: str, host: Mapping[str, Any]) -> tuple[str, str]:
+def parse_url(url: str, host: Mapping[str, Any]) -> tuple[str, str]:
     """Return the host and path of a URL with its variables substituted, whatever its scheme."""
-    parts = urlsplit(_plain(url, host))
+    parts = urlsplit(simplify_url(url, host))
     return (parts.hostname or "", parts.path.rstrip("/"))
 
 
-def others(output: str | Mapping[str, Any], desired: Mapping[str, Any], family: str) -> list[dict[str, Any]]:
+def find_others(output: str | Mapping[str, Any], desired: Mapping[str, Any], family: str) -> list[dict[str, Any]]:
     """Return enabled sources of the same packages in files other than the wanted source's own."""
     host = parse(output) if isinstance(output, str) else output
-    own_path = path(desired["name"], family)
+    own_path = derive_path(desired["name"], family)
     suite = (desired["suite"] or "/").rstrip("/") or "/"
     rows = []
     for row in host["sources"]:
         if row["file"] == own_path:
             continue
-        same_place = served(row["url"], host) == served(desired["url"], host)
+        same_place = parse_url(row["url"], host) == parse_url(desired["url"], host)
         same_suite = family != "debian" or (row["suite"].rstrip("/") or "/") == suite
         if (same_place and same_suite) or (family != "debian" and row["id"] == f"gpuprov-{desired['name']}"):
             rows.append(row)
     return rows
 
 
-def conflict(output: str | Mapping[str, Any], desired: Mapping[str, Any], family: str) -> dict[str, str]:
+def find_conflict(output: str | Mapping[str, Any], desired: Mapping[str, Any], family: str) -> dict[str, str]:
     """Return `problem` and `hint` if another file has the same source: apt would read no list at all, others choose between two."""
-    for row in others(output, desired, family):
+    for row in find_others(output, desired, family):
         trust = f"trusted by {row['signed_by']}" if row["signed_by"] else "without a key of its own"
         what = f"{row['file']} has {row['url']} already, {trust}"
         if family == "debian":
             what += '; with two keys for one source apt stops with "Conflicting values set for option Signed-By"'
-        return {"problem": what, "hint": f"remove it from {row['file']}{_owner(row['file'])}, then apply again"}
+        return {"problem": what, "hint": f"remove it from {row['file']}{find_owner(row['file'])}, then apply again"}
     return {"problem": "", "hint": ""}
 
 
-def weaknesses(row: Mapping[str, Any]) -> list[str]:
+def list_weaknesses(row: Mapping[str, Any]) -> list[str]:
     """List the reasons why content of this source is not proven to be its owner's."""
     reasons = []
     if row["trusted"]:
@@ -143,12 +143,12 @@ def weaknesses(row: Mapping[str, Any]) -> list[str]:
     return reasons
 
 
-def standing(host: Mapping[str, Any], desired: Mapping[str, Any], key: str, family: str) -> Mapping[str, Any]:
+def find_standing(host: Mapping[str, Any], desired: Mapping[str, Any], key: str, family: str) -> Mapping[str, Any]:
     """Return `wanted` under its present name on the host: two capabilities with one repository share its file."""
-    for row in others(host, desired, family):
-        name, files = own_name(row["file"]), host["files"]
+    for row in find_others(host, desired, family):
+        name, files = derive_own_name(row["file"]), host["files"]
         same = {**desired, "name": name}
-        if name and files[row["file"]] == text(same, family) and files.get(key_path(name, family)) == key:
+        if name and files[row["file"]] == format_text(same, family) and files.get(get_key_path(name, family)) == key:
             return same
     return desired
 
@@ -160,20 +160,20 @@ def plan(output: str, desired: Mapping[str, Any], key: str, fingerprints: Iterab
     `right`, if nothing is to be done; `problem` and `hint`, if the source is somebody else's.
     """
     host = parse(output)
-    desired = standing(host, desired, key, family)
+    desired = find_standing(host, desired, key, family)
     files = {}
     for kind, place, body in (
-        ("source", path(desired["name"], family), text(desired, family)),
-        ("key", key_path(desired["name"], family), key),
+        ("source", derive_path(desired["name"], family), format_text(desired, family)),
+        ("key", get_key_path(desired["name"], family), key),
     ):
         files[kind] = {"path": place, "text": body, "before": host["files"].get(place)}
-    imports = family != "debian" and not all(imported(host, fingerprint) for fingerprint in fingerprints)
+    imports = family != "debian" and not all(has_key(host, fingerprint) for fingerprint in fingerprints)
     right = not imports and all(file["text"] == file["before"] for file in files.values())
-    problem = conflict(host, desired, family)
+    problem = find_conflict(host, desired, family)
     return {**files, **problem, "name": desired["name"], "imports": imports, "right": right}
 
 
-def imported(output: str | Mapping[str, Any], fingerprint: str) -> bool:
+def has_key(output: str | Mapping[str, Any], fingerprint: str) -> bool:
     """Return whether rpm's database has the key. If the host reported only the last eight digits of a key, these
     decide."""
     host = parse(output) if isinstance(output, str) else output
@@ -181,7 +181,7 @@ def imported(output: str | Mapping[str, Any], fingerprint: str) -> bool:
     return any(version in (expected, expected[-8:]) for version in (row.split("-")[0] for row in host["rpm_keys"]))
 
 
-def _plain(url: str, host: Mapping[str, Any]) -> str:
+def simplify_url(url: str, host: Mapping[str, Any]) -> str:
     values = {
         "$(ARCH)": host["arch"],
         "$basearch": host["machine"],
@@ -193,18 +193,18 @@ def _plain(url: str, host: Mapping[str, Any]) -> str:
     return url.rstrip("/")
 
 
-def _owner(name: str) -> str:
+def find_owner(name: str) -> str:
     """Return NVIDIA's own package that contains the file, if that owns it."""
     return " (apt-get purge cuda-keyring)" if re.search(r"/cuda-[a-z]+\d+-[a-z0-9_]+\.list\Z", name) else ""
 
 
-def _rows(name: str, body: str, gpgcheck: str) -> Iterable[dict[str, Any]]:
+def parse_rows(name: str, body: str, gpgcheck: str) -> Iterable[dict[str, Any]]:
     if name.endswith(".repo"):
         return _repo(name, body, gpgcheck)
     return _deb822(name, body) if name.endswith(".sources") else _list(name, body) if name.endswith(".list") else ()
 
 
-def _row(name: str, url: str, suite: str = "", **more: Any) -> dict[str, Any]:
+def build_row(name: str, url: str, suite: str = "", **more: Any) -> dict[str, Any]:
     base = {
         "id": "",
         "enabled": True,
@@ -226,7 +226,7 @@ def _list(name: str, body: str) -> Iterable[dict[str, Any]]:
             options = {key.rstrip("+-").casefold(): value for key, value in options.items()}
             trust = next((f"{key}={options[key]}" for key in UNSAFE if options.get(key, "").casefold() in YES), "")
             words = match["components"].split()
-            yield _row(
+            yield build_row(
                 name,
                 match["uri"],
                 match["suite"],
@@ -261,7 +261,7 @@ def _deb822(name: str, body: str) -> Iterable[dict[str, Any]]:
         }
         for uri in fields.get("uris", "").split():
             for suite in fields.get("suites", "").split():
-                yield _row(name, uri, suite, **more)
+                yield build_row(name, uri, suite, **more)
 
 
 def _repo(name: str, body: str, default: str) -> Iterable[dict[str, Any]]:
@@ -271,7 +271,7 @@ def _repo(name: str, body: str, default: str) -> Iterable[dict[str, Any]]:
         head = re.match(r"\[(.*)\]\s*\Z", line)
         if head:
             if section and section != "main":
-                yield from _repository(name, section, fields, default)
+                yield from parse_repository(name, section, fields, default)
             section, fields, last = head[1], {}, ""
         elif line[:1].isspace() and last and line.strip():
             fields[last] += " " + line.strip()
@@ -281,7 +281,7 @@ def _repo(name: str, body: str, default: str) -> Iterable[dict[str, Any]]:
             fields[last] = value.strip()
 
 
-def _repository(name: str, section: str, fields: Mapping[str, str], gpgcheck: str) -> Iterable[dict[str, Any]]:
+def parse_repository(name: str, section: str, fields: Mapping[str, str], gpgcheck: str) -> Iterable[dict[str, Any]]:
     def yes(key: str, default: str) -> bool:
         return fields.get(key, default).casefold() in YES
 
@@ -294,4 +294,4 @@ def _repository(name: str, section: str, fields: Mapping[str, str], gpgcheck: st
     }
     urls = re.split(r"[\s,]+", fields.get("baseurl", "") or fields.get("mirrorlist", "") or fields.get("metalink", ""))
     for url in urls or [""]:
-        yield _row(name, url, **more)
+        yield build_row(name, url, **more)

@@ -10,13 +10,13 @@ MOST = 64 << 20
 """Maximum size of both streams together, in bytes."""
 
 
-def packed(script: str) -> str:
+def pack_streams(script: str) -> str:
     """Run POSIX sh; return both of its streams, one after the other, compressed and in base64."""
     done = subprocess.run(["/bin/sh", "-s"], input=script.encode(), capture_output=True, check=False)
     return base64.b64encode(zlib.compress(done.stdout + b"\n" + done.stderr)).decode()
 
 
-def unpacked(word: str) -> bytes:
+def unpack_streams(word: str) -> bytes:
     """Return the streams. Raises ValueError for an invalid word, or one that expands to more than any host prints."""
     whole = zlib.decompressobj()
     try:

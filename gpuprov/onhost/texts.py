@@ -9,18 +9,18 @@ _NO_CHARACTER = re.compile("[\ud800-\udfff]")
 r"""A byte that was decoded with `surrogateescape` is a lone surrogate, which Ansible refuses, the whole result with it."""
 
 
-def readable(value: Any) -> Any:
+def make_readable(value: Any) -> Any:
     r"""Return plain data with `\x80` for a byte that is not UTF-8 and `\ud800` for half of a surrogate pair, in every text and key.
 
     Not for data that is written back: its bytes would differ.
     """
     if isinstance(value, bytes):
-        return readable(value.decode("utf-8", "surrogateescape"))
+        return make_readable(value.decode("utf-8", "surrogateescape"))
     if isinstance(value, str):
         return _NO_CHARACTER.sub(_escape, value)
     if isinstance(value, dict):
-        return {readable(key): readable(item) for key, item in value.items()}
-    return [readable(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
+        return {make_readable(key): make_readable(item) for key, item in value.items()}
+    return [make_readable(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -39,7 +39,7 @@ def build(name: str, archive: str, folder: str, program: str, *, mpi: bool = Fal
         inside = [entry.path for entry in os.scandir(source)]
         top = inside[0] if len(inside) == 1 and os.path.isdir(inside[0]) else source
         with open(f"{folder}.log", "w", encoding="utf-8") as log:
-            make = _nccl if name == "nccl" else _nvbandwidth
+            make = build_nccl if name == "nccl" else build_nvbandwidth
             make(top, new, log.name, mpi)
         if not os.access(f"{new}/bin/{program}", os.X_OK):
             raise Failed(f"the build made no {program}")
@@ -55,13 +55,13 @@ def build(name: str, archive: str, folder: str, program: str, *, mpi: bool = Fal
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _nccl(source: str, new: str, log: str, mpi: bool) -> None:
-    words = [f"CUDA_HOME={_cuda()}", f"BUILDDIR={new}/bin"]
-    _run("make", log, "make", "-C", source, "-j", str(os.cpu_count() or 1), *words, *(_mpi() if mpi else []))
+def build_nccl(source: str, new: str, log: str, mpi: bool) -> None:
+    words = [f"CUDA_HOME={find_cuda()}", f"BUILDDIR={new}/bin"]
+    _run("make", log, "make", "-C", source, "-j", str(os.cpu_count() or 1), *words, *(find_mpi() if mpi else []))
 
 
-def _nvbandwidth(source: str, new: str, log: str, _mpi_too: bool) -> None:
-    made, compiler = f"{os.path.dirname(new)}/build", f"{_cuda()}/bin/nvcc"
+def build_nvbandwidth(source: str, new: str, log: str, _mpi_too: bool) -> None:
+    made, compiler = f"{os.path.dirname(new)}/build", f"{find_cuda()}/bin/nvcc"
     release = ["-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_CUDA_COMPILER={compiler}"]
     _run("cmake", log, "cmake", "-S", source, "-B", made, *release)
     _run("the build", log, "cmake", "--build", made, "-j", str(os.cpu_count() or 1))
@@ -69,7 +69,7 @@ def _nvbandwidth(source: str, new: str, log: str, _mpi_too: bool) -> None:
         shutil.copy(f"{made}/nvbandwidth", f"{new}/bin")
 
 
-def _cuda() -> str:
+def find_cuda() -> str:
     """Return the folder of the CUDA toolkit."""
     nvcc = shutil.which("nvcc") or shutil.which("nvcc", path=f"{CUDA}/bin")
     if not nvcc:
@@ -77,7 +77,7 @@ def _cuda() -> str:
     return os.path.dirname(os.path.dirname(nvcc))
 
 
-def _mpi() -> list[str]:
+def find_mpi() -> list[str]:
     """Return nccl-tests' setting for MPI: the folder with its headers. https://github.com/NVIDIA/nccl-tests#build"""
     compiler = shutil.which("mpicc")
     if not compiler:
@@ -90,7 +90,7 @@ def _mpi() -> list[str]:
 
 
 def _run(what: str, log: str, *argv: str) -> None:
-    env: Mapping[str, str] = {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:{_cuda()}/bin"}
+    env: Mapping[str, str] = {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:{find_cuda()}/bin"}
     try:
         with open(log, "ab") as file:
             status = subprocess.run(

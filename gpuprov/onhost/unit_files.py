@@ -76,12 +76,12 @@ def parse_show(text: str) -> dict[str, Loaded]:
                 tuple(values.get("DropInPaths", "").split()),
                 values.get("NeedDaemonReload") == "yes",
                 values.get("ActiveState", "inactive"),
-                _file_state(values),
+                find_file_state(values),
             )
     return loaded
 
 
-def _file_state(values: Mapping[str, str]) -> str:
+def find_file_state(values: Mapping[str, str]) -> str:
     """Return UnitFileState; for the unit of an init script, which systemd calls generated in either case, whether it is wanted at
     boot."""
     state = values.get("UnitFileState", "")
@@ -90,7 +90,7 @@ def _file_state(values: Mapping[str, str]) -> str:
     return state
 
 
-def unit_of(path: str) -> str:
+def derive_unit(path: str) -> str:
     """Return the unit that a file is, or is a drop-in of, by a name that systemctl shows: for a template, an instance. "" for
     others."""
     folder, _, name = path.rpartition("/")
@@ -99,7 +99,7 @@ def unit_of(path: str) -> str:
     return name.replace("@.", "@gpuprov.") if path.startswith(systemd.FILES) and name.endswith(KINDS) else ""
 
 
-def unit_file(unit: str) -> str:
+def derive_unit_file(unit: str) -> str:
     """Return the file of a gpuprov unit: for an instance, its template's."""
     name, at, rest = unit.partition("@")
     return systemd.FILES + (f"{name}@.{rest.rpartition('.')[2]}" if at else unit)
@@ -109,7 +109,7 @@ def is_drop_in(path: str) -> bool:
     return os.path.dirname(path).endswith(".d")
 
 
-def settings(text: str) -> list[str]:
+def list_settings(text: str) -> list[str]:
     """Return the settings in a unit's text as SECTION.KEY, each once, in their order. Comments and continued lines do not count."""
     keys: dict[str, None] = {}
     section, continued = "", False
@@ -125,22 +125,22 @@ def settings(text: str) -> list[str]:
     return list(keys)
 
 
-def overridden(text: str, drop_in: str, *, whole: bool) -> list[str]:
+def list_overridden(text: str, drop_in: str, *, whole: bool) -> list[str]:
     """Return the settings of a drop-in that override or extend `text`, which is read before it.
 
     `whole`: the text is a unit, to which only harmless settings may be added; otherwise it is a drop-in itself, and only its own
     settings count.
     """
-    own_settings = settings(text)
+    own_settings = list_settings(text)
     return [
         key
-        for key in settings(drop_in)
+        for key in list_settings(drop_in)
         if (key in own_settings and (whole or key not in ADDED))
         or (whole and not any(fnmatch.fnmatchcase(key, known) for known in HARMLESS))
     ]
 
 
-def unread(path: str, unit: Loaded) -> str:
+def explain_unread(path: str, unit: Loaded) -> str:
     """Return the reason why systemd has not loaded this file as it is on disk; "" if it has.
 
     A drop-in of a unit that does not exist takes effect when the unit appears.
@@ -157,7 +157,7 @@ def unread(path: str, unit: Loaded) -> str:
     return ""
 
 
-def shadows(
+def find_shadows(
     path: str, text: str, unit: Loaded, texts: Mapping[str, str], own_files: Sequence[str]
 ) -> dict[str, list[str]]:
     """Return foreign drop-ins that override settings of this file: the overridden settings by path.
@@ -167,7 +167,9 @@ def shadows(
     whole = not is_drop_in(path)
     later = [drop_in for drop_in in unit.drop_ins if whole or os.path.basename(drop_in) > os.path.basename(path)]
     overrides = {
-        drop_in: overridden(text, texts.get(drop_in, ""), whole=whole) for drop_in in later if drop_in not in own_files
+        drop_in: list_overridden(text, texts.get(drop_in, ""), whole=whole)
+        for drop_in in later
+        if drop_in not in own_files
     }
     return {drop_in: keys for drop_in, keys in overrides.items() if keys}
 
@@ -179,14 +181,14 @@ def set_aside(texts: Mapping[str, str], *, check: bool) -> list[str]:
     A site's file is renamed. A file of a package or of a generator stays, and is masked by a link of the same name in /etc.
     """
     replaced: dict[str, None] = {}
-    loaded = _loaded(texts)
+    loaded = read_loaded(texts)
     for path, text in texts.items():
-        unit = loaded.get(unit_of(path))
+        unit = loaded.get(derive_unit(path))
         if unit is None:
             continue
         replaced.update(
             dict.fromkeys(
-                shadows(path, text, unit, {drop_in: _read(drop_in) for drop_in in unit.drop_ins}, list(texts))
+                find_shadows(path, text, unit, {drop_in: _read(drop_in) for drop_in in unit.drop_ins}, list(texts))
             )
         )
         if not is_drop_in(path) and unit.fragment.startswith(STRONGER):
@@ -195,7 +197,7 @@ def set_aside(texts: Mapping[str, str], *, check: bool) -> list[str]:
         if path.startswith((systemd.FILES, *STRONGER)):
             _rename(path)
         else:
-            _mask(path)
+            mask_file(path)
     return list(replaced)
 
 
@@ -206,21 +208,21 @@ def _rename(path: str) -> None:
     os.rename(path, place)
 
 
-def _mask(path: str) -> None:
+def mask_file(path: str) -> None:
     folder, name = os.path.split(path)
     place = os.path.join(systemd.FILES, os.path.basename(folder), name)
     os.makedirs(os.path.dirname(place), exist_ok=True)
     os.symlink(os.devnull, place)
 
 
-def late(texts: Mapping[str, str]) -> list[str]:
+def list_late(texts: Mapping[str, str]) -> list[str]:
     """Return the files that systemd has loaded in another state than on disk: it has to reload them."""
-    loaded = _loaded(texts)
-    return [path for path in texts if (unit := loaded.get(unit_of(path))) and unread(path, unit)]
+    loaded = read_loaded(texts)
+    return [path for path in texts if (unit := loaded.get(derive_unit(path))) and explain_unread(path, unit)]
 
 
-def _loaded(paths: Sequence[str] | Mapping[str, str]) -> dict[str, Loaded]:
-    names = list(dict.fromkeys(filter(None, map(unit_of, paths))))
+def read_loaded(paths: Sequence[str] | Mapping[str, str]) -> dict[str, Loaded]:
+    names = list(dict.fromkeys(filter(None, map(derive_unit, paths))))
     return parse_show(systemd.systemctl(*SHOW, *names)[1]) if names else {}
 
 

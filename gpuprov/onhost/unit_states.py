@@ -23,28 +23,28 @@ def bring(params: Asked, *, check: bool) -> tuple[dict[str, Any], str]:
     name, state = params["name"], params["state"]
     enabled = params["enabled"] and bool(wanted_units.ensure([wanted_units.Wanted(name, enabled=True)], check=check))
     if state in ("started", "restarted"):
-        return {"changed": _started(params, check=check) or enabled}, ""
+        return {"changed": start_unit(params, check=check) or enabled}, ""
     if state == "ran":
-        return _ran(params, enabled, check=check)
-    daemon = units.daemon(name, params["process"], params["files"])
+        return run_unit(params, enabled, check=check)
+    daemon = units.judge_daemon(name, params["process"], params["files"])
     if state == "observed":
         return {"changed": enabled, "daemon": daemon}, ""
-    return _alive(params, enabled, daemon, check=check)
+    return keep_alive(params, enabled, daemon, check=check)
 
 
-def _started(params: Asked, *, check: bool) -> bool:
+def start_unit(params: Asked, *, check: bool) -> bool:
     desired = [wanted_units.Wanted(params["name"], active=True)]
-    if params["state"] == "started" and not wanted_units.differences(desired, wanted_units.look([params["name"]])):
+    if params["state"] == "started" and not wanted_units.list_differences(desired, wanted_units.look([params["name"]])):
         return False
     if not check:
         status, lines = units.restart(params["name"])
         if status:
-            message = units.last_words(lines, params["program"])
+            message = units.find_last_words(lines, params["program"])
             raise Failed(f"{params['name']} does not start: {message}. Fix: {params['way_out']}")
     return True
 
 
-def _ran(params: Asked, enabled: bool, *, check: bool) -> tuple[dict[str, Any], str]:
+def run_unit(params: Asked, enabled: bool, *, check: bool) -> tuple[dict[str, Any], str]:
     name, differs = params["name"], params["differs"].strip()
     ran = systemd.show(name, "ActiveState")
     if not differs and ran == "active":
@@ -54,27 +54,27 @@ def _ran(params: Asked, enabled: bool, *, check: bool) -> tuple[dict[str, Any], 
         return {"changed": True, "msg": would}, ""
     status, lines = units.restart(name, "reload-or-restart")
     if status:
-        message = units.last_words(lines, params["program"])
+        message = units.find_last_words(lines, params["program"])
         raise Failed(f"{name} failed: {message}. Fix: {params['way_out']}; else journalctl -u {name}, on the host")
-    return {"changed": True, "msg": would.replace("would ", "", 1)}, _unanswered(params)
+    return {"changed": True, "msg": would.replace("would ", "", 1)}, warn_unanswered(params)
 
 
-def _alive(params: Asked, enabled: bool, before: str, *, check: bool) -> tuple[dict[str, Any], str]:
+def keep_alive(params: Asked, enabled: bool, before: str, *, check: bool) -> tuple[dict[str, Any], str]:
     name = params["name"]
     if check or before == "alive":
-        silent = "" if check or params["unanswered"] else _unanswered(params)
+        silent = "" if check or params["unanswered"] else warn_unanswered(params)
         return {"changed": enabled or before != "alive", "daemon": before}, silent
     lines = units.restart(name)[1]
-    after = units.daemon(name, params["process"], params["files"])
+    after = units.judge_daemon(name, params["process"], params["files"])
     if after != "alive":
         message = f" ({' | '.join(lines[-12:])})" if lines else ""
         raise Failed(f"{name} does not stay alive, it is {after}{message}. Fix: {params['way_out']}", daemon=before)
-    return {"changed": True, "daemon": before}, _unanswered(params)
+    return {"changed": True, "daemon": before}, warn_unanswered(params)
 
 
-def _unanswered(params: Asked) -> str:
+def warn_unanswered(params: Asked) -> str:
     """Return a warning for a permitted lack of an answer; raise Failed if it is not permitted."""
-    error = units.silence(params["ask"], params["answer"]) if params["ask"] else ""
+    error = units.wait_for_answer(params["ask"], params["answer"]) if params["ask"] else ""
     words = " ".join(params["ask"])
     if error and not params["unanswered"]:
         raise Failed(f"{params['name']} lives and does not answer {words}: {error}. Fix: {params['way_out']}")

@@ -9,7 +9,7 @@ import subprocess
 import time
 from typing import Iterator, Sequence
 
-from .process import stat
+from .process import read_stat
 from .systemd import is_active, show, systemctl
 
 LATE = 0.2
@@ -19,18 +19,18 @@ LIMIT = 20
 """Maximum number of seconds for a program that queries a daemon."""
 
 
-def daemon(unit: str, process: str, files: Sequence[str]) -> str:
+def judge_daemon(unit: str, process: str, files: Sequence[str]) -> str:
     """Return `dead`, `alive`, or `old`: alive, and one of the files (its program, its settings) has changed since its start.
 
     process: the program's name, among all processes of the unit; empty for its main process.
     """
-    ages = [age for pid in _processes(unit, process) for age in _started(pid)]
+    ages = [age for pid in list_processes(unit, process) for age in find_start(pid)]
     if not ages or not is_active(unit):
         return "dead"
-    return "old" if any(changed > min(ages) for changed in _changes(files)) else "alive"
+    return "old" if any(changed > min(ages) for changed in list_changes(files)) else "alive"
 
 
-def _processes(unit: str, process: str) -> Iterator[int]:
+def list_processes(unit: str, process: str) -> Iterator[int]:
     if not process:
         main = show(unit, "MainPID")
         if main.isdigit() and main != "0":
@@ -45,16 +45,16 @@ def _processes(unit: str, process: str) -> Iterator[int]:
                 yield int(pid)
 
 
-def _started(pid: int) -> Iterator[float]:
+def find_start(pid: int) -> Iterator[float]:
     """Yield the start time of a process, in seconds of the clock; nothing for a process that has ended, though it may still be
     listed."""
-    fields = stat(pid)
+    fields = read_stat(pid)
     if fields and fields[0] not in "ZX":
         uptime = float(_read("/proc/uptime").split()[0])
         yield time.time() - uptime + int(fields[19]) / os.sysconf("SC_CLK_TCK") + LATE
 
 
-def _changes(files: Sequence[str]) -> Iterator[float]:
+def list_changes(files: Sequence[str]) -> Iterator[float]:
     """Yield the time of the last change of each file, and of the contents of a folder."""
     for path in files:
         inside = (os.path.join(place, name) for place, folders, names in os.walk(path) for name in (*folders, *names))
@@ -79,12 +79,12 @@ def restart(unit: str, verb: str = "restart") -> tuple[int, list[str]]:
     status, _, errors = systemctl(verb, "--", unit)
     if status == 0:
         return 0, []
-    _journal("--sync")
-    lines = _journal("-q", "--no-pager", "-o", "cat", "--since", f"@{began}", "-u", unit).splitlines()
+    read_journal("--sync")
+    lines = read_journal("-q", "--no-pager", "-o", "cat", "--since", f"@{began}", "-u", unit).splitlines()
     return status, [line for line in lines if line.strip()] or errors.splitlines()
 
 
-def silence(argv: Sequence[str], pattern: str, tries: int = 15, pause: float = 2) -> str:
+def wait_for_answer(argv: Sequence[str], pattern: str, tries: int = 15, pause: float = 2) -> str:
     """Query a program until its output matches the pattern: return its last output if it never does, and "" if it does."""
     output = ""
     for number in range(tries):
@@ -100,14 +100,14 @@ def silence(argv: Sequence[str], pattern: str, tries: int = 15, pause: float = 2
     return output or "it said nothing"
 
 
-def _journal(*words: str) -> str:
+def read_journal(*words: str) -> str:
     with contextlib.suppress(FileNotFoundError):
         done = subprocess.run(["journalctl", *words], stdin=subprocess.DEVNULL, capture_output=True, check=False)
         return done.stdout.decode(errors="replace")
     return ""
 
 
-def last_words(lines: Sequence[str], program: str) -> str:
+def find_last_words(lines: Sequence[str], program: str) -> str:
     """Return the last lines that a unit's program logged under its own name; else the last lines of all."""
     own_lines = [line for line in lines if program and line.startswith(f"{program}: ")]
     return own_lines[-1] if own_lines else "; ".join(lines[-3:]) or "it said nothing"

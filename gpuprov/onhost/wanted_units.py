@@ -51,7 +51,7 @@ def compare(desired: Wanted, actual: Loaded) -> Iterator[Difference]:
         yield Difference(desired.name, NOW, actual.active, "inactive")
 
 
-def differences(desired: Iterable[Wanted], actual: Mapping[str, Loaded]) -> list[Difference]:
+def list_differences(desired: Iterable[Wanted], actual: Mapping[str, Loaded]) -> list[Difference]:
     """Compare all of them, in their order."""
     return [difference for unit in desired for difference in compare(unit, actual.get(unit.name, Loaded()))]
 
@@ -70,7 +70,7 @@ def ensure(desired: Sequence[Wanted], *, check: bool = False) -> list[Difference
     if not check and any(unit.stale for unit in actual.values()):
         systemd.systemctl("daemon-reload")
         actual = look(names)
-    pending = [change for change in differences(desired, actual) if change.after in VERBS]
+    pending = [change for change in list_differences(desired, actual) if change.after in VERBS]
     for difference in () if check else pending:
         _have(VERBS[difference.after], difference.name)
     return pending

@@ -58,7 +58,7 @@ def decide_ahead(
     if not sources:
         return msgspec.structs.replace(reading, foreseen=kept)
     try:
-        facts = judging.facts_of(streams.unpacked(answer.printed))
+        facts = judging.facts_of(streams.unpack_streams(answer.printed))
     except (GpuprovError, ValueError) as error:
         told = f"what waits for its package source could not be decided: {getattr(error, 'message', error)}"
         unknown |= dict.fromkeys(sources, told)

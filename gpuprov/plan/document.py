@@ -12,7 +12,7 @@ from gpuprov import __version__
 from gpuprov.capabilities.mig.partitions import Partition
 from gpuprov.plan.model import SECTIONS, HostPlan, Item
 from gpuprov.plan.summary import counts, sentence
-from gpuprov.reading import as_document
+from gpuprov.reading import format_document
 from gpuprov.spec.model import Reboot
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.unmanaged import Unmanaged
@@ -104,7 +104,7 @@ def exit_code(plans: Sequence[HostPlan]) -> Literal[0, 1, 4]:
 
 def as_json(plans: Sequence[HostPlan], seconds: float | None = None) -> str:
     """Return the document as text."""
-    return as_document(document(plans, seconds))
+    return format_document(document(plans, seconds))
 
 
 def _host(plan: HostPlan) -> PlannedHost:

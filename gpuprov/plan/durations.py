@@ -8,7 +8,7 @@ from collections.abc import Collection
 import msgspec
 
 from gpuprov import keep
-from gpuprov.reading import Unreadable, typed_json
+from gpuprov.reading import Unreadable, parse_typed_json
 
 ROOM = "durations"
 LEAST = 5.0
@@ -26,7 +26,7 @@ def earlier(doing: str, roles: Collection[str]) -> str:
     """Return `6 min the last time (4 hosts)`; empty if it was never done, or took no time."""
     kept = keep.read(ROOM, _name(doing, roles))
     try:
-        took = typed_json(kept, Took) if kept else None
+        took = parse_typed_json(kept, Took) if kept else None
     except Unreadable:
         return ""
     if took is None or not LEAST <= took.seconds < 10**7:

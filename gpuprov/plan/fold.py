@@ -10,7 +10,7 @@ import msgspec
 
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Part, Partition
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.model import HostPlan, Item
 from gpuprov.shown import fold_paths
 

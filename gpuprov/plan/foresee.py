@@ -22,7 +22,7 @@ from gpuprov.probe.host import contents
 from gpuprov.resources import Difference, File, Lines, Packages, differences
 from gpuprov.resources.file import ABSENT, ANOTHER_TEXT, PLAIN, set_keys
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.overrides import package_settings
+from gpuprov.spec.overrides import get_package_settings
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.unmanaged import Unmanaged, find_unmanaged, prune_values
 
@@ -132,7 +132,7 @@ def foresee(
         sources={name: source for name, made in values.items() if (source := _source(name, made))},
         driver=judging.driver(values),
         without=tuple(values.get("nvidia_driver", {}).get("leaving", ())),
-        settings=package_settings(spec.site),
+        settings=get_package_settings(spec.site),
         waits={name: one["told"] for name, one in judging.waiting(values).items()},
         unknown=unknown,
         unmanaged=unmanaged,
@@ -162,7 +162,7 @@ def with_keys(foreseen: Foreseen, keys: Keys) -> Foreseen:
         source = msgspec.json.encode(block)
         if source not in keys:
             try:
-                keys[source] = repository_key.key(block, os.environ, repository_key.over_https)[0], ""
+                keys[source] = repository_key.fetch_key(block, os.environ, repository_key.fetch_over_https)[0], ""
             except Refused as refused:
                 keys[source] = "", str(refused)
         key, problem = keys[source]

@@ -131,7 +131,7 @@ def _noting(name: str, answers: type[T], note: Callable[[str, HostAnswer[T]], No
             return
         output = (split(answer) or {}).get(_PROBE, Output(""))
         try:
-            note(name, HostAnswer(reading.typed_json(output.text, answers)))
+            note(name, HostAnswer(reading.parse_typed_json(output.text, answers)))
         except reading.Unreadable:
             words = " ".join((output.error or output.text).split())[-300:]
             note(name, HostAnswer(problem=words or f"exit status {output.status}"))

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from gpuprov.onhost.process import birth, stat
+from gpuprov.onhost.process import read_start_time, read_stat
 from gpuprov.shared.signals import ENDING, handled
 
 GRACE = 15.0
@@ -44,7 +44,7 @@ class Interrupt:
         if self._thread is not None:
             self._thread.join()
         for pid, born in self._family.items():
-            if birth(pid) == born:
+            if read_start_time(pid) == born:
                 _send(pid, signal.SIGKILL)
 
     def _end(self) -> None:
@@ -91,7 +91,7 @@ def descendants(pid: int) -> dict[int, str]:
     children: dict[int, list[int]] = {}
     births: dict[int, str] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
-        fields = stat(int(entry.parent.name))
+        fields = read_stat(int(entry.parent.name))
         if fields:
             children.setdefault(int(fields[1]), []).append(int(entry.parent.name))
             births[int(entry.parent.name)] = fields[19]

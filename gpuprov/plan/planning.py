@@ -107,7 +107,7 @@ class Planner:
 
     def plans(self, timeout: float, pace: Pace, show: Show) -> list[HostPlan]:
         """Return the plans of all hosts. timeout: seconds for each further answer of a host."""
-        others = machine.duplicates(self._machines)
+        others = machine.find_duplicates(self._machines)
         self._decide_ahead([name for name in self._waiting if name not in others], timeout, pace, show)
         made = self._plans | {name: _duplicate(name, other) for name, other in others.items()}
         found = [made[name] for name in self._pairs]
@@ -172,7 +172,7 @@ def plans_of(
 
 def _duplicate(host: str, other: str) -> HostPlan:
     """Return the plan of a host that is the same machine as another host of the run: apply leaves it alone."""
-    found, hint = machine.refusal(other)
+    found, hint = machine.explain_refusal(other)
     failure = Result(
         host=host, capability="host", check="host.machine", status="fail", found=found, hint=hint, moment="preflight"
     )

@@ -19,7 +19,7 @@ from gpuprov import inert
 from gpuprov.gather.environment import FORCED, in_utf8, is_kept
 from gpuprov.gather.settings import ansible_config
 from gpuprov.plan.interrupt import GRACE, interruptible
-from gpuprov.reading import all_well_formed
+from gpuprov.reading import make_all_well_formed
 from gpuprov.render.checkout import acts_of
 
 MOST_FORKS = 50
@@ -85,7 +85,7 @@ def run(
     def handler(event: Event) -> bool:
         try:
             if not failure:
-                on_event(all_well_formed(event))
+                on_event(make_all_well_formed(event))
         except Exception as error:
             failure.append(error)
             interrupt.handle(0, None)

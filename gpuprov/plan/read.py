@@ -67,7 +67,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 def duplicates(readings: Mapping[str, Reading]) -> dict[str, str]:
     """Return, by name, an earlier host that is the same machine."""
-    return machine.duplicates({name: one.facts.known(house.MACHINE) or "" for name, one in readings.items()})
+    return machine.find_duplicates({name: one.facts.known(house.MACHINE) or "" for name, one in readings.items()})
 
 
 def for_ansible(pair: Pair, reading: Reading) -> Pair:

@@ -19,7 +19,7 @@ from gpuprov.render import digests
 from gpuprov.render.spec_digest import SPEC
 from gpuprov.shown import MASK
 from gpuprov.spec.model import is_secret
-from gpuprov.spec.schema import document_text
+from gpuprov.spec.schema import format_document_schema
 from gpuprov.verify.evaluate import IN_SERVICE, Result
 
 FORMAT = 1
@@ -130,7 +130,7 @@ def _without_secrets(plain: Any, pairs: Sequence[Pair]) -> Any:
 def is_one(path: str) -> bool:
     """True if a file is a saved plan."""
     try:
-        return os.path.isfile(path) and reading.beginning(path, len(MARK)) == MARK
+        return os.path.isfile(path) and reading.read_beginning(path, len(MARK)) == MARK
     except OSError:
         return False
 
@@ -138,12 +138,12 @@ def is_one(path: str) -> bool:
 def load(path: Path) -> Saved:
     """Load a saved plan of this gpuprov. Raises GpuprovError if it cannot be read, or is from another version."""
     try:
-        data = reading.own_contents(str(path), LARGEST)
-        first = reading.typed_json(data, Head, largest=LARGEST)
+        data = reading.read_own_contents(str(path), LARGEST)
+        first = reading.parse_typed_json(data, Head, largest=LARGEST)
         if first.gpuprov_plan != FORMAT or first.gpuprov_version != __version__:
             whose = f"gpuprov {first.gpuprov_version}, format {first.gpuprov_plan}"
             raise GpuprovError(f"{path} is a plan of {whose}; this is {__version__}, format {FORMAT}", AGAIN)
-        found = reading.typed_json(data, Saved, largest=LARGEST)
+        found = reading.parse_typed_json(data, Saved, largest=LARGEST)
         if lost := {one.host for one in found.hosts if one.state not in found.states}:
             raise reading.Unreadable(f"it does not say what was found on {min(lost)}")
         return found
@@ -295,4 +295,4 @@ def _masked(value: Any, secret: str) -> Any:
 
 def schema_text() -> str:
     """Return the JSON Schema of the file."""
-    return document_text(Saved, "gpuprov saved plan")
+    return format_document_schema(Saved, "gpuprov saved plan")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.model import HOST
 from gpuprov.plan.read import Reading
 from gpuprov.probe.base import ProbeFailed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.items import items, sizes, span
 from gpuprov.plan.model import HostPlan
 from gpuprov.shared import resolve

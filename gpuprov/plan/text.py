@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpuprov import shown
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.fold import Group, groups, sign
 from gpuprov.plan.items import by_capability
 from gpuprov.plan.model import HostPlan, Item

@@ -26,7 +26,7 @@ def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
     """Query both, and compare. Raises StepFailed."""
     local = str(host.template(host.variables.get("ansible_connection") or "")) in LOCAL
     there = "" if local else _identity(host)
-    if local or machine.same(_own_identity(), there):
+    if local or machine.is_same(_own_identity(), there):
         why = "; ".join(arguments["reasons"])
         raise StepFailed(
             f"a reboot is required ({why}), and {host.name} is this very machine: gpuprov does not reboot it."

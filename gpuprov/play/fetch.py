@@ -28,7 +28,7 @@ def _measure(host: Host, name: str, arguments: dict[str, Any]) -> str:
     of, wanted = arguments.get("of", "file"), str(arguments.get("sha256", "")).lower()
     try:
         source = host.find_file(name)
-        digest = files.digest(source)
+        digest = files.compute_digest(source)
     except Exception as error:
         message = f"{of}: {name} cannot be read: {error}; nothing was changed. Fix: put it there, or correct the path"
         raise StepFailed(message) from error

@@ -36,7 +36,9 @@ def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
     started = host.step("clients", state="started", services=list(arguments["services"]), tolerant=True)
     if started.get("failed"):
         left.append(f"what was stopped for it was not started again: {ended.answer(started)}")
-    message = giving_up.told(_explain(arguments.get("failure") or {}), left, started.get("not_started") or [])
+    message = giving_up.describe_failure(
+        _explain(arguments.get("failure") or {}), left, started.get("not_started") or []
+    )
     return {"failed": True, "changed": bool(started.get("started")), "msg": message}
 
 

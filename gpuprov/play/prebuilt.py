@@ -44,7 +44,7 @@ def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
     """Pack on the build host; judge, then bring to another. Raises StepFailed."""
     driver, builder = arguments["driver"], str(arguments["builder"])
     words = (arguments["platform"], host.variables["ansible_facts"]["architecture"], builder, driver["module"])
-    cache = prebuilt.cache(os.environ, *map(str, words), prebuilt.wanted_version(driver))
+    cache = prebuilt.make_cache_path(os.environ, *map(str, words), prebuilt.make_version(driver))
     if arguments["state"] == "packed":
         return _pack(host, arguments, cache)
     return {"changed": False, **_judge(host, arguments, cache)}
@@ -53,7 +53,7 @@ def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
 def _pack(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
     if host.check_mode:
         return {"changed": False, "given": False}
-    answer = host.step("prebuilt", **{**arguments, "sums": prebuilt.sound(cache)})
+    answer = host.step("prebuilt", **{**arguments, "sums": prebuilt.check_sums(cache)})
     if answer.get("failed") or answer.get("unreachable"):
         return answer
     for ending in ("deb", "json") if answer.get("changed") else ():
@@ -67,7 +67,7 @@ def _judge(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
     """Return what this host takes. A build host that is being rescued is still in ansible_play_hosts, and one that failed in act 1
     is not: what counts is that it has packed."""
     driver, builder = arguments["driver"], str(arguments["builder"])
-    checking, package = host.check_mode, prebuilt.known(cache)
+    checking, package = host.check_mode, prebuilt.read_description(cache)
     coming, given = _of_builder(builder, host.variables)
     judging = arguments["state"] == "judged"
     early = judging and bool(coming)
@@ -75,12 +75,12 @@ def _judge(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
     if early:
         package = coming
     elif (coming or awaited) and not (given or checking):
-        raise StepFailed(prebuilt.gone(builder, host.name, failed=True))
+        raise StepFailed(prebuilt.describe_missing_builder(builder, host.name, failed=True))
     elif coming and not package and not checking:
-        raise StepFailed(prebuilt.gone(builder, host.name, failed=False))
-    if not (checking and coming and not early) and (why := prebuilt.problem(builder, host.name, driver, package)):
+        raise StepFailed(prebuilt.describe_missing_builder(builder, host.name, failed=False))
+    if not (checking and coming and not early) and (why := prebuilt.find_problem(builder, host.name, driver, package)):
         raise StepFailed(why)
-    wanted = not early and prebuilt.lacks(driver, package)
+    wanted = not early and prebuilt.is_lacking(driver, package)
     place = prebuilt.place_of(driver)
     local = ["--reinstall", f"{place}.deb"] if wanted else []
     record = Path(f"{cache}.json").read_text(encoding="utf-8") if wanted and not checking else ""
@@ -93,7 +93,7 @@ def _judge(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
         "record": {f"{place}.json": record} if record else {},
         "install": [*driver["install"], *(() if checking else local)],
         "stop": bool(driver["reload"] and (wanted or driver["moves"])),
-        **prebuilt.trial(driver, local, untried=checking or not local),
+        **prebuilt.plan_trial(driver, local, untried=checking or not local),
     }
 
 
@@ -106,5 +106,5 @@ def _of_builder(builder: str, variables: Mapping[str, Any]) -> tuple[dict[str, A
     other = (judged.get("desired") or {}).get("nvidia_driver") or {}
     if "module" not in other:
         return {}, False
-    found = {"version": prebuilt.wanted_version(other), "flavour": other["flavour"], "kernels": other["kernels"]}
+    found = {"version": prebuilt.make_version(other), "flavour": other["flavour"], "kernels": other["kernels"]}
     return found, bool((own.get(GIVEN) or {}).get("given"))

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov.catalog.drivers.sets import gpu_services
+from gpuprov.catalog.drivers.sets import list_gpu_services
 from gpuprov.errors import GpuprovError
 from gpuprov.fleet import Fleet
 from gpuprov.onhost.pull import bundle as onhost
-from gpuprov.onhost.pull.config import PLACES, misplaced
+from gpuprov.onhost.pull.config import PLACES, find_misplacement
 from gpuprov.onhost.pull.identity import DECLARED, FILES
 from gpuprov.pull import cloud_init, signing, wheels
 from gpuprov.pull.files import put
@@ -25,7 +25,7 @@ from gpuprov.slices.model import Host, Job, digest_of, spec_id
 from gpuprov.slices.results import END, file_name
 from gpuprov.spec.build import show
 from gpuprov.spec.model import RACK, SITE_VARIABLES, HostSpec, RawHost
-from gpuprov.spec.repository import files_of
+from gpuprov.spec.repository import list_block_files
 
 IDENTITY = {f"pull_{what}": what for what in (*FILES, DECLARED)}
 """Variables of a host that hold its identity."""
@@ -59,7 +59,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 def make(fleet: Fleet, options: Options, now: float) -> Made:
     """Write bundles, wheels and user-data. Raises GpuprovError before anything is written, if something is missing."""
     for name in PLACES:
-        if why := misplaced(name, getattr(options, name)):
+        if why := find_misplacement(name, getattr(options, name)):
             raise GpuprovError(f"--{name} {why}", "put the token or the password into a file of the hosts")
     known = {raw.name: read_identity(raw) for raw, _ in fleet.pairs}
     if nameless := [name for name, values in known.items() if not values]:
@@ -85,7 +85,7 @@ def make(fleet: Fleet, options: Options, now: float) -> Made:
             expires_at=expires_at,
             mode=options.mode,
             reboot=options.mode == "apply" and (options.reboot or spec.reboot == "if-needed"),
-            services=tuple(gpu_services(raw.connection)),
+            services=tuple(list_gpu_services(raw.connection)),
             job=local_job.digest,
             fleet=local_job.fleet,
             python=OLDEST_PYTHON,
@@ -142,7 +142,7 @@ def make_local_job(job: Job, spec: HostSpec) -> Job:
 def list_files(spec: HostSpec) -> Iterator[str]:
     """Yield the files that a spec names."""
     for fragment in spec.capabilities.values():
-        yield from files_of(fragment)
+        yield from list_block_files(fragment)
 
 
 def _make_config(manifest: Manifest, options: Options) -> dict[str, str]:

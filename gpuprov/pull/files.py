@@ -13,6 +13,6 @@ def put(path: Path, data: bytes, mode: int = 0o644) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not (path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data):
-            kept.whole(str(path), data, mode)
+            kept.write_whole(str(path), data, mode)
     except OSError as error:
         raise GpuprovError(f"{path} cannot be written: {error.strerror}", "name another folder with --out") from error

@@ -8,7 +8,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.onhost.pull.bundle import FORMAT
-from gpuprov.spec.schema import document_text
+from gpuprov.spec.schema import format_document_schema
 
 Mode = Literal["report", "apply"]
 TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"
@@ -51,4 +51,4 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 def schema_text() -> str:
     """Format the JSON Schema of the manifest."""
-    return document_text(Manifest, "gpuprov bundle --pull, manifest.json")
+    return format_document_schema(Manifest, "gpuprov bundle --pull, manifest.json")

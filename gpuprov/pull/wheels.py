@@ -21,7 +21,7 @@ def read_wheels(folder: Path) -> list[Wheel]:
     large."""
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".whl")
-        wheels = [_make_wheel(path, reading.contents(str(path), WHEEL)) for path in paths]
+        wheels = [_make_wheel(path, reading.read_contents(str(path), WHEEL)) for path in paths]
     except (OSError, reading.Unreadable) as error:
         raise GpuprovError(f"--wheels {folder} cannot be read: {error}", HINT) from error
     names = [wheel.name.split("-")[0].lower() for wheel in wheels]
@@ -47,7 +47,7 @@ def copy_wheels(wheels: Sequence[Wheel], source: Path, out: Path) -> None:
     from gpuprov.pull.files import put
 
     for wheel in wheels:
-        data = reading.contents(str(source / wheel.name), WHEEL)
+        data = reading.read_contents(str(source / wheel.name), WHEEL)
         if hashlib.sha256(data).hexdigest() != wheel.sha256:
             raise GpuprovError(f"{source / wheel.name} changed while it was read", "run it again")
         put(out / wheel.name, data)

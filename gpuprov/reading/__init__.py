@@ -7,23 +7,23 @@ there is memory.
 """
 
 from gpuprov.reading.checks import check_json, check_toml, check_unicode, check_yaml
-from gpuprov.reading.documents import json, toml, typed_json, yaml
+from gpuprov.reading.documents import parse_json, parse_toml, parse_typed_json, parse_yaml
 from gpuprov.reading.files import (
     LOOP,
     NotOwn,
-    beginning,
-    contents,
+    explain_refusal,
+    is_planted,
     judge_file,
     judge_lines,
-    named,
-    own_contents,
-    planted,
-    refused,
+    read_beginning,
+    read_contents,
+    read_named,
+    read_own_contents,
 )
 from gpuprov.reading.limits import DIGITS, FILE, HOST_TEXT, LARGEST, Unreadable
-from gpuprov.reading.numbers import is_whole, number, numbers, signed, whole
-from gpuprov.reading.places import placed_yaml
-from gpuprov.reading.texts import all_well_formed, as_document, well_formed
+from gpuprov.reading.numbers import is_whole, parse_number, parse_numbers, parse_signed, parse_whole
+from gpuprov.reading.places import parse_placed_yaml
+from gpuprov.reading.texts import format_document, make_all_well_formed, make_well_formed
 
 __all__ = [
     "DIGITS",
@@ -33,29 +33,29 @@ __all__ = [
     "LOOP",
     "NotOwn",
     "Unreadable",
-    "all_well_formed",
-    "as_document",
-    "beginning",
     "check_json",
     "check_toml",
     "check_unicode",
     "check_yaml",
-    "contents",
+    "explain_refusal",
+    "format_document",
+    "is_planted",
     "is_whole",
-    "json",
     "judge_file",
     "judge_lines",
-    "named",
-    "number",
-    "numbers",
-    "own_contents",
-    "placed_yaml",
-    "planted",
-    "refused",
-    "signed",
-    "toml",
-    "typed_json",
-    "well_formed",
-    "whole",
-    "yaml",
+    "make_all_well_formed",
+    "make_well_formed",
+    "parse_json",
+    "parse_number",
+    "parse_numbers",
+    "parse_placed_yaml",
+    "parse_signed",
+    "parse_toml",
+    "parse_typed_json",
+    "parse_whole",
+    "parse_yaml",
+    "read_beginning",
+    "read_contents",
+    "read_named",
+    "read_own_contents",
 ]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from gpuprov.reading.files import contents
+from gpuprov.reading.files import read_contents
 from gpuprov.reading.limits import Unreadable
 
 MEMBERS = 200_000
@@ -111,12 +111,12 @@ def _is_zlib(decoder: Any) -> bool:
     return hasattr(decoder, "unconsumed_tail")
 
 
-def text_of(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Bytes of others as text; what is no UTF-8 becomes a replacement character."""
     return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
-def tree(path: Path, is_selected: Callable[[str], bool]) -> Tree:
+def read_tree(path: Path, is_selected: Callable[[str], bool]) -> Tree:
     """The regular files of a folder or archive whose name is wanted, by relative name. Links are not followed.
 
     A single file that cannot be read stands there as what is wrong with it. Of an archive that was cut off there are the files that
@@ -125,7 +125,7 @@ def tree(path: Path, is_selected: Callable[[str], bool]) -> Tree:
     result = Tree()
     total = 0
     try:
-        for name, data in _walk(path, is_selected) if path.is_dir() else _members(path, is_selected):
+        for name, data in _walk(path, is_selected) if path.is_dir() else list_members(path, is_selected):
             total += 0 if isinstance(data, Unreadable) else len(data)
             if total > TOTAL:
                 raise Unreadable(f"what is read of it is larger than {TOTAL >> 20} MiB")
@@ -142,22 +142,22 @@ def is_archive(path: Path) -> bool:
     return head[257:262] == b"ustar"
 
 
-def unpacked(path: Path) -> bytes:
+def read_unpacked(path: Path) -> bytes:
     """A single file, unpacked if it is compressed. Raises Unreadable for one that is larger than MEMBER."""
     with path.open("rb") as file:
-        return whole(Unpacked(file).read(MEMBER + 1))
+        return check_size(Unpacked(file).read(MEMBER + 1))
 
 
-def whole(data: bytes) -> bytes:
+def check_size(data: bytes) -> bytes:
     """The bytes, if they are no more than one file may have."""
     if len(data) > MEMBER:
         raise Unreadable(f"a file in it is larger than {MEMBER >> 20} MiB")
     return data
 
 
-def inner(data: bytes) -> bytes:
+def unpack_inner(data: bytes) -> bytes:
     """A compressed file that was found inside a record."""
-    return whole(Unpacked(io.BufferedReader(io.BytesIO(data))).read(MEMBER + 1))
+    return check_size(Unpacked(io.BufferedReader(io.BytesIO(data))).read(MEMBER + 1))
 
 
 class _Again:
@@ -222,7 +222,7 @@ class Member(tarfile.TarInfo):
         raise Unreadable("a sparse file is in it; pack it again without --sparse")
 
 
-def _members(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Unreadable]]:
+def list_members(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Unreadable]]:
     with path.open("rb") as file:
         try:
             with tarfile.open(fileobj=Unpacked(file), mode="r|", tarinfo=Member) as archive:
@@ -261,7 +261,7 @@ def _walk(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tuple[str,
             inside = os.path.relpath(full_path, path).replace(os.sep, "/")
             try:
                 if is_selected(inside) and stat.S_ISREG(os.lstat(full_path).st_mode):
-                    yield inside, contents(full_path, MEMBER)
+                    yield inside, read_contents(full_path, MEMBER)
             except Unreadable as error:
                 yield inside, error
             except OSError:

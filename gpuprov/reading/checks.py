@@ -29,11 +29,11 @@ def check_brackets(text: str) -> None:
         if first in "[{":
             depth += 1
             if depth > DEPTH:
-                raise too_deep(*_place(text, part.start()))
+                raise make_depth_error(*find_place(text, part.start()))
         elif first in "]}":
             depth -= 1
         elif first != '"' and len(part[0]) > LONGEST_NUMBER:
-            raise _too_long(len(part[0]), *_place(text, part.start()))
+            raise make_length_error(len(part[0]), *find_place(text, part.start()))
 
 
 def check_toml(text: str) -> None:
@@ -41,7 +41,7 @@ def check_toml(text: str) -> None:
     and of the memory for dotted keys."""
     check_brackets(text)
     if match := _DOTTED.search(text):
-        raise too_deep(*_place(text, match.start()))
+        raise make_depth_error(*find_place(text, match.start()))
 
 
 def check_yaml(text: str) -> None:
@@ -67,7 +67,7 @@ def check_unicode(text: str) -> None:
     if text.lstrip()[:1] in ("{", "[") and "\\u" in text:
         for match in _SURROGATES.finditer(text):
             if match["lone"]:
-                raise Unreadable(f"\\{match['lone']} is no character", "", *_place(text, match.start("lone")))
+                raise Unreadable(f"\\{match['lone']} is no character", "", *find_place(text, match.start("lone")))
 
 
 class _Node:
@@ -90,10 +90,10 @@ def _check_events(events: Iterator[Any]) -> None:
             node = stack.pop()
             node.height, node.is_open = node.height + 1, False
         elif isinstance(event, kinds.AliasEvent):
-            node = _followed(event, known, len(stack))
+            node = follow_event(event, known, len(stack))
             aliased += node.nodes
             if aliased > ALIASED:
-                raise Unreadable("the aliases stand for too much", f"{ALIASED} values", *_mark(event))
+                raise Unreadable("the aliases stand for too much", f"{ALIASED} values", *get_mark(event))
         elif isinstance(event, kinds.NodeEvent):
             node = _Node(is_open=isinstance(event, kinds.CollectionStartEvent))
             if event.anchor:
@@ -101,7 +101,7 @@ def _check_events(events: Iterator[Any]) -> None:
             if node.is_open:
                 stack.append(node)
                 if len(stack) > DEPTH:
-                    raise too_deep(*_mark(event))
+                    raise make_depth_error(*get_mark(event))
                 continue
             _check_scalar(event)
         else:
@@ -111,18 +111,18 @@ def _check_events(events: Iterator[Any]) -> None:
             stack[-1].height = max(stack[-1].height, node.height)
 
 
-def _followed(event: Any, known: dict[str, _Node], depth: int) -> _Node:
+def follow_event(event: Any, known: dict[str, _Node], depth: int) -> _Node:
     node = known.get(event.anchor) or _Node()
     if node.is_open:
-        raise Unreadable(f"*{event.anchor} refers to itself", "", *_mark(event))
+        raise Unreadable(f"*{event.anchor} refers to itself", "", *get_mark(event))
     if depth + node.height > DEPTH:
-        raise too_deep(*_mark(event))
+        raise make_depth_error(*get_mark(event))
     return node
 
 
 def _check_scalar(event: Any) -> None:
     if event.implicit[0] and len(event.value) > LONGEST_NUMBER and _NUMBER_LIKE.match(event.value):
-        raise _too_long(len(event.value), *_mark(event))
+        raise make_length_error(len(event.value), *get_mark(event))
 
 
 def check_values(value: object) -> None:
@@ -132,23 +132,23 @@ def check_values(value: object) -> None:
         one, depth = waiting.pop()
         if isinstance(one, dict | list):
             if depth > DEPTH:
-                raise too_deep()
+                raise make_depth_error()
             waiting += [(item, depth + 1) for item in (one.values() if isinstance(one, dict) else one)]
         elif type(one) is int and one.bit_length() > 64:
             raise Unreadable("a number has too many digits", f"{DIGITS}")
 
 
-def _mark(event: Any) -> tuple[int, int]:
+def get_mark(event: Any) -> tuple[int, int]:
     return event.start_mark.line + 1, event.start_mark.column + 1
 
 
-def _place(text: str, at: int) -> tuple[int, int]:
+def find_place(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
-def too_deep(line: int = 0, column: int = 0) -> Unreadable:
+def make_depth_error(line: int = 0, column: int = 0) -> Unreadable:
     return Unreadable("mappings and lists stand too deep in each other", f"{DEPTH} levels", line, column)
 
 
-def _too_long(length: int, line: int = 0, column: int = 0) -> Unreadable:
+def make_length_error(length: int, line: int = 0, column: int = 0) -> Unreadable:
     return Unreadable(f"a number of {length} characters", f"{LONGEST_NUMBER}; quote it if it is text", line, column)

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 
-from gpuprov.reading.limits import FILE, HOST_TEXT, LINE, Unreadable, too_large
+from gpuprov.reading.limits import FILE, HOST_TEXT, LINE, Unreadable, make_size_error
 
 
 class NotOwn(Unreadable):
@@ -23,7 +23,7 @@ _SPECIAL = (
 )
 
 
-def refused(path: str) -> str:
+def explain_refusal(path: str) -> str:
     """Return the reason why a path must not be opened as an inventory's file: what it is instead of a file or folder;
     "" if it may be opened."""
     try:
@@ -33,7 +33,7 @@ def refused(path: str) -> str:
     return next((name for is_one, name in _SPECIAL if is_one(mode)), "")
 
 
-def planted(path: str) -> bool:
+def is_planted(path: str) -> bool:
     """Return whether another user of this machine may have put this file into a place that is searched by default, such
     as /tmp.
 
@@ -50,14 +50,14 @@ def planted(path: str) -> bool:
 
 def judge_file(path: str, largest: int = FILE) -> None:
     """Raise Unreadable for what is no file, or too large; what cannot be looked at is left to who opens it."""
-    if what := refused(path):
+    if what := explain_refusal(path):
         raise Unreadable(f"this is {what}", "a file")
     try:
         size = os.stat(path).st_size
     except OSError:
         return
     if size > largest:
-        raise too_large(largest)
+        raise make_size_error(largest)
 
 
 def judge_lines(data: bytes) -> None:
@@ -67,32 +67,32 @@ def judge_lines(data: bytes) -> None:
             raise Unreadable("a line that is too long", f"{LINE} bytes", count, 1)
 
 
-def contents(path: str, largest: int = FILE) -> bytes:
+def read_contents(path: str, largest: int = FILE) -> bytes:
     """The bytes of a regular file. Raises Unreadable for what is none (nothing is waited for) or is too large, OSError as open."""
-    return _contents(path, largest, private=False)
+    return read_bytes(path, largest, private=False)
 
 
-def own_contents(path: str, largest: int = FILE) -> bytes:
+def read_own_contents(path: str, largest: int = FILE) -> bytes:
     """The same of a file that says what is run on hosts. Raises NotOwn where others may write it."""
-    return _contents(path, largest, private=True)
+    return read_bytes(path, largest, private=True)
 
 
-def named(path: str, largest: int = HOST_TEXT) -> bytes:
+def read_named(path: str, largest: int = HOST_TEXT) -> bytes:
     """The bytes of a file that a spec names, as a key. Raises OSError, whose `strerror` also says what is no file, or too large."""
     try:
-        return contents(path, largest)
+        return read_contents(path, largest)
     except Unreadable as error:
         raise OSError(errno.EINVAL, str(error), path) from error
 
 
-def beginning(path: str, length: int) -> bytes:
+def read_beginning(path: str, length: int) -> bytes:
     """The first bytes of a file, however large it is. Raises OSError as open."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         return file.read(length)
 
 
-def _contents(path: str, largest: int, *, private: bool) -> bytes:
-    if what := refused(path):
+def read_bytes(path: str, largest: int, *, private: bool) -> bytes:
+    if what := explain_refusal(path):
         raise Unreadable(f"this is {what}", "a file")
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         about = os.fstat(file.fileno())
@@ -102,5 +102,5 @@ def _contents(path: str, largest: int, *, private: bool) -> bytes:
             raise NotOwn("it belongs to another user, or others may write it")
         data = file.read(largest + 1)
     if len(data) > largest:
-        raise too_large(largest)
+        raise make_size_error(largest)
     return data

@@ -35,7 +35,7 @@ class Unreadable(ValueError):
         self.message, self.allowed, self.line, self.column = message, allowed, line, column
 
 
-def too_large(largest: int) -> Unreadable:
+def make_size_error(largest: int) -> Unreadable:
     """For what has more bytes than it may."""
     size = f"{largest >> 20} MiB" if largest >> 20 else f"{largest >> 10} KiB"
     return Unreadable("too large", size)

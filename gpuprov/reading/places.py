@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpuprov.reading.documents import yaml
+from gpuprov.reading.documents import parse_yaml
 from gpuprov.reading.limits import HOST_TEXT, Unreadable
 
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ Place = tuple[int, int]
 """Line and column, from 1."""
 
 
-def placed_yaml(text: str | bytes, largest: int = HOST_TEXT) -> tuple[Any, dict[Path, Place]]:
+def parse_placed_yaml(text: str | bytes, largest: int = HOST_TEXT) -> tuple[Any, dict[Path, Place]]:
     """The document, and where each key and item stands. Raises Unreadable, also for a key that is written twice in one mapping."""
     import yaml as reader  # 10 ms
 
-    value = yaml(text, largest)
+    value = parse_yaml(text, largest)
     loader: Any = getattr(reader, "CSafeLoader", reader.SafeLoader)
     plain = text if isinstance(text, str) else text.decode(errors="replace")
     places: dict[Path, Place] = {}

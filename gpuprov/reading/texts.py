@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def well_formed(text: str) -> str:
+def make_well_formed(text: str) -> str:
     """The text with U+FFFD for what is no character: bytes that somebody decoded with `surrogateescape`, halves of pairs."""
     try:
         text.encode()
@@ -14,21 +14,21 @@ def well_formed(text: str) -> str:
     return text
 
 
-def all_well_formed(value: Any) -> Any:
+def make_all_well_formed(value: Any) -> Any:
     """Plain data, with every text and key in it well formed."""
     if isinstance(value, str):
-        return well_formed(value)
+        return make_well_formed(value)
     if isinstance(value, dict):
-        return {all_well_formed(key): all_well_formed(item) for key, item in value.items()}
-    return [all_well_formed(item) for item in value] if isinstance(value, list | tuple) else value
+        return {make_all_well_formed(key): make_all_well_formed(item) for key, item in value.items()}
+    return [make_all_well_formed(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def as_document(value: object, *, indent: int = 2) -> str:
+def format_document(value: object, *, indent: int = 2) -> str:
     """A JSON document for others to read. A byte that was no UTF-8 (in a file's name, in what a host said) stands in it as U+FFFD."""
     import msgspec
 
     try:
         encoded = msgspec.json.encode(value)
     except UnicodeEncodeError:
-        encoded = msgspec.json.encode(all_well_formed(msgspec.to_builtins(value)))
+        encoded = msgspec.json.encode(make_all_well_formed(msgspec.to_builtins(value)))
     return msgspec.json.format(encoded, indent=indent).decode()

@@ -12,7 +12,7 @@ import msgspec
 from gpuprov import __version__, reading
 from gpuprov.masking import masked
 from gpuprov.probe.base import Facts, Output
-from gpuprov.reading import Unreadable, as_document
+from gpuprov.reading import Unreadable, format_document
 from gpuprov.reading.archives import MEMBER
 from gpuprov.records.model import Record
 
@@ -59,13 +59,13 @@ def made(host: str, facts: Facts, version: str, secrets: Collection[str] = ()) -
 
 def text(capture: Capture) -> str:
     """Return the file's text."""
-    return as_document(capture, indent=1) + "\n"
+    return format_document(capture, indent=1) + "\n"
 
 
 def parse(text: str, path: str) -> Record:
     """Parse a capture. Raises Unreadable for other text, or another version of the format."""
     try:
-        capture = reading.typed_json(text, Capture, largest=MEMBER)  # one byte of a host may be six here
+        capture = reading.parse_typed_json(text, Capture, largest=MEMBER)  # one byte of a host may be six here
     except Unreadable as error:
         raise Unreadable(f"no capture of gpuprov: {error}") from error
     if capture.gpuprov_capture != FORMAT:

@@ -95,7 +95,7 @@ def _row(line: Stamped) -> str:
 def _kernel_lines(text: str, made: float) -> Iterator[Stamped | None]:
     """Yield the kernel's lines, and None where another boot begins."""
     year = datetime.fromtimestamp(made, UTC).year
-    for line in kernel_lines.joined(_plain(text)):
+    for line in kernel_lines.join_messages(_plain(text)):
         if line.startswith(BOUNDARIES):
             yield None
             continue
@@ -137,6 +137,6 @@ def _entry(line: str) -> _Entry | None:
     if not line.startswith("{") or '"__REALTIME_TIMESTAMP"' not in line:
         return None
     try:
-        return reading.typed_json(line, _Entry)
+        return reading.parse_typed_json(line, _Entry)
     except reading.Unreadable:
         return None

@@ -10,7 +10,7 @@ import msgspec
 
 from gpuprov.errors import GpuprovError
 from gpuprov.probe.base import Output
-from gpuprov.reading import Unreadable, archives, refused
+from gpuprov.reading import Unreadable, archives, explain_refusal
 from gpuprov.records import adapt, bug_report, captured, logs, sosreport
 from gpuprov.records.model import Kind, Pieces, Record
 
@@ -33,7 +33,7 @@ READABLE = frozenset({"container", *adapt.PROBES})
 def read(path: Path) -> list[Record]:
     """Read every record at the path, by host. Raises GpuprovError if there is none, or it cannot be read."""
     try:
-        if what := refused(str(path)):
+        if what := explain_refusal(str(path)):
             raise Unreadable(f"this is {what}", "a file or folder")
         records = _read_folder(path) if path.is_dir() or archives.is_archive(path) else [_read_single(path)]
     except OSError as error:
@@ -46,7 +46,7 @@ def read(path: Path) -> list[Record]:
 
 
 def _read_single(path: Path) -> Record:
-    text = archives.text_of(archives.unpacked(path))
+    text = archives.decode_text(archives.read_unpacked(path))
     if bug_report.is_one(text):
         return _read_bug_report(text, str(path))
     if text.lstrip().startswith("{") and not logs.is_one(text):
@@ -72,7 +72,7 @@ def _read_pieces(pieces: Pieces, kind: Kind, path: Path, text: str) -> Record:
 
 
 def _read_folder(path: Path) -> list[Record]:
-    tree = archives.tree(path, _is_wanted)
+    tree = archives.read_tree(path, _is_wanted)
     texts = {name: data for name, data in tree.items() if not isinstance(data, Unreadable)}
     records = [record for name, data in tree.items() if (record := _read_member(path, name, data))]
     if sosreport.is_one(set(texts)):
@@ -80,7 +80,7 @@ def _read_folder(path: Path) -> list[Record]:
         records.append(_read_sosreport(members, str(path), CUT if tree.cut else ""))
     if tree.cut:
         records = [msgspec.structs.replace(record, cut=record.cut or CUT) for record in records]
-    pods = "\n".join(archives.text_of(data) for name, data in texts.items() if _OPERATOR_LOG.search(name))
+    pods = "\n".join(archives.decode_text(data) for name, data in texts.items() if _OPERATOR_LOG.search(name))
     if pods and not records:
         records.append(Record(host="", path=str(path), kind="bug report", outputs={}, text=pods))
     if not records and (
@@ -104,8 +104,8 @@ def _read_member(path: Path, name: str, data: bytes | Unreadable) -> Record | No
         if isinstance(data, Unreadable):
             raise data
         if not match:
-            return captured.parse(archives.text_of(data), place)
-        text = archives.text_of(archives.inner(data))
+            return captured.parse(archives.decode_text(data), place)
+        text = archives.decode_text(archives.unpack_inner(data))
         return _read_bug_report(text, place, match[1] or "") if bug_report.is_one(text) else None
     except Unreadable as error:
         host = (match[1] or "") if match else captured.host_of(file)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from gpuprov.reading.archives import text_of
+from gpuprov.reading.archives import decode_text
 from gpuprov.records.model import Pieces
 
 FILES = re.compile(
@@ -65,11 +65,11 @@ def pieces(tree: dict[str, bytes], cut: str = "") -> Pieces:
         bare = inside(name)
         command = COMMANDS.get(bare.removeprefix("sos_commands/"))
         if command:
-            collected.commands.setdefault(command, text_of(data))
+            collected.commands.setdefault(command, decode_text(data))
         elif bare == "installed-rpms":
-            collected.commands["rpm -qa"] = text_of(data)
+            collected.commands["rpm -qa"] = decode_text(data)
         elif FILES.match(bare):
-            collected.files[f"/{bare}"] = text_of(data)
+            collected.files[f"/{bare}"] = decode_text(data)
     return collected
 
 
@@ -77,11 +77,11 @@ def host(tree: dict[str, bytes]) -> str:
     """Return the host's own name."""
     named = {inside(name): data for name, data in tree.items()}
     for name in ("sos_commands/host/hostname", "hostname"):
-        if text := text_of(named.get(name, b"")).strip():
+        if text := decode_text(named.get(name, b"")).strip():
             return text.split()[0]
     return ""
 
 
 def logs(tree: dict[str, bytes]) -> str:
     """Return the texts that contain messages."""
-    return "\n".join(text_of(data) for name, data in tree.items() if LOGS.match(inside(name)))
+    return "\n".join(decode_text(data) for name, data in tree.items() if LOGS.match(inside(name)))

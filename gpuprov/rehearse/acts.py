@@ -11,11 +11,11 @@ from gpuprov.apply import Options as ApplyOptions
 from gpuprov.errors import GpuprovError
 from gpuprov.plan import HostPlan, plan
 from gpuprov.plan.read import Pair
-from gpuprov.rehearse.connection import apart, pair_of
+from gpuprov.rehearse.connection import ignore_user_settings, pair_of
 from gpuprov.rehearse.model import FAST, Options, Rehearsal, Rehearsed, Step, Verdict
-from gpuprov.rehearse.seen import SNAPSHOT, Snapshot, blind_to, seen
-from gpuprov.rehearse.shape import Shape, shapes
-from gpuprov.rehearse.stage import Backend, Stage, one_interrupt
+from gpuprov.rehearse.seen import SNAPSHOT, Snapshot, find_changes, list_blind_spots
+from gpuprov.rehearse.shape import Shape, plan_shapes
+from gpuprov.rehearse.stage import Backend, Stage, limit_interrupts
 from gpuprov.shown import counted
 from gpuprov.simulate import waivers
 from gpuprov.simulate.description import Description
@@ -34,7 +34,7 @@ def rehearse(pairs: Sequence[Pair], options: Options, backend: Backend, show: Sh
     """
     started, tell = time.monotonic(), show or Show()
     run = secrets.token_hex(2)
-    made = shapes(pairs, options, run)
+    made = plan_shapes(pairs, options, run)
     rehearsals = {
         shape.name: Rehearsal(
             name=shape.name,
@@ -49,7 +49,7 @@ def rehearse(pairs: Sequence[Pair], options: Options, backend: Backend, show: Sh
     whole = Rehearsed(run=run, rehearsals=list(rehearsals.values()), kept=options.keep)
     possible = [shape for shape in made if shape.description is not None]
     stages: list[Stage] = []
-    with one_interrupt(tell.say), apart():
+    with limit_interrupts(tell.say), ignore_user_settings():
         ended = False
         try:
             for start in range(0, len(possible), options.forks):
@@ -153,8 +153,8 @@ class _Rehearsing:
             name = outcome.host
             if name in before and name in after and outcome.state in ("changed", "unchanged"):
                 shape = self.shapes[name]
-                blind = blind_to(shape.spec, shape.description or Description())
-                changes = seen(before[name], after[name], plans.get(name), outcome, blind=blind)
+                blind = list_blind_spots(shape.spec, shape.description or Description())
+                changes = find_changes(before[name], after[name], plans.get(name), outcome, blind=blind)
                 self.rehearsals[name].seen = changes
             if outcome.state in ("changed", "unchanged"):
                 message = (

@@ -10,10 +10,10 @@ from gpuprov import console
 from gpuprov.apply import Terminal
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.acts import rehearse
-from gpuprov.rehearse.document import as_json
+from gpuprov.rehearse.document import format_json
 from gpuprov.rehearse.model import Options
-from gpuprov.rehearse.results import results
-from gpuprov.rehearse.text import as_text
+from gpuprov.rehearse.results import list_results
+from gpuprov.rehearse.text import format_text
 from gpuprov.report.page import About
 
 
@@ -33,14 +33,16 @@ def run(
     check_writable(junit, html)
     tools.require(options.kind or "container")
     whole = rehearse(pairs, options, hosts, Terminal(verbose=options.verbose))
-    console.result(as_json(whole) if plain else as_text(whole, verbose=options.verbose, width=console.room(sys.stdout)))
+    console.result(
+        format_json(whole) if plain else format_text(whole, verbose=options.verbose, width=console.room(sys.stdout))
+    )
     if junit is not None:
         from gpuprov.report import junit as xml
 
         took = {one.name: sum(step.seconds for step in one.steps) for one in whole.rehearsals}
-        write_atomic(junit, xml.render(results(whole), took))
+        write_atomic(junit, xml.render(list_results(whole), took))
     if html is not None:
-        from gpuprov.rehearse.page import page
+        from gpuprov.rehearse.page import render_page
 
-        write_atomic(html, page(whole, about, verbose=options.verbose))
+        write_atomic(html, render_page(whole, about, verbose=options.verbose))
     return whole.exit_code

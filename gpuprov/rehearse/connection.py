@@ -14,13 +14,13 @@ from gpuprov.plan.read import Pair
 from gpuprov.rehearse.shape import Shape
 from gpuprov.simulate.host import SimulatedHost
 from gpuprov.simulate.inventory import SSH_ARGS
-from gpuprov.spec.model import RawHost, site_variables
+from gpuprov.spec.model import RawHost, select_site_variables
 
 
 def pair_of(shape: Shape, host: SimulatedHost) -> Pair:
     """Return the shape's spec on the simulated host: of the real host's variables only those that roles read are left."""
     connection: dict[str, object] = {
-        **site_variables(shape.raw.connection),
+        **select_site_variables(shape.raw.connection),
         "ansible_connection": "ssh",
         "ansible_host": host.address,
         "ansible_port": host.port,
@@ -36,7 +36,7 @@ def pair_of(shape: Shape, host: SimulatedHost) -> Pair:
 
 
 @contextmanager
-def apart() -> Iterator[None]:
+def ignore_user_settings() -> Iterator[None]:
     """Ignore the user's Ansible environment and ansible.cfg inside: they describe how real hosts are reached."""
     saved = {name: value for name, value in os.environ.items() if name.startswith("ANSIBLE_")}
     with tempfile.TemporaryDirectory(prefix="gpuprov-rehearse-") as folder:

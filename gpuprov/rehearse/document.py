@@ -11,10 +11,10 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.capabilities.base import Moment
-from gpuprov.reading import as_document
+from gpuprov.reading import format_document
 from gpuprov.rehearse.model import Rehearsal, Rehearsed, Seen, Step
-from gpuprov.rehearse.reality import How, table
-from gpuprov.rehearse.text import summary, verdict
+from gpuprov.rehearse.reality import How, build_table
+from gpuprov.rehearse.text import format_summary, format_verdict
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.waivers import Judged
 from gpuprov.verify.evaluate import ResultStatus
@@ -87,15 +87,15 @@ class Document(msgspec.Struct, kw_only=True):
     reality: tuple[Thing, ...]
 
 
-def document(whole: Rehearsed) -> Document:
+def build_document(whole: Rehearsed) -> Document:
     """Build the document."""
-    verdicts = [verdict(rehearsal) for rehearsal in whole.rehearsals]
+    verdicts = [format_verdict(rehearsal) for rehearsal in whole.rehearsals]
     return Document(
         run=whole.run,
         exit_code=whole.exit_code,
         seconds=round(whole.seconds, 3),
         summary=Summary(
-            sentence=summary(whole),
+            sentence=format_summary(whole),
             simulated=len(verdicts),
             hosts=sum(len(rehearsal.hosts) for rehearsal in whole.rehearsals),
             verdicts={word: verdicts.count(word) for word in dict.fromkeys(verdicts)},
@@ -104,21 +104,21 @@ def document(whole: Rehearsed) -> Document:
         kept=whole.kept,
         leftovers=whole.leftovers,
         logs=tuple(whole.logs),
-        rehearsals=tuple(_host(rehearsal) for rehearsal in whole.rehearsals),
-        reality=tuple(Thing(**row._asdict()) for row in table(whole.descriptions)),
+        rehearsals=tuple(build_host(rehearsal) for rehearsal in whole.rehearsals),
+        reality=tuple(Thing(**row._asdict()) for row in build_table(whole.descriptions)),
     )
 
 
-def as_json(whole: Rehearsed) -> str:
+def format_json(whole: Rehearsed) -> str:
     """Format the document as text."""
-    return as_document(document(whole))
+    return format_document(build_document(whole))
 
 
-def _host(rehearsal: Rehearsal) -> RehearsedHost:
+def build_host(rehearsal: Rehearsal) -> RehearsedHost:
     return RehearsedHost(
         name=rehearsal.name,
         hosts=rehearsal.hosts,
-        verdict=verdict(rehearsal),
+        verdict=format_verdict(rehearsal),
         exit_code=rehearsal.exit_code,
         description=rehearsal.description,
         notes=rehearsal.notes,

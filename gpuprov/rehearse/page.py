@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.rehearse.model import ACTS, Rehearsal, Rehearsed, Step, Verdict
-from gpuprov.rehearse.reality import Row, table
-from gpuprov.rehearse.results import results
-from gpuprov.rehearse.text import described, verdict
+from gpuprov.rehearse.reality import Row, build_table
+from gpuprov.rehearse.results import list_results
+from gpuprov.rehearse.text import format_host, format_verdict
 from gpuprov.report import html
 from gpuprov.report.page import About, Headline, State
 from gpuprov.report.text import unproven
@@ -59,35 +59,36 @@ class Card(NamedTuple):
     waived: tuple[tuple[str, str], ...]
 
 
-def page(whole: Rehearsed, about: About | None = None, *, verbose: bool = False) -> str:
+def render_page(whole: Rehearsed, about: About | None = None, *, verbose: bool = False) -> str:
     """Render the page. The same rehearsal gives the same text."""
-    named = {rehearsal.name: _named(rehearsal) for rehearsal in whole.rehearsals}
+    named = {rehearsal.name: name_host(rehearsal) for rehearsal in whole.rehearsals}
     return html.render(
-        [msgspec.structs.replace(row, host=named[row.host]) for row in results(whole)],
+        [msgspec.structs.replace(row, host=named[row.host]) for row in list_results(whole)],
         "gpuprov rehearse",
         verbose=verbose,
         about=about,
         template="rehearse.html.j2",
-        told=headline(whole),
+        told=build_headline(whole),
         limit=lambda shown: html.limit(
             [name for rehearsal in whole.rehearsals if named[rehearsal.name] in shown for name in rehearsal.hosts]
         ),
         cards=[
-            _card(rehearsal) for rehearsal in sorted(whole.rehearsals, key=lambda rehearsal: rehearsal.exit_code == 0)
+            build_card(rehearsal)
+            for rehearsal in sorted(whole.rehearsals, key=lambda rehearsal: rehearsal.exit_code == 0)
         ],
-        reality=_reality(whole),
+        reality=build_reality(whole),
         origins=ORIGINS,
         whole=whole,
     )
 
 
-def _named(rehearsal: Rehearsal) -> str:
+def name_host(rehearsal: Rehearsal) -> str:
     """Name a simulated host by the real ones it stands for."""
     label = names(rehearsal.hosts)
     return label if len(label) <= LONGEST else f"{rehearsal.hosts[0]} and {len(rehearsal.hosts) - 1:,} like it"
 
 
-def headline(whole: Rehearsed) -> Headline:
+def build_headline(whole: Rehearsed) -> Headline:
     """Summarize in a sentence whether it is green, and what was rehearsed for which hosts."""
     real, simulated = sum(len(rehearsal.hosts) for rehearsal in whole.rehearsals), len(whole.rehearsals)
     more = f"{simulated} simulated host{'s' * (simulated != 1)} for {real} real host{'s' * (real != 1)}; {whole.seconds:.0f} s. "
@@ -104,7 +105,7 @@ def headline(whole: Rehearsed) -> Headline:
     return Headline(state=state, sentence=f"The rehearsal is not green{part}: {sentence}", more=more)
 
 
-def _card(rehearsal: Rehearsal) -> Card:
+def build_card(rehearsal: Rehearsal) -> Card:
     states: dict[int, State] = {0: "right", **{code: state for code, (state, _) in ENDS.items()}}
     waived = rehearsal.judged.waived if rehearsal.judged else ()
     unproved = rehearsal.judged.unproved if rehearsal.judged else ()
@@ -112,11 +113,11 @@ def _card(rehearsal: Rehearsal) -> Card:
         one=rehearsal,
         hosts=names(rehearsal.hosts),
         state="part" if rehearsal.exit_code == 0 and waived else states[rehearsal.exit_code],
-        verdict=verdict(rehearsal)
+        verdict=format_verdict(rehearsal)
         + (f", but {unproven(len(waived))} here" if rehearsal.exit_code == 0 and waived else ""),
-        shape=described(rehearsal.description),
-        acts=tuple(_act(rehearsal, name) for name in ACTS) if not rehearsal.problem else (),
-        lists=_lists(rehearsal),
+        shape=format_host(rehearsal.description),
+        acts=tuple(build_act(rehearsal, name) for name in ACTS) if not rehearsal.problem else (),
+        lists=build_lists(rehearsal),
         waived=(
             *((row.check, row.reason) for row in waived),
             *((row.check, f"{row.found} (no waiver: this counts as an error)") for row in unproved),
@@ -124,13 +125,13 @@ def _card(rehearsal: Rehearsal) -> Card:
     )
 
 
-def _act(rehearsal: Rehearsal, name: str) -> Act:
+def build_act(rehearsal: Rehearsal, name: str) -> Act:
     step = rehearsal.step(name) or Step(name=name, verdict="not done")
     state, letter = STATES[step.verdict]
     return Act(name, step.verdict, state, letter, step.seconds, step.told, step.details)
 
 
-def _lists(rehearsal: Rehearsal) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def build_lists(rehearsal: Rehearsal) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """List the changes that production would see; empty if they are not known."""
     if rehearsal.seen is None:
         return ()
@@ -138,5 +139,5 @@ def _lists(rehearsal: Rehearsal) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((f"{len(entries)} {name}{'s' * (len(entries) != 1)}", entries) for name, entries in parts.items())
 
 
-def _reality(whole: Rehearsed) -> list[Row]:
-    return table(rehearsal.description for rehearsal in whole.rehearsals if rehearsal.description is not None)
+def build_reality(whole: Rehearsed) -> list[Row]:
+    return build_table(rehearsal.description for rehearsal in whole.rehearsals if rehearsal.description is not None)

@@ -18,12 +18,12 @@ class Row(NamedTuple):
     told: str
 
 
-def table(descriptions: Iterable[Description]) -> list[Row]:
+def build_table(descriptions: Iterable[Description]) -> list[Row]:
     """List, for these simulated hosts, every row that one of them has."""
-    return list(dict.fromkeys(row for description in descriptions for row in _rows(description)))
+    return list(dict.fromkeys(row for description in descriptions for row in list_rows(description)))
 
 
-def _rows(description: Description) -> Iterable[Row]:
+def list_rows(description: Description) -> Iterable[Row]:
     yield Row(
         "distribution, systemd, ssh, sudo, apt, dpkg", "real", f"{description.distribution}, from Debian's archive"
     )

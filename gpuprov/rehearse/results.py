@@ -20,27 +20,29 @@ STATUS: dict[Verdict, ResultStatus] = {
 }
 
 
-def results(whole: Rehearsed) -> list[Result]:
+def list_results(whole: Rehearsed) -> list[Result]:
     """List the acts of every simulated host, then the results of the last verify on it; waived ones are skipped, with the reason."""
-    return [row for rehearsal in whole.rehearsals for row in (*_acts(rehearsal), *_verified(rehearsal))]
+    return [row for rehearsal in whole.rehearsals for row in (*list_acts(rehearsal), *list_verified(rehearsal))]
 
 
-def _acts(rehearsal: Rehearsal) -> Iterator[Result]:
+def list_acts(rehearsal: Rehearsal) -> Iterator[Result]:
     if rehearsal.problem:
-        yield _result(rehearsal, "possible", "error", "the hosts can be simulated", rehearsal.problem, rehearsal.hint)
+        yield build_result(
+            rehearsal, "possible", "error", "the hosts can be simulated", rehearsal.problem, rehearsal.hint
+        )
         return
     stopped = next((step for step in rehearsal.steps if step.verdict in ("failed", "unreachable")), None)
     for act in ACTS:
         step = rehearsal.step(act)
         if step is not None:
             text = "\n".join(filter(None, (step.told, *step.details)))
-            yield _result(rehearsal, act, STATUS[step.verdict], f"{act} succeeds", text)
+            yield build_result(rehearsal, act, STATUS[step.verdict], f"{act} succeeds", text)
         elif stopped is not None:
-            yield _result(
+            yield build_result(
                 rehearsal, act, "skip", "", f"unknown: not done, because this ended the rehearsal: {stopped.name}"
             )
         else:
-            yield _result(
+            yield build_result(
                 rehearsal,
                 act,
                 "error",
@@ -50,7 +52,7 @@ def _acts(rehearsal: Rehearsal) -> Iterator[Result]:
             )
 
 
-def _verified(rehearsal: Rehearsal) -> Iterator[Result]:
+def list_verified(rehearsal: Rehearsal) -> Iterator[Result]:
     waived = {(row.host, row.check): row.reason for row in rehearsal.judged.waived} if rehearsal.judged else {}
     for row in rehearsal.results:
         reason = waived.get((row.host, row.check))
@@ -60,7 +62,9 @@ def _verified(rehearsal: Rehearsal) -> Iterator[Result]:
             yield row
 
 
-def _result(rehearsal: Rehearsal, act: str, status: ResultStatus, expected: str, actual: str, fix: str = "") -> Result:
+def build_result(
+    rehearsal: Rehearsal, act: str, status: ResultStatus, expected: str, actual: str, fix: str = ""
+) -> Result:
     check = f"{CAPABILITY}.{act.replace(' ', '_')}"
     return Result(
         host=rehearsal.name,

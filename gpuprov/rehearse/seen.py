@@ -53,11 +53,13 @@ class Snapshot(msgspec.Struct, frozen=True):
         return [(n, old.get(n, ""), new.get(n, "")) for n in names if old.get(n, "") != new.get(n, "")]
 
 
-def seen(before: Snapshot, after: Snapshot, plan: HostPlan | None, outcome: HostOutcome, *, blind: str = "") -> Seen:
+def find_changes(
+    before: Snapshot, after: Snapshot, plan: HostPlan | None, outcome: HostOutcome, *, blind: str = ""
+) -> Seen:
     """Determine the changes that production would see. plan: made before the apply. blind: what could require a reboot and cannot be
     detected here.
     """
-    packages = [_moved(*change) for change in before.changed("packages", after)]
+    packages = [describe_move(*change) for change in before.changed("packages", after)]
     held = [name for name, _, now in before.changed("held", after) if now]
     packages += [f"held: {' '.join(held)}"] if held else []
     files = [
@@ -65,7 +67,7 @@ def seen(before: Snapshot, after: Snapshot, plan: HostPlan | None, outcome: Host
         for path, old, new in before.changed("files", after)
         if not path.startswith(NOISE)
     ]
-    services = [_moved(*change) for part in ("enabled", "active") for change in before.changed(part, after)]
+    services = [describe_move(*change) for part in ("enabled", "active") for change in before.changed(part, after)]
     return Seen(
         packages=tuple(packages),
         files=tuple(files),
@@ -87,7 +89,7 @@ def reboot(plan: HostPlan | None, outcome: HostOutcome, blind: str = "") -> str:
     return f"none here; it cannot be told of {blind}" if blind else "no reboot"
 
 
-def blind_to(spec: HostSpec, description: Description) -> str:
+def list_blind_spots(spec: HostSpec, description: Description) -> str:
     """Describe what could require a reboot in production and cannot on such a simulated host; empty if there is nothing."""
     if description.kind == "machine":
         return ""
@@ -99,13 +101,13 @@ def blind_to(spec: HostSpec, description: Description) -> str:
     return f"{', '.join(reasons)} in a container (--kind machine)" if reasons else ""
 
 
-def _moved(name: str, before: str, after: str) -> str:
+def describe_move(name: str, before: str, after: str) -> str:
     return (
         f"{name}: {' -> '.join(filter(None, (before or 'none', after or 'removed')))}" if before else f"{name}: {after}"
     )
 
 
-def brief(lines: Iterable[str], most: int) -> list[str]:
+def cut_lines(lines: Iterable[str], most: int) -> list[str]:
     """Cut the lines to a number of them."""
     result = list(lines)
     return (

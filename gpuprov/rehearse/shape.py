@@ -12,7 +12,7 @@ from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog import drivers
 from gpuprov.catalog.gpus import Gpu, find_gpu
-from gpuprov.catalog.packages import offers
+from gpuprov.catalog.packages import list_offers
 from gpuprov.errors import GpuprovError
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse import shape_engines, shape_rdma
@@ -49,27 +49,27 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-def shapes(pairs: Sequence[Pair], options: Options, run: str) -> list[Shape]:
+def plan_shapes(pairs: Sequence[Pair], options: Options, run: str) -> list[Shape]:
     """Plan the simulated hosts, in the order of the inventory. `run` goes into the names, so that two rehearsals never meet."""
     alike: dict[object, list[Pair]] = {}
     for raw, spec in pairs:
-        alike.setdefault(raw.name if options.all_hosts else likeness(raw, spec), []).append((raw, spec))
+        alike.setdefault(raw.name if options.all_hosts else compute_likeness(raw, spec), []).append((raw, spec))
     made: list[Shape] = []
     names: set[str] = set()
     for group in alike.values():
-        name = _name(group[0][0].name, len(group), run, names)
+        name = make_name(group[0][0].name, len(group), run, names)
         names.add(name)
-        made.append(_shape(name, group, options))
+        made.append(plan_shape(name, group, options))
     return made
 
 
-def likeness(raw: RawHost, spec: HostSpec) -> bytes:
+def compute_likeness(raw: RawHost, spec: HostSpec) -> bytes:
     """Key that is equal for hosts that a rehearsal cannot distinguish: all of the spec but its name, groups and places."""
     parts = [spec.gpu, spec.reboot, spec.capabilities, spec.site, raw.connection.get(VARIABLE)]
     return msgspec.json.encode(parts, order="sorted")
 
 
-def _shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
+def plan_shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
     raw, spec = group[0]
     hosts = tuple(one.name for one, _ in group)
     try:
@@ -79,7 +79,7 @@ def _shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
     if spec.gpu and (spec.gpu.count or 0) > MOST_GPUS and description.gpu:
         gpu = GpuSpec(model=spec.gpu.model, count=description.gpu.count)
         spec = msgspec.structs.replace(spec, gpu=gpu)
-    spec = shape_rdma.without_fabric(spec, notes)
+    spec = shape_rdma.remove_fabric(spec, notes)
     driver = spec.capabilities.get("nvidia_driver")
     if isinstance(driver, NvidiaDriver) and driver.build_host:
         alone = {**spec.capabilities, "nvidia_driver": msgspec.structs.replace(driver, build_host="")}
@@ -100,24 +100,24 @@ def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Descriptio
         raise GpuprovError(f'{place} is "{override}"', "allowed: a mapping, e.g. simulated_host: {hcas: 8}")
     values: dict[str, Any] = {"kind": options.kind or "container", "distribution": options.distribution or "debian12"}
     values |= {key: value for key, value in override.items() if not getattr(options, str(key), "")}
-    known = _distribution(raw, str(values["distribution"]))
+    known = choose_distribution(raw, str(values["distribution"]))
     if "gpu" in override:
         notes: list[str] = []
     else:
-        gpu, notes = _gpus(spec)
+        gpu, notes = plan_gpus(spec)
         values |= {"gpu": gpu} if gpu else {}
-        values |= {"nvswitch": _nvswitch(spec, notes)} if "nvswitch" not in override else {}
+        values |= {"nvswitch": plan_nvswitches(spec, notes)} if "nvswitch" not in override else {}
     if "hcas" not in override:
         count = (values.get("gpu") or {}).get("count", 0)
-        values = shape_rdma.hcas(spec, values["kind"], count, notes) | values
+        values = shape_rdma.plan_hcas(spec, values["kind"], count, notes) | values
     values.setdefault("container_toolkit", "container_toolkit" in spec.capabilities)
-    values |= shape_engines.engines(spec, str(values["distribution"]), override, notes)
+    values |= shape_engines.plan_engines(spec, str(values["distribution"]), override, notes)
     values.setdefault("cgpu", "cgpu" in spec.capabilities)
-    if "driver" not in override and (driver := _driver(spec, str(values["distribution"]))):
+    if "driver" not in override and (driver := plan_driver(spec, str(values["distribution"]))):
         values["driver"] = driver
         if not known.stands_in:
             notes.append(f"driver {driver} is not {known.key}'s: all its packages are stand-ins")
-    if "repositories" not in override and (served := _repositories(spec, known)):
+    if "repositories" not in override and (served := plan_repositories(spec, known)):
         values["repositories"] = served
         notes.append(
             "nvidia_driver.source is nvidia: a stand-in of NVIDIA's repository is served beside the distribution's"
@@ -138,19 +138,19 @@ def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Descriptio
     return described, notes
 
 
-def _distribution(raw: RawHost, key: str) -> Distribution:
+def choose_distribution(raw: RawHost, key: str) -> Distribution:
     try:
         return distributions.find(key)
     except GpuprovError as error:
         raise GpuprovError(f"{raw.name}: {error}", error.hint) from None
 
 
-def _gpus(spec: HostSpec) -> tuple[dict[str, Any], list[str]]:
+def plan_gpus(spec: HostSpec) -> tuple[dict[str, Any], list[str]]:
     """Return the `gpu` of a description, and notes."""
     if spec.gpu is None:
         if not NEEDS_GPU & set(spec.capabilities) and not shape_rdma.needs_board(spec):
             return {}, ["the spec needs no GPU: none is simulated"]
-        model = _any_gpu(spec)
+        model = choose_gpu(spec)
         return {"model": model.key}, [f"the spec names no GPU: one {model.key} is simulated"]
     known = find_gpu(spec.gpu.model)
     key = known.key if known else spec.gpu.model
@@ -165,24 +165,24 @@ def _gpus(spec: HostSpec) -> tuple[dict[str, Any], list[str]]:
     return {"model": key, "count": count}, []
 
 
-def _any_gpu(spec: HostSpec) -> Gpu:
+def choose_gpu(spec: HostSpec) -> Gpu:
     driver = spec.capabilities.get("nvidia_driver")
     requested = driver if isinstance(driver, NvidiaDriver) else NvidiaDriver()
     for model in STAND_INS:
         gpu = find_gpu(model)
-        if gpu and (requested.version == "any" or not _refused(gpu, requested)):
+        if gpu and (requested.version == "any" or not find_refusal(gpu, requested)):
             return gpu
     fix = f"name the GPU in the spec (gpu: {{model: ...}}), or in {VARIABLE}"
     raise GpuprovError(f"{spec.name}: none of {', '.join(STAND_INS)} runs with driver {requested.version}", fix)
 
 
-def _refused(gpu: Gpu, driver: NvidiaDriver) -> str | None:
+def find_refusal(gpu: Gpu, driver: NvidiaDriver) -> str | None:
     flavour = driver.kernel_modules
-    chosen = drivers.kernel_modules_for(gpu, driver.version) if flavour == "auto" else flavour
-    return drivers.refusal(gpu, driver.version, chosen)
+    chosen = drivers.choose_kernel_modules(gpu, driver.version) if flavour == "auto" else flavour
+    return drivers.explain_refusal(gpu, driver.version, chosen)
 
 
-def _nvswitch(spec: HostSpec, notes: list[str]) -> int:
+def plan_nvswitches(spec: HostSpec, notes: list[str]) -> int:
     known = find_gpu(spec.gpu.model) if spec.gpu else None
     if spec.gpu is None or known is None or known.nvswitch is None:
         return 0
@@ -198,18 +198,18 @@ def _nvswitch(spec: HostSpec, notes: list[str]) -> int:
     return generation
 
 
-def _driver(spec: HostSpec, distribution: str) -> str:
+def plan_driver(spec: HostSpec, distribution: str) -> str:
     """Return what the host's repository must offer beyond the distribution's own driver."""
     driver = spec.capabilities.get("nvidia_driver")
     if not isinstance(driver, NvidiaDriver) or driver.version == "any":
         return ""
-    matching = [offer for offer in offers(distribution, "nvidia-driver") if offer.suite in STANDARD_SUITES]
+    matching = [offer for offer in list_offers(distribution, "nvidia-driver") if offer.suite in STANDARD_SUITES]
     versions = {upstream(offer.version) for offer in matching}
-    known_versions = versions | {drivers.branch_of(version) for version in versions}
+    known_versions = versions | {drivers.derive_branch(version) for version in versions}
     return "" if driver.version in known_versions else driver.version
 
 
-def _repositories(spec: HostSpec, known: Distribution) -> list[str]:
+def plan_repositories(spec: HostSpec, known: Distribution) -> list[str]:
     """Return the repositories to serve if the spec takes the driver from another source than a simulated host of this distribution
     has."""
     driver = spec.capabilities.get("nvidia_driver")
@@ -217,7 +217,7 @@ def _repositories(spec: HostSpec, known: Distribution) -> list[str]:
     return [*known.default_repositories, "nvidia"] if from_nvidia and "nvidia" not in known.default_repositories else []
 
 
-def _name(host: str, count: int, run: str, taken: set[str]) -> str:
+def make_name(host: str, count: int, run: str, taken: set[str]) -> str:
     """Make a name such as `re-1f3a-train01-x4`: unique, and a host name."""
     end = f"-x{count}" if count > 1 else ""
     short = re.sub(r"[^a-z0-9]+", "-", host.partition(".")[0].lower()).strip("-") or "host"

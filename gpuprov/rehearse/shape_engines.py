@@ -15,7 +15,7 @@ PACKAGED = ("docker", "podman")
 """Engines in Debian's archive; docker brings a containerd along."""
 
 
-def engines(spec: HostSpec, distribution: str, override: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+def plan_engines(spec: HostSpec, distribution: str, override: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     """`containerd` and `engines` of the description; empty where nothing asks for them, or the inventory says it.
 
     gpuprov registers GPUs in engines that a host has and installs none, so a new host has to come with one.

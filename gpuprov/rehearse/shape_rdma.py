@@ -27,13 +27,13 @@ def needs_board(spec: HostSpec) -> bool:
     return isinstance(rdma, Rdma) and rdma.fabric != "soft"
 
 
-def hcas(spec: HostSpec, kind: Kind, gpus: int, notes: list[str]) -> dict[str, Any]:
+def plan_hcas(spec: HostSpec, kind: Kind, gpus: int, notes: list[str]) -> dict[str, Any]:
     """`hcas`, `fabric` and `rate` of the description, or `erdma`; empty where nothing asks for them.
 
     Raises GpuprovError where a kind of host has no such devices.
     """
     rdma = spec.capabilities.get("rdma")
-    requested = topology(spec)
+    requested = count_hcas(spec)
     if not isinstance(rdma, Rdma):
         return {"hcas": min(requested, MOST)} if requested else {}
     if why := REFUSED.get(rdma.fabric):
@@ -61,10 +61,10 @@ def hcas(spec: HostSpec, kind: Kind, gpus: int, notes: list[str]) -> dict[str, A
         notes.append(f"the spec names no number of HCAs: {count} simulated")
     if count > MOST:
         notes.append(f"{MOST} of {count} HCAs are simulated: the simulation has no more")
-    return {"hcas": min(count, MOST), "fabric": rdma.fabric, "rate": rate(rdma.rate, spec.name)}
+    return {"hcas": min(count, MOST), "fabric": rdma.fabric, "rate": choose_rate(rdma.rate, spec.name)}
 
 
-def topology(spec: HostSpec) -> int:
+def count_hcas(spec: HostSpec) -> int:
     """Count the HCAs that the topology block counts or relies on."""
     block = spec.capabilities.get("topology")
     values: dict[str, Any] = msgspec.to_builtins(block) if block is not None else {}
@@ -75,7 +75,7 @@ def topology(spec: HostSpec) -> int:
     return int(values.get("hcas", 0)) or (count if nearness else 0)
 
 
-def rate(minimum: int, host: str) -> int:
+def choose_rate(minimum: int, host: str) -> int:
     """Choose the lowest sufficient rate; NDR's if the spec names none."""
     if not minimum:
         return 400
@@ -87,7 +87,7 @@ def rate(minimum: int, host: str) -> int:
     return enough[0]
 
 
-def without_fabric(spec: HostSpec, notes: list[str]) -> HostSpec:
+def remove_fabric(spec: HostSpec, notes: list[str]) -> HostSpec:
     """Remove the places of real devices, since the simulated ones have others, and what needs a live fabric, from the spec."""
     rdma = spec.capabilities.get("rdma")
     if not isinstance(rdma, Rdma) or rdma.fabric in ("soft", "erdma"):

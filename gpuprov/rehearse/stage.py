@@ -93,7 +93,7 @@ class Stage:
 
 
 @contextmanager
-def one_interrupt(say: Callable[[str], None]) -> Iterator[None]:
+def limit_interrupts(say: Callable[[str], None]) -> Iterator[None]:
     """Turn the first SIGINT, SIGTERM or SIGHUP inside into a KeyboardInterrupt; later ones only print that hosts are being removed."""
     interrupted = False
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.rehearse.model import ACTS, Rehearsal, Rehearsed
-from gpuprov.rehearse.reality import table
-from gpuprov.rehearse.seen import brief
+from gpuprov.rehearse.reality import build_table
+from gpuprov.rehearse.seen import cut_lines
 from gpuprov.report.text import unproven
 from gpuprov.shown import hanging
 from gpuprov.simulate.description import Description
@@ -24,20 +24,20 @@ VERDICTS = {
 INTERRUPTED = "not rehearsed to the end"
 
 
-def as_text(whole: Rehearsed, *, verbose: bool = False, width: int = 0) -> str:
+def format_text(whole: Rehearsed, *, verbose: bool = False, width: int = 0) -> str:
     """Format a block per simulated host, then what was simulated; the last line sums up. Broken between words at `width`; 0: not at
     all."""
     lines: list[str] = []
     for rehearsal in whole.rehearsals:
-        lines += [*_block(rehearsal, verbose), ""]
-    lines += [*_reality(whole.descriptions), *_end(whole)]
+        lines += [*format_block(rehearsal, verbose), ""]
+    lines += [*format_reality(whole.descriptions), *format_end(whole)]
     return "\n".join(piece for line in lines for piece in hanging(line, width))
 
 
-def _block(rehearsal: Rehearsal, verbose: bool) -> Iterator[str]:
+def format_block(rehearsal: Rehearsal, verbose: bool) -> Iterator[str]:
     count = f" ({len(rehearsal.hosts)} hosts)" if len(rehearsal.hosts) > 1 else ""
     waived = len(rehearsal.judged.waived) if rehearsal.judged and rehearsal.exit_code == 0 else 0
-    yield f"{names(rehearsal.hosts)}{count}: {verdict(rehearsal)}" + (
+    yield f"{names(rehearsal.hosts)}{count}: {format_verdict(rehearsal)}" + (
         f", but {unproven(waived)} here" if waived else ""
     )
     if rehearsal.problem:
@@ -45,39 +45,41 @@ def _block(rehearsal: Rehearsal, verbose: bool) -> Iterator[str]:
         if rehearsal.hint:
             yield f"  fix: {rehearsal.hint}"
         return
-    yield f"  rehearsed on {rehearsal.name}: {described(rehearsal.description)}"
+    yield f"  rehearsed on {rehearsal.name}: {format_host(rehearsal.description)}"
     yield from (f"  note: {note}" for note in rehearsal.notes)
     for step in rehearsal.steps:
         yield f"  {step.name:<13}{step.verdict:<12}{step.seconds:>6.1f} s  {step.told}"
         yield from (f"    {line}" for line in step.details)
     yield from (f"  {act:<13}{'not done':<12}" for act in ACTS[len(rehearsal.steps) :])
-    yield from _seen(rehearsal, MOST if not verbose else 10_000)
-    yield from _unproved(rehearsal)
+    yield from format_changes(rehearsal, MOST if not verbose else 10_000)
+    yield from format_unproved(rehearsal)
     if rehearsal.login:
         yield f"  log in: {rehearsal.login}"
 
 
-def verdict(rehearsal: Rehearsal) -> str:
+def format_verdict(rehearsal: Rehearsal) -> str:
     """Describe the end of the rehearsal."""
     cut = not rehearsal.problem and len(rehearsal.steps) < len(ACTS) and (rehearsal.going or not rehearsal.steps)
     return INTERRUPTED if cut else VERDICTS[rehearsal.exit_code]
 
 
-def _seen(rehearsal: Rehearsal, most: int) -> Iterator[str]:
+def format_changes(rehearsal: Rehearsal, most: int) -> Iterator[str]:
     if rehearsal.seen is None:
         yield "  production would see: unknown, because apply did not succeed on the simulated host"
         return
     yield "  production would see"
     parts = {"packages": rehearsal.seen.packages, "files": rehearsal.seen.files, "services": rehearsal.seen.services}
     for title, entries in parts.items():
-        yield from _listed(f"{title} ({len(entries)})" if entries else title, brief(entries, most) or ["unchanged"])
-    yield from _listed("reboot", [rehearsal.seen.reboot])
-    yield from _listed(
+        yield from format_list(
+            f"{title} ({len(entries)})" if entries else title, cut_lines(entries, most) or ["unchanged"]
+        )
+    yield from format_list("reboot", [rehearsal.seen.reboot])
+    yield from format_list(
         "GPU clients stopped", list(rehearsal.seen.clients) or ["none on a new host; production's are not known"]
     )
 
 
-def _unproved(rehearsal: Rehearsal) -> Iterator[str]:
+def format_unproved(rehearsal: Rehearsal) -> Iterator[str]:
     if rehearsal.judged is None:
         return
     yield "  the rehearsal could not prove"
@@ -89,12 +91,12 @@ def _unproved(rehearsal: Rehearsal) -> Iterator[str]:
         yield "    nothing that verify asks was left out"
 
 
-def _listed(title: str, lines: Iterable[str]) -> Iterator[str]:
+def format_list(title: str, lines: Iterable[str]) -> Iterator[str]:
     yield f"    {title}"
     yield from (f"      {line}" for line in lines)
 
 
-def described(description: Description | None) -> str:
+def format_host(description: Description | None) -> str:
     """Format a simulated host in a line."""
     if description is None:
         return "nothing"
@@ -107,8 +109,8 @@ def described(description: Description | None) -> str:
     return ", ".join(words)
 
 
-def _reality(descriptions: list[Description]) -> Iterator[str]:
-    rows = table(descriptions)
+def format_reality(descriptions: list[Description]) -> Iterator[str]:
+    rows = build_table(descriptions)
     if not rows:
         return
     wide = max(len(row.thing) for row in rows)
@@ -117,7 +119,7 @@ def _reality(descriptions: list[Description]) -> Iterator[str]:
     yield ""
 
 
-def _end(whole: Rehearsed) -> Iterator[str]:
+def format_end(whole: Rehearsed) -> Iterator[str]:
     if (
         whole.kept
         and not whole.interrupted
@@ -129,13 +131,13 @@ def _end(whole: Rehearsed) -> Iterator[str]:
     if whole.interrupted:
         yield "interrupted: the simulated hosts were removed" if not whole.leftovers else "interrupted"
     yield from (f"log: {log}" for log in whole.logs)
-    yield f"{summary(whole)}; {whole.seconds:.0f} s; no real host was contacted"
+    yield f"{format_summary(whole)}; {whole.seconds:.0f} s; no real host was contacted"
 
 
-def summary(whole: Rehearsed) -> str:
+def format_summary(whole: Rehearsed) -> str:
     """Format the summary: `2 simulated hosts for 33 real hosts: 1 green, 1 apply FAILED`."""
     real = sum(len(rehearsal.hosts) for rehearsal in whole.rehearsals)
-    verdicts = [verdict(rehearsal) for rehearsal in whole.rehearsals]
+    verdicts = [format_verdict(rehearsal) for rehearsal in whole.rehearsals]
     words = [f"{verdicts.count(word)} {word}" for word in (*VERDICTS.values(), INTERRUPTED) if word in verdicts]
     done = f"{len(verdicts)} simulated host{'s' if len(verdicts) != 1 else ''} for {real} real host{'s' if real != 1 else ''}"
     return f"{done}: {', '.join(words)}"

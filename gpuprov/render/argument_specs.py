@@ -29,7 +29,7 @@ def options(capability: Capability) -> dict[str, Any]:
 def _options(block: shape.StructType) -> dict[str, Any]:
     return {
         field.encode_name: {
-            "description": described.sentence(described.described(field.type)),
+            "description": described.format_sentence(described.find_description(field.type)),
             "required": field.required,
             **_kind(field.type),
         }
@@ -40,7 +40,7 @@ def _options(block: shape.StructType) -> dict[str, Any]:
 def _kind(kind: shape.Type) -> dict[str, Any]:
     """Return type, choices, elements and options. `raw` is for values that may be null or of several types, which Ansible's types
     cannot express."""
-    plain = described.bare(kind)
+    plain = described.strip_description(kind)
     if isinstance(plain, shape.LiteralType):
         names = {type(value).__name__ for value in plain.values}
         return {"type": names.pop(), "choices": list(plain.values)} if len(names) == 1 else {"type": "raw"}

@@ -116,7 +116,7 @@ def _meta(capability: Capability) -> object:
 
 def _specs(capability: Capability) -> object:
     """Return the options of the role as a whole, for a site's own playbooks. In the acts the judge takes the same variables, typed."""
-    about = described.prose(shape.type_info(capability.fragment))  # type: ignore[arg-type]
+    about = described.format_prose(shape.type_info(capability.fragment))  # type: ignore[arg-type]
     spec: dict[str, Any] = {
         "short_description": _sentence(capability.summary),
         "description": about,

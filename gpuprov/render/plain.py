@@ -18,7 +18,7 @@ from gpuprov.fleet import Fleet, judge
 from gpuprov.inventory import Play, load
 from gpuprov.render.variables import fleet_variables, host_variables
 from gpuprov.spec.model import HostSpec, RawHost
-from gpuprov.spec.problem import Origin, Path, dotted
+from gpuprov.spec.problem import Origin, Path, format_path
 
 READ = "gpuprov_read"
 """The variable of a host that marks its variables as filled in by a play, and lists them."""
@@ -97,11 +97,11 @@ def names() -> frozenset[str]:
 
 def as_data(value: Any) -> Any:
     """Return values computed by Ansible without its tags."""
-    from gpuprov.inventory.origin import plain
+    from gpuprov.inventory.origin import strip_tags
 
     if isinstance(value, Mapping):
-        return {plain(key): as_data(item) for key, item in value.items()}
-    return [as_data(item) for item in value] if isinstance(value, list | tuple) else plain(value)
+        return {strip_tags(key): as_data(item) for key, item in value.items()}
+    return [as_data(item) for item in value] if isinstance(value, list | tuple) else strip_tags(value)
 
 
 def _lay(raw: RawHost, layer: Mapping[str, Any]) -> RawHost:
@@ -110,7 +110,7 @@ def _lay(raw: RawHost, layer: Mapping[str, Any]) -> RawHost:
 
     def refuse(error: Exception, path: Path) -> None:
         raise GpuprovError(
-            f"{raw.name}: {dotted(path)} cannot be decrypted: {error}", "give its vault password"
+            f"{raw.name}: {format_path(path)} cannot be decrypted: {error}", "give its vault password"
         ) from error
 
     merge = Merge(refuse)

@@ -11,7 +11,7 @@ import msgspec
 
 from gpuprov import assets, inert
 from gpuprov.errors import GpuprovError
-from gpuprov.reading import planted
+from gpuprov.reading import is_planted
 from gpuprov.render import checkout, readme
 from gpuprov.render.carried import plugin_files, role_files
 from gpuprov.render.variables import ROLES, fleet_variables, host_variables
@@ -93,7 +93,7 @@ def write(project: Rendered, folder: Path) -> None:
 
 def _strange(project: Rendered, folder: Path) -> str:
     """Return the reason why writing or deleting would leave the folder, or the folder is another user's; "" if all is well."""
-    if planted(os.path.abspath(folder)):
+    if is_planted(os.path.abspath(folder)):
         return "it is another user's, who could change what is in it"
     ways = {parent for name in project.files for parent in Path(name).parents} | set(map(Path, OWNED))
     link = next((str(way) for way in sorted(ways - {Path()}) if (folder / way).is_symlink()), "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuprov import __version__
-from gpuprov.inventory.names import folded
+from gpuprov.inventory.names import fold_names
 from gpuprov.shown import cleaned
 
 TEXT = """# An Ansible project, rendered by gpuprov {version}
@@ -42,5 +42,5 @@ def text(hosts: Sequence[str], left_out: Sequence[str]) -> str:
     """Return the README of a project for these hosts. `left_out`: the connection variables that it does not have."""
     names = "\n".join(f"* `{cleaned(name)}`" for name in left_out)
     return TEXT.format(
-        version=__version__, hosts=folded(list(hosts)), secrets=LEFT_OUT.format(names=names) if names else ""
+        version=__version__, hosts=fold_names(list(hosts)), secrets=LEFT_OUT.format(names=names) if names else ""
     )

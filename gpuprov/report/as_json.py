@@ -12,7 +12,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.capabilities.base import Moment
-from gpuprov.reading import as_document
+from gpuprov.reading import format_document
 from gpuprov.report.fold import findings, host_lines, totals
 from gpuprov.report.many import Many
 from gpuprov.verify.evaluate import Result, ResultStatus
@@ -186,4 +186,4 @@ def parts(
 
 
 def _text(value: object) -> str:
-    return as_document(value)
+    return format_document(value)

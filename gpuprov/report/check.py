@@ -9,8 +9,8 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.fleet import Fleet
-from gpuprov.reading import as_document
-from gpuprov.spec.problem import Problem, dotted
+from gpuprov.reading import format_document
+from gpuprov.spec.problem import Problem, format_path
 
 FORMAT = 1
 
@@ -57,7 +57,7 @@ def as_json(fleet: Fleet | None, problems: Sequence[Problem]) -> str:
         unmanaged=fleet.unmanaged if fleet else (),
         problems=tuple(map(_row, problems)),
     )
-    return as_document(made)
+    return format_document(made)
 
 
 def _spec(capabilities: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -68,7 +68,7 @@ def _row(problem: Problem) -> Row:
     return Row(
         severity=problem.severity,
         place=str(problem.origin) if problem.origin else "",
-        path=dotted(problem.path),
+        path=format_path(problem.path),
         hosts=problem.hosts,
         message=problem.message,
         hint=problem.hint,

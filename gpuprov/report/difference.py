@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from gpuprov import console
-from gpuprov.reading import as_document
+from gpuprov.reading import format_document
 
 if TYPE_CHECKING:
     from gpuprov.export.difference import Compared
@@ -20,7 +20,7 @@ def show(found: Compared, *, as_json: bool) -> int:
         for doubt in told:
             console.warning(f"{host}: looks like a defect: {doubt}")
     if as_json:
-        console.result(as_document(found))
+        console.result(format_document(found))
     else:
         console.result(as_text(found))
     return int(bool(found.differences or found.unknown))

@@ -9,7 +9,7 @@ from errno import EACCES, ELOOP, EPERM
 from pathlib import Path
 
 from gpuprov.errors import GpuprovError
-from gpuprov.reading import planted
+from gpuprov.reading import is_planted
 from gpuprov.shown import cleaned
 
 LONGEST_WAY = 1000
@@ -76,7 +76,7 @@ def refuse_foreign_links(path: Path) -> None:
 
 
 def _refuse_planted(target: Path) -> None:
-    if planted(str(target.resolve())):
+    if is_planted(str(target.resolve())):
         raise OSError(EPERM, f"{target} is another user's, and no file")
 
 
@@ -85,7 +85,7 @@ def _refused(path: str | Path, error: OSError) -> GpuprovError:
 
 
 def _mode(target: Path) -> int:
-    if target.exists() and not planted(str(target)):
+    if target.exists() and not is_planted(str(target)):
         return target.stat().st_mode & 0o777
     mask = os.umask(0o077)
     os.umask(mask)

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from gpuprov.capabilities.base import Change
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.report.folded import EVERY, ORDER, Finding
 from gpuprov.report.page import State
 from gpuprov.report.states import LETTERS, WORDS

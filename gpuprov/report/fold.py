@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.report.folded import EVERY, FOLLOW, ORDER, Finding, HostLine, Summed
 from gpuprov.report.many import Many
 from gpuprov.verify.evaluate import FAILING, Result, ResultStatus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.verify import NextBoot, Verdict
 

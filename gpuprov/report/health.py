@@ -10,7 +10,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.catalog.xids import Action
-from gpuprov.reading import as_document
+from gpuprov.reading import format_document
 from gpuprov.report.folded import that_follow
 from gpuprov.report.prometheus import sample
 from gpuprov.report.text import labelled
@@ -135,7 +135,7 @@ def _fields(one: Result) -> dict[str, Any]:
 
 def as_json(results: Sequence[Result]) -> str:
     """Return the same as one document; its JSON Schema: `gpuprov schema --of health`."""
-    return as_document(report(results))
+    return format_document(report(results))
 
 
 METRICS = {

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.report import page
 from gpuprov.report.fleet import Known, causes, data
 from gpuprov.report.fold import brief, findings, summed

@@ -17,8 +17,8 @@ from gpuprov.report.fleet import Known
 from gpuprov.spec.model import RACK, RawHost
 from gpuprov.topology import read
 from gpuprov.topology.canvas import LINE, Canvas
-from gpuprov.topology.judge import findings
-from gpuprov.topology.svg import as_svg
+from gpuprov.topology.judge import list_findings
+from gpuprov.topology.svg import draw_svg
 
 PROBES: tuple[Probe[Any], ...] = (house.RECEIPT, system.OS_RELEASE, system.PLATFORM)
 """Probes for the page that no check needs."""
@@ -73,7 +73,7 @@ def _pictures(name: str, facts: Facts) -> tuple[tuple[str, str], ...]:
 
 def _topology(facts: Facts) -> str:
     wiring = read(facts)
-    return as_svg("", wiring, findings(wiring)) if wiring.gpus else ""
+    return draw_svg("", wiring, list_findings(wiring)) if wiring.gpus else ""
 
 
 def _mig(facts: Facts) -> str:

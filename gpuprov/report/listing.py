@@ -11,7 +11,7 @@ import msgspec
 from gpuprov import __version__, console
 from gpuprov.errors import GpuprovError
 from gpuprov.onhost.files import PYTHON
-from gpuprov.reading import as_document
+from gpuprov.reading import format_document
 from gpuprov.shown import counted
 from gpuprov.verify.listing import Item, Listing
 
@@ -113,4 +113,4 @@ def stands_for(text: str) -> str:
 
 def document(found: Sequence[Listing], unread: Mapping[str, str]) -> str:
     """Return the document as text."""
-    return as_document(Shown(hosts=tuple(found), unread=dict(unread)))
+    return format_document(Shown(hosts=tuple(found), unread=dict(unread)))

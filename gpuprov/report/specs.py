@@ -120,14 +120,16 @@ def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:
     """Print a table of the catalogue, narrowed to rows that contain `word`; if that is a GPU, or a model of them, to its rows."""
     from gpuprov.catalog import listing
 
-    of_gpu = listing.of_gpu(name, word or "")
+    of_gpu = listing.select_of_gpu(name, word or "")
     if as_json:
         rows = [
-            row for row in listing.rows(name) if _wanted(word, of_gpu, row[KEYS.get(name, "name")], json.dumps(row))
+            row
+            for row in listing.list_rows(name)
+            if _wanted(word, of_gpu, row[KEYS.get(name, "name")], json.dumps(row))
         ]
         console.result(_dump(rows))
     else:
-        table = listing.table(name)
+        table = listing.build_table(name)
         rows = [row for row in table.rows if _wanted(word, of_gpu, row[0].rstrip("?~"), " ".join(row))]  # type: ignore[misc]
         if rows:
             lines, gone = fitted(table.header, rows, console.room(sys.stdout), table.spare)  # type: ignore[arg-type]
@@ -169,21 +171,21 @@ def show_export(exported: Exported, out: Path | None, *, as_json: bool, mig_part
 def schema_text() -> str:
     """Return the JSON Schema of the `gpuprov` variable."""
     from gpuprov.capabilities import CAPABILITIES, HOUSE
-    from gpuprov.spec.schema import schema
+    from gpuprov.spec.schema import build_schema
 
-    return _dump(schema(HOUSE.fragment, {c.name: (c.fragment, c.summary) for c in CAPABILITIES}))
+    return _dump(build_schema(HOUSE.fragment, {c.name: (c.fragment, c.summary) for c in CAPABILITIES}))
 
 
 def inventory_schema_text() -> str:
     """Return the JSON Schema of a whole inventory in YAML."""
     from gpuprov.capabilities import CAPABILITIES, HOUSE
-    from gpuprov.catalog.gpus import gpus
-    from gpuprov.spec.inventory_schema import inventory_schema
-    from gpuprov.spec.schema import schema
+    from gpuprov.catalog.gpus import list_gpus
+    from gpuprov.spec.inventory_schema import build_inventory_schema
+    from gpuprov.spec.schema import build_schema
 
-    models = dict.fromkeys(name for gpu in gpus() for name in (gpu.key, *(alias.name for alias in gpu.aliases)))
-    spec = schema(HOUSE.fragment, {c.name: (c.fragment, c.summary) for c in CAPABILITIES})
-    return _dump(inventory_schema(spec, models))
+    models = dict.fromkeys(name for gpu in list_gpus() for name in (gpu.key, *(alias.name for alias in gpu.aliases)))
+    spec = build_schema(HOUSE.fragment, {c.name: (c.fragment, c.summary) for c in CAPABILITIES})
+    return _dump(build_inventory_schema(spec, models))
 
 
 def _wanted(word: str | None, of_gpu: frozenset[str], key: str, text: str) -> bool:

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.report.fold import brief, findings, host_lines, summed
 from gpuprov.report.folded import Finding, HostLine, Summed, that_follow
 from gpuprov.report.many import Many

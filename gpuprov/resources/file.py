@@ -10,8 +10,8 @@ from types import ModuleType
 import msgspec
 
 from gpuprov.onhost import json_members, lines
-from gpuprov.onhost.files import PYTHON, own_folders
-from gpuprov.onhost.unit_files import shadows, unit_of, unread
+from gpuprov.onhost.files import PYTHON, select_own_folders
+from gpuprov.onhost.unit_files import derive_unit, explain_unread, find_shadows
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.host.contents import Contents, Entry
 from gpuprov.resources.difference import Difference
@@ -97,7 +97,7 @@ def differences(resources: Iterable[object], contents: Contents) -> Iterator[Dif
         if path in contents.entries:
             yield Difference(path, "there", "removed")
     yield from filter(None, (_lines(item, contents) for item in shared))
-    folders = own_folders(own_paths)
+    folders = select_own_folders(own_paths)
     for path, entry in contents.entries.items():
         if path in folders and (reason := _rights(entry, PROGRAM)):
             yield Difference(path, reason)
@@ -138,7 +138,7 @@ def _lines(desired: Lines, contents: Contents) -> Difference | None:
     except json_members.NotJson as error:
         return Difference(path, str(error), "refused: correct it, or install the package that brings it again")
     if entry is not None and not wrong:
-        return Difference(path, reason) if (reason := _rights(entry, lines.allowed(entry.mode))) else None
+        return Difference(path, reason) if (reason := _rights(entry, lines.limit_mode(entry.mode))) else None
     before = ", ".join(line.strip()[:200] or f"{key} is not set" for key, line in wrong.items())
     reason = before if entry else ABSENT
     after = ", ".join(f"{key}={desired.keys[key]}" for key in wrong)
@@ -154,11 +154,11 @@ def _rights(entry: Entry, mode: int) -> str:
 
 def _loaded(desired: File, contents: Contents, own_paths: list[str]) -> Iterator[Difference]:
     """Yield differences in systemd's loaded version of a unit or a drop-in that is correct on disk."""
-    unit = contents.units.get(unit_of(desired.path))
+    unit = contents.units.get(derive_unit(desired.path))
     if unit is None:
         return
-    if message := unread(desired.path, unit):
+    if message := explain_unread(desired.path, unit):
         yield Difference(desired.path, message, "read by systemd")
-    for path, keys in shadows(desired.path, desired.text, unit, contents.drop_ins, own_paths).items():
+    for path, keys in find_shadows(desired.path, desired.text, unit, contents.drop_ins, own_paths).items():
         settings = ", ".join(key.partition(".")[2] for key in keys)
         yield Difference(path, f"sets {settings} in place of {desired.path}", "set aside")

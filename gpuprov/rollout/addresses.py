@@ -26,7 +26,7 @@ def reached(hosts: Sequence[RawHost]) -> Iterator[tuple[str, str]]:
     for name, written, numbers in _numbered(hosts):
         for address in dict.fromkeys(numbers):
             if (other := first.setdefault(address, name)) != name:
-                told, fix = machine.refusal(other)
+                told, fix = machine.explain_refusal(other)
                 raise GpuprovError(f"{name} is {told}: both are reached at {address}", fix)
         for address in dict.fromkeys((written, *numbers)):
             yield name, address

@@ -18,7 +18,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.fleet_policy import policy
 from gpuprov.fleet_policy.planned import Batch
 from gpuprov.fleet_policy.state import State, folded
-from gpuprov.reading import as_document
+from gpuprov.reading import format_document
 from gpuprov.rollout import lost
 from gpuprov.rollout.base import Engine, Now
 from gpuprov.rollout.engine import INTERRUPTED
@@ -50,7 +50,7 @@ def start(
     as_json: bool = False,
 ) -> int:
     """Begin a roll-out of this fleet with the policy in the file, and carry it out. The same command again continues it."""
-    text = reading.contents(str(file), policy.LARGEST) if file.is_file() else b""
+    text = reading.read_contents(str(file), policy.LARGEST) if file.is_file() else b""
     rules, name = policy.load(file), rollout or new_id()
     made = Project(name, fleet, rules, Given(words=tuple(words(name, fleet)), folder=os.getcwd()))
     if known := next((one for one in engine.all() if one.id == name), None):
@@ -106,7 +106,7 @@ SHOWN = 6
 
 
 def _batch(batch: Batch) -> str:
-    from gpuprov.inventory.names import folded as names
+    from gpuprov.inventory.names import fold_names as names
 
     return f"  {batch.name}: {names(batch.hosts)} ({count(len(batch.hosts))})"
 
@@ -140,7 +140,7 @@ def show(engine: Engine, rollout: str = "", *, as_json: bool = False) -> int:
     """Print the status of a roll-out, and return its exit code."""
     found = told(engine, engine.one(rollout))
     if as_json:
-        console.result(as_document(found))
+        console.result(format_document(found))
     else:
         console.result(as_text(found, min(console.width(), WIDEST)))
     return found.exit_code
@@ -167,7 +167,7 @@ def listed(engine: Engine, *, as_json: bool) -> int:
         if not as_json:
             console.result(f"{one.id}: {stands}, {count(one.hosts)}, begun {moment(one.begun)} by {one.by}")
     if as_json:
-        console.result(as_document(known))
+        console.result(format_document(known))
     elif not known:
         console.result("no roll-outs")
     return code
@@ -216,7 +216,7 @@ def _ended(engine: Engine, kept: Kept, damaged: Damaged, *, as_json: bool) -> in
     for warning, hint in lost.left(kept.id, engine.events(kept.id)):
         console.warning(warning)
         console.hint(hint)
-    console.result(as_document(found) if as_json else f"{kept.id}: aborted {found.why}")
+    console.result(format_document(found) if as_json else f"{kept.id}: aborted {found.why}")
     return found.exit_code
 
 

@@ -42,7 +42,7 @@ class Embedded:
         file = self._store.place(rollout) / project.POLICY
         with project.readable(self._store, rollout):
             try:
-                return hashlib.sha256(reading.contents(str(file))).hexdigest()
+                return hashlib.sha256(reading.read_contents(str(file))).hexdigest()
             except (OSError, reading.Unreadable) as error:
                 told = error.strerror if isinstance(error, OSError) else error
                 raise GpuprovError(f"{file} cannot be read: {told}") from error
@@ -55,7 +55,7 @@ class Embedded:
         if not is_carried_out(place):
             return None
         try:
-            return reading.typed_json(reading.contents(str(place / NOW)), Now)
+            return reading.parse_typed_json(reading.read_contents(str(place / NOW)), Now)
         except (OSError, reading.Unreadable):
             return Now()
 

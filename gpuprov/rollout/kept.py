@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from gpuprov.errors import GpuprovError
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 
 ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,40}[A-Za-z0-9])?")
 """A roll-out's id is also the run's id, which identifies its locks, drains and results."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gpuprov.fleet_policy import events as kinds
 from gpuprov.fleet_policy.events import Event
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.rollout.kept import Kept
 from gpuprov.rollout.status import Standing, Status, moment
 

@@ -97,7 +97,7 @@ def load(store: Store, rollout: str) -> Project:
 
 def _given(file: Path) -> Given:
     try:
-        return reading.typed_json(reading.contents(str(file)), Given)
+        return reading.parse_typed_json(reading.read_contents(str(file)), Given)
     except OSError as error:
         raise GpuprovError(f"{file} cannot be read: {error.strerror}") from error
     except reading.Unreadable as error:

@@ -43,8 +43,8 @@ class Results:
             if name.startswith(".") or self.seen.get(name) == changed:
                 continue
             try:
-                data = reading.contents(str(self.folder / name))
-                result = reading.typed_json(data, HostResult, largest=reading.FILE)
+                data = reading.read_contents(str(self.folder / name))
+                result = reading.parse_typed_json(data, HostResult, largest=reading.FILE)
             except (OSError, reading.Unreadable):
                 continue
             self.seen[name] = changed

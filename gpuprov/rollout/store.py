@@ -19,7 +19,7 @@ import msgspec
 from gpuprov import reading
 from gpuprov.errors import GpuprovError
 from gpuprov.fleet_policy.events import Event
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.report.files import refuse_anothers, state_folder
 from gpuprov.rollout.kept import FILE, Kept, checked_id, chosen, overlaps, used
 
@@ -216,7 +216,7 @@ class Store:
             try:
                 if seq != number:
                     raise reading.Unreadable("it is not there")
-                found.append(reading.typed_json(text, Event, largest=LARGEST))  # type: ignore[arg-type]
+                found.append(reading.parse_typed_json(text, Event, largest=LARGEST))  # type: ignore[arg-type]
             except (reading.Unreadable, TypeError) as error:
                 raise self._damaged(f"event {number} of {rollout} cannot be read: {error}") from error
         return found

@@ -9,7 +9,7 @@ from gpuprov.fleet_policy import events as kinds
 from gpuprov.fleet_policy.decide import APPROVAL
 from gpuprov.fleet_policy.events import Event
 from gpuprov.fleet_policy.state import State
-from gpuprov.inventory.names import folded as names
+from gpuprov.inventory.names import fold_names as names
 from gpuprov.rollout.status import VERDICTS, HostStatus, Status, by_state
 from gpuprov.shown import counted, hanging
 

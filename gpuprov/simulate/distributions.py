@@ -12,7 +12,7 @@ from typing import Literal
 
 from gpuprov.catalog.distributions import Distribution as Row
 from gpuprov.catalog.distributions import Family, find_distribution
-from gpuprov.catalog.packages import origins
+from gpuprov.catalog.packages import list_origins
 from gpuprov.errors import GpuprovError
 
 Repository = Literal["distribution", "nvidia"]
@@ -99,7 +99,7 @@ class Distribution:
         """Return the default repositories of a host: the source of its driver."""
         if not self.rpms or self.driver_source:
             return ("distribution",)
-        return ("nvidia",) if origins(self.catalogue) else ()
+        return ("nvidia",) if list_origins(self.catalogue) else ()
 
     @property
     def full_name(self) -> str:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuprov.onhost.caches import caches
+from gpuprov.onhost.caches import get_cache_folder
 from gpuprov.simulate import engine, sources, tools
 from gpuprov.simulate.distributions import Distribution, find
 
@@ -143,7 +143,7 @@ class Recipe:
 
 def cache_dir() -> Path:
     """Return the folder of root file systems, keys and downloads; outside any repository."""
-    folder = Path(caches(os.environ)) / "gpuprov"
+    folder = Path(get_cache_folder(os.environ)) / "gpuprov"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

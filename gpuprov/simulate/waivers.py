@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
-from gpuprov.catalog.reader import choose_fix, read_yaml, typed
+from gpuprov.catalog.reader import choose_fix, convert_to, read_yaml
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate.description import Kind
 
@@ -175,7 +175,7 @@ def read(file: Path) -> tuple[Waiver, ...]:
         text = file.read_bytes()
     except OSError as error:
         raise GpuprovError(f"{file}: {error}", choose_fix("restore the file")) from None
-    found = typed(read_yaml(text, str(file)) or [], tuple[Waiver, ...], str(file), text)
+    found = convert_to(read_yaml(text, str(file)) or [], tuple[Waiver, ...], str(file), text)
     places: list[tuple[Kind, bool, int]] = [(k, g, n) for k in KINDS for g in (True, False) for n in range(5)]
     for kind, gpu, nvswitch in places:
         holding = [one.check for one in found if one.concerns(kind, gpu, nvswitch)]

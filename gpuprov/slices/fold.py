@@ -136,10 +136,10 @@ class _Gathering:
 
     def _typed(self, data: bytes) -> HostResult:
         try:
-            return reading.typed_json(data, HostResult, largest=files.LARGEST)
+            return reading.parse_typed_json(data, HostResult, largest=files.LARGEST)
         except reading.Unreadable as error:
             with suppress(reading.Unreadable):
-                head = reading.typed_json(data, Head, largest=files.LARGEST)
+                head = reading.parse_typed_json(data, Head, largest=files.LARGEST)
                 if head.gpuprov_result != RESULT_FORMAT:
                     raise _Newer(head.gpuprov_result) from error
             raise reading.Unreadable(f"it is no result: {error}") from error

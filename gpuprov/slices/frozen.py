@@ -14,9 +14,9 @@ from gpuprov.fleet import Fleet as Judged
 from gpuprov.fleet import build_spec
 from gpuprov.shown import secrets_in
 from gpuprov.slices.model import Fleet, Host, digest_of, spec_id
-from gpuprov.spec.connection import is_left_out, refuse_secrets, texts
+from gpuprov.spec.connection import is_left_out, list_texts, refuse_secrets
 from gpuprov.spec.model import HostSpec, RawHost, is_connection, is_secret
-from gpuprov.spec.repository import files_of, located_values
+from gpuprov.spec.repository import list_block_files, locate_values
 
 DOMAINS = ("site", "rack")
 """Host variables that are always kept, to slice by."""
@@ -37,7 +37,7 @@ def freeze(judged: Judged, made_at: str = "") -> Fleet:
     hosts = []
     for raw, spec in judged.pairs:
         if id(raw.values) not in known:
-            values = located_values(raw.values, raw.origins)
+            values = locate_values(raw.values, raw.origins)
             refuse_secrets(raw.name, values)
             known[id(raw.values)] = (spec_id(values), values)
             _comes_back(raw.name, values, spec)
@@ -114,7 +114,7 @@ def _pinned(spec: HostSpec) -> dict[str, str]:
     return {
         path: found
         for fragment in spec.capabilities.values()
-        for path in files_of(fragment)
+        for path in list_block_files(fragment)
         if (found := digest_of_file(path))
     }
 
@@ -122,7 +122,7 @@ def _pinned(spec: HostSpec) -> dict[str, str]:
 def digest_of_file(path: str) -> str:
     """Return the SHA-256 of a small file of this machine; empty if there is none, or a large one."""
     try:
-        return hashlib.sha256(reading.contents(path, PINNED)).hexdigest()
+        return hashlib.sha256(reading.read_contents(path, PINNED)).hexdigest()
     except (OSError, reading.Unreadable):
         return ""
 
@@ -133,7 +133,7 @@ def _refuse_leaks(judged: Judged, hosts: Sequence[Host], specs: Mapping[str, dic
     known: dict[str, tuple[str, str]] = {}
     for (raw, _), host in zip(judged.pairs, hosts, strict=True):
         for name in host.secrets:
-            for value in texts(raw.connection[name]):
+            for value in list_texts(raw.connection[name]):
                 if len(value) >= SHORTEST:
                     known.setdefault(value, (host.name, name))
     if not known:
@@ -157,4 +157,4 @@ def _refuse_leaks(judged: Judged, hosts: Sequence[Host], specs: Mapping[str, dic
 
 def _leak(begins: Mapping[str, Sequence[str]], value: object) -> str:
     """Return the secret contained in the value, or an empty text."""
-    return next((secret for text in texts(value) for _, secret in secrets_in(text, begins)), "")
+    return next((secret for text in list_texts(value) for _, secret in secrets_in(text, begins)), "")

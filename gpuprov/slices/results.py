@@ -63,7 +63,7 @@ class Results:
         """Return the host's result; None if there is none, or one that cannot be trusted."""
         try:
             data = contents(file_name(host), self._handle)
-            found = reading.typed_json(data, HostResult, largest=LARGEST)
+            found = reading.parse_typed_json(data, HostResult, largest=LARGEST)
         except (OSError, reading.Unreadable):
             return None
         return found if found.host == host else None

@@ -12,7 +12,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.report.files import write_atomic
 from gpuprov.slices.model import FLEET_FORMAT, JOB_FORMAT, Beat, Fleet, HostResult, Job, digest_of
 from gpuprov.slices.shown import FoldedReport
-from gpuprov.spec.schema import document_text
+from gpuprov.spec.schema import format_document_schema
 
 LARGEST = 512 << 20
 """Maximum size in bytes: a fleet of 100,000 hosts with a spec each, and some margin."""
@@ -55,12 +55,12 @@ def load_job(path: Path) -> Job:
 def _load(path: Path, kind: type[T], head: type[FleetHead] | type[JobHead], what: str, known: int) -> T:
     again = AGAIN[kind]
     try:
-        data = reading.own_contents(str(path), LARGEST)
-        first = reading.typed_json(data, head, largest=LARGEST)
+        data = reading.read_own_contents(str(path), LARGEST)
+        first = reading.parse_typed_json(data, head, largest=LARGEST)
         if first.format != known or first.gpuprov_version != __version__:
             whose = f"gpuprov {first.gpuprov_version}, format {first.format}"
             raise OtherVersion(f"{path} is {what} of {whose}; this is {__version__}, format {known}", again)
-        found = reading.typed_json(data, kind, largest=LARGEST)
+        found = reading.parse_typed_json(data, kind, largest=LARGEST)
     except OSError as error:
         raise GpuprovError(f"{path} cannot be read: {error.strerror}", f"name a file; {again}") from error
     except reading.NotOwn as error:
@@ -101,4 +101,4 @@ def schema_text(kind: str) -> str:
     title = {"beat": "gpuprov fleet work, a line of standard output", "fold": "gpuprov fleet fold --json"}.get(
         kind, f"gpuprov {kind}"
     )
-    return document_text(KINDS[kind], title)
+    return format_document_schema(KINDS[kind], title)

@@ -13,9 +13,9 @@ from msgspec import inspect as shape
 from gpuprov.shown import cleaned, hides, is_hidden
 from gpuprov.spec import declared
 from gpuprov.spec.fixes import explain
-from gpuprov.spec.kinds import fits, members, unwrap
+from gpuprov.spec.kinds import is_fitting, list_members, unwrap
 from gpuprov.spec.model import Fragment
-from gpuprov.spec.problem import Path, dotted
+from gpuprov.spec.problem import Path, format_path
 
 Finding = tuple[Path, str, str]
 """Path, message, hint."""
@@ -28,31 +28,31 @@ def convert(value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Findin
     `false` in place of a block inside a block turns off the setting of an outer group. A block that is present, even empty, counts as
     requested; contradictions are reported although there is a value.
     """
-    known = shape_of(kind)
+    known = describe_shape(kind)
     of_blocks = known.cls if isinstance(known, shape.StructType) and issubclass(known.cls, Fragment) else None
-    wrong: list[Finding] = list(declared.undecided(value, of_blocks, path)) if of_blocks else []
-    value = _without_switched_off(value, known)
-    findings = list(_several_lines(value, path))
+    wrong: list[Finding] = list(declared.find_undecided(value, of_blocks, path)) if of_blocks else []
+    value = drop_switched_off(value, known)
+    findings = list(find_several_lines(value, path))
     if of_blocks:
         value = declared.complete(value, of_blocks)
-        wrong += declared.contradictions(value, of_blocks, path)
+        wrong += declared.find_contradictions(value, of_blocks, path)
     if not findings:
         try:
             return msgspec.convert(value, kind), wrong
         except msgspec.ValidationError as error:
             found = [*_walk(value, known, path), *wrong]
-            return None, found or [(path, f"{dotted(path)}: {error}", "")]
+            return None, found or [(path, f"{format_path(path)}: {error}", "")]
     told = {finding[0] for finding in findings}
     return None, findings + [one for one in _walk(value, known, path) if one[0] not in told]
 
 
-def mistakes(value: object, kind: Any) -> list[Finding]:
+def list_mistakes(value: object, kind: Any) -> list[Finding]:
     """Return every reason why plain data are not of this type, apart from multi-line texts."""
-    return _walk(value, shape_of(kind), ())
+    return _walk(value, describe_shape(kind), ())
 
 
 @functools.cache
-def shape_of(kind: Any) -> shape.Type:
+def describe_shape(kind: Any) -> shape.Type:
     """Return msgspec's description of a type, cached: computing it takes milliseconds, and there are as many specs as hosts."""
     return shape.type_info(kind)
 
@@ -62,41 +62,41 @@ def is_one_line(text: str) -> bool:
     return not (hides(text) or "\n" in text or "\t" in text)
 
 
-def _several_lines(value: object, path: Path) -> Iterator[Finding]:
+def find_several_lines(value: object, path: Path) -> Iterator[Finding]:
     """Yield findings for texts of several lines, keys included: texts go into files where a line is an entry, and to terminals.
 
     So `$` in a pattern is the end of the text here too, as in JSON Schema.
     """
     if isinstance(value, str):
         if not is_one_line(value):
-            yield path, f"{dotted(path)} is {show(value)}", ONE_LINE
+            yield path, f"{format_path(path)} is {show(value)}", ONE_LINE
     elif isinstance(value, Mapping):
         for key, item in value.items():
             if isinstance(key, str) and not is_one_line(key):
-                place = f"{dotted(path)}: " if path else ""
+                place = f"{format_path(path)}: " if path else ""
                 yield (*path, key), f"{place}the key is {show(key)}", ONE_LINE
             else:
-                yield from _several_lines(item, (*path, str(key)))
+                yield from find_several_lines(item, (*path, str(key)))
     elif isinstance(value, list | tuple):
         for number, item in enumerate(value):
-            yield from _several_lines(item, (*path, number))
+            yield from find_several_lines(item, (*path, number))
 
 
-def _without_switched_off(value: object, kind: shape.Type) -> object:
+def drop_switched_off(value: object, kind: shape.Type) -> object:
     bare = unwrap(kind)
     if not (isinstance(bare, shape.StructType) and isinstance(value, Mapping)):
         return value
     fields = {item.encode_name: item for item in bare.fields}
     return {
-        key: _without_switched_off(item, fields[key].type) if key in fields else item
+        key: drop_switched_off(item, fields[key].type) if key in fields else item
         for key, item in value.items()
-        if not (item is False and key in fields and may_be_switched_off(fields[key]))
+        if not (item is False and key in fields and can_be_switched_off(fields[key]))
     }
 
 
-def may_be_switched_off(field: shape.Field) -> bool:
+def can_be_switched_off(field: shape.Field) -> bool:
     """True if this is a block with good defaults, or none, when it is not mentioned."""
-    blocks = [member for member in members(field.type) if not isinstance(member, shape.NoneType)]
+    blocks = [member for member in list_members(field.type) if not isinstance(member, shape.NoneType)]
     return not field.required and len(blocks) == 1 and isinstance(blocks[0], shape.StructType)
 
 
@@ -117,12 +117,12 @@ MEANT = {
 """Names that other tools, and people, use for a field, with our name, which counts if the block has it."""
 
 
-def unknown_key(path: Path, key: object, known: list[str]) -> Finding:
+def report_unknown_key(path: Path, key: object, known: list[str]) -> Finding:
     """Return the finding for a key that is not in the model, with the likely intended key."""
     meant = MEANT.get(str(key), "")
     close = [meant] if meant in known else difflib.get_close_matches(str(key), known, n=1, cutoff=0.65)
     hint = f'did you mean "{close[0]}"?' if close else "allowed: " + (", ".join(sorted(known)) or "nothing")
-    place = f" in {dotted(path)}" if path else ""
+    place = f" in {format_path(path)}" if path else ""
     return (*path, str(key)), f"unknown key {show(str(key))}{place}", hint
 
 
@@ -138,17 +138,17 @@ def _walk(value: object, kind: shape.Type, path: Path) -> list[Finding]:
         findings = [f for n, item in enumerate(value) for f in _walk(item, bare.item_type, (*path, n))]
         least, most = bare.min_length or 0, bare.max_length
         if least > 1 and not least <= len(value) <= (most or len(value)):
-            findings.append((path, f"{dotted(path)} is {show(value)}", f"allowed: a list of {least}"))
+            findings.append((path, f"{format_path(path)} is {show(value)}", f"allowed: a list of {least}"))
         elif len(value) < least:
             findings.append(
-                (path, f"{dotted(path)} is an empty list", "name at least one, or switch the block off: false")
+                (path, f"{format_path(path)} is an empty list", "name at least one, or switch the block off: false")
             )
         return findings
-    return [] if fits(value, bare) else [_refused(value, kind, path)]
+    return [] if is_fitting(value, bare) else [report_refused(value, kind, path)]
 
 
-def _refused(value: object, kind: shape.Type, path: Path) -> Finding:
-    return path, f"{dotted(path)} is {show(value)}", f"allowed: {allowed(kind)}{explain(value, kind)}"
+def report_refused(value: object, kind: shape.Type, path: Path) -> Finding:
+    return path, f"{format_path(path)} is {show(value)}", f"allowed: {describe_allowed(kind)}{explain(value, kind)}"
 
 
 def _walk_union(value: object, kind: shape.UnionType, path: Path) -> list[Finding]:
@@ -158,7 +158,7 @@ def _walk_union(value: object, kind: shape.UnionType, path: Path) -> list[Findin
     containers = [m for m in kind.types if isinstance(unwrap(m), structured)]
     if len(containers) == 1 and isinstance(value, Mapping | list | tuple):
         return _walk(value, containers[0], path)
-    return [_refused(value, kind, path)]
+    return [report_refused(value, kind, path)]
 
 
 def _walk_mapping(value: Mapping[Any, object], kind: shape.DictType, path: Path) -> list[Finding]:
@@ -166,15 +166,21 @@ def _walk_mapping(value: Mapping[Any, object], kind: shape.DictType, path: Path)
     for key, item in value.items():
         if not isinstance(key, str):
             typed = (
-                f'quote it: "{key}"' if fits(str(key), unwrap(kind.key_type)) else f"allowed: {allowed(kind.key_type)}"
+                f'quote it: "{key}"'
+                if is_fitting(str(key), unwrap(kind.key_type))
+                else f"allowed: {describe_allowed(kind.key_type)}"
             )
-            findings.append(((*path, str(key)), f"{dotted(path)}: the key {show(key)} is no text", typed))
+            findings.append(((*path, str(key)), f"{format_path(path)}: the key {show(key)} is no text", typed))
             continue
         if isinstance(kind.key_type, shape.LiteralType) and key not in kind.key_type.values:
-            findings.append(unknown_key(path, key, [str(choice) for choice in kind.key_type.values]))
-        elif not fits(key, unwrap(kind.key_type)):
+            findings.append(report_unknown_key(path, key, [str(choice) for choice in kind.key_type.values]))
+        elif not is_fitting(key, unwrap(kind.key_type)):
             findings.append(
-                ((*path, key), f"{dotted(path)}: the key is {show(key)}", f"allowed: {allowed(kind.key_type)}")
+                (
+                    (*path, key),
+                    f"{format_path(path)}: the key is {show(key)}",
+                    f"allowed: {describe_allowed(kind.key_type)}",
+                )
             )
         findings += _walk(item, kind.value_type, (*path, key))
     return findings
@@ -182,22 +188,24 @@ def _walk_mapping(value: Mapping[Any, object], kind: shape.DictType, path: Path)
 
 def _walk_struct(value: object, kind: shape.StructType, path: Path) -> list[Finding]:
     if not isinstance(value, Mapping):
-        return [_refused(value, kind, path)]
+        return [report_refused(value, kind, path)]
     fields = {item.encode_name: item for item in kind.fields}
-    findings = [unknown_key(path, key, list(fields)) for key in value if key not in fields]
+    findings = [report_unknown_key(path, key, list(fields)) for key in value if key not in fields]
     for name, item in fields.items():
         if name in value:
             findings += _walk(value[name], item.type, (*path, name))
         elif item.required:
-            findings.append((path, f"{dotted((*path, name))} is missing", f"allowed: {allowed(item.type)}"))
+            findings.append(
+                (path, f"{format_path((*path, name))} is missing", f"allowed: {describe_allowed(item.type)}")
+            )
     return findings
 
 
-def allowed(kind: shape.Type) -> str:
+def describe_allowed(kind: shape.Type) -> str:
     """Describe the allowed values; a text's own description says more than its pattern."""
     bare = unwrap(kind)
     if isinstance(bare, shape.UnionType):
-        words = [allowed(member) for member in bare.types if not isinstance(member, shape.NoneType)]
+        words = [describe_allowed(member) for member in bare.types if not isinstance(member, shape.NoneType)]
         return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
     if isinstance(bare, shape.LiteralType):
         return ", ".join(str(choice) or '""' for choice in bare.values)

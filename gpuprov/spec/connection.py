@@ -14,7 +14,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.shown import masked
 from gpuprov.spec.build import ONE_LINE, is_one_line, show
 from gpuprov.spec.model import RawHost, is_secret
-from gpuprov.spec.problem import Path, Problem, dotted
+from gpuprov.spec.problem import Path, Problem, format_path
 
 HOST_NAME = re.compile(r"[\w][\w.:%@+-]*")
 """Names of hosts, which become names of files in a rendered project, and words of commands."""
@@ -35,17 +35,17 @@ _ADDRESS = re.compile(r"[^-\s'\"`$\\;&<>|(){}][^\s'\"`$\\;&<>|(){}]*")
 _USER = re.compile(r"[^-'\"`;&<>|(){}][^'\"`;&<>|(){}]*")
 
 
-def unusable(raw: RawHost) -> Iterator[Problem]:
+def find_unusable(raw: RawHost) -> Iterator[Problem]:
     """Yield why this host cannot be reached with the inventory's settings."""
     if not HOST_NAME.fullmatch(raw.name):
         message = f"host name {show(raw.name)} cannot be a file name"
         yield Problem(message=message, hosts=(raw.name,), hint="allowed: letters, digits and . _ : % @ + -")
     for name, value in raw.connection.items():
-        for message, hint in _complaints(name, value):
+        for message, hint in list_complaints(name, value):
             yield Problem(message=message, hosts=(raw.name,), hint=hint, origin=raw.places.get(name))
 
 
-def one_machine(hosts: Iterable[RawHost]) -> Iterator[tuple[str, list[str]]]:
+def find_shared_machines(hosts: Iterable[RawHost]) -> Iterator[tuple[str, list[str]]]:
     """Yield names by which ssh reaches one machine, as far as the inventory shows, and its address. Apply detects others, too: it asks
     each host for its identity (`onhost.machine`)."""
     found: dict[tuple[str, ...], list[str]] = {}
@@ -57,28 +57,28 @@ def one_machine(hosts: Iterable[RawHost]) -> Iterator[tuple[str, list[str]]]:
             host = said["ansible_ssh_host"] or said["ansible_host"] or raw.name
             host = named[1].replace("%h", host) if named else host
             port = said["ansible_ssh_port"] or said["ansible_port"] or "22"
-            key = (_as_address(host), port, " ".join(_HOST_OPTION.sub("", way).split()))
+            key = (parse_address(host), port, " ".join(_HOST_OPTION.sub("", way).split()))
             found.setdefault(key, []).append(raw.name)
     for (host, *_), names in found.items():
         if len(names) > 1:
             yield host, names
 
 
-def _as_address(host: str) -> str:
+def parse_address(host: str) -> str:
     try:
         return str(ip_address(host.strip("[]")))
     except ValueError:
         return host.lower().rstrip(".")
 
 
-def _complaints(name: str, value: object) -> Iterator[tuple[str, str]]:
+def list_complaints(name: str, value: object) -> Iterator[tuple[str, str]]:
     if not VARIABLE.fullmatch(name):
         yield f"the variable {show(name)} has no name that Ansible knows", "allowed: letters, digits and _"
     elif is_secret(name):
         # A key has lines; nothing that is passed on to a program has a NUL.
-        if any("\0" in text for text in texts(value)):
+        if any("\0" in text for text in list_texts(value)):
             yield f"{name} has a NUL character", "give it as text"
-    elif not all(map(is_one_line, texts(value))):
+    elif not all(map(is_one_line, list_texts(value))):
         yield f"{name} is {show(value)}", ONE_LINE
     elif name in ADDRESSES and value not in (None, "") and not _ADDRESS.fullmatch(str(value)):
         yield f"{name} is {show(value)}", "allowed: a name or an address, without spaces and characters of a shell"
@@ -94,39 +94,39 @@ def _is_port(value: object) -> bool:
     return bool(_PORT.fullmatch(str(value))) and 0 < int(str(value)) <= 65535
 
 
-def secret_place(value: object, path: Path = ()) -> Path | None:
+def find_secret(value: object, path: Path = ()) -> Path | None:
     """Return the path of a secret in a value: a value from a vault, or an address with user name and password. None: there is none."""
     if isinstance(value, Mapping | list | tuple):
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
-        found = (secret_place(item, (*path, key)) for key, item in items)
+        found = (find_secret(item, (*path, key)) for key, item in items)
         return next((one for one in found if one is not None), None)
     return path if isinstance(value, str) and masked(value) != value else None
 
 
 def is_left_out(name: str, value: object) -> bool:
     """True if a connection variable is a secret, by its name or its value, and is omitted from files for others."""
-    return is_secret(name) or secret_place(value) is not None
+    return is_secret(name) or find_secret(value) is not None
 
 
 def refuse_secrets(host: str, values: Mapping[str, object]) -> None:
     """Raise GpuprovError if a spec that would be written to a file for others holds a secret."""
-    if (place := secret_place(values)) is not None:
+    if (place := find_secret(values)) is not None:
         raise GpuprovError(
-            f"{host}: {dotted(place)} holds a value from the vault, or an address with a password; such a file holds no secret",
+            f"{host}: {format_path(place)} holds a value from the vault, or an address with a password; such a file holds no secret",
             "say it outside of the vault if it is no secret; else have it in a file of the hosts",
         )
 
 
-def texts(value: object) -> Iterator[str]:
+def list_texts(value: object) -> Iterator[str]:
     """Yield every text in a value, keys and numbers too."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from texts(key)
-            yield from texts(item)
+            yield from list_texts(key)
+            yield from list_texts(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from texts(item)
+            yield from list_texts(item)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield str(value)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import inspect as shape
 
 from gpuprov.spec.model import Fragment
-from gpuprov.spec.problem import Path, dotted
+from gpuprov.spec.problem import Path, format_path
 
 OPEN = "auto"
 """Value of a field that leaves the decision to gpuprov."""
@@ -21,7 +21,7 @@ def complete(value: object, block: type[Fragment]) -> object:
         return value
     found: dict[Any, Any] = {}
     for name, inner in value.items():
-        kind = _inner(block, name)
+        kind = find_inner_block(block, name)
         found[name] = complete({**kind.WHEN_PRESENT, **inner}, kind) if kind and isinstance(inner, Mapping) else inner
     for name, (field, meaning) in block.IMPLIES.items():
         if isinstance(value.get(name), Mapping) and found.get(field, OPEN) == OPEN:
@@ -29,7 +29,7 @@ def complete(value: object, block: type[Fragment]) -> object:
     return found
 
 
-def undecided(value: object, block: type[Fragment], path: Path) -> Iterator[tuple[Path, str, str]]:
+def find_undecided(value: object, block: type[Fragment], path: Path) -> Iterator[tuple[Path, str, str]]:
     """Yield blocks that are switched off and would have decided a field that nothing else sets: it would fall back to its default,
     another choice that nobody made. A default of `auto` is no choice. Path, message, hint."""
     if not isinstance(value, Mapping):
@@ -39,62 +39,62 @@ def undecided(value: object, block: type[Fragment], path: Path) -> Iterator[tupl
     for name, (field, meaning) in block.IMPLIES.items():
         default = defaults[field]
         if value.get(name) is False and field not in value and field not in decided and default not in (OPEN, meaning):
-            message = f"{dotted((*path, name))} is false, and nothing else says which {field}: what is left would be {default}"
+            message = f"{format_path((*path, name))} is false, and nothing else says which {field}: what is left would be {default}"
             yield (
                 (*path, name),
                 message,
-                f"{dotted(path)}: false for none of it, or {field}: {default} if that is meant",
+                f"{format_path(path)}: false for none of it, or {field}: {default} if that is meant",
             )
     for name, inner in value.items():
-        if kind := _inner(block, name):
-            yield from undecided(inner, kind, (*path, name))
+        if kind := find_inner_block(block, name):
+            yield from find_undecided(inner, kind, (*path, name))
 
 
-def contradictions(value: object, block: type[Fragment], path: Path) -> Iterator[tuple[Path, str, str]]:
+def find_contradictions(value: object, block: type[Fragment], path: Path) -> Iterator[tuple[Path, str, str]]:
     """Yield blocks in a completed one that have no effect, or request nothing: path, message, hint."""
     if not isinstance(value, Mapping):
         return
     for name, (field, meaning) in block.IMPLIES.items():
         if isinstance(value.get(name), Mapping) and (said := value.get(field)) != meaning and isinstance(said, str):
-            message = f"{dotted((*path, name))} has no effect: {dotted((*path, field))} is {said}"
-            yield (*path, name), message, f"{field}: {meaning}, or leave it out {_off(name)}"
+            message = f"{format_path((*path, name))} has no effect: {format_path((*path, field))} is {said}"
+            yield (*path, name), message, f"{field}: {meaning}, or leave it out {format_off(name)}"
     for name, inner in value.items():
-        kind = _inner(block, name)
+        kind = find_inner_block(block, name)
         if kind and isinstance(inner, Mapping):
             if kind.ONE_OF and not set(kind.ONE_OF) & set(inner):
                 fields = " or ".join(kind.ONE_OF)
                 yield (
                     (*path, name),
-                    f"{dotted((*path, name))} asks for nothing: it has no {fields}",
-                    (f"give it {fields}, or leave it out {_off(name)}"),
+                    f"{format_path((*path, name))} asks for nothing: it has no {fields}",
+                    (f"give it {fields}, or leave it out {format_off(name)}"),
                 )
-            yield from contradictions(inner, kind, (*path, name))
+            yield from find_contradictions(inner, kind, (*path, name))
 
 
-def _off(name: object) -> str:
+def format_off(name: object) -> str:
     return f"({name}: false, where an outer group has it)"
 
 
-def _inner(block: type[Fragment], name: object) -> type[Fragment] | None:
+def find_inner_block(block: type[Fragment], name: object) -> type[Fragment] | None:
     """Return the type of the block that a field holds; None for other fields."""
-    return inner_blocks(block).get(str(name))
+    return list_inner_blocks(block).get(str(name))
 
 
 _known: dict[type[Fragment], dict[str, type[Fragment]]] = {}
 
 
-def inner_blocks(block: type[Fragment]) -> dict[str, type[Fragment]]:
+def list_inner_blocks(block: type[Fragment]) -> dict[str, type[Fragment]]:
     """Return the blocks that a block may contain, by field."""
     if block not in _known:
         info = shape.type_info(block)
         assert isinstance(info, shape.StructType)
-        _known[block] = {field.encode_name: kind for field in info.fields if (kind := _block_of(field.type))}
+        _known[block] = {field.encode_name: kind for field in info.fields if (kind := find_block(field.type))}
     return _known[block]
 
 
-def _block_of(kind: shape.Type) -> type[Fragment] | None:
+def find_block(kind: shape.Type) -> type[Fragment] | None:
     bare = kind.type if isinstance(kind, shape.Metadata) else kind
-    members = [_block_of(member) for member in bare.types] if isinstance(bare, shape.UnionType) else []
+    members = [find_block(member) for member in bare.types] if isinstance(bare, shape.UnionType) else []
     if isinstance(bare, shape.StructType) and issubclass(bare.cls, Fragment):
         return bare.cls
     return next(filter(None, members), None)

@@ -7,46 +7,46 @@ import re
 from msgspec import inspect as shape
 
 
-def bare(kind: shape.Type) -> shape.Type:
+def strip_description(kind: shape.Type) -> shape.Type:
     """Return the type without its description and limits."""
     while isinstance(kind, shape.Metadata):
         kind = kind.type
     return kind
 
 
-def members(kind: shape.Type) -> list[shape.Type]:
+def list_members(kind: shape.Type) -> list[shape.Type]:
     """Return the possible types, without null."""
-    plain = bare(kind)
+    plain = strip_description(kind)
     if not isinstance(plain, shape.UnionType):
         return [kind]
     return [one for one in plain.types if not isinstance(one, shape.NoneType)]
 
 
-def block(kind: shape.Type) -> shape.StructType | None:
+def find_block(kind: shape.Type) -> shape.StructType | None:
     """Return the block that a field is, or is a list of."""
-    for member in map(bare, members(kind)):
-        inner = bare(member.item_type) if isinstance(member, shape.VarTupleType) else member
+    for member in map(strip_description, list_members(kind)):
+        inner = strip_description(member.item_type) if isinstance(member, shape.VarTupleType) else member
         if isinstance(inner, shape.StructType):
             return inner
     return None
 
 
-def described(kind: shape.Type) -> str:
+def find_description(kind: shape.Type) -> str:
     """Return its own description, else that of its only type, else the block's."""
-    inside = members(kind)
+    inside = list_members(kind)
     for one in (kind, *(inside if len(inside) == 1 else ())):
         if isinstance(one, shape.Metadata) and (told := (one.extra_json_schema or {}).get("description")):
             return " ".join(str(told).split())
-    found = block(kind)
-    return prose(found) if found else ""
+    found = find_block(kind)
+    return format_prose(found) if found else ""
 
 
-def prose(of: shape.StructType) -> str:
+def format_prose(of: shape.StructType) -> str:
     """Return a block's description, in one line."""
     return " ".join((of.cls.__doc__ or "").split())
 
 
-def sentence(text: str) -> str:
+def format_sentence(text: str) -> str:
     """Turn a description, which is a phrase for messages, into a sentence for pages; a value at its start ("any, ...", "auto: ...")
     stays."""
     begins = text[:1].upper() + text[1:] if re.match(r"[a-z-]+ ", text) else text

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from msgspec import inspect as shape
 
 from gpuprov.shown import is_hidden
-from gpuprov.spec.kinds import fits, members, unwrap
+from gpuprov.spec.kinds import is_fitting, list_members, unwrap
 
 ON, OFF = ("enabled", "unlimited", "if-needed", "on", "yes"), ("disabled", "never", "off", "no")
 """Words that people use for true and false."""
@@ -35,64 +35,66 @@ def fix_for(value: object, kind: shape.Type) -> Fix | None:
     """Return the likely intended value, in a form that a field of this type accepts; None if it is unknown."""
     if value is None or is_hidden(str(value)):
         return None
-    return next((fix for member in members(kind) for fix in _of_member(value, member)), None)
+    return next((fix for member in list_members(kind) for fix in fix_for_member(value, member)), None)
 
 
 def explain(value: object, kind: shape.Type) -> str:
     """Return what to type instead, to follow the allowed values; empty if there is no suggestion."""
     if fix := fix_for(value, kind):
         return f"; {fix.words}"
-    words = any(isinstance(member, shape.LiteralType | shape.StrType) for member in members(kind))
+    words = any(isinstance(member, shape.LiteralType | shape.StrType) for member in list_members(kind))
     return YAML_BOOLEANS if isinstance(value, bool) and words else ""
 
 
-def typed(value: object) -> str:
+def format_as_typed(value: object) -> str:
     """Return a value as it is typed in YAML, on one line."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {typed(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {format_as_typed(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(typed, value))}]"
+        return f"[{', '.join(map(format_as_typed, value))}]"
     if isinstance(value, str):
         plain = re.fullmatch(r"[A-Za-z](?:[\w.-]*\w)?", value) and value.casefold() not in {*_WORDS, "null", "y", "n"}
         return value if plain else json.dumps(value, ensure_ascii=False)
     return json.dumps(value)
 
 
-def _of_member(value: object, kind: shape.Type) -> Iterator[Fix]:
+def fix_for_member(value: object, kind: shape.Type) -> Iterator[Fix]:
     if isinstance(kind, shape.StrType | shape.LiteralType):
-        yield from _text(value, kind)
+        yield from fix_text(value, kind)
     elif isinstance(kind, shape.IntType):
         whole = int(value) if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,15}", value.strip()) else None
-        if whole is not None and fits(whole, kind):
+        if whole is not None and is_fitting(whole, kind):
             yield Fix(whole, f"write {whole} without quotes")
     elif isinstance(kind, shape.BoolType):
         said = _WORDS.get(value.strip().casefold()) if isinstance(value, str) else None
         said = bool(value) if isinstance(value, int) and value in (0, 1) else said
         if said is not None:
-            yield Fix(said, f"write {typed(said)}" + (" without quotes" if isinstance(value, str) else ""))
+            yield Fix(said, f"write {format_as_typed(said)}" + (" without quotes" if isinstance(value, str) else ""))
     elif isinstance(kind, shape.VarTupleType | shape.ListType):
-        yield from _list(value, kind)
+        yield from fix_list(value, kind)
     elif isinstance(kind, shape.StructType):
-        yield from _block(value, kind)
+        yield from fix_block(value, kind)
 
 
-def _text(value: object, kind: shape.StrType | shape.LiteralType) -> Iterator[Fix]:
+def fix_text(value: object, kind: shape.StrType | shape.LiteralType) -> Iterator[Fix]:
     if isinstance(value, bool):
         for word in ON if value else OFF:
-            if _narrow(kind) and fits(word, kind):
+            if _narrow(kind) and is_fitting(word, kind):
                 told = f'quote it: "{word}"' if word in _WORDS else f"write {word}"
                 yield Fix(word, told + YAML_BOOLEANS)
-    elif isinstance(value, int) and fits(str(value), kind):
+    elif isinstance(value, int) and is_fitting(str(value), kind):
         yield Fix(str(value), f'quote it: "{value}"')
     elif isinstance(value, float):
-        yield from _fraction(value, kind)
+        yield from fix_fraction(value, kind)
     elif isinstance(value, str) and isinstance(kind, shape.LiteralType):
-        yield from _choice(value, [choice for choice in kind.values if isinstance(choice, str)])
-    elif isinstance(value, str) and (bare := value.strip(" \t\"'")) != value and _narrow(kind) and fits(bare, kind):
+        yield from fix_choice(value, [choice for choice in kind.values if isinstance(choice, str)])
+    elif (
+        isinstance(value, str) and (bare := value.strip(" \t\"'")) != value and _narrow(kind) and is_fitting(bare, kind)
+    ):
         yield Fix(bare, f'write "{bare}"')
 
 
-def _choice(value: str, choices: list[str]) -> Iterator[Fix]:
+def fix_choice(value: str, choices: list[str]) -> Iterator[Fix]:
     """Yield the one choice that a misspelled word resembles; a path resembles none."""
     if "/" in value:
         return
@@ -103,32 +105,32 @@ def _choice(value: str, choices: list[str]) -> Iterator[Fix]:
         yield Fix(squeezed[near[0]], f'did you mean "{squeezed[near[0]]}"?')
 
 
-def _fraction(value: float, kind: shape.StrType | shape.LiteralType) -> Iterator[Fix]:
+def fix_fraction(value: float, kind: shape.StrType | shape.LiteralType) -> Iterator[Fix]:
     """Yield a fix for an unquoted version: YAML read a number, and lost a trailing zero."""
-    texts = [text for text in (f"{value}", f"{value}0") if fits(text, kind)]
+    texts = [text for text in (f"{value}", f"{value}0") if is_fitting(text, kind)]
     if texts and not _narrow(kind):
         yield Fix(Unknown, "quote it as it was written: YAML read a number")
     elif texts:
         lost = len(texts) > 1 and re.search(r"\.\d\Z", texts[0])
         more = f', or "{texts[1]}" if that was written: YAML drops a zero at the end of a number' if lost else ""
         yield Fix(texts[0], f'quote it: "{texts[0]}"{more}')
-    elif value.is_integer() and fits(f"{value:.0f}", kind):
+    elif value.is_integer() and is_fitting(f"{value:.0f}", kind):
         yield Fix(f"{value:.0f}", f'write "{value:.0f}"')
 
 
-def _list(value: object, kind: shape.VarTupleType | shape.ListType) -> Iterator[Fix]:
+def fix_list(value: object, kind: shape.VarTupleType | shape.ListType) -> Iterator[Fix]:
     if isinstance(value, Mapping | list | tuple | bool):
         return
     if isinstance(value, int) or isinstance(unwrap(kind.item_type), shape.AnyType):
         return  # a number is hardly a name, and rules alone know what may be in such a list
     items = [part for part in _SPLIT.split(value) if part] if isinstance(value, str) else [value]
-    made = [item if _takes(item, kind.item_type) else fix_for(item, kind.item_type) for item in items]
+    made = [item if is_accepted(item, kind.item_type) else fix_for(item, kind.item_type) for item in items]
     if made and not any(item is None or _is_unknown(item) for item in made):
         plain = [item.value if isinstance(item, Fix) else item for item in made]
-        yield Fix(plain, f"write {typed(plain)}")
+        yield Fix(plain, f"write {format_as_typed(plain)}")
 
 
-def _block(value: object, kind: shape.StructType) -> Iterator[Fix]:
+def fix_block(value: object, kind: shape.StructType) -> Iterator[Fix]:
     """Yield a block with a field that accepts the value written in the block's place."""
     if isinstance(value, Mapping | list | tuple):
         return
@@ -140,12 +142,12 @@ def _block(value: object, kind: shape.StructType) -> Iterator[Fix]:
     for field in kind.fields:
         if needed and needed != [field.encode_name]:
             continue
-        if not needed and not any(_narrow(member) for member in members(field.type)):
+        if not needed and not any(_narrow(member) for member in list_members(field.type)):
             continue
-        inner: Any = value if _takes(value, field.type) else fix_for(value, field.type)
+        inner: Any = value if is_accepted(value, field.type) else fix_for(value, field.type)
         if inner is not None and not _is_unknown(inner):
             made = {field.encode_name: inner.value if isinstance(inner, Fix) else inner}
-            yield Fix(made, f"write {typed(made)}")
+            yield Fix(made, f"write {format_as_typed(made)}")
 
 
 def _is_unknown(fix: object) -> bool:
@@ -153,14 +155,16 @@ def _is_unknown(fix: object) -> bool:
     return isinstance(fix, Fix) and fix.value is Unknown
 
 
-def _takes(value: object, kind: shape.Type) -> bool:
+def is_accepted(value: object, kind: shape.Type) -> bool:
     return any(
-        fits(value, member) for member in members(kind) if not isinstance(member, shape.StructType | shape.DictType)
+        is_fitting(value, member)
+        for member in list_members(kind)
+        if not isinstance(member, shape.StructType | shape.DictType)
     )
 
 
 def _narrow(kind: shape.Type) -> bool:
     """True if the type of a field is so specific that its value identifies the field."""
     if isinstance(kind, shape.VarTupleType | shape.ListType):
-        return any(map(_narrow, members(kind.item_type)))
+        return any(map(_narrow, list_members(kind.item_type)))
     return isinstance(kind, shape.LiteralType) or (isinstance(kind, shape.StrType) and bool(kind.pattern))

@@ -26,12 +26,12 @@ NO_MODEL = "No GPU model of the catalogue, and no PCI id: gpuprov catalog gpus l
 """Message of editors in place of a list of every model (errorMessage is a keyword of VS Code, and of the YAML language server)."""
 
 
-def inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[str, Any]:
+def build_inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[str, Any]:
     """Return the schema. `spec`: that of the variable. Blocks of groups and hosts are merged, so none has to be complete; list items
     must be."""
     spec = copy.deepcopy(spec)
     blocks: dict[str, Any] = spec.pop("$defs")
-    whole = set(_items(spec)) | set(_items(blocks))
+    whole = set(list_item_blocks(spec)) | set(list_item_blocks(blocks))
     for name, block in blocks.items():
         if name not in whole:
             block.pop("required", None)
@@ -97,24 +97,24 @@ def _tell_fields(block: dict[str, Any], blocks: dict[str, Any]) -> None:
             field["description"] = told.partition("\n\n")[0]
 
 
-def _items(schema: Any) -> Iterator[str]:
+def list_item_blocks(schema: Any) -> Iterator[str]:
     """Yield the names of blocks in lists and in mappings with any key: these are not merged."""
     if isinstance(schema, dict):
         for key, value in schema.items():
             if key in ("items", "prefixItems", "additionalProperties"):
-                yield from _named(value)
-            yield from _items(value)
+                yield from list_block_names(value)
+            yield from list_item_blocks(value)
     elif isinstance(schema, list):
         for value in schema:
-            yield from _items(value)
+            yield from list_item_blocks(value)
 
 
-def _named(schema: Any) -> Iterator[str]:
+def list_block_names(schema: Any) -> Iterator[str]:
     if isinstance(schema, dict):
         if isinstance(name := schema.get("$ref"), str):
             yield name.rsplit("/", 1)[-1]
         for value in schema.values():
-            yield from _named(value)
+            yield from list_block_names(value)
     elif isinstance(schema, list):
         for value in schema:
-            yield from _named(value)
+            yield from list_block_names(value)

@@ -119,7 +119,7 @@ LARGER_WINS = ("net.core.", "net.ipv4.tcp_", "vm.max_map_count", "vm.nr_hugepage
 """sysctl prefixes for which the larger of two integers wins; every other setting must agree."""
 
 
-def implied(kernel: Kernel) -> Kernel:
+def add_implied(kernel: Kernel) -> Kernel:
     """Return the sysctls and parameters that implement hugepages and NUMA balancing.
 
     vm.nr_hugepages counts pages of the default size. Pages of 1G are reserved on the kernel command line, before memory is fragmented:
@@ -155,10 +155,10 @@ def merge(contributions: Iterable[Contribution]) -> tuple[Kernel, list[Conflict]
     def agree(into: dict[str, object], new: Mapping[str, object], room: str, source: str) -> None:
         for key, value in new.items():
             setting = f"{room}.{key}" if room else key
-            if key in into and _same(into[key], value):
+            if key in into and is_same(into[key], value):
                 continue
             if key in into:
-                larger = _larger(room, key, into[key], value)
+                larger = choose_larger(room, key, into[key], value)
                 if larger is None:
                     conflicts.append(Conflict(setting, (owners[setting], source), (into[key], value)))
                     continue
@@ -190,7 +190,7 @@ def merge(contributions: Iterable[Contribution]) -> tuple[Kernel, list[Conflict]
         hugepages=hugepages,
         **words,  # type: ignore[arg-type]
     )
-    more = implied(merged)
+    more = add_implied(merged)
     agree(command_line, more.command_line, "command_line", "kernel.hugepages")  # type: ignore[arg-type]
     for (
         key
@@ -200,13 +200,13 @@ def merge(contributions: Iterable[Contribution]) -> tuple[Kernel, list[Conflict]
     return merged, conflicts
 
 
-def _same(old: object, new: object) -> bool:
+def is_same(old: object, new: object) -> bool:
     """True if both are one value to the kernel, as 1, "1" and true are."""
     texts = [str(int(value)) if isinstance(value, bool) else str(value) for value in (old, new)]
     return texts[0] == texts[1]
 
 
-def _larger(room: str, key: str, old: object, new: object) -> object | None:
+def choose_larger(room: str, key: str, old: object, new: object) -> object | None:
     if room == "hugepages" and isinstance(old, int) and isinstance(new, int):
         return max(old, new)
     if room == "limits":

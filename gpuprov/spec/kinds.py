@@ -18,24 +18,24 @@ def unwrap(kind: shape.Type) -> shape.Type:
     return kind
 
 
-def members(kind: shape.Type) -> list[shape.Type]:
+def list_members(kind: shape.Type) -> list[shape.Type]:
     """Return the types of a union, else the type alone; each bare."""
     whole = unwrap(kind)
     return [unwrap(member) for member in whole.types] if isinstance(whole, shape.UnionType) else [whole]
 
 
-def fits(value: object, kind: shape.Type) -> bool:
+def is_fitting(value: object, kind: shape.Type) -> bool:
     """True if a field of this type accepts the value; for a list or block, only that the value is one."""
     if isinstance(kind, shape.AnyType):
         return True
     try:
-        msgspec.convert(value, _annotation(kind))
+        msgspec.convert(value, get_annotation(kind))
     except (msgspec.ValidationError, UnicodeEncodeError):  # half of a character
         return False
     return True
 
 
-def _annotation(kind: shape.Type) -> Any:
+def get_annotation(kind: shape.Type) -> Any:
     if isinstance(kind, shape.LiteralType):
         return Literal[tuple(kind.values)]
     if isinstance(kind, shape.IntType):
@@ -49,12 +49,12 @@ def _annotation(kind: shape.Type) -> Any:
     )
 
 
-def kind_at(kind: shape.Type, path: Path) -> shape.Type | None:
+def find_kind(kind: shape.Type, path: Path) -> shape.Type | None:
     """Return the type at a path inside a value of this type; None if nothing is allowed there."""
     if not path:
         return kind
     first, rest = path[0], path[1:]
-    for member in members(kind):
+    for member in list_members(kind):
         inner: shape.Type | None = None
         if isinstance(member, shape.StructType):
             inner = next((field.type for field in member.fields if field.encode_name == first), None)
@@ -63,11 +63,11 @@ def kind_at(kind: shape.Type, path: Path) -> shape.Type | None:
         elif isinstance(member, shape.VarTupleType | shape.ListType) and isinstance(first, int):
             inner = member.item_type
         if inner is not None:
-            return kind_at(inner, rest)
+            return find_kind(inner, rest)
     return None
 
 
-def value_at(value: object, path: Path) -> object:
+def find_value(value: object, path: Path) -> object:
     """Return the value at a path; None if there is none."""
     for part in path:
         if isinstance(value, Mapping):
@@ -80,26 +80,26 @@ def value_at(value: object, path: Path) -> object:
 
 
 class Removed:
-    """Placeholder for values removed by `with_value`."""
+    """Placeholder for values removed by `set_value`."""
 
 
-def with_value(value: object, path: Path, new: object) -> object:
+def set_value(value: object, path: Path, new: object) -> object:
     """Return a copy with another value at a path, or without it if that is `Removed`. List items keep their numbers until the end."""
     if not path:
         return new
     first, rest = path[0], path[1:]
     if isinstance(value, Mapping):
-        made = {key: with_value(item, rest, new) if str(key) == str(first) else item for key, item in value.items()}
+        made = {key: set_value(item, rest, new) if str(key) == str(first) else item for key, item in value.items()}
         return {key: item for key, item in made.items() if item is not Removed}
     if isinstance(value, list | tuple) and isinstance(first, int):
-        return [with_value(item, rest, new) if number == first else item for number, item in enumerate(value)]
+        return [set_value(item, rest, new) if number == first else item for number, item in enumerate(value)]
     return value
 
 
-def without_removed(value: object) -> object:
+def drop_removed(value: object) -> object:
     """Return a copy without the list items that were removed."""
     if isinstance(value, Mapping):
-        return {key: without_removed(item) for key, item in value.items()}
+        return {key: drop_removed(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [without_removed(item) for item in value if item is not Removed]
+        return [drop_removed(item) for item in value if item is not Removed]
     return value

@@ -155,6 +155,6 @@ def is_connection(variable: str) -> bool:
     return variable.startswith("ansible_") or variable in (*SITE_VARIABLES, SIMULATED_HOST, RACK)
 
 
-def site_variables(connection: dict[str, object]) -> dict[str, object]:
+def select_site_variables(connection: dict[str, object]) -> dict[str, object]:
     """Return the SITE_VARIABLES among a host's variables."""
     return {name: value for name, value in connection.items() if name in SITE_VARIABLES}

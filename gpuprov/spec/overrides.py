@@ -44,21 +44,21 @@ YES, NO = frozenset(("y", "yes", "on", "1", "true", "t")), frozenset(("n", "no",
 """Words as Ansible reads them."""
 
 
-def manages_components(site: Mapping[str, object]) -> bool:
+def can_add_components(site: Mapping[str, object]) -> bool:
     """True if the components of Debian with its driver may be added."""
-    return _word(site.get(COMPONENTS, True)) in YES
+    return format_word(site.get(COMPONENTS, True)) in YES
 
 
-def _word(value: object) -> str:
+def format_word(value: object) -> str:
     return str(value).strip().lower()
 
 
-def max_clock_skew(site: Mapping[str, object]) -> int:
+def get_max_clock_skew(site: Mapping[str, object]) -> int:
     """Return how far a host's clock may be off, in seconds."""
     return int(str(site.get("host_max_clock_skew", MAX_CLOCK_SKEW)))
 
 
-def package_settings(site: Mapping[str, object]) -> dict[str, int]:
+def get_package_settings(site: Mapping[str, object]) -> dict[str, int]:
     """Return the site's settings, in seconds: `lock_timeout`, for another package manager; `max_age`, of package lists."""
     named = {"lock_timeout": "host_package_lock_timeout", "max_age": "host_package_lists_max_age"}
     return {option: int(str(site[name])) for option, name in named.items() if name in site}
@@ -70,7 +70,7 @@ def free_space(site: Mapping[str, object], usual: Mapping[str, Room]) -> Mapping
     return usual if given is None else msgspec.convert(given, dict[str, Room])
 
 
-def problems(site: Mapping[str, object], capabilities: Iterable[str]) -> Iterable[Problem]:
+def find_problems(site: Mapping[str, object], capabilities: Iterable[str]) -> Iterable[Problem]:
     """Yield mistakes in the site's variables; the path of each is the variable's name."""
     for name in ("container_toolkit_repository", "container_toolkit_repository_key"):
         hide_queries(said := str(site.get(name, "")))
@@ -81,7 +81,7 @@ def problems(site: Mapping[str, object], capabilities: Iterable[str]) -> Iterabl
         if name in site and not is_whole(str(site[name])):
             message = f'{name} is "{site[name]}"; allowed: seconds, a whole number'
             yield Problem(path=(name,), message=message, hint=f"such as {name}: {example}")
-    if COMPONENTS in site and _word(site[COMPONENTS]) not in YES | NO:
+    if COMPONENTS in site and format_word(site[COMPONENTS]) not in YES | NO:
         yield Problem(
             path=(COMPONENTS,),
             message=f'{COMPONENTS} is "{site[COMPONENTS]}"; allowed: true, false',

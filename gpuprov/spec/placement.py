@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from gpuprov.shown import counted, is_hidden
-from gpuprov.spec.build import Finding, unknown_key
-from gpuprov.spec.fixes import typed
+from gpuprov.spec.build import Finding, report_unknown_key
+from gpuprov.spec.fixes import format_as_typed
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Path
 
@@ -63,9 +63,9 @@ def place(values: Mapping[Any, object], fragments: Mapping[str, type[Fragment]],
     found: dict[Any, object] = {}
     findings: list[Finding] = []
     written: dict[Path, Path] = {}
-    outer = dict(_outdented(values, fragments))
+    outer = dict(find_outdented(values, fragments))
     for owner, keys in outer.items():
-        findings.append(_indentation(owner, keys))
+        findings.append(report_indentation(owner, keys))
         found[owner] = {key: values[key] for key in keys}
         written |= {(owner, key): (key,) for key in keys}
     taken = {key for keys in outer.values() for key in keys}
@@ -75,9 +75,9 @@ def place(values: Mapping[Any, object], fragments: Mapping[str, type[Fragment]],
         if key in names:
             found[key] = value
             continue
-        path, message, hint = unknown_key((), key, names)
+        path, message, hint = report_unknown_key((), key, names)
         near = hint.removeprefix('did you mean "').removesuffix('"?')
-        hint = _elsewhere(str(key), value, fragments) or hint
+        hint = suggest_place(str(key), value, fragments) or hint
         findings.append((path, message, hint))
         if near in fragments and near not in values and near in hint:
             found[near], written[near,] = value, (str(key),)
@@ -94,7 +94,7 @@ def place(values: Mapping[Any, object], fragments: Mapping[str, type[Fragment]],
     return Placed(found, findings, written)
 
 
-def _outdented(
+def find_outdented(
     values: Mapping[Any, object], fragments: Mapping[str, type[Fragment]]
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield blocks that are empty, and the keys after them that are their fields: they lack their indentation."""
@@ -108,7 +108,7 @@ def _outdented(
         owner, keys = (key, []) if value is None and key in fragments else ("", [])
 
 
-def _indentation(owner: str, keys: list[str]) -> Finding:
+def report_indentation(owner: str, keys: list[str]) -> Finding:
     told = ", ".join(keys)
     message = (
         f"{owner} is empty, and {counted(len(keys), 'field')} of it ({told}) stand{'s' * (len(keys) == 1)} beside it"
@@ -116,7 +116,7 @@ def _indentation(owner: str, keys: list[str]) -> Finding:
     return (owner,), message, f"indent {told} by two more spaces than {owner}"
 
 
-def _elsewhere(key: str, value: object, fragments: Mapping[str, type[Fragment]]) -> str:
+def suggest_place(key: str, value: object, fragments: Mapping[str, type[Fragment]]) -> str:
     """Return where to write a key that is no block: in the block whose field it is, or under another name. Empty if unknown."""
     if example := EXAMPLES.get(key.casefold().replace("-", "_")) or EXAMPLES.get(key.casefold()):
         return f"write {example}"
@@ -125,7 +125,7 @@ def _elsewhere(key: str, value: object, fragments: Mapping[str, type[Fragment]])
         return ""
     items = value if isinstance(value, list) else [value]
     plain = value == {} or all(isinstance(item, str | int | float) and not is_hidden(str(item)) for item in items)
-    shown = typed(value) if plain and len(str(value)) <= 40 else "..."
+    shown = format_as_typed(value) if plain and len(str(value)) <= 40 else "..."
     written = " or ".join(f"{name}: {{{key}: {shown}}}" for name in owners)
     return f"it is a field of {', '.join(owners)}: write {written}"
 

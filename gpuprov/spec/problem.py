@@ -25,7 +25,7 @@ class Origin(msgspec.Struct, frozen=True, order=True):
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
-def dotted(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Format `("mig", "layout", 0)` as `mig.layout[0]`."""
     text = ""
     for part in path:
@@ -55,14 +55,14 @@ class Say(Protocol):
     def __call__(self, path: Path | str, said: str, hint: str, *, warning: bool = False) -> Problem: ...
 
 
-def under(*here: str | int) -> Say:
+def report_under(*here: str | int) -> Say:
     """Return a Say for fields below this place."""
 
     def problem(path: Path | str, said: str, hint: str, *, warning: bool = False) -> Problem:
         more = tuple(filter(None, path.split("."))) if isinstance(path, str) else path
         whole, joint = (*here, *more), "" if said[:1] in (" ", ":") else " "
         severity: Literal["error", "warning"] = "warning" if warning else "error"
-        return Problem(path=whole, message=f"{dotted(whole)}{joint}{said}", hint=hint, severity=severity)
+        return Problem(path=whole, message=f"{format_path(whole)}{joint}{said}", hint=hint, severity=severity)
 
     return problem
 
@@ -82,7 +82,7 @@ def collect(problems: Iterable[Problem]) -> list[Problem]:
         for key, problem in first.items()
     ]
     none = Origin("")
-    return sorted(merged, key=lambda p: (p.origin or none, p.hosts[:1], dotted(p.path), p.message))
+    return sorted(merged, key=lambda p: (p.origin or none, p.hosts[:1], format_path(p.path), p.message))
 
 
 class SpecError(GpuprovError):

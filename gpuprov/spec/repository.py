@@ -12,8 +12,8 @@ import msgspec
 from gpuprov import reading
 from gpuprov.onhost import openpgp
 from gpuprov.spec.model import Fragment
-from gpuprov.spec.problem import Origin, Path, Problem, Say, under
-from gpuprov.spec.url import url
+from gpuprov.spec.problem import Origin, Path, Problem, Say, report_under
+from gpuprov.spec.url import build_pattern
 
 FINGERPRINT = r"([0-9A-Fa-f]{40}|[0-9A-Fa-f]{64}|([0-9A-Fa-f]{4} +){9}[0-9A-Fa-f]{4})"
 F = TypeVar("F", bound=Fragment)
@@ -27,7 +27,7 @@ class Repository(Fragment, frozen=True):
     url: Annotated[
         str,
         msgspec.Meta(
-            pattern=url(r"(/[^\s]*)?") + r"|^file:///[^\s]*$",
+            pattern=build_pattern(r"(/[^\s]*)?") + r"|^file:///[^\s]*$",
             description="https://HOST/PATH, http://HOST/PATH or file:///PATH, without query, user name and password (these belong in "
             "/etc/apt/auth.conf.d, or in dnf.conf)",
         ),
@@ -45,7 +45,7 @@ class Repository(Fragment, frozen=True):
     key_url: Annotated[
         str,
         msgspec.Meta(
-            pattern=url(schemes="https"),
+            pattern=build_pattern(schemes="https"),
             description="https://HOST/PATH of the public key, without user name, password and query, which the machine that runs "
             "gpuprov fetches; it needs a fingerprint",
         ),
@@ -63,14 +63,14 @@ class Repository(Fragment, frozen=True):
     ] = "packages"
 
 
-def problems(block: Repository, path: Path) -> Iterable[Problem]:
-    """Yield what cannot work, known without any host. `key_file` must be absolute here (see `located`)."""
-    problem = under(*path)
+def find_problems(block: Repository, path: Path) -> Iterable[Problem]:
+    """Yield what cannot work, known without any host. `key_file` must be absolute here (see `locate_files`)."""
+    problem = report_under(*path)
     if not block.url:
         if block != Repository():
             yield problem("", "has no url", "name the repository's URL, or leave the block out")
         return
-    yield from _key_problems(block, problem)
+    yield from find_key_problems(block, problem)
     flat = block.suite.endswith("/")
     if flat and block.components:
         message = f'of a flat repository (suite "{block.suite}")'
@@ -79,7 +79,7 @@ def problems(block: Repository, path: Path) -> Iterable[Problem]:
         yield problem("suite", f'is "{block.suite}", and there are no components', "components: [main], for instance")
 
 
-def _key_problems(block: Repository, problem: Say) -> Iterable[Problem]:
+def find_key_problems(block: Repository, problem: Say) -> Iterable[Problem]:
     if bool(block.key_file) == bool(block.key_url):
         told = "both key_file and key_url" if block.key_file else "no key"
         hint = "key_file: a file beside the inventory; or key_url: https://... with its fingerprint"
@@ -91,7 +91,7 @@ def _key_problems(block: Repository, problem: Say) -> Iterable[Problem]:
     if not block.key_file:
         return
     try:
-        judged = openpgp.judge(reading.named(block.key_file), block.fingerprint)
+        judged = openpgp.judge(reading.read_named(block.key_file), block.fingerprint)
     except OSError as error:
         message = f"{block.key_file} cannot be read: {error.strerror}"
         yield problem("key_file", message, "put the repository's public key there, .asc or .gpg")
@@ -103,20 +103,20 @@ def _key_problems(block: Repository, problem: Say) -> Iterable[Problem]:
         yield problem("key_file", f": {warning}", "get the renewed key from the repository's owner", warning=True)
 
 
-def located(fragment: F, name: str, origins: Mapping[Path, Origin]) -> F:
+def locate_files(fragment: F, name: str, origins: Mapping[Path, Origin]) -> F:
     """Return the fragment with absolute paths of its blocks' files on this machine, relative to the file that names them."""
     changes: dict[str, Any] = {}
     for field in fragment.__struct_fields__:
         block = getattr(fragment, field)
-        files = {key: value for key, value in _files(block) if value and not value.startswith("/")}
+        files = {key: value for key, value in select_files(block) if value and not value.startswith("/")}
         for key, value in files.items():
-            files[key] = _absolute(value, (name, field, key), origins)
+            files[key] = make_absolute(value, (name, field, key), origins)
         if files:
             changes[field] = msgspec.structs.replace(block, **files)
     return msgspec.structs.replace(fragment, **changes) if changes else fragment
 
 
-def located_values(values: Mapping[str, Any], origins: Mapping[Path, Origin]) -> dict[str, Any]:
+def locate_values(values: Mapping[str, Any], origins: Mapping[Path, Origin]) -> dict[str, Any]:
     """Return the same for a merged, still untyped spec: its meaning no longer depends on where it was written."""
     told: dict[str, Any] = {}
     for name, block in values.items():
@@ -124,7 +124,7 @@ def located_values(values: Mapping[str, Any], origins: Mapping[Path, Origin]) ->
         for field, inner in block.items() if isinstance(block, Mapping) else ():
             if isinstance(inner, Mapping):
                 told[name][field] = {
-                    key: _absolute(value, (name, field, key), origins)
+                    key: make_absolute(value, (name, field, key), origins)
                     if key in FILES and isinstance(value, str) and value and not value.startswith("/")
                     else value
                     for key, value in inner.items()
@@ -132,12 +132,14 @@ def located_values(values: Mapping[str, Any], origins: Mapping[Path, Origin]) ->
     return told
 
 
-def files_of(fragment: Fragment) -> list[str]:
+def list_block_files(fragment: Fragment) -> list[str]:
     """Return the absolute paths of files on this machine that the blocks of a located fragment name."""
-    return [value for field in fragment.__struct_fields__ for _, value in _files(getattr(fragment, field)) if value]
+    return [
+        value for field in fragment.__struct_fields__ for _, value in select_files(getattr(fragment, field)) if value
+    ]
 
 
-def _absolute(value: str, path: Path, origins: Mapping[Path, Origin]) -> str:
+def make_absolute(value: str, path: Path, origins: Mapping[Path, Origin]) -> str:
     origin = origins.get(path) or origins.get(path[:2]) or Origin("")
     folder = File(origin.file).absolute().parent if origin.file else File.cwd()
     return str(folder / File(value).expanduser())
@@ -147,19 +149,19 @@ FILES = ("key_file", "certificate_file", "file", "topo_source")
 """Fields of a block in a fragment that name a file on this machine, beside the inventory."""
 
 
-def _files(block: object) -> list[tuple[str, str]]:
+def select_files(block: object) -> list[tuple[str, str]]:
     if not isinstance(block, Fragment):
         return []
     return [(key, getattr(block, key)) for key in block.__struct_fields__ if key in FILES]
 
 
-def expected(block: Mapping[str, Any]) -> list[str]:
+def list_fingerprints(block: Mapping[str, Any]) -> list[str]:
     """Return the fingerprints of keys that the host may trust for it: the listed ones, or that of the only key in `key_file`.
 
     Raises OSError and openpgp.NotAKey.
     """
-    said = openpgp.fingerprints(str(block["fingerprint"]))
+    said = openpgp.parse_fingerprints(str(block["fingerprint"]))
     if said or not block["key_file"]:
         return said
-    text = base64.b64encode(reading.named(str(block["key_file"]))).decode()
-    return [str(key["fingerprint"]) for key in openpgp.keys(text)]
+    text = base64.b64encode(reading.read_named(str(block["key_file"]))).decode()
+    return [str(key["fingerprint"]) for key in openpgp.parse_keys(text)]

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.spec.build import Finding, convert, shape_of
+from gpuprov.spec.build import Finding, convert, describe_shape
 from gpuprov.spec.fixes import Unknown, fix_for
-from gpuprov.spec.kinds import Removed, kind_at, value_at, with_value, without_removed
-from gpuprov.spec.problem import Path, Problem, dotted
+from gpuprov.spec.kinds import Removed, drop_removed, find_kind, find_value, set_value
+from gpuprov.spec.problem import Path, Problem, format_path
 
 ROUNDS = 5
 """Number of attempts at a block; deeper mistakes appear only once the level above is right."""
@@ -42,8 +42,8 @@ class Repairs:
     def _repaired(self, value: object, kind: Any, path: Path, findings: Iterable[Finding]) -> object:
         for place, _, hint in findings:
             inner = place[len(path) :]
-            of_it = kind_at(shape_of(kind), inner)
-            fix = fix_for(value_at(value, inner), of_it) if of_it else None
+            of_it = find_kind(describe_shape(kind), inner)
+            fix = fix_for(find_value(value, inner), of_it) if of_it else None
             new: object = Removed
             if fix and fix.value is not Unknown and place not in self.replaced:
                 new = fix.value
@@ -53,8 +53,8 @@ class Repairs:
                 self.dropped.add(place)
             if meant := _MEANT.match(hint) if not of_it else None:
                 self.dropped.add((*place[:-1], meant[1]))
-            value = with_value(value, inner, new)
-        return without_removed({} if value is Removed else value)
+            value = set_value(value, inner, new)
+        return drop_removed({} if value is Removed else value)
 
     def judged(self, problems: Iterable[Problem]) -> Iterator[Problem]:
         """Yield the problems that do not follow from what was taken out."""
@@ -73,10 +73,10 @@ def _is_about(problem: Problem, path: Path) -> bool:
     if problem.path[:shorter] == path[:shorter]:
         return True
     words = f"{problem.message} {problem.hint}"
-    return re.search(rf"(?<![\w.]){re.escape(dotted(path))}(?!\w)", words) is not None
+    return re.search(rf"(?<![\w.]){re.escape(format_path(path))}(?!\w)", words) is not None
 
 
-def placed_as_written(problem: Problem, written: dict[Path, Path]) -> Problem:
+def place_as_written(problem: Problem, written: dict[Path, Path]) -> Problem:
     """Return the problem with the path of its field in the inventory."""
     for length in range(len(problem.path), 0, -1):
         if found := written.get(problem.path[:length]):

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 from msgspec import inspect as shape
 
-from gpuprov.reading import as_document
-from gpuprov.spec.build import may_be_switched_off
-from gpuprov.spec.described import bare
+from gpuprov.reading import format_document
+from gpuprov.spec.build import can_be_switched_off
+from gpuprov.spec.described import strip_description
 from gpuprov.spec.model import Fragment
 
 IDENTIFIER = "https://json-schema.org/draft/2020-12/schema"
 
 
-def of_document(kind: type, title: str) -> dict[str, Any]:
+def build_document_schema(kind: type, title: str) -> dict[str, Any]:
     """Return the JSON Schema of a document that gpuprov writes, made from its type. Docstrings become descriptions, without the
     indentation that Python 3.11 keeps and 3.13 does not."""
     found = msgspec.json.schema(kind)
@@ -27,18 +27,18 @@ def of_document(kind: type, title: str) -> dict[str, Any]:
     return {"$schema": IDENTIFIER, "title": title, **found}
 
 
-def document_text(kind: type, title: str) -> str:
+def format_document_schema(kind: type, title: str) -> str:
     """Return the same as text."""
-    return as_document(of_document(kind, title))
+    return format_document(build_document_schema(kind, title))
 
 
-def schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragment], str]]) -> dict[str, Any]:
+def build_schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragment], str]]) -> dict[str, Any]:
     """Return a closed schema: the house's keys, and a block or `false` for each capability (with its one-line description)."""
     kinds = [house, *(fragment for fragment, _ in fragments.values())]
     (top, *blocks), components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     for kind in kinds:
         _close_keys(kind, components[kind.__name__])
-        _let_switch_off(kind, components[kind.__name__])
+        allow_switching_off(kind, components[kind.__name__])
     for described in components.values():
         if (
             "description" in described
@@ -63,16 +63,16 @@ def _close_keys(kind: type[Fragment], described: dict[str, Any]) -> None:
     """Close mappings with a fixed choice of keys: msgspec checks the keys, but leaves them out of the schema."""
     info = shape.type_info(kind)
     for field in info.fields if isinstance(info, shape.StructType) else ():
-        plain = bare(field.type)
+        plain = strip_description(field.type)
         if isinstance(plain, shape.DictType) and isinstance(plain.key_type, shape.LiteralType):
             described["properties"][field.encode_name]["propertyNames"] = {"enum": list(plain.key_type.values)}
 
 
-def _let_switch_off(kind: type[Fragment], described: dict[str, Any]) -> None:
+def allow_switching_off(kind: type[Fragment], described: dict[str, Any]) -> None:
     """Allow `false` for a block inside a block."""
     info = shape.type_info(kind)
     for field in info.fields if isinstance(info, shape.StructType) else ():
-        if field.encode_name in described["properties"] and may_be_switched_off(field):
+        if field.encode_name in described["properties"] and can_be_switched_off(field):
             property_ = described["properties"][field.encode_name]
             found = property_.pop("anyOf", None) or [{"$ref": property_.pop("$ref")}]
             property_["anyOf"] = [*(one for one in found if one != {"type": "null"}), {"const": False}]

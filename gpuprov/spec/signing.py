@@ -11,7 +11,7 @@ import msgspec
 from gpuprov import reading
 from gpuprov.shared import certificates
 from gpuprov.spec.model import Fragment
-from gpuprov.spec.problem import Path, Problem, under
+from gpuprov.spec.problem import Path, Problem, report_under
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -38,13 +38,13 @@ class Signing(Fragment, frozen=True):
     )
 
 
-def problems(block: Signing, path: Path) -> Iterable[Problem]:
-    """Yield what cannot work, known without any host. Both files must be absolute here (see `gpuprov.spec.repository.located`)."""
-    for field, message, hint in _findings(block):
-        yield under(*path, field)("", message, hint)
+def find_problems(block: Signing, path: Path) -> Iterable[Problem]:
+    """Yield what cannot work, known without any host. Both files must be absolute here (see `repository.locate_files`)."""
+    for field, message, hint in list_findings(block):
+        yield report_under(*path, field)("", message, hint)
 
 
-def _findings(block: Signing) -> Iterable[Finding]:
+def list_findings(block: Signing) -> Iterable[Finding]:
     if bool(block.key_file) != bool(block.certificate_file):
         lacking = "certificate_file" if block.key_file else "key_file"
         yield (
@@ -54,7 +54,7 @@ def _findings(block: Signing) -> Iterable[Finding]:
         )
     if not (block.key_file and block.certificate_file):
         return
-    certificate, key = _certificate(block.certificate_file), _key(block.key_file)
+    certificate, key = read_certificate(block.certificate_file), read_key(block.key_file)
     found = [one for one in (certificate, key) if isinstance(one, tuple)]
     yield from found
     if found or isinstance(certificate, tuple) or isinstance(key, tuple):
@@ -71,14 +71,14 @@ def _findings(block: Signing) -> Iterable[Finding]:
         yield "key_file", told, "name the two files of one pair"
 
 
-def _certificate(file: str) -> x509.Certificate | Finding:
+def read_certificate(file: str) -> x509.Certificate | Finding:
     import base64
 
     from cryptography import x509
 
     name = "certificate_file"
     try:
-        known = certificates.identity(reading.named(file))
+        known = certificates.identity(reading.read_named(file))
         return x509.load_der_x509_certificate(base64.b64decode(known["der"]))
     except OSError as error:
         return name, f"{file} cannot be read: {error.strerror}", "put the certificate there"
@@ -86,7 +86,7 @@ def _certificate(file: str) -> x509.Certificate | Finding:
         return name, f"{file} is no certificate: {error}", "one certificate, PEM or DER, not in the vault: it is public"
 
 
-def _key(file: str) -> PrivateKeyTypes | Finding | None:
+def read_key(file: str) -> PrivateKeyTypes | Finding | None:
     """Return the key; None for one in the vault, which is read when it is needed."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -94,7 +94,7 @@ def _key(file: str) -> PrivateKeyTypes | Finding | None:
 
     name = "key_file"
     try:
-        content = reading.named(file)
+        content = reading.read_named(file)
         if content.startswith(VAULT):
             return None
         key = load_pem_private_key(content, password=None)

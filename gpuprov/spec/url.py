@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 
 from gpuprov.shown import hide
-from gpuprov.spec.connection import texts
+from gpuprov.spec.connection import list_texts
 
 HOST = r"(\[[0-9A-Fa-f:.]+\]|[^\s/@:?#\[\]\\]+)(:[0-9]{1,5})?"
 _QUERY = re.compile(r"://[^\s?]*\?(\S*)")
 
 
-def url(path: str = r"/[^\s]+", schemes: str = "https?") -> str:
+def build_pattern(path: str = r"/[^\s]+", schemes: str = "https?") -> str:
     """Return the pattern of a field that holds an address with a path like this, or nothing."""
     return rf"^$|^(?![^?]*\?){schemes}://{HOST}{path}$"
 
@@ -27,6 +27,6 @@ def has_query(text: str) -> bool:
 
 def hide_queries(value: object) -> None:
     """Mask the query of every address in a value, at any depth."""
-    for text in texts(value):
+    for text in list_texts(value):
         for query in _QUERY.findall(text):
             hide(query)

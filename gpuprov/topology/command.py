@@ -10,10 +10,10 @@ from gpuprov import console
 from gpuprov.errors import GpuprovError, UnreachableError, defect
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.topology import document
-from gpuprov.topology.judge import findings
+from gpuprov.topology.judge import list_findings
 from gpuprov.topology.model import read_and_told
-from gpuprov.topology.svg import as_svg
-from gpuprov.topology.text import as_text
+from gpuprov.topology.svg import draw_svg
+from gpuprov.topology.text import format_text
 
 UNREACHABLE, UNREAD = 4, 1
 
@@ -32,13 +32,13 @@ def show(found: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> tup
             continue
         try:
             wiring = read_and_told(facts)
-            told_of = findings(wiring)
+            told_of = list_findings(wiring)
             space = console.room(sys.stdout)
             data, text = (
-                document.as_data(wiring, told_of),
-                as_text(name, wiring, told_of, plain=_is_plain(), width=space),
+                document.build_host(wiring, told_of),
+                format_text(name, wiring, told_of, plain=_is_plain(), width=space),
             )
-            picture = as_svg(name, wiring, told_of)
+            picture = draw_svg(name, wiring, told_of)
         except Exception as error:
             why = str(error) if isinstance(error, ProbeFailed) else "; ".join(defect("the topology", error))
             console.progress(f"{name}: {why}")
@@ -48,13 +48,13 @@ def show(found: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> tup
         hosts[name] = data
         texts.append(text)
     if as_json:
-        console.result(document.as_json(hosts, unread))
+        console.result(document.format_json(hosts, unread))
     elif texts:
         console.result("\n\n".join(texts))
     return code, picture
 
 
-def one_host(names: list[str]) -> None:
+def require_one_host(names: list[str]) -> None:
     """Raise GpuprovError if a picture of several hosts is requested."""
     if len(names) > 1:
         raise GpuprovError(

@@ -11,9 +11,9 @@ import msgspec
 
 from gpuprov.catalog.xids import Action
 from gpuprov.probe.gpus.gpu_state import GpuHealth
-from gpuprov.topology.links import UNSEEN_PORT, lowered, told, unlinked, usual
+from gpuprov.topology.links import UNSEEN_PORT, find_lowered, find_unlinked, find_usual, format_link
 from gpuprov.topology.model import Wiring
-from gpuprov.topology.ports import BadPort, bad_ports
+from gpuprov.topology.ports import BadPort, find_bad_ports
 
 Kind = Literal["link", "nvlink"]
 LINK: Action = "drain"
@@ -36,12 +36,12 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True):
     unproven: bool = False
 
 
-def links(wiring: Wiring) -> Iterator[Defect]:
+def find_narrow_links(wiring: Wiring) -> Iterator[Defect]:
     """Find PCIe links below their capability; idle ones prove nothing, and are left out."""
-    for link in lowered(wiring):
+    for link in find_lowered(wiring):
         if link.idle:
             continue
-        name, who = named(wiring, link.function.address), "its like here" if link.usual else "its ends support"
+        name, who = name_function(wiring, link.function.address), "its like here" if link.usual else "its ends support"
         unseen = "" if link.port else f"; {link.unseen or UNSEEN_PORT}"
         yield Defect(
             kind="link",
@@ -58,9 +58,9 @@ def narrow(gpus: Sequence[GpuHealth]) -> Iterator[Defect]:
     """Find GPUs whose PCIe link is narrower than that of most similar GPUs, from nvidia-smi alone. A link's speed is not
     checked, since an idle GPU lowers it."""
     for gpu in gpus:
-        width = usual([one.width or 0 for one in gpus if one.kind == gpu.kind])
+        width = find_usual([one.width or 0 for one in gpus if one.kind == gpu.kind])
         if 0 < (gpu.width or 0) < width:
-            actual, possible = told(gpu.width or 0, 0), told(width, 0)
+            actual, possible = format_link(gpu.width or 0, 0), format_link(width, 0)
             yield Defect(
                 kind="link",
                 found=f"the PCIe link of {gpu.address} is {actual}, its like here {possible}",
@@ -71,9 +71,9 @@ def narrow(gpus: Sequence[GpuHealth]) -> Iterator[Defect]:
             )
 
 
-def nvlinks(wiring: Wiring, asked: int = 0) -> Iterator[Defect]:
+def find_missing_nvlinks(wiring: Wiring, asked: int = 0) -> Iterator[Defect]:
     """Find GPUs with fewer NVLinks up than `asked`, or than they should have."""
-    for entry in unlinked(wiring, asked):
+    for entry in find_unlinked(wiring, asked):
         yield Defect(
             kind="nvlink",
             found=f"{entry.gpu.name} has {entry.active} NVLinks up; {entry.why} {entry.expected}",
@@ -84,13 +84,13 @@ def nvlinks(wiring: Wiring, asked: int = 0) -> Iterator[Defect]:
         )
 
 
-def ports(wiring: Wiring, block: Any = None) -> Iterator[Defect]:
-    """Find defective ports of RDMA devices, by `bad_ports`."""
-    for port in bad_ports(wiring.devices, block):
-        yield of_port(port)
+def list_bad_ports(wiring: Wiring, block: Any = None) -> Iterator[Defect]:
+    """Find defective ports of RDMA devices, by `find_bad_ports`."""
+    for port in find_bad_ports(wiring.devices, block):
+        yield describe_port(port)
 
 
-def of_port(port: BadPort) -> Defect:
+def describe_port(port: BadPort) -> Defect:
     """Return the defect for a bad port."""
     places = (port.address,) if port.address else ()
     fix = f"the cable, its seat, and the switch's port; mlxlink -d {port.address or port.device} shows lanes and errors"
@@ -104,19 +104,19 @@ def link_fix(where: str) -> str:
     return f"lspci -vv -s {where} | grep LnkSta; reseat the card or its riser, or set the slot right in the firmware"
 
 
-def named(wiring: Wiring, address: str) -> str:
+def name_function(wiring: Wiring, address: str) -> str:
     """Return a function's name for messages: `GPU3 (0000:1b:00.0)`."""
     names = {gpu.function.address: gpu.name for gpu in wiring.gpus}
     names |= {hca.function.address: hca.name for hca in (*wiring.hcas, *wiring.bridges)}
     names |= {switch.address: f"NVSwitch{number}" for number, switch in enumerate(wiring.nvswitches)}
     below = [names[end] for end in names if address in wiring.tree.functions[end].bridges]
-    name = names.get(address, f"the PCIe switch above {shown(below)}" if below else "a function")
+    name = names.get(address, f"the PCIe switch above {show_names(below)}" if below else "a function")
     return f"{name} ({address})"
 
 
 SHOWN = 4
 
 
-def shown(names: list[str]) -> str:
+def show_names(names: list[str]) -> str:
     """Format the first names, and the number of further ones."""
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -11,12 +11,12 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov import __version__
-from gpuprov.reading import as_document
+from gpuprov.reading import format_document
 from gpuprov.topology import model
-from gpuprov.topology.judge import Finding, Kind, theirs
-from gpuprov.topology.links import told
+from gpuprov.topology.judge import Finding, Kind, assign_hcas
+from gpuprov.topology.links import format_link
 from gpuprov.topology.model import Distance, Wiring
-from gpuprov.topology.text import cell
+from gpuprov.topology.text import format_cell
 
 FORMAT = 1
 
@@ -92,16 +92,16 @@ class Topology(msgspec.Struct, kw_only=True):
     unread: dict[str, str]
 
 
-def as_json(hosts: Mapping[str, Host], unread: Mapping[str, str]) -> str:
+def format_json(hosts: Mapping[str, Host], unread: Mapping[str, str]) -> str:
     """Return the document as JSON text."""
     document = Topology(hosts=dict(hosts), unread=dict(unread))
-    return as_document(document)
+    return format_document(document)
 
 
-def as_data(wiring: Wiring, found: tuple[Finding, ...]) -> Host:
+def build_host(wiring: Wiring, found: tuple[Finding, ...]) -> Host:
     """Convert the wiring of one host. Distances as in the matrix."""
     return Host(
-        gpus=tuple(_gpu(wiring, gpu) for gpu in wiring.gpus),
+        gpus=tuple(build_gpu(wiring, gpu) for gpu in wiring.gpus),
         hcas=tuple(_convert_hca(wiring, hca) for hca in wiring.hcas),
         nvlink_bridges=tuple(hca.name for hca in wiring.bridges),
         nvswitches=tuple(switch.address for switch in wiring.nvswitches),
@@ -118,8 +118,8 @@ def as_data(wiring: Wiring, found: tuple[Finding, ...]) -> Host:
     )
 
 
-def _gpu(wiring: Wiring, gpu: model.Gpu) -> Gpu:
-    best = theirs(wiring)
+def build_gpu(wiring: Wiring, gpu: model.Gpu) -> Gpu:
+    best = assign_hcas(wiring)
     ends: tuple[model.Gpu | model.Hca, ...] = (*wiring.gpus, *wiring.hcas)
     return Gpu(
         name=gpu.name,
@@ -128,11 +128,11 @@ def _gpu(wiring: Wiring, gpu: model.Gpu) -> Gpu:
         numa_node=gpu.function.numa_node,
         socket=wiring.socket(gpu.function),
         bridges=tuple(gpu.function.bridges),
-        link=told(gpu.function.link.width, gpu.function.link.speed),
+        link=format_link(gpu.function.link.width, gpu.function.link.speed),
         nvlinks=gpu.nvlink.active if gpu.nvlink and not wiring.nvlinks.complaint else None,
         nearest=best[gpu.index].name if gpu.index in best else None,
         distance=wiring.near(gpu)[0],
-        distances={end.name: cell(wiring, gpu, end) for end in ends if end is not gpu},
+        distances={end.name: format_cell(wiring, gpu, end) for end in ends if end is not gpu},
     )
 
 
@@ -145,7 +145,7 @@ def _convert_hca(wiring: Wiring, hca: model.Hca) -> Hca:
         numa_node=hca.function.numa_node,
         socket=wiring.socket(hca.function),
         bridges=tuple(hca.function.bridges),
-        link=told(hca.function.link.width, hca.function.link.speed),
+        link=format_link(hca.function.link.width, hca.function.link.speed),
         ports=tuple(
             Port(
                 number=port.number,

@@ -39,7 +39,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     unproven: bool = False
 
 
-def manager(unit: Unit, daemon: Daemon) -> tuple[bool, str]:
+def judge_manager(unit: Unit, daemon: Daemon) -> tuple[bool, str]:
     """Return whether Fabric Manager's unit is active and its process lives, and both in words."""
     process = daemon.process(PROGRAM)
     state = f"{UNIT} is {unit.active if unit.load == 'loaded' else unit.load}"
@@ -50,12 +50,12 @@ def manager(unit: Unit, daemon: Daemon) -> tuple[bool, str]:
     return True, f"active, process {process.pid}"
 
 
-def fatal_errors(daemon: Daemon) -> list[str]:
+def list_fatal_errors(daemon: Daemon) -> list[str]:
     """List NVSwitch errors of Fabric Manager's present or last run that only a reset clears."""
     return [line for line in daemon.errors if line.startswith("detected NVSwitch fatal error")]
 
 
-def imex(state: Imex) -> tuple[bool, str]:
+def judge_imex(state: Imex) -> tuple[bool, str]:
     """Return whether nvidia-imex's unit is active and its process lives and reports READY; and its state in words."""
     process = state.daemon.process(IMEX_PROGRAM)
     if state.active != "active" or process is None:
@@ -66,7 +66,7 @@ def imex(state: Imex) -> tuple[bool, str]:
     return True, f"active, process {process.pid}, READY"
 
 
-def unregistered(gpu: GpuFabric | None, *, shared: bool = False) -> str:
+def explain_unregistered(gpu: GpuFabric | None, *, shared: bool = False) -> str:
     """Explain why a GPU on NVSwitches is not registered with their fabric, in nvidia-smi's words; empty if it is. `shared`:
     virtual machines share the switches, so it waits for a partition."""
     if gpu is None:
@@ -78,31 +78,31 @@ def unregistered(gpu: GpuFabric | None, *, shared: bool = False) -> str:
     return ", ".join(gpu.ill())
 
 
-def detached(gpu: GpuFabric | None) -> str:
+def explain_detached(gpu: GpuFabric | None) -> str:
     """Explain why a GPU is not in its rack's fabric, in nvidia-smi's words; empty if it is, or if the clique is not reported.
 
     Azure's images refuse clique 0 and an empty cluster: https://github.com/Azure/azhpc-images/pull/506
     """
     if gpu is None or gpu.state != "Completed" or gpu.status != "Success":
-        return unregistered(gpu)
+        return explain_unregistered(gpu)
     if gpu.clique and (gpu.clique in (*fabric.NOTHING, "0") or not gpu.cluster.strip("0-N/A[]")):
         return f"in no clique (CliqueId {gpu.clique}, ClusterUUID {gpu.cluster or 'not told'})"
     return ", ".join(gpu.ill())
 
 
-def faults(facts: Facts) -> Iterator[Fault]:
+def find_faults(facts: Facts) -> Iterator[Fault]:
     """Find faults on a host with a loaded driver, independent of its spec. Raises ProbeFailed."""
     on_bus, generation, trays = _read_hardware(facts, bridged=bool(facts.get(fabric.BRIDGES)))
     daemon = facts.get(fabric.DAEMON)
     if generation and on_bus:
-        yield from _manager(facts.get(systemd.SYSTEMD_UNITS)[UNIT], daemon, generation)
+        yield from find_manager_faults(facts.get(systemd.SYSTEMD_UNITS)[UNIT], daemon, generation)
     if trays:
         yield from _check_imex(facts.get(IMEX))
-    yield from of_gpus(facts)
+    yield from find_gpu_faults(facts)
 
 
-def of_gpus(facts: Facts) -> Iterator[Fault]:
-    """Find faults in the registration and health of GPUs from nvidia-smi: the part of `faults` for records without data about
+def find_gpu_faults(facts: Facts) -> Iterator[Fault]:
+    """Find faults in the registration and health of GPUs from nvidia-smi: the part of `find_faults` for records without data about
     the daemons. Raises ProbeFailed."""
     on_bus, generation, trays = _read_hardware(facts, bridged=bool(facts.known(fabric.BRIDGES)))
     daemon, machine = facts.known(fabric.DAEMON), facts.known(MACHINE)
@@ -116,17 +116,17 @@ def _read_hardware(facts: Facts, *, bridged: bool) -> tuple[list[PciFunction], i
     """Return the host's own GPUs, the generation of its NVSwitches, and whether it is a tray of a rack."""
     functions = [function for function in facts.get(pci.NVIDIA_FUNCTIONS) if not function.driver.endswith("vfio-pci")]
     on_bus = [function for function in functions if function.is_gpu]
-    generation = catalogue.generation([function.identifier for function in functions], bridged=bridged)
+    generation = catalogue.find_generation([function.identifier for function in functions], bridged=bridged)
     return on_bus, generation, bool(on_bus) and all(_is_of_rack(function) for function in on_bus)
 
 
 def _is_of_rack(function: PciFunction) -> bool:
-    model = gpus.by_pci_id(function.identifier, function.subsystem)
+    model = gpus.find_by_pci_id(function.identifier, function.subsystem)
     return bool(model and model.fabric_manager.imex)
 
 
-def _manager(unit: Unit, daemon: Daemon, generation: int) -> Iterator[Fault]:
-    alive, words = manager(unit, daemon)
+def find_manager_faults(unit: Unit, daemon: Daemon, generation: int) -> Iterator[Fault]:
+    alive, words = judge_manager(unit, daemon)
     registers = generation >= catalogue.REGISTERS_SINCE
     action: Action = "reset" if registers else "restart"
     fix = f"journalctl -u {UNIT}; {RESTART if registers else f'systemctl restart {UNIT}'}"
@@ -137,13 +137,13 @@ def _manager(unit: Unit, daemon: Daemon, generation: int) -> Iterator[Fault]:
     elif alive and generation >= catalogue.BRIDGED_GENERATION and daemon.process("nvlsm") is None:
         yield Fault(found=f"no nvlsm process in {UNIT}", fix=f"tail /var/log/nvlsm.log; {fix}", action=action)
 
-    if fatal := fatal_errors(daemon):
+    if fatal := list_fatal_errors(daemon):
         yield Fault(found=f"Fabric Manager's log: {fatal[-1]}", fix=SWITCH_RESET, action="reset")
 
 
 def _check_imex(state: Imex) -> Iterator[Fault]:
     """Find faults of nvidia-imex. If Kubernetes starts the daemon, its unit is off."""
-    alive, words = imex(state)
+    alive, words = judge_imex(state)
     if state.file == "enabled" and not alive:
         fix = f"journalctl -u {IMEX_UNIT}; systemctl restart {IMEX_UNIT}; nvidia-imex-ctl -N"
         yield Fault(found=f"nvidia-imex is dead: {words}", fix=fix, action="restart")
@@ -162,7 +162,7 @@ def _check_states(
     addresses = {function.address for function in on_bus}
     reported = [gpu for gpu in states if gpu.bus in addresses and gpu.state not in fabric.NOTHING]
     switched = generation >= catalogue.REGISTERS_SINCE
-    bad = [(gpu, detached(gpu) if trays else unregistered(gpu, shared=shared)) for gpu in reported]
+    bad = [(gpu, explain_detached(gpu) if trays else explain_unregistered(gpu, shared=shared)) for gpu in reported]
     bad = [(gpu, words) for gpu, words in bad if words]
     elsewhere = [(gpu, words) for gpu, words in bad if gpu.state != "Completed" and not switched and not trays]
     here = [pair for pair in bad if pair not in elsewhere]

@@ -7,13 +7,13 @@ from typing import Literal
 
 import msgspec
 
-from gpuprov.catalog.topology import nvlinks as of_model
+from gpuprov.catalog.topology import count_nvlinks as of_model
 from gpuprov.probe.gpus.nvlink import ALONE
 from gpuprov.topology import defects
-from gpuprov.topology.defects import Defect, named, shown
-from gpuprov.topology.links import lowered
+from gpuprov.topology.defects import Defect, name_function, show_names
+from gpuprov.topology.links import find_lowered
 from gpuprov.topology.model import DISTANCES, Gpu, Hca, Wiring
-from gpuprov.topology.rails import Rails, rails, spare
+from gpuprov.topology.rails import Rails, build_rails, find_spare
 
 Kind = Literal["rail", "link", "socket", "nvlink", "driver", "file"]
 
@@ -29,14 +29,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[str, ...] = ()
 
 
-def findings(wiring: Wiring) -> tuple[Finding, ...]:
+def list_findings(wiring: Wiring) -> tuple[Finding, ...]:
     """List everything that a person should look at, faults first."""
     found = [
         *_check_nccl_file(wiring),
         *_check_rails(wiring),
         *_check_sockets(wiring),
         *_check_links(wiring),
-        *_convert_defects(defects.ports(wiring)),
+        *_convert_defects(defects.list_bad_ports(wiring)),
         *_check_nvlinks(wiring),
         *_list_silent(wiring),
     ]
@@ -49,18 +49,18 @@ def _check_nccl_file(wiring: Wiring) -> Iterator[Finding]:
         yield Finding(kind="file", message=f"NCCL is told otherwise: {message}", hint=fix)
 
 
-def paired(wiring: Wiring) -> Rails:
+def pair_devices(wiring: Wiring) -> Rails:
     """Pair GPUs and HCAs within a PCIe switch; if no HCA is below a GPU's switch, within the distance of the nearest."""
-    pairing = rails(wiring)
+    pairing = build_rails(wiring)
     if pairing.pairs or not wiring.hcas:
         return pairing
     far = [distance for gpu in wiring.gpus if (distance := wiring.near(gpu)[0])]
-    return rails(wiring, max(far, key=DISTANCES.index)) if far else pairing
+    return build_rails(wiring, max(far, key=DISTANCES.index)) if far else pairing
 
 
-def theirs(wiring: Wiring) -> dict[int, Hca]:
+def assign_hcas(wiring: Wiring) -> dict[int, Hca]:
     """Return the HCA by GPU index: of the nearest ones the GPU's own, else one that serves no other GPU; empty without HCAs."""
-    pairs = paired(wiring).pairs
+    pairs = pair_devices(wiring).pairs
     taken = {hca.name for hca in pairs.values()}
     best: dict[int, Hca] = {}
     for gpu in wiring.gpus:
@@ -76,12 +76,12 @@ def theirs(wiring: Wiring) -> dict[int, Hca]:
 def _check_rails(wiring: Wiring) -> Iterator[Finding]:
     if not wiring.gpus or not wiring.hcas:
         return
-    pairing = rails(wiring)
+    pairing = build_rails(wiring)
     if not pairing.pairs:
         message = "no HCA is below the same PCIe switch as a GPU: data between them passes the CPU"
         yield Finding(kind="rail", message=message, note=True)
         return
-    left = [hca for hca in spare(wiring, pairing) if pairing.without or pairing.crowded]
+    left = [hca for hca in find_spare(wiring, pairing) if pairing.without or pairing.crowded]
     for gpu in pairing.without:
         yield Finding(
             kind="rail",
@@ -92,14 +92,14 @@ def _check_rails(wiring: Wiring) -> Iterator[Finding]:
     if left:
         yield Finding(
             kind="rail",
-            message=f"paired with no GPU: {shown([named(wiring, hca.function.address) for hca in left])}",
+            message=f"paired with no GPU: {show_names([name_function(wiring, hca.function.address) for hca in left])}",
             hint="compare the slot with the machine's manual: it may be the HCA that a GPU lacks",
             places=tuple(hca.function.address for hca in left),
         )
     for hca, gpus in pairing.crowded:
         yield Finding(
             kind="rail",
-            message=f"{hca.name} is shared by {_names(gpus)}, and other HCAs are not",
+            message=f"{hca.name} is shared by {format_names(gpus)}, and other HCAs are not",
             hint="compare the slots with the machine's manual: an HCA is in another slot, is missing, or has no driver",
             places=(hca.function.address, *(gpu.function.address for gpu in gpus)),
         )
@@ -110,8 +110,8 @@ def _check_rails(wiring: Wiring) -> Iterator[Finding]:
 
 def _describe_nearest(wiring: Wiring, gpu: Gpu) -> str:
     distance = wiring.near(gpu)[0]
-    pairs = rails(wiring).pairs
-    best = theirs(wiring)[gpu.index]
+    pairs = build_rails(wiring).pairs
+    best = assign_hcas(wiring)[gpu.index]
     users = [other.name for other in wiring.gpus if pairs.get(other.index) == best]
     below = [other.name for other in wiring.gpus if wiring.distance(other.function, best.function) in ("PIX", "PXB")]
     text = f"the nearest is {best.name} ({distance})"
@@ -124,7 +124,7 @@ def _describe_nearest(wiring: Wiring, gpu: Gpu) -> str:
 def _check_sockets(wiring: Wiring) -> Iterator[Finding]:
     for gpu in wiring.gpus:
         _, hcas = wiring.near(gpu)
-        if hcas and all(crosses(wiring, gpu, hca) for hca in hcas):
+        if hcas and all(is_across_sockets(wiring, gpu, hca) for hca in hcas):
             yield Finding(
                 kind="socket",
                 message=f"{gpu.name} and its nearest HCA, {hcas[0].name}, are on different sockets",
@@ -135,25 +135,25 @@ def _check_sockets(wiring: Wiring) -> Iterator[Finding]:
         f"{gpu.name}-{other.name}"
         for number, gpu in enumerate(wiring.gpus)
         for other in wiring.gpus[number + 1 :]
-        if not wiring.between(gpu, other).startswith("NV") and crosses(wiring, gpu, other)
+        if not wiring.between(gpu, other).startswith("NV") and is_across_sockets(wiring, gpu, other)
     ]
     if pairs:
         without = "" if wiring.nvlinks.pairs is not None else ", as far as is known"
-        message = f"GPUs on different sockets without NVLink between them{without}: {shown(pairs)}"
+        message = f"GPUs on different sockets without NVLink between them{without}: {show_names(pairs)}"
         yield Finding(kind="socket", message=message, note=True)
 
 
-def crosses(wiring: Wiring, one: Gpu, other: Gpu | Hca) -> bool:
+def is_across_sockets(wiring: Wiring, one: Gpu, other: Gpu | Hca) -> bool:
     """Return whether two devices are known to be attached to different sockets."""
     socket, other_socket = wiring.socket(one.function), wiring.socket(other.function)
     return socket is not None and other_socket is not None and socket != other_socket
 
 
 def _check_links(wiring: Wiring) -> Iterator[Finding]:
-    idle = [link.function.address for link in lowered(wiring) if link.idle]
-    yield from _convert_defects(defects.links(wiring))
+    idle = [link.function.address for link in find_lowered(wiring) if link.idle]
+    yield from _convert_defects(defects.find_narrow_links(wiring))
     if idle:
-        names = shown([named(wiring, address).partition(" (")[0] for address in idle])
+        names = show_names([name_function(wiring, address).partition(" (")[0] for address in idle])
         message = f"the PCIe links of {names} are slow while the GPUs are idle, which says nothing"
         yield Finding(kind="link", message=message, hint="read it again while they work", note=True)
 
@@ -176,18 +176,18 @@ def _check_nvlinks(wiring: Wiring) -> Iterator[Finding]:
         yield Finding(kind="nvlink", message=message, note=True)
     for gpu in wiring.gpus:
         if wiring.nvlinks.gpus and gpu.nvlink is None:
-            message = f"nvidia-smi does not show {named(wiring, gpu.function.address)}"
+            message = f"nvidia-smi does not show {name_function(wiring, gpu.function.address)}"
             fix = "journalctl -k | grep -E 'Xid|NVRM'"
             yield Finding(kind="driver", message=message, hint=fix, places=(gpu.function.address,))
-    yield from _convert_defects(defects.nvlinks(wiring))
+    yield from _convert_defects(defects.find_missing_nvlinks(wiring))
 
 
 def _list_silent(wiring: Wiring) -> Iterator[Finding]:
     if wiring.silent:
-        names = shown([f"{function.address} [{function.identifier}]" for function in wiring.silent])
+        names = show_names([f"{function.address} [{function.identifier}]" for function in wiring.silent])
         message = f"NVIDIA network functions without an RDMA device: {names}"
         yield Finding(kind="driver", message=message, hint="modprobe mlx5_ib, if they are HCAs", note=True)
 
 
-def _names(gpus: Sequence[Gpu]) -> str:
+def format_names(gpus: Sequence[Gpu]) -> str:
     return " and ".join(gpu.name for gpu in gpus)

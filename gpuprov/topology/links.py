@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from gpuprov.catalog.topology import nvlinks as of_model
+from gpuprov.catalog.topology import count_nvlinks as of_model
 from gpuprov.probe.gpus.topology import Function
 from gpuprov.probe.host.virtualization import hidden
 from gpuprov.topology.model import Gpu, Wiring
@@ -41,7 +41,7 @@ class Lowered(msgspec.Struct, frozen=True, kw_only=True):
         return not self.idle and not self.unseen
 
 
-def lowered(wiring: Wiring) -> Iterator[Lowered]:
+def find_lowered(wiring: Wiring) -> Iterator[Lowered]:
     """Find each such link on the path from a GPU, HCA or NVSwitch to its CPU, once."""
     gpus = {gpu.function.address: gpu for gpu in wiring.gpus}
     ends = [*(gpu.function for gpu in wiring.gpus), *(hca.function for hca in wiring.hcas), *wiring.nvswitches]
@@ -80,8 +80,8 @@ def _check_link(function: Function, port: Function, idle: bool) -> Lowered | Non
     return Lowered(
         function=function,
         port=port.address,
-        found=told(link.width, link.speed),
-        possible=told(width, speed),
+        found=format_link(link.width, link.speed),
+        possible=format_link(width, speed),
         idle=idle and not narrow,
     )
 
@@ -91,14 +91,14 @@ def _check_lone_link(function: Function, alike: Sequence[Function], idle: bool, 
     too; the capability of its own end may not be."""
     link = function.link
     width, speed = (
-        usual([peer.link.width for peer in alike]),
-        usual([peer.link.speed for peer in alike]),
+        find_usual([peer.link.width for peer in alike]),
+        find_usual([peer.link.speed for peer in alike]),
     )
     narrow, slow = 0 < link.width < width, 0 < link.speed < speed
     if narrow or slow:
-        possible = told(max(width, link.width), max(speed, link.speed))
+        possible = format_link(max(width, link.width), max(speed, link.speed))
         return Lowered(
-            function=function, port="", found=told(link.width, link.speed), possible=possible, idle=idle and not narrow,
+            function=function, port="", found=format_link(link.width, link.speed), possible=possible, idle=idle and not narrow,
             usual=True,
         )  # fmt: skip
     narrow, slow = 0 < link.width < link.max_width, 0 < link.speed < link.max_speed
@@ -107,14 +107,14 @@ def _check_lone_link(function: Function, alike: Sequence[Function], idle: bool, 
     return Lowered(
         function=function,
         port="",
-        found=told(link.width, link.speed),
-        possible=told(link.max_width, link.max_speed),
+        found=format_link(link.width, link.speed),
+        possible=format_link(link.max_width, link.max_speed),
         idle=idle and not narrow,
         unseen=hidden(guest, "port") or UNSEEN_PORT,
     )
 
 
-def usual(figures: Sequence[float]) -> float:
+def find_usual(figures: Sequence[float]) -> float:
     """Return the value that more than half of them have; 0 if there is none."""
     value, count = Counter(figures).most_common(1)[0]
     return value if count * 2 > len(figures) else 0
@@ -125,7 +125,7 @@ def _get_least(one: float, other: float) -> float:
     return min((value for value in (one, other) if value), default=0)
 
 
-def told(width: float, speed: float) -> str:
+def format_link(width: float, speed: float) -> str:
     """Format a link: `32 GT/s x16`."""
     return " ".join(filter(None, (f"{speed:g} GT/s" if speed else "", f"x{width:g}" if width else "")))
 
@@ -139,7 +139,7 @@ class Unlinked(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-def unlinked(wiring: Wiring, asked: int = 0) -> Iterator[Unlinked]:
+def find_unlinked(wiring: Wiring, asked: int = 0) -> Iterator[Unlinked]:
     """Find GPUs with fewer active NVLinks than `asked`, else than their model has, else than similar GPUs on this host. Cards
     with optional bridges may have none: then all of the model have none. GPUs in MIG mode are skipped: their NVLinks carry
     nothing, and Ampere's are down (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide, MIG). All GPUs are

@@ -22,7 +22,7 @@ from gpuprov.probe.host.virtualization import MACHINE
 from gpuprov.probe.rdma import DEVICES, RdmaDevice
 from gpuprov.probe.rdma.nccl_topology import NCCL_TOPOLOGY, TopologyFile
 from gpuprov.shared import nccl_topology
-from gpuprov.topology.ports import tells_rate
+from gpuprov.topology.ports import is_rate_known
 
 Distance = Literal["PIX", "PXB", "PHB", "NODE", "SYS"]
 DISTANCES: tuple[Distance, ...] = ("PIX", "PXB", "PHB", "NODE", "SYS")
@@ -46,7 +46,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def entry(self) -> catalogue.Gpu | None:
         """The model's entry in the catalogue."""
-        return catalogue.by_pci_id(self.function.identifier)
+        return catalogue.find_by_pci_id(self.function.identifier)
 
     @property
     def model(self) -> str:
@@ -75,7 +75,7 @@ class Hca(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tells_rate(self) -> bool:
-        return tells_rate(self.device)
+        return is_rate_known(self.device)
 
 
 class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -151,22 +151,22 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 def read(facts: Facts) -> Wiring:
     """Build the wiring from a host's facts. Raises ProbeFailed if they could not be read."""
     machine = facts.known(MACHINE)
-    return wiring(facts.get(PCI), facts.get(DEVICES), facts.get(NVLINKS), guest=machine.kind if machine else "")
+    return build_wiring(facts.get(PCI), facts.get(DEVICES), facts.get(NVLINKS), guest=machine.kind if machine else "")
 
 
 def read_bus(facts: Facts) -> Wiring:
     """Build the wiring without NVLinks, so without nvidia-smi. Raises ProbeFailed if the bus could not be read."""
     machine = facts.known(MACHINE)
-    return wiring(facts.get(PCI), facts.get(DEVICES), NvLinks(), guest=machine.kind if machine else "")
+    return build_wiring(facts.get(PCI), facts.get(DEVICES), NvLinks(), guest=machine.kind if machine else "")
 
 
 def read_and_told(facts: Facts) -> Wiring:
     """Build the wiring as `read` does, with defects of NCCL's topology file. Raises ProbeFailed."""
     bus = read(facts)
-    return msgspec.structs.replace(bus, told_nccl=told_nccl(facts.get(NCCL_TOPOLOGY), bus))
+    return msgspec.structs.replace(bus, told_nccl=list_nccl_defects(facts.get(NCCL_TOPOLOGY), bus))
 
 
-def told_nccl(file: TopologyFile, host_wiring: Wiring) -> tuple[str, ...]:
+def list_nccl_defects(file: TopologyFile, host_wiring: Wiring) -> tuple[str, ...]:
     """List defects of NCCL's topology file for this wiring."""
     if file.text is None:
         return (f"{file.path} is not there",) if file.path else ()
@@ -180,8 +180,8 @@ def told_nccl(file: TopologyFile, host_wiring: Wiring) -> tuple[str, ...]:
     return tuple(f"{file.path}: {problem}" for problem in wrong)
 
 
-def wiring(tree: PciTree, devices: Sequence[RdmaDevice], nvlinks: NvLinks, *, guest: str = "") -> Wiring:
-    ordered = sorted(tree.functions.values(), key=lambda function: place(function.address))
+def build_wiring(tree: PciTree, devices: Sequence[RdmaDevice], nvlinks: NvLinks, *, guest: str = "") -> Wiring:
+    ordered = sorted(tree.functions.values(), key=lambda function: parse_place(function.address))
     linked = {gpu.bus: gpu for gpu in nvlinks.gpus}
     found = [
         function
@@ -199,7 +199,7 @@ def wiring(tree: PciTree, devices: Sequence[RdmaDevice], nvlinks: NvLinks, *, gu
     ]
     placed = [
         Hca(device=device, function=tree.functions[device.address])
-        for device in sorted(devices, key=lambda device: place(device.address))
+        for device in sorted(devices, key=lambda device: parse_place(device.address))
         if device.address in tree.functions
     ]
     return Wiring(
@@ -233,7 +233,7 @@ def _convert_indices(gpus: Sequence[Gpu], nvlinks: NvLinks) -> dict[tuple[int, i
     return {(min(ours[a], ours[b]), max(ours[a], ours[b])): count for (a, b), count in known.items()}
 
 
-def place(address: str) -> tuple[int, ...]:
+def parse_place(address: str) -> tuple[int, ...]:
     """Return the sort key of a PCI address; an empty or invalid one sorts first."""
     try:
         return tuple(int(part, 16) for part in address.replace(".", ":").split(":")) if address else ()

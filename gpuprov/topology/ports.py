@@ -10,7 +10,7 @@ import msgspec
 from gpuprov.catalog.rdma import SOFT_MODULES
 from gpuprov.onhost.at_boot import devices as onhost
 from gpuprov.onhost.at_boot.devices import RdmaDevice, RdmaPort, Selector
-from gpuprov.probe.rdma import hcas, slow_ports
+from gpuprov.probe.rdma import list_hcas, slow_ports
 
 
 class BadPort(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,27 +26,27 @@ class BadPort(msgspec.Struct, frozen=True, kw_only=True):
         return f"port {self.port} of {self.device}{f' ({self.address})' if self.address else ''} {self.found}"
 
 
-def selectors(block: Any) -> list[Selector]:
+def convert_selectors(block: Any) -> list[Selector]:
     """Convert the selectors of an `rdma` block to those of the host code."""
     return [Selector(device.pci, device.driver, device.netdev) for device in block.devices]
 
 
-def selected(block: Any, devices: tuple[RdmaDevice, ...]) -> tuple[RdmaDevice, ...]:
+def select_devices(block: Any, devices: tuple[RdmaDevice, ...]) -> tuple[RdmaDevice, ...]:
     """Return the devices that the block selects: by its selectors, or else all of its fabric. NVLink bridges are excluded."""
     if block.fabric == "soft":
         named = set(block.soft.netdevs)
-        soft = tuple(device for device in hcas(devices) if device.driver == SOFT_MODULES[block.soft.driver])
+        soft = tuple(device for device in list_hcas(devices) if device.driver == SOFT_MODULES[block.soft.driver])
         return tuple(device for device in soft if not named or named & {*device.netdevs, *device.macs})
-    return onhost.selected(block.fabric, selectors(block), devices)
+    return onhost.select_devices(block.fabric, convert_selectors(block), devices)
 
 
-def bad_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[BadPort]:
+def find_bad_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[BadPort]:
     """Find ports that are down, and ports that are slower than similar ones. `block`: the spec's `rdma` block, if any. A port
     of a selected device must be up. Any other port must be up if more than half of the similar ones are: the first, or the
     further, ports of the same model and link layer that are not switched off; a port without a cable is no defect by itself.
     """
-    meant = {device.name for device in selected(block, devices)} if block else set()
-    real = [device for device in hcas(devices) if not (device.soft or device.virtual) or device.name in meant]
+    meant = {device.name for device in select_devices(block, devices)} if block else set()
+    real = [device for device in list_hcas(devices) if not (device.soft or device.virtual) or device.name in meant]
     down = [_check_port(device, port, real, device.name in meant) for device in real for port in device.ports]
     required = getattr(block, "rate", 0) or 0
     slow = [
@@ -54,7 +54,7 @@ def bad_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[BadPor
             device=slow.device, address=slow.address, port=slow.port,
             found=f"runs at {slow.rate:g} Gb/s, its like here at {slow.usual:g}",
         )
-        for slow in slow_ports(device for device in devices if tells_rate(device))
+        for slow in slow_ports(device for device in devices if is_rate_known(device))
         if not (slow.device in meant and required and slow.rate >= required)
     ]  # fmt: skip
     legs = [
@@ -65,7 +65,7 @@ def bad_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[BadPor
     return [*(port for port in down if port), *legs, *slow]
 
 
-def tells_rate(device: RdmaDevice) -> bool:
+def is_rate_known(device: RdmaDevice) -> bool:
     """Return whether the device reports its true rate: Alibaba's eRDMA always shows 100 Gb/s:
     https://github.com/alibaba/elastic-rdma-drivers"""
     return device.driver != "erdma"

@@ -22,7 +22,7 @@ class Rails(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.pairs) and not self.without and not self.crowded
 
 
-def rails(wiring: Wiring, limit: Distance = "PXB") -> Rails:
+def build_rails(wiring: Wiring, limit: Distance = "PXB") -> Rails:
     """Pair each GPU with an HCA, none farther than `limit`: as many GPUs as possible get their own, near ones first. HCAs
     without a near GPU (storage) do not count. In a tree, GPUs within a distance of one HCA are within it of the same HCAs, so
     no GPU has to yield to another.
@@ -57,7 +57,7 @@ def rails(wiring: Wiring, limit: Distance = "PXB") -> Rails:
     return Rails(pairs=dict(sorted(pairs.items())), without=without, crowded=crowded, share=share)
 
 
-def spare(wiring: Wiring, found: Rails) -> tuple[Hca, ...]:
+def find_spare(wiring: Wiring, found: Rails) -> tuple[Hca, ...]:
     """Return HCAs that belong to no GPU, on a host with at most as many HCAs as GPUs, so that one may be in a wrong slot."""
     if len(wiring.hcas) > len(wiring.gpus):
         return ()

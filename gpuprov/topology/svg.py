@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from gpuprov.topology.canvas import LARGE, LINE, Canvas
-from gpuprov.topology.judge import Finding, theirs
+from gpuprov.topology.judge import Finding, assign_hcas
 from gpuprov.topology.model import Wiring
-from gpuprov.topology.text import summary
-from gpuprov.topology.tree import Group, Node, groups
+from gpuprov.topology.text import format_summary
+from gpuprov.topology.tree import Group, Node, group_devices
 
 LEAF, HEIGHT, BAR, GAP, MARGIN, TRACK = 156, 92, 34, 8, 20, 18
 HEAD = 66
@@ -39,11 +39,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return self.top + self.height - below - height if self.flipped else self.top + below
 
 
-def as_svg(name: str, wiring: Wiring, found: Sequence[Finding]) -> str:
+def draw_svg(name: str, wiring: Wiring, found: Sequence[Finding]) -> str:
     """Draw the complete file; it is self-contained, and has colours for light and dark."""
     canvas = Canvas()
     canvas.text(MARGIN, 30, name, "t")
-    canvas.text(MARGIN, 50, summary(wiring), "s")
+    canvas.text(MARGIN, 50, format_summary(wiring), "s")
     bad = {place for finding in found if not finding.note for place in finding.places if place}
     warnings = [f"warning: {finding.message}" for finding in found if not finding.note]
     notes = [f"note: {finding.message}" for finding in found if finding.note]
@@ -63,7 +63,7 @@ def as_svg(name: str, wiring: Wiring, found: Sequence[Finding]) -> str:
         _draw_nvlinks(canvas, wiring, spots, middle, wide)
     bottom = _draw_lines(canvas, notes, bottom + 16, "s")
     wide = max([wide, *(len(words) * LARGE * 0.8 for words in (*warnings, *notes))])
-    return canvas.file(f"{name}: {summary(wiring)}", wide + 2 * MARGIN, bottom + MARGIN)
+    return canvas.file(f"{name}: {format_summary(wiring)}", wide + 2 * MARGIN, bottom + MARGIN)
 
 
 def _draw_lines(canvas: Canvas, lines: Sequence[str], above: float, style: str) -> float:
@@ -76,7 +76,7 @@ def _draw_lines(canvas: Canvas, lines: Sequence[str], above: float, style: str) 
 
 def _arrange_rows(wiring: Wiring, head: float) -> tuple[Row, ...]:
     """Arrange the first half of the sockets above, the other below; all in one row if there is one socket, or none is known."""
-    drawn = [group for group in map(_filter_group, groups(wiring)) if group.hosts]
+    drawn = [group for group in map(_filter_group, group_devices(wiring)) if group.hosts]
     sockets = list(dict.fromkeys(group.socket for group in drawn))
     first = set(sockets[: -(-len(sockets) // 2)])
     above = tuple(group for group in drawn if group.socket in first)
@@ -132,7 +132,7 @@ class _Picture:
     def __init__(self, canvas: Canvas, wiring: Wiring, bad: set[str], spots: dict[int, tuple[float, float]]) -> None:
         self.canvas, self.bad, self.spots = canvas, bad, spots
         self.gpus = {gpu.function.address: gpu for gpu in wiring.gpus}
-        best = theirs(wiring)
+        best = assign_hcas(wiring)
         self.nearest = {
             gpu.function.address: f"→ {best[gpu.index].name} {wiring.near(gpu)[0]}" if gpu.index in best else "no HCA"
             for gpu in wiring.gpus

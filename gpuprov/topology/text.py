@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpuprov.shown import hanging, wrapped
-from gpuprov.topology.judge import Finding, theirs
+from gpuprov.topology.judge import Finding, assign_hcas
 from gpuprov.topology.model import Gpu, Hca, Wiring
-from gpuprov.topology.tree import Node, groups
+from gpuprov.topology.tree import Node, group_devices
 
 UNICODE, ASCII = ("├─ ", "└─ ", "│  ", "   "), ("|- ", "`- ", "|  ", "   ")
 LEGEND = "PIX: one PCIe switch; PXB: several; PHB: a host bridge; NODE: two of a NUMA node; SYS: two NUMA nodes; NV#: # NVLinks"
 
 
-def as_text(name: str, wiring: Wiring, found: Sequence[Finding], *, plain: bool, width: int = 0) -> str:
+def format_text(name: str, wiring: Wiring, found: Sequence[Finding], *, plain: bool, width: int = 0) -> str:
     """Format the wiring. `width`: maximum width of lines that are broken between words; 0: none is broken."""
     wrong = sum(not finding.note for finding in found)
     more = f"; {_count(wrong, 'warning')}, at the end" if wrong else ""
-    lines = hanging(f"{name}: {summary(wiring)}{more}", width)
+    lines = hanging(f"{name}: {format_summary(wiring)}{more}", width)
     names = [*(gpu.name for gpu in wiring.gpus), *(hca.name for hca in (*wiring.hcas, *wiring.bridges))]
     room = max(map(len, [*names, *["NVSwitch0"] * bool(wiring.nvswitches)]), default=0)
-    for group in groups(wiring):
+    for group in group_devices(wiring):
         lines += ["", group.name]
         for number, host in enumerate(group.hosts):
             lines += _format_branch(host, "", number == len(group.hosts) - 1, room, plain=plain, width=width)
     if wiring.gpus and wiring.hcas:
-        lines += ["", *nearest(wiring)]
+        lines += ["", *format_nearest(wiring)]
     if len(wiring.gpus) + len(wiring.hcas) > 1 and wiring.gpus:
         lines += ["", *_format_matrices(wiring, width), "", *hanging(LEGEND, width)]
     if found:
@@ -33,7 +33,7 @@ def as_text(name: str, wiring: Wiring, found: Sequence[Finding], *, plain: bool,
     return "\n".join(lines)
 
 
-def summary(wiring: Wiring) -> str:
+def format_summary(wiring: Wiring) -> str:
     """Summarize the devices: `8 x H100-SXM5-80GB, 8 HCAs, 4 NVSwitches, 2 sockets`."""
     models = [gpu.model for gpu in wiring.gpus]
     parts = [f"{models.count(model)} x {model}" for model in dict.fromkeys(models)] or ["no GPU"]
@@ -75,9 +75,9 @@ def _format_node(node: Node, room: int) -> str:
     return "  ".join(filter(None, (node.name.ljust(room), node.address, f"{node.link:<12}", *node.words))).rstrip()
 
 
-def nearest(wiring: Wiring) -> list[str]:
+def format_nearest(wiring: Wiring) -> list[str]:
     """Format the table of GPUs with their nearest HCAs, and the GPU's own among them."""
-    best = theirs(wiring)
+    best = assign_hcas(wiring)
     rows = [("GPU", "nearest HCA", "distance", "netdev")]
     for gpu in wiring.gpus:
         distance, hcas = wiring.near(gpu)
@@ -85,7 +85,7 @@ def nearest(wiring: Wiring) -> list[str]:
         more = f" (and {others} as near)" if others else ""
         hca = best[gpu.index]
         rows.append((gpu.name, f"{hca.name}{more}", str(distance), " ".join(hca.device.netdevs)))
-    return table(rows)
+    return format_table(rows)
 
 
 def _format_matrices(wiring: Wiring, width: int) -> Iterator[str]:
@@ -96,19 +96,19 @@ def _format_matrices(wiring: Wiring, width: int) -> Iterator[str]:
     parts += [(wiring.hcas[start : start + step],) for start in range(0, len(wiring.hcas), step)]
     for number, (columns,) in enumerate(parts):
         rows = [("", *(hca.name for hca in columns))]
-        rows += [(gpu.name, *(cell(wiring, gpu, hca) for hca in columns)) for gpu in wiring.gpus]
+        rows += [(gpu.name, *(format_cell(wiring, gpu, hca) for hca in columns)) for gpu in wiring.gpus]
         yield from [""] * bool(number)
-        yield from table(rows)
+        yield from format_table(rows)
 
 
-def cell(wiring: Wiring, gpu: Gpu, other: Gpu | Hca) -> str:
+def format_cell(wiring: Wiring, gpu: Gpu, other: Gpu | Hca) -> str:
     """Return the cell of the matrix, as in nvidia-smi."""
     if isinstance(other, Hca):
         return wiring.distance(gpu.function, other.function)
     return "X" if gpu.index == other.index else wiring.between(gpu, other)
 
 
-def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def format_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 

@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 
 from gpuprov.probe.gpus.topology import Function
-from gpuprov.topology.links import told
-from gpuprov.topology.model import Wiring, place
+from gpuprov.topology.links import format_link
+from gpuprov.topology.model import Wiring, parse_place
 
 Kind = Literal["host", "port", "switch", "gpu", "hca", "nvswitch", "bridge"]
 
@@ -34,11 +34,11 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[Node, ...]
 
 
-def groups(wiring: Wiring) -> tuple[Group, ...]:
+def group_devices(wiring: Wiring) -> tuple[Group, ...]:
     """List all devices on the bus that are drawn, by NUMA node, in the order of PCI addresses."""
     ends = [*_list_gpus(wiring), *_list_hcas(wiring), *_list_rest(wiring)]
     by_node: dict[int, dict[str, Node]] = {}
-    for node, function in sorted(ends, key=lambda pair: place(pair[1].address)):
+    for node, function in sorted(ends, key=lambda pair: parse_place(pair[1].address)):
         hosts = by_node.setdefault(function.numa_node, {})
         above = hosts.setdefault(
             function.root, Node(kind="host", name="host bridge", address=function.root.rpartition("/pci")[2])
@@ -104,7 +104,7 @@ def _list_rest(wiring: Wiring) -> list[tuple[Node, Function]]:
 
 def _format_link(function: Function) -> str:
     link = function.link
-    text = told(link.width, link.speed)
+    text = format_link(link.width, link.speed)
     return f"{text} of x{link.max_width}" if 0 < link.width < link.max_width else text
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from gpuprov.catalog.xids import SEVERITY, Action
-from gpuprov.catalog.xids import worst as highest
+from gpuprov.catalog.xids import find_worst as highest
 from gpuprov.verify.evaluate import FAILING, JUDGED, Result
 
 Fit = Literal["yes", "until", "no", "not proven"]

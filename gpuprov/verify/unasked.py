@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov import console
 from gpuprov.capabilities.health import wiring
-from gpuprov.inventory.names import folded
+from gpuprov.inventory.names import fold_names
 from gpuprov.probe.base import Facts
 from gpuprov.verify.verify import Pairs
 
@@ -27,4 +27,4 @@ class Unasked:
     def tell(self) -> None:
         """Warn of each defect once, with all hosts that have it."""
         for defect, hosts in self._hosts.items():
-            console.warning(f"{folded(hosts)}: {defect}. The spec does not ask about it; gpuprov health judges it")
+            console.warning(f"{fold_names(hosts)}: {defect}. The spec does not ask about it; gpuprov health judges it")

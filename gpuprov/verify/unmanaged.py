@@ -9,7 +9,7 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME, receipts
 from gpuprov.capabilities.base import Capability, Change, Context
-from gpuprov.onhost.unit_files import unit_file
+from gpuprov.onhost.unit_files import derive_unit_file
 from gpuprov.onhost.wanted_units import RUNS, STARTS
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.host import contents, house
@@ -116,7 +116,7 @@ def _left(
         if path in host_state.entries:
             yield Unmanaged(capability=capability, kind="file", name=path, stays=CHANGED if path in changed else "")
     for kind, name in _listed(entries):
-        file = unit_file(name)
+        file = derive_unit_file(name)
         if (
             kind == "unit"
             and (gone or file in sums)

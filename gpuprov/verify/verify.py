@@ -102,7 +102,7 @@ def verify_each(
         known_probes = {probe.name for probe in probes}
         asked.append((raw, (*probes, *(probe for probe in also if probe.name not in known_probes))))
     gather_each(asked, judge, pace=pace, timeout=timeout, took=took)
-    for warning in machine.warnings(machines):
+    for warning in machine.list_warnings(machines):
         console.warning(warning)
 
 

@@ -29,7 +29,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         given = dict(self._task.args)
         if place := str(given.pop("capability", "")):
             if MISSING:
-                raise AnsibleActionFail(missing.package(MISSING, task_vars or {}))
+                raise AnsibleActionFail(missing.describe_missing_package(MISSING, task_vars or {}))
             desired = find_desired(task_vars or {}, place)
             given = {**file_arguments(desired, place.partition(".")[0]), **given}
             if not {name for name, value in given.items() if value}:

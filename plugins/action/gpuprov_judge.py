@@ -51,7 +51,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, Any] = super().run(tmp, task_vars)
         known = task_vars or {}
         if MISSING:
-            raise AnsibleActionFail(missing.package(MISSING, known))
+            raise AnsibleActionFail(missing.describe_missing_package(MISSING, known))
         only, moment = list(self._task.args["capabilities"]), self._task.args["moment"]
         last = known.get("gpuprov_judged") or {}
         judged = (last.get("desired") or {}) if moment != "preflight" else {}
@@ -92,5 +92,5 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         ran = self._execute_module(module_name="gpuprov_judge", module_args=given, task_vars=known)
         if "printed" not in ran:
             raise AnsibleActionFail(ended.answer(ran) or "the host gave no answer")
-        printed: bytes = streams.unpacked(ran["printed"])
+        printed: bytes = streams.unpack_streams(ran["printed"])
         return printed

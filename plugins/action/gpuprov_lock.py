@@ -38,7 +38,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         found = {key: answer[key] for key in ("changed", "taken", "released", "guard") if key in answer}
         mine |= {key: answer[key] for key in ("token",) if key in answer}
         if answer.get("taken") is False:
-            what, way_out = locked.refusal(answer, broken, "apply with")
+            what, way_out = locked.explain_refusal(answer, broken, "apply with")
             found |= {"failed": True, "msg": f"{host} is {what}. Fix: {way_out}"}
             found["gpuprov_locked"] = (
                 bool(answer.get("holder")) or "passed" in answer
@@ -51,7 +51,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 def _by_hand() -> dict[str, Any]:
     """Return the ansible-playbook that runs this. While it works on other hosts it does not renew the lease, which is therefore as
     long as an act."""
-    return {**process.describe("", "", process.topmost("ansible-playbook")), "lease": BY_HAND}
+    return {**process.describe("", "", process.find_topmost("ansible-playbook")), "lease": BY_HAND}
 
 
 def _listed(value: object) -> list[object]:

@@ -29,7 +29,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         arguments, variables = dict(self._task.args), task_vars or {}
         if place := str(arguments.pop("capability", "")):
             if MISSING:
-                raise AnsibleActionFail(missing.package(MISSING, variables))
+                raise AnsibleActionFail(missing.describe_missing_package(MISSING, variables))
             action, task = str(arguments.pop("action", "settle")), str(arguments.pop("task", ""))
             if task:
                 desired = task_arguments(variables, place, task)

@@ -24,7 +24,7 @@ ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_uti
 from ansible.module_utils.gpuprov_onhost import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
-    from gpuprov.catalog.platforms import family, platform, platforms
+    from gpuprov.catalog.platforms import find_family, find_platform, index_platforms
     from gpuprov.onhost import bundle
     from gpuprov.shared import ended, reach
 
@@ -57,7 +57,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, Any] = super().run(tmp, task_vars)
         known = task_vars or {}
         if MISSING:
-            raise AnsibleActionFail(missing.package(MISSING, known))
+            raise AnsibleActionFail(missing.describe_missing_package(MISSING, known))
         if getattr(constants, "INJECT_FACTS_AS_VARS", False):
             self._display.warning(INJECTED)
         host, mark = known.get("inventory_hostname", ""), f"reach-{secrets.token_hex(8)}"
@@ -88,17 +88,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         facts = {name.removeprefix("ansible_"): value for name, value in read["ansible_facts"].items()}
         if "distribution" not in facts:
             raise AnsibleActionFail(f"{host}: {UNNAMED}")
-        kind = platform(str(facts.get("distribution")), str(facts.get("distribution_version")))
+        kind = find_platform(str(facts.get("distribution")), str(facts.get("distribution_version")))
         if not kind:
+            supported = ", ".join(name.replace("-", " ") for name in index_platforms())
             raise AnsibleActionFail(
-                f"{host} runs {facts.get('distribution')} {facts.get('distribution_version')}; supported:"
-                f" {', '.join(name.replace('-', ' ') for name in platforms())}. Fix: take it out of the inventory, or reinstall it"
+                f"{host} runs {facts.get('distribution')} {facts.get('distribution_version')}; supported: {supported}."
+                " Fix: take it out of the inventory, or reinstall it"
             )
         told = {
             "python": python,
             "environment": environment,
             "platform": kind,
-            "family": family(str(facts.get("os_family"))),
+            "family": find_family(str(facts.get("os_family"))),
             "add_group": REACHED,
             "parent_groups": ["all"],
         }

@@ -31,7 +31,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         given = dict(self._task.args)
         if capability := str(given.pop("capability", "")):
             if MISSING:
-                raise AnsibleActionFail(missing.package(MISSING, task_vars or {}))
+                raise AnsibleActionFail(missing.describe_missing_package(MISSING, task_vars or {}))
             given["repository"] = find_desired(task_vars or {}, capability)["repository"]
             if not given["repository"]:
                 return {**result, **NOT_NEEDED}
@@ -39,7 +39,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         warnings: list[str] = []
         if block.get("url"):
             try:
-                block["key"], warnings = repository_key.key({"of": "", **block}, os.environ, repository_key.over_https)
+                block["key"], warnings = repository_key.fetch_key(
+                    {"of": "", **block}, os.environ, repository_key.fetch_over_https
+                )
             except Refused as refused:
                 return {"failed": True, "msg": str(refused)}
         arguments = {**given, "repository": block}

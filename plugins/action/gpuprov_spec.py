@@ -45,7 +45,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, Any] = super().run(tmp, task_vars)
         known = task_vars or {}
         if MISSING:
-            raise AnsibleActionFail(missing.package(MISSING, known))
+            raise AnsibleActionFail(missing.describe_missing_package(MISSING, known))
         role, host = (
             str(self._task.args.get("role") or ""),
             str(self._task.args.get("host") or known["inventory_hostname"]),

@@ -38,7 +38,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         name, arguments = str(self._task.args.get("name")), dict(self._task.args.get("arguments") or {})
         known = task_vars or {}
         if MISSING:
-            raise AnsibleActionFail(missing.package(MISSING, known))
+            raise AnsibleActionFail(missing.describe_missing_package(MISSING, known))
         if capability := str(self._task.args.get("capability") or ""):
             desired = task_arguments(known, capability, str(self._task.args.get("task") or name))
             if desired is None:

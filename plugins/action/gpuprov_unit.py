@@ -29,7 +29,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         arguments, variables = dict(self._task.args), task_vars or {}
         if capability := str(arguments.pop("capability", "")):
             if MISSING:
-                raise AnsibleActionFail(missing.package(MISSING, variables))
+                raise AnsibleActionFail(missing.describe_missing_package(MISSING, variables))
             desired = task_arguments(variables, capability, str(arguments.pop("task", "unit")))
             if desired is None:
                 return {**result, **NOT_NEEDED}

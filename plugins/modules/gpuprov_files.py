@@ -125,9 +125,9 @@ from ansible.module_utils.gpuprov_onhost.files import (
     Refused,
     Wanted,
     bring_about,
-    differences,
-    extra,
-    with_lines,
+    list_differences,
+    list_foreign_files,
+    merge_lines,
 )
 from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 from ansible.module_utils.gpuprov_onhost.wanted_units import Wanted as Unit
@@ -182,16 +182,16 @@ def main() -> None:
         off = [Unit(name, enabled=False, active=False) for name in module.params["disabled"]]
         turned = [one.name for one in wanted_units.ensure(off, check=check)]
         wanted += [
-            with_lines(one["path"], {key: str(value) for key, value in one["keys"].items()}, made=one["made"] or check)
+            merge_lines(one["path"], {key: str(value) for key, value in one["keys"].items()}, made=one["made"] or check)
             for one in lines
         ]
-        wanted += extra(wanted)
+        wanted += list_foreign_files(wanted)
         texts_of = {one.path: one.content for one in wanted if one.content is not None and one.whole}
-        late = unit_files.late(texts_of)
+        late = unit_files.list_late(texts_of)
         aside = unit_files.set_aside(texts_of, check=check)
-        changed = differences(wanted) if check else bring_about(wanted)
+        changed = list_differences(wanted) if check else bring_about(wanted)
         moved = [one.path for one in changed] + aside
-        if not check and (late or aside or any(map(unit_files.unit_of, moved))):
+        if not check and (late or aside or any(map(unit_files.derive_unit, moved))):
             systemd.systemctl("daemon-reload")
         late = [path for path in late if path not in moved]
         on = [Unit(name, enabled=True) for name in module.params["enabled"]]

@@ -68,7 +68,7 @@ def main() -> None:
         module.fail_json(
             msg="gpuprov_judge is an action: action_plugins of this project must be where Ansible looks for them"
         )
-    module.exit_json(changed=False, printed=streams.packed(module.params["script"]))
+    module.exit_json(changed=False, printed=streams.pack_streams(module.params["script"]))
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def main() -> None:
         if asked["state"] == "taken":
             answer = lock.take(asked["run"], asked["break_lock"], asked["stale"])
             module.exit_json(changed=False, **answer, **_guard(asked["run"], answer))
-        module.exit_json(changed=False, released=lock.release(asked["run"]))
+        module.exit_json(changed=False, released=lock.release_lock(asked["run"]))
     except OSError as error:
         what = "taken" if asked["state"] == "taken" else "given back"
         module.fail_json(
@@ -102,9 +102,9 @@ def _guard(run: dict[str, Any], answer: dict[str, Any]) -> dict[str, str]:
     if not answer["taken"]:
         return {}
     try:
-        return {"guard": guard.made(run, answer["token"])}
+        return {"guard": guard.write_guard(run, answer["token"])}
     except OSError:
-        lock.release(run)
+        lock.release_lock(run)
         raise
 
 

@@ -228,7 +228,7 @@ def main() -> None:
             msg="gpuprov_packages: capability needs action_plugins of this project where Ansible looks for them"
         )
     try:
-        manager = choice.manager(model.Settings(asked["lock_timeout"], tuple(asked["without"])))
+        manager = choice.choose_manager(model.Settings(asked["lock_timeout"], tuple(asked["without"])))
         answer = actions.ACTIONS[asked["action"]](manager, asked, module.check_mode)
     except model.Refused as refused:
         module.fail_json(msg=str(refused))

@@ -98,7 +98,7 @@ def main() -> None:
         half = [] if check else receipt.begin(asked["run"], names, asked["known"] or names)
         module.exit_json(changed=False, half=half)
     given = [asked[name] for name in ("digests", "version", "resources", "forgotten")]
-    found = receipt.applied(asked["run"], names, *given, check=check)
+    found = receipt.merge_applied(asked["run"], names, *given, check=check)
     if found["damaged"]:
         module.warn(
             f"the receipt could not be read ({found['damaged']}); the old one is kept as {receipt.RECEIPT}.damaged, "

@@ -110,8 +110,8 @@ def main() -> None:
             msg="gpuprov_repository: capability needs action_plugins of this project where Ansible looks for them"
         )
     try:
-        manager = choice.manager(model.Settings(module.params["lock_timeout"]))
-        answer = repository.settle(manager, module.params["repository"], family.here(), module.check_mode)
+        manager = choice.choose_manager(model.Settings(module.params["lock_timeout"]))
+        answer = repository.settle(manager, module.params["repository"], family.read_family(), module.check_mode)
     except model.Refused as refused:
         module.fail_json(msg=str(refused))
     module.exit_json(**answer)

@@ -8,7 +8,7 @@ from gpuprov.bake import hardware, run, text
 from gpuprov.bake.model import Baked
 from gpuprov.capabilities import BY_NAME
 from gpuprov.catalog import fabric
-from gpuprov.catalog.gpus import by_pci_id
+from gpuprov.catalog.gpus import find_by_pci_id
 from gpuprov.judge.judging import judge
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import GpuSpec, HostSpec
@@ -98,9 +98,9 @@ def test_the_image_sees_the_hardware_of_its_spec() -> None:
         assert isinstance(device, bytes)
         found.append(f"{vendor.decode().strip()[2:]}:{device.decode().strip()[2:]}")
         assert name.endswith(folder.rpartition("/")[2])
-    gpus = [one for one in map(by_pci_id, found) if one]
+    gpus = [one for one in map(find_by_pci_id, found) if one]
     assert [one.key for one in gpus] == ["H100-SXM5-80GB"] * 8
-    assert sum(one in fabric.switches() for one in found) == 4
+    assert sum(one in fabric.list_switches() for one in found) == 4
 
 
 def test_without_gpus_in_the_spec_there_is_no_hardware() -> None:

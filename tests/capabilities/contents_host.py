@@ -14,7 +14,7 @@ from gpuprov.capabilities.generated import asks, desired
 from gpuprov.catalog import fabric
 from gpuprov.onhost import json_members
 from gpuprov.onhost.files import PYTHON
-from gpuprov.onhost.unit_files import is_drop_in, unit_of
+from gpuprov.onhost.unit_files import derive_unit, is_drop_in
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.resources import Absent, File, Lines, Resource, Unit
 from gpuprov.spec.model import HostSpec
@@ -71,8 +71,8 @@ def own(wanted: list[Resource], changed: Mapping[str, str] | None = None, *more:
         given = with_lines(shared.path, *(f"{key}={value}" for key, value in shared.keys.items()))
         lines.append((changed or {}).get(shared.path, given) or f"none|{shared.path}")
     states = {one.name: one for one in wanted if isinstance(one, Unit)}
-    for name in dict.fromkeys([*filter(None, (unit_of(one.path) for one in files)), *states]):
-        mine = [one.path for one in files if unit_of(one.path) == name]
+    for name in dict.fromkeys([*filter(None, (derive_unit(one.path) for one in files)), *states]):
+        mine = [one.path for one in files if derive_unit(one.path) == name]
         whole = [path for path in mine if not is_drop_in(path)]
         state = states.get(name, Unit(name=name, enabled=True, active=True))
         shown = (
@@ -99,7 +99,7 @@ def nothing() -> str:
         unit(name, "active", "enabled") if name in ON else unit(name, "inactive", "")
         for name in asked["units"].splitlines()
     ]
-    config = fabric.configuration_file()
+    config = fabric.get_configuration_file()
     paths = [
         with_lines(path, "FABRIC_MODE=0", "LOG_LEVEL=4") if path == config else f"none|{path}"
         for path in asked["paths"].splitlines()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuprov.catalog.gpus import find_gpu
-from gpuprov.catalog.mig import profiles_for
+from gpuprov.catalog.mig import list_profiles
 
 H100, A100, T4 = "H100-SXM5-80GB", "A100-SXM4-40GB", "T4"
 Cut = tuple[str, int, tuple[int, ...]]
@@ -43,7 +43,7 @@ def gpu(
     profiles = [
         {"name": one.name, "id": one.nvsmi_id, "slices": one.slices, "count": one.max_count, "size": one.size,
          "starts": list(one.starts)}
-        for one in profiles_for(found)
+        for one in list_profiles(found)
     ]  # fmt: skip
     said |= {"current": on, "pending": on if pending is None else pending, "processes": list(processes)}
     return said | ({"profiles": profiles if known else [], "instances": instances} if on else {})

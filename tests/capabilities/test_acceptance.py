@@ -302,8 +302,8 @@ def test_erdmas_constant_rate_is_no_bandwidth() -> None:
 
 
 def test_the_probe_knows_the_catalogues_programs() -> None:
-    known = {name for tool in catalogue.acceptance_file().tools for name in tool.programs}
-    known |= {build.program for build in catalogue.acceptance_file().builds}
+    known = {name for tool in catalogue.read_acceptance_file().tools for name in tool.programs}
+    known |= {build.program for build in catalogue.read_acceptance_file().builds}
     assert known <= set(acceptance.PROGRAMS.split())
 
 

@@ -88,7 +88,7 @@ def test_tools_between_hosts_are_for_hosts_with_a_fabric() -> None:
 
 
 def test_the_probe_knows_every_package_of_the_catalogue() -> None:
-    known = catalogue.acceptance_file()
+    known = catalogue.read_acceptance_file()
     assert {one.debian for one in known.tools} | {name for one in known.builds for name in one.debian} == set(
         build.DEBIAN
     )

@@ -122,14 +122,14 @@ def test_the_role_writes_the_lines_that_the_check_expects(block: Cgpu) -> None:
     ],
 )
 def test_the_table_of_drivers(version: str, driver: str, said_: str) -> None:
-    why = catalogue.unfit(version, driver)
+    why = catalogue.explain_unfit(version, driver)
     assert said_ in why
     assert bool(why) == bool(said_)
 
 
 def test_the_model_and_the_table_of_nodes_have_the_same_bounds() -> None:
-    for node in catalogue.cgpu_file().nodes:
+    for node in catalogue.read_cgpu_file().nodes:
         assert convert({node.key: node.most}, Cgpu)[1] == []
         assert convert({node.key: node.most + 1}, Cgpu)[1]
         assert convert({node.key: node.least}, Cgpu)[1] == []
-    assert [one.value for one in catalogue.cgpu_file().policies] == [*range(6)]
+    assert [one.value for one in catalogue.read_cgpu_file().policies] == [*range(6)]

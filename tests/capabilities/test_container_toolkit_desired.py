@@ -193,8 +193,8 @@ def test_the_sites_repository_comes_first_and_is_waited_for_until_it_is_there() 
     assert "none of nvidia-container-toolkit" in found["later"]["problem"]
     newer = made(None, REPOSITORY, packages="", package_index=index(OLD))
     assert newer["later"], "what it has is not known yet, though another source has some version"
-    text = sources.text(BLOCK, "debian")
-    place = sources.path("container-toolkit", "debian")
+    text = sources.format_text(BLOCK, "debian")
+    place = sources.derive_path("container-toolkit", "debian")
     listed = (
         f"@arch amd64\n@machine x86_64\n@file {place}\n"
         + "".join(f" {line}\n" for line in text.splitlines())

@@ -254,19 +254,19 @@ def test_what_is_to_be_installed_decides() -> None:
 
 
 def test_the_catalogue_is_in_order_and_agrees_with_what_turns_cdi_on() -> None:
-    table = known.engines_file()
+    table = known.read_engines_file()
     for engine in ("docker", "containerd", "crio", "podman"):
         rows = [row for row in table.reads if row.engine == engine]
         assert [files.number(row.since) for row in rows] == sorted({files.number(row.since) for row in rows}), engine
         assert [files.number(row.cdi) for row in rows] == sorted({files.number(row.cdi) for row in rows}), engine
-        assert files.number(known.newest_known(engine)) >= files.number(rows[-1].since)
+        assert files.number(known.find_newest_known(engine)) >= files.number(rows[-1].since)
     for engine, since in files.CDI_SINCE.items():
         first = next(row for row in table.reads if row.engine == engine)
         assert files.number(first.since) == since
 
 
 def test_the_probes_look_for_each_field_of_the_catalogue() -> None:
-    for row_ in known.engines_file().fields:
+    for row_ in known.read_engines_file().fields:
         assert row_.field in CDI.script
         assert row_.field in CDI_ANSWERS.script
 

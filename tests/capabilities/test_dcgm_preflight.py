@@ -130,7 +130,7 @@ def test_what_can_be_is_not_refused(driver: str, fields: dict[str, Any]) -> None
     ("branch", "cuda"), [(449, ""), (450, "11"), (524, "11"), (525, "12"), (575, "12"), (580, "13"), (615, "13")]
 )
 def test_the_build_of_a_driver_branch(branch: int, cuda: str) -> None:
-    assert catalogue.cuda_of(branch) == cuda
+    assert catalogue.find_cuda_major(branch) == cuda
 
 
 @pytest.mark.parametrize(
@@ -140,12 +140,12 @@ def test_the_build_of_a_driver_branch(branch: int, cuda: str) -> None:
      ("4.9.9-1", "4.7.0", True), ("4.0.1-1", "4.0.0", True)],
 )  # fmt: skip
 def test_which_exporter_fits(exporter: str, dcgm: str, fits: bool) -> None:
-    assert catalogue.exporter_fits(exporter, dcgm) is fits
+    assert catalogue.is_fitting_exporter(exporter, dcgm) is fits
 
 
 def test_where_it_is_reached() -> None:
-    assert catalogue.reached_at("ALL:5556") == "localhost:5556"
-    assert catalogue.reached_at("/run/dcgm") == "unix:///run/dcgm"
+    assert catalogue.derive_address("ALL:5556") == "localhost:5556"
+    assert catalogue.derive_address("/run/dcgm") == "unix:///run/dcgm"
 
 
 def exported(**changed: str) -> Any:

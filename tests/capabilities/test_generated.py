@@ -13,7 +13,7 @@ from gpuprov.capabilities.generated import asks
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.catalog.fabric import IMEX_CONFIG
 from gpuprov.onhost.files import ABOVE
-from gpuprov.onhost.unit_files import is_drop_in, unit_of
+from gpuprov.onhost.unit_files import derive_unit, is_drop_in
 from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.probe.host.contents import CONTENTS
 from gpuprov.resources import File, Unit
@@ -86,7 +86,7 @@ def test_each_file_altered_in_each_way_is_red_and_named(name: str) -> None:
 def test_a_unit_that_systemd_has_otherwise_is_red_and_named(name: str) -> None:
     host = Host(name)
     for one in host.wanted:
-        unit = unit_of(one.path)
+        unit = derive_unit(one.path)
         if not unit:
             continue
         stale = host.ask(NeedDaemonReload_no="NeedDaemonReload=yes")
@@ -146,7 +146,7 @@ def test_the_probe_reads_every_path_that_is_written(name: str) -> None:
     paths = {one.path for one in host.resources if not isinstance(one, Unit)}
     assert paths <= set(asked["paths"].split("\n"))
     units = {one.name for one in host.resources if isinstance(one, Unit)}
-    assert units | {unit for path in paths if (unit := unit_of(path))} <= set(asked["units"].split("\n"))
+    assert units | {unit for path in paths if (unit := derive_unit(path))} <= set(asked["units"].split("\n"))
 
 
 def test_without_a_spec_the_probe_asks_for_nothing() -> None:

@@ -118,7 +118,7 @@ def test_gpus_without_it_are_refused(gpu: str, block: GpudirectRdma) -> None:
 
 
 def test_gpus_with_it_are_not_refused() -> None:
-    known = gpus.gpus()
+    known = gpus.list_gpus()
     without = {gpu.key for gpu in known if catalogue.find_excluded(gpu)}
     assert without == {"GB10", *(gpu.key for gpu in known if "GeForce" in gpu.name)}
     assert not without & {"RTX-A6000", "RTX-PRO-6000-BLACKWELL-SERVER", "L40S", "GB200", "QUADRO-RTX-6000", "T4"}
@@ -238,9 +238,9 @@ def test_one_name_in_catalogue_and_probe() -> None:
 
 
 def test_the_catalogue() -> None:
-    data = catalogue.gpudirect_file()
+    data = catalogue.read_gpudirect_file()
     assert {one.key for one in data.methods} == {"dmabuf", "nvidia_peermem", "nv_peer_mem"}
-    for module in catalogue.method("nvidia_peermem").modules:
+    for module in catalogue.get_method("nvidia_peermem").modules:
         assert module in probe.GPUDIRECT.script
     used = {
         source
@@ -259,7 +259,7 @@ def test_the_catalogue() -> None:
     }
     assert used | set(data.bad_context.source) == set(data.sources)
     assert set(OVERRIDES.values()) == {0, 1, 2}
-    assert catalogue.gdrcopy("suse") is None
+    assert catalogue.find_gdrcopy("suse") is None
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_the_catalogue() -> None:
     ],
 )
 def test_the_last_word_of_the_kernel_decides(log: tuple[str, ...], key: str | None) -> None:
-    said = catalogue.spoken(log)
+    said = catalogue.find_message(log)
     assert (said.key if said else None) == key
 
 

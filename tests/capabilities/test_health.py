@@ -13,7 +13,7 @@ from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.gpu_settings.fragment import ApplicationClocks, Entry, GpuSettings, LockedClocks
 from gpuprov.capabilities.health import CAPABILITY, rules, watched
 from gpuprov.capabilities.health.fragment import Health
-from gpuprov.catalog.health import health_file
+from gpuprov.catalog.health import read_health_file
 from gpuprov.explain import all_checks
 from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.simulate import faults
@@ -523,12 +523,12 @@ def test_clocks_that_gpu_settings_asks_for_are_its_own_to_judge(
 
 
 def test_each_default_has_a_source() -> None:
-    known = {one.key: one.value for one in health_file().defaults}
+    known = {one.key: one.value for one in read_health_file().defaults}
     defaults = msgspec.structs.asdict(Health())
     assert {name for name, value in defaults.items() if value in (None, ())} == DECLARED
     defaults = {name: value for name, value in defaults.items() if name not in DECLARED}
     assert defaults == known
-    assert all(health_file().sources[key].url for one in health_file().defaults for key in one.source)
+    assert all(read_health_file().sources[key].url for one in read_health_file().defaults for key in one.source)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.health.fragment import Health
 from gpuprov.catalog.signatures import find_symptom
-from gpuprov.catalog.xids import xids_file
+from gpuprov.catalog.xids import read_xids_file
 from tests.capabilities.asking import ask
 from tests.capabilities.health_host import BOOT, NOW, log, nvlinks, smi, xid
 
@@ -84,7 +84,7 @@ def test_an_error_in_place_of_the_word_is_not_proven() -> None:
 
 
 def test_every_need_but_none_has_a_fix() -> None:
-    assert [row.key for row in xids_file().recoveries if not row.fix] == ["none"]
+    assert [row.key for row in read_xids_file().recoveries if not row.fix] == ["none"]
 
 
 def test_a_reset_that_the_switches_tell_of_is_past() -> None:
@@ -136,7 +136,7 @@ def test_a_154_before_the_boot_decides_nothing_after_it() -> None:
 
 
 def test_numbers_that_nvidia_calls_unused_do_not_drain() -> None:
-    (unused,) = [row for row in xids_file().xids if row.nvidia == "UNUSED"]
+    (unused,) = [row for row in read_xids_file().xids if row.nvidia == "UNUSED"]
     assert len(unused.xids) == 61
     for number in unused.xids:
         outcome = judged((0, xid(number, "x")))

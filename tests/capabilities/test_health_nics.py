@@ -8,7 +8,7 @@ import pytest
 
 from gpuprov.capabilities.health.fragment import Health
 from gpuprov.catalog import find_symptom
-from gpuprov.catalog.nics import NicLine, nics_file
+from gpuprov.catalog.nics import NicLine, read_nics_file
 from gpuprov.explain.messages import symptoms_in
 from gpuprov.probe.gpus.health_links import HW_COUNTERS
 from gpuprov.probe.kernel.kernel_log import NIC_DRIVERS
@@ -104,7 +104,7 @@ def test_what_drivers_of_adapters_say(row: Row) -> None:
     judge(row)
 
 
-@pytest.mark.parametrize("line", nics_file().lines, ids=lambda line: line.key)
+@pytest.mark.parametrize("line", read_nics_file().lines, ids=lambda line: line.key)
 def test_each_line_is_judged_and_explained_by_its_entry(line: NicLine) -> None:
     """By all readers: the health check, `explain LINE`, and `explain` of a log."""
     outcome = ask(LOG, None, **said(line.example))
@@ -138,7 +138,7 @@ RDMA_NAMES = [
 
 @pytest.mark.parametrize(("line", "key"), RDMA_NAMES)
 def test_lines_with_the_name_of_an_rdma_device_are_judged_and_explained(line: str, key: str) -> None:
-    entry = next(one for one in nics_file().lines if one.key == key)
+    entry = next(one for one in read_nics_file().lines if one.key == key)
     outcome = ask(LOG, None, **said(line))
     assert (outcome.status, outcome.action) == (("fail", entry.action) if entry.verdict == "unfit" else ("pass", ""))
     assert line in outcome.found
@@ -193,7 +193,7 @@ def test_a_program_that_is_named_like_a_device_is_not_believed() -> None:
 
 
 def test_an_empty_port_is_a_cause_of_an_unplugged_cable() -> None:
-    entry = next(one for one in nics_file().lines if one.key == "mlx5-unplugged")
+    entry = next(one for one in read_nics_file().lines if one.key == "mlx5-unplugged")
     assert "at boot" in entry.cause
 
 
@@ -205,10 +205,10 @@ def test_what_is_to_be_done(lines: tuple[str, ...], action: str) -> None:
 
 
 def test_the_probe_reads_what_the_catalogue_knows() -> None:
-    assert {driver for line in nics_file().lines for driver in line.drivers} <= {*NIC_DRIVERS}
-    assert [counter.key for counter in nics_file().counters] == [*HW_COUNTERS]
-    keys = {line.key for line in nics_file().lines}
-    assert {key for line in nics_file().lines for key in line.clears} <= keys | {"all"}
+    assert {driver for line in read_nics_file().lines for driver in line.drivers} <= {*NIC_DRIVERS}
+    assert [counter.key for counter in read_nics_file().counters] == [*HW_COUNTERS]
+    keys = {line.key for line in read_nics_file().lines}
+    assert {key for line in read_nics_file().lines for key in line.clears} <= keys | {"all"}
 
 
 HEALTHY = (

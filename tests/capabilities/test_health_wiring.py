@@ -17,7 +17,7 @@ from gpuprov.export.defects import doubts
 from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.report.health import as_metrics
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.topology.judge import findings
+from gpuprov.topology.judge import list_findings
 from gpuprov.topology.model import read
 from gpuprov.verify.evaluate import Result, evaluate
 from gpuprov.verify.fitness import fitness, health_code, of_health
@@ -209,7 +209,7 @@ def test_a_cloud_guest_at_half_width_is_told_and_not_failed(model: str, speed: s
     assert "virtual machine (kvm)" in outcome.found
     assert "reseat" not in outcome.hint
     assert asked(LINKS, wired(machine, GUEST)).status == "pass"
-    told = [one for one in findings(read(facts(**wired(machine, GUEST)))) if one.kind == "link"]
+    told = [one for one in list_findings(read(facts(**wired(machine, GUEST)))) if one.kind == "link"]
     assert [one.note for one in told] == [True]
 
 
@@ -287,7 +287,9 @@ def test_a_host_with_defects_that_nobody_asked_for_is_not_fit() -> None:
 def test_what_health_calls_a_defect_topology_and_export_call_one_in_the_same_words() -> None:
     texts = broken()
     words = {row.check: row.found for row in results(texts) if row.status == "fail"}
-    told = [one.message for one in findings(read(facts(**texts))) if not one.note and one.kind in ("link", "nvlink")]
+    told = [
+        one.message for one in list_findings(read(facts(**texts))) if not one.note and one.kind in ("link", "nvlink")
+    ]
     assert len(told) == 4
     assert all(any(message in found for found in words.values()) for message in told)
     lines = doubts(facts(**texts), {})

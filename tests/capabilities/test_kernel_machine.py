@@ -13,7 +13,7 @@ from gpuprov.capabilities import kernel
 from gpuprov.capabilities.kernel.desired import MODULES, UNIT, UNIT_FILE
 from gpuprov.probe.base import Output
 from gpuprov.probe.host import cpu
-from gpuprov.spec.across import conflict_problem
+from gpuprov.spec.across import report_conflict
 from gpuprov.spec.kernel import Conflict, Contribution, Kernel, merge
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import at_boot
@@ -143,7 +143,7 @@ def test_what_they_imply() -> None:
 )
 def test_what_must_agree(first: Kernel, second: Kernel, told: str) -> None:
     _, (conflict,) = merged(kernel=first, x=second)
-    problem = conflict_problem(conflict)
+    problem = report_conflict(conflict)
     assert told in problem.message
     assert "" not in problem.path
 

@@ -162,13 +162,13 @@ def test_a_gpu_is_in_one_entry_of_mig_parteds_and_it_is_the_last_of_the_spec() -
         host = HostSpec(
             name="gpu1", gpu=host_of(block, **EIGHT).gpu, capabilities={"mig": convert({"layout": wanted}, Mig)}
         )
-        entries = mig_layout.normalise("enabled", [], layout.parted(host))
-        told = mig_layout.targets(entries, here)
+        entries = mig_layout.normalize_layout("enabled", [], layout.parted(host))
+        told = mig_layout.select_targets(entries, here)
         named = [
             {**one, "gpus": "all" if one["gpus"] == "all" else [n for n in one["gpus"] if n != "H100-SXM5-80GB"]}
             for one in wanted
         ]
-        assert told == mig_layout.targets(mig_layout.normalise("enabled", named, None), here), wanted
+        assert told == mig_layout.select_targets(mig_layout.normalize_layout("enabled", named, None), here), wanted
         indexes = [index for entry in entries for index in (range(8) if entry.gpus is None else entry.gpus)]
         assert len(indexes) == len(set(indexes)), wanted
 
@@ -249,7 +249,7 @@ def test_every_file_is_known_so_that_it_can_be_removed() -> None:
     ],
 )
 def test_labels_that_a_kubelet_may_set(key: str, *, may: bool) -> None:
-    assert catalogue.kubelet_may_set(key) == may
+    assert catalogue.is_settable_by_kubelet(key) == may
 
 
 def test_text_is_yaml_of_the_same_meaning() -> None:

@@ -10,7 +10,7 @@ import pytest
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.mig.desired import MODULES, PROGRAM, make
 from gpuprov.capabilities.mig.fragment import Mig
-from gpuprov.onhost.mig.apply import targets
+from gpuprov.onhost.mig.apply import select_targets
 from gpuprov.render.carried import carried
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
@@ -125,7 +125,7 @@ def test_the_program_takes_what_it_is_told(tmp_path: Any) -> None:
         "version: v1\nmig-configs:\n  small:\n  - {devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}\n"
     )
     for block in (WHOLE, {"mode": "disabled"}, {"config_file": str(file)}):
-        (target,) = targets(json.loads(json.dumps(made(block, a_gpu())["wanted"])), [card()]).values()
+        (target,) = select_targets(json.loads(json.dumps(made(block, a_gpu())["wanted"])), [card()]).values()
         assert target.enabled is (block.get("mode") != "disabled")
     assert [one.profile for one in target.instances] == ["1g.10gb"] * 7
 

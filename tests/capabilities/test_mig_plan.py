@@ -12,9 +12,9 @@ from gpuprov.capabilities.answers import STARTING
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.desired import unit
 from gpuprov.catalog.gpus import find_gpu
-from gpuprov.catalog.mig import profiles_for
+from gpuprov.catalog.mig import list_profiles
 from gpuprov.onhost.mig import layout as mig_layout
-from gpuprov.onhost.mig.state import sizes_of
+from gpuprov.onhost.mig.state import list_sizes
 from gpuprov.onhost.mig_program import WANTED as KEPT
 from gpuprov.probe.base import Output
 from gpuprov.probe.gpus import mig
@@ -65,10 +65,10 @@ def after(made: host.Needs) -> list[tuple[str, int, tuple[int, ...]]]:
 
 @pytest.mark.parametrize("wanted", WANTED, ids=json.dumps)
 def test_what_is_planned_comes_to_what_is_wanted(wanted: Any) -> None:
-    (entry,) = mig_layout.normalise("enabled", [{"gpus": "all", "instances": wanted}])
+    (entry,) = mig_layout.normalize_layout("enabled", [{"gpus": "all", "instances": wanted}])
     target = mig_layout.Target(True, entry.instances)
     aim = sorted(
-        (one.profile, sizes_of(mig_layout.parse_profile(one.profile).slices, one.compute)) for one in entry.instances
+        (one.profile, list_sizes(mig_layout.parse_profile(one.profile).slices, one.compute)) for one in entry.instances
     )
     for cuts, on in itertools.product(CUTS, (True, False)):
         gpu = gpu_of(*cuts, on=on)
@@ -84,7 +84,7 @@ def test_what_is_planned_comes_to_what_is_wanted(wanted: Any) -> None:
 def test_of_compute_instances_in_use_the_one_that_must_go_is_seen() -> None:
     """Two of three are in use, and one may stay: whose ends is who holds the other."""
     gpu = gpu_of(("3g.40gb", 0, (1, 1, 1)))
-    (entry,) = mig_layout.normalise(
+    (entry,) = mig_layout.normalize_layout(
         "enabled", [{"gpus": "all", "instances": [{"profile": "3g.40gb", "compute": {"1c": 1}}]}]
     )
     users = [mig.User(mig.Holder(pid, "python3", "", ()), 0, 1, part) for part, pid in ((0, 700), (1, 701))]
@@ -100,7 +100,7 @@ def test_the_catalogue_stands_in_for_a_driver_that_tells_nothing_while_mig_is_of
     assert host.table(off) == host.table(on)
     known = find_gpu(mh.H100)
     assert known
-    assert len(host.table(off)[0]) == len(profiles_for(known))
+    assert len(host.table(off)[0]) == len(list_profiles(known))
 
 
 def test_where_nobody_knows_the_places_before_mig_is_on() -> None:

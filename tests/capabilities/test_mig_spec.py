@@ -12,7 +12,7 @@ from gpuprov.capabilities.mig import config_file, host
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.fleet import judge
 from gpuprov.spec.model import RawHost
-from gpuprov.spec.problem import Problem, SpecError, dotted
+from gpuprov.spec.problem import Problem, SpecError, format_path
 
 H100: dict[str, Any] = {"gpu": {"model": "H100-SXM5-80GB", "count": 2}}
 A100: dict[str, Any] = {"gpu": {"model": "A100-SXM4-40GB", "count": 2}}
@@ -85,7 +85,7 @@ def test_a_good_spec(values: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("values", "path", "message", "hint"), BAD, ids=lambda value: str(value)[:60])
 def test_a_bad_spec(values: dict[str, Any], path: str, message: str, hint: str) -> None:
     found = [problem for problem in told(values) if problem.severity == "error"]
-    assert [dotted(problem.path) for problem in found] == [path], found
+    assert [format_path(problem.path) for problem in found] == [path], found
     assert message in str(found[0])
     assert hint in found[0].hint
 
@@ -93,7 +93,7 @@ def test_a_bad_spec(values: dict[str, Any], path: str, message: str, hint: str) 
 @pytest.mark.parametrize(("values", "path", "message"), WARNED, ids=lambda value: str(value)[:60])
 def test_a_warning(values: dict[str, Any], path: str, message: str) -> None:
     (found,) = [problem for problem in told(values) if problem.path[:1] == ("mig",)]
-    assert (found.severity, dotted(found.path), message in found.message, bool(found.hint)) == (
+    assert (found.severity, format_path(found.path), message in found.message, bool(found.hint)) == (
         "warning",
         path,
         True,
@@ -152,7 +152,7 @@ def test_a_file_that_cannot_be_taken(
     tmp_path: Path, content: Any, selected: str, field: str, message: str, hint: str
 ) -> None:
     found = told(H100 | {"mig": {"config_file": written(tmp_path, content), "selected": selected}})
-    assert [dotted(problem.path) for problem in found] == [f"mig.{field}"], found
+    assert [format_path(problem.path) for problem in found] == [f"mig.{field}"], found
     assert message in found[0].message
     assert hint in found[0].hint
 
@@ -160,7 +160,7 @@ def test_a_file_that_cannot_be_taken(
 def test_a_file_that_is_not_there_or_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "none.yaml", tmp_path):
         (found,) = told(H100 | {"mig": {"config_file": str(path), "selected": "a"}})
-        assert (dotted(found.path), "cannot be read here" in found.message) == ("mig.config_file", True)
+        assert (format_path(found.path), "cannot be read here" in found.message) == ("mig.config_file", True)
 
 
 def test_a_file_as_it_is(tmp_path: Path) -> None:
@@ -192,6 +192,6 @@ def test_a_minimum_that_is_published_for_another_machine_is_a_warning() -> None:
     """595.58.03 is told of DGX Station; racks of the same GPU run 580."""
     rack = {"gpu": {"model": "GB300", "count": 4}, "nvidia_driver": {"version": "580"}}
     problems = [one for one in told(rack | cut({"1g.35gb": 7})) if "595.58.03" in one.message]
-    assert [(one.severity, dotted(one.path)) for one in problems] == [("warning", "mig")]
+    assert [(one.severity, format_path(one.path)) for one in problems] == [("warning", "mig")]
     old = H100 | cut({"3g.40gb": 1}) | {"nvidia_driver": {"version": "525.60.13"}}
     assert [one.severity for one in told(old) if "525.85.12" in one.message] == ["error"]

@@ -48,7 +48,7 @@ def systemctl(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         listed = "gpuprov-mps@named.service loaded inactive dead MPS\ngpuprov-mps@sick.service loaded failed failed MPS"
         return 0, listed if words[0] == "list-units" else ""
 
-    monkeypatch.setattr(daemon, "systemctl", answer)
+    monkeypatch.setattr(daemon, "run_systemctl", answer)
     return told
 
 
@@ -60,9 +60,9 @@ def exclusive(folder: Path, scope: str = "groups", *gpus: int, **more: Any) -> d
 def test_a_gpu_that_loses_its_daemon_is_given_back(folder: Path) -> None:
     nvml = Modes(DEFAULT, DEFAULT)
     both, one = exclusive(folder, "groups", 0, 1), exclusive(folder, "groups", 0)
-    modes.compute_modes(devices.daemons(both, GPUS)[0], both, nvml)
+    modes.compute_modes(devices.list_daemons(both, GPUS)[0], both, nvml)
     assert nvml.modes == [EXCLUSIVE, EXCLUSIVE]
-    kept = devices.daemons(one, GPUS)
+    kept = devices.list_daemons(one, GPUS)
     assert modes.give_back(one, nvml, GPUS, kept, False) == ["GPU 1: compute mode DEFAULT"]
     assert nvml.modes == [EXCLUSIVE, EXCLUSIVE], "a plan changes nothing"
     assert modes.give_back(one, nvml, GPUS, kept, True) == ["GPU 1: compute mode DEFAULT"]
@@ -83,14 +83,14 @@ def test_also_where_the_daemon_has_failed(folder: Path, systemctl: list[str], mo
 
 
 def test_a_unit_that_is_only_named_is_not_removed(systemctl: list[str]) -> None:
-    assert daemon.known_names() == ["sick"]
+    assert daemon.list_known_names() == ["sick"]
     assert systemctl[0].startswith("list-units")
 
 
 def test_a_start_after_too_many(systemctl: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon, "running", lambda _name: None)
-    one = devices.daemons(config("gpu"), GPUS)[0]
-    program.one_daemon(one, exclusive(folder, "gpu"), Modes(), True)
+    monkeypatch.setattr(daemon, "find_running", lambda _name: None)
+    one = devices.list_daemons(config("gpu"), GPUS)[0]
+    program.compare_or_fix(one, exclusive(folder, "gpu"), Modes(), True)
     assert systemctl[-2:] == [f"{verb} gpuprov-mps@gpu0.service" for verb in ("reset-failed", "restart")]
 
 
@@ -119,11 +119,11 @@ def process(folder: Path) -> tuple[str, list[str], dict[str, str]]:
 def test_a_daemon_that_does_not_answer_may_have_clients(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "pipe/up").unlink()
     given = config(control=str(folder / "control"))
-    monkeypatch.setattr(daemon, "servers", lambda _pid: ["88"])
+    monkeypatch.setattr(daemon, "list_servers", lambda _pid: ["88"])
     message = r"does not answer, and its servers \(pid 88\) may have clients; end those, then systemctl restart gpuprov"
     with pytest.raises(devices.Problem, match=message):
         program.refuse_clients("gpu0", given, process(folder), "other devices")
-    monkeypatch.setattr(daemon, "servers", lambda _pid: [])
+    monkeypatch.setattr(daemon, "list_servers", lambda _pid: [])
     program.refuse_clients("gpu0", given, process(folder), "other devices")
 
 
@@ -131,13 +131,13 @@ def test_servers_are_found_without_the_daemon(tmp_path: Path) -> None:
     shutil.copy2("/bin/sleep", tmp_path / "nvidia-cuda-mps-server")
     with subprocess.Popen([tmp_path / "nvidia-cuda-mps-server", "30"]) as server:
         until = time.monotonic() + 5
-        while daemon.about(str(server.pid), "comm") != "nvidia-cuda-mps\n" and time.monotonic() < until:
+        while daemon.read_process_file(str(server.pid), "comm") != "nvidia-cuda-mps\n" and time.monotonic() < until:
             time.sleep(0.01)  # the kernel names a process a moment after exec has closed Popen's pipe
-        found = daemon.servers(str(os.getpid()))
+        found = daemon.list_servers(str(os.getpid()))
         server.kill()
         assert found == [str(server.pid)]
-    assert daemon.servers(str(os.getpid())) == []
-    assert daemon.servers("0") == []
+    assert daemon.list_servers(str(os.getpid())) == []
+    assert daemon.list_servers("0") == []
 
 
 def test_clients_are_refused_while_no_driver_answers(
@@ -150,7 +150,7 @@ def test_clients_are_refused_while_no_driver_answers(
 
     (folder / "pipe/servers").write_text("800\n")
     monkeypatch.setattr(program, "Nvml", mismatch)
-    monkeypatch.setattr(daemon, "running", lambda _name: process(folder))
+    monkeypatch.setattr(daemon, "find_running", lambda _name: process(folder))
     with pytest.raises(devices.Problem, match="2 clients use it: pid 900 901"):
         program.settle(config("none", control=str(folder / "control")), True)
     assert not [words for words in systemctl if words.startswith("disable")]
@@ -167,20 +167,20 @@ def test_every_user_can_pass_the_directory_and_nobody_else_has_it(tmp_path: Path
     for mode in (0o700, 0o777):
         place.mkdir(mode=mode, exist_ok=True)
         place.chmod(mode)
-        daemon.folder(str(place))
+        daemon.make_folder(str(place))
         assert place.stat().st_mode & 0o777 == 0o755
     (tmp_path / "link").symlink_to(place)
     with pytest.raises(devices.Problem, match=r"link is a link or another user's \(uid [0-9]+\): remove it"):
-        daemon.folder(str(tmp_path / "link"))
+        daemon.make_folder(str(tmp_path / "link"))
 
 
 def test_a_start_prepares_gpus_and_directories(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvml, given, became = Modes(DEFAULT, DEFAULT), exclusive(folder, "gpu", control="sh"), []
-    one = devices.daemons(given, GPUS)[0] | {"pipe": str(folder / "pipe"), "log": str(folder / "link")}
+    one = devices.list_daemons(given, GPUS)[0] | {"pipe": str(folder / "pipe"), "log": str(folder / "link")}
     (folder / "logs").mkdir(mode=0o750)
     (folder / "link").symlink_to(folder / "logs")
     (folder / "pipe").chmod(0o700)
-    monkeypatch.setattr(daemon, "from_state", lambda _name: (given, nvml, one))
+    monkeypatch.setattr(daemon, "read_state", lambda _name: (given, nvml, one))
     monkeypatch.setattr("os.execvpe", lambda *given: became.append(given[1:]))
     monkeypatch.setenv("PYTHONPATH", "/usr/local/lib/gpuprov")
     assert boot.main(["start", "gpu0"]) == 0
@@ -195,7 +195,7 @@ def test_a_start_prepares_gpus_and_directories(folder: Path, monkeypatch: pytest
 def test_a_directory_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
     with pytest.raises(devices.Problem, match=f"another user's .uid {os.getuid()}."):
-        daemon.folder(str(tmp_path))
+        daemon.make_folder(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -208,17 +208,17 @@ def test_a_unit_that_the_spec_does_not_name_any_more(
 ) -> None:
     """A driver change stops it, and starts it again before it is removed: it stays down, and is no failure."""
     given = config(scope, groups=[{"gpus": [0], "name": "left"}])
-    assert devices.named(given, yes) is bool(yes)
+    assert devices.can_be_named(given, yes) is bool(yes)
     (tmp_path / "mps.json").write_text(json.dumps(given))
     monkeypatch.setattr(daemon, "STATE", str(tmp_path / "mps.json"))
     assert boot.main(["present", no]) == 1, "systemd skips a unit whose condition is not met"
-    assert devices.daemons(config("none"), CUT) == []
+    assert devices.list_daemons(config("none"), CUT) == []
 
 
 def test_a_limit_for_a_gpu_that_is_not_there() -> None:
-    devices.limited(config(memory={"all": "8G", "1": "4G", "19:00.0": "4G", A[:12]: "4G"}), GPUS)
+    devices.check_limits(config(memory={"all": "8G", "1": "4G", "19:00.0": "4G", A[:12]: "4G"}), GPUS)
     with pytest.raises(devices.Problem, match="no GPU is 5; there are: 0"):
-        devices.limited(config(memory={"5": "8G"}), GPUS)
+        devices.check_limits(config(memory={"5": "8G"}), GPUS)
 
 
 def test_a_daemon_that_is_exclusive_no_more(folder: Path) -> None:
@@ -226,6 +226,6 @@ def test_a_daemon_that_is_exclusive_no_more(folder: Path) -> None:
     note = folder / f"run/{B}.exclusive"
     modes.note_exclusive(given, GPUS[1], True)
     assert note.exists()
-    modes.compute_modes(devices.daemons(given, GPUS)[1], given, nvml)
+    modes.compute_modes(devices.list_daemons(given, GPUS)[1], given, nvml)
     assert nvml.modes == [EXCLUSIVE, DEFAULT]
     assert not note.exists()

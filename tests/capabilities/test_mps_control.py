@@ -8,7 +8,7 @@ import pytest
 
 from gpuprov.onhost.mps.control import Control, Restart
 from gpuprov.onhost.mps.devices import Problem
-from gpuprov.onhost.mps.environments import client_environments
+from gpuprov.onhost.mps.environments import build_client_environments
 from tests.capabilities.mps_host import A
 from tests.capabilities.mps_programs import folder, running
 
@@ -70,7 +70,7 @@ def test_partitions(folder: Path) -> None:
     assert control.partition() == []
     assert control.partitions() == {A: [(4, f"{A}/Dx4"), (2, f"{A}/Dx2")]}
     one = control.daemon
-    found = client_environments(one, control.config, control)
+    found = build_client_environments(one, control.config, control)
     assert found["gpu0-1"]["CUDA_MPS_SM_PARTITION"] == f"{A}/Dx2"
     with pytest.raises(Problem, match="no SM partition of 9 chunks on"):
         running(folder, A, partitions=[4, 2, 9]).partition()

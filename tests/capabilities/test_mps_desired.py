@@ -84,7 +84,7 @@ def test_the_program_understands_what_it_is_told() -> None:
         compute_mode="default",
     )
     wanted = json.loads(json.dumps(made(block)["wanted"]))
-    assert [(one["name"], one["gpus"][0]["index"]) for one in devices.daemons(wanted, GPUS)] == [
+    assert [(one["name"], one["gpus"][0]["index"]) for one in devices.list_daemons(wanted, GPUS)] == [
         ("left", 1),
         ("group1", 0),
     ]

@@ -21,7 +21,7 @@ __all__ = ["folder"]
 
 
 def names(given: dict[str, Any], gpus: list[dict[str, Any]] = GPUS) -> dict[str, list[str]]:
-    return {one["name"]: one["devices"] for one in devices.daemons(given, gpus)}
+    return {one["name"]: one["devices"] for one in devices.list_daemons(given, gpus)}
 
 
 def test_daemons_of_each_scope() -> None:
@@ -34,10 +34,10 @@ def test_daemons_of_each_scope() -> None:
         "gpu1-mig0-ci0": [MIG[1]],
         "gpu1-mig0-ci1": ["MIG-c"],
     }
-    pipes = [(one["pipe"], one["log"]) for one in devices.daemons(config("gpu"), GPUS)]
+    pipes = [(one["pipe"], one["log"]) for one in devices.list_daemons(config("gpu"), GPUS)]
     assert pipes[0] == ("/run/nvidia-mps/gpu0", "/var/log/nvidia-mps/gpu0")
-    assert devices.daemons(config(), GPUS)[0]["pipe"] == "/tmp/nvidia-mps"
-    assert devices.daemons(config(protocol="v3"), GPUS)[0]["pipe"] == "/run/nvidia-mps"
+    assert devices.list_daemons(config(), GPUS)[0]["pipe"] == "/tmp/nvidia-mps"
+    assert devices.list_daemons(config(protocol="v3"), GPUS)[0]["pipe"] == "/run/nvidia-mps"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_daemons_of_each_scope() -> None:
 )
 def test_devices_that_cannot_have_them(given: dict[str, Any], gpus: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(devices.Problem, match=message.replace("(", r"\(")):
-        devices.daemons(given, gpus)
+        devices.list_daemons(given, gpus)
 
 
 def test_a_host_without_a_driver_is_judged_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,9 +66,9 @@ def test_a_host_without_a_driver_is_judged_later(monkeypatch: pytest.MonkeyPatch
         raise OSError("cannot open shared object file")
 
     monkeypatch.setattr("ctypes.CDLL", missing)
-    monkeypatch.setattr(daemon, "known_names", lambda: ["gpu0", "host"])
-    monkeypatch.setattr(daemon, "running", lambda _name: None)
-    monkeypatch.setattr(daemon, "enabled", lambda name: name == "host")
+    monkeypatch.setattr(daemon, "list_known_names", lambda: ["gpu0", "host"])
+    monkeypatch.setattr(daemon, "find_running", lambda _name: None)
+    monkeypatch.setattr(daemon, "is_enabled", lambda name: name == "host")
     told, later = program.settle(config("gpu", count=2), False)
     assert told == [
         "gpuprov-mps@host.service: stopped and removed",
@@ -77,7 +77,7 @@ def test_a_host_without_a_driver_is_judged_later(monkeypatch: pytest.MonkeyPatch
     ]
     assert "no libnvidia-ml.so.1" in later
     assert program.settle(config("mig", count=2), False)[0] == [], "which there are is not known"
-    assert program.names_without_driver(config("groups", groups=[{"gpus": [0]}, {"gpus": [1], "name": "b"}])) == [
+    assert program.list_names_without_driver(config("groups", groups=[{"gpus": [0]}, {"gpus": [1], "name": "b"}])) == [
         "group0",
         "b",
     ]
@@ -110,15 +110,15 @@ def test_environments_of_clients(folder: Path) -> None:
 
 
 def test_a_mig_device_is_named_to_its_clients() -> None:
-    one = devices.daemons(config("mig"), CUT)[0]
-    found = environments.client_environments(one, config("mig"))
+    one = devices.list_daemons(config("mig"), CUT)[0]
+    found = environments.build_client_environments(one, config("mig"))
     assert found["gpu0-mig4"]["CUDA_VISIBLE_DEVICES"] == MIG[0]
 
 
 def test_what_protocol_3_is_started_with() -> None:
     given = config("gpu", protocol="v3", percentage=50, memory={"all": "8G"}, partitions=[4], user="1000")
-    one = devices.daemons(given, GPUS)[0]
-    assert daemon.command(one, given) == [
+    one = devices.list_daemons(given, GPUS)[0]
+    assert daemon.build_command(one, given) == [
         catalogue.CONTROL,
         "-f",
         "-p",
@@ -126,23 +126,23 @@ def test_what_protocol_3_is_started_with() -> None:
         "-a",
         "/run/gpuprov/mps/gpu0.toml",
     ]
-    assert daemon.command(one, given | {"user": ""})[2:5] == ["-p", "3", "-m"]
-    assert daemon.toml(one, given) == (
+    assert daemon.build_command(one, given | {"user": ""})[2:5] == ["-p", "3", "-m"]
+    assert daemon.format_toml(one, given) == (
         f'schema_version = "1.0"\n[servers.gpuprov]\nallowed_devices = "{A}"\nactive_thread_percentage = "50"\n'
         'client_priority = "0"\nuid = 1000\npinned_memory_limit = "8G"\n'
         f'[[servers.gpuprov.devices]]\nuuid = "{A}"\n[[servers.gpuprov.devices.sm_partitions]]\nname = "p0"\nchunks = 4\n'
     )
     assert (
-        environments.client_environments(one, given)["gpu0"]["CUDA_MPS_PIPE_DIRECTORY"]
+        environments.build_client_environments(one, given)["gpu0"]["CUDA_MPS_PIPE_DIRECTORY"]
         == "/run/nvidia-mps/gpu0/gpuprov"
     )
-    assert daemon.command(one, config(partitions=[4]))[-1] == "-S"
+    assert daemon.build_command(one, config(partitions=[4]))[-1] == "-S"
 
 
 def test_a_user_that_is_not_there() -> None:
-    assert daemon.uid_of(config(user="root")) == 0
+    assert daemon.find_uid(config(user="root")) == 0
     with pytest.raises(devices.Problem, match="no user gpuprov-nobody"):
-        daemon.uid_of(config(user="gpuprov-nobody"))
+        daemon.find_uid(config(user="gpuprov-nobody"))
 
 
 def test_the_users_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,8 +150,8 @@ def test_the_users_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
     control = running(folder, A, user=str(os.getuid()))
     assert daemon.start_server(control.config, control) is False, "it ended at once"
     (folder / "pipe/servers").write_text(f"999999999\n{os.getpid()}\n")
-    assert daemon.serves(os.getuid(), control)
-    assert not daemon.serves(os.getuid() + 1, control)
+    assert daemon.is_serving(os.getuid(), control)
+    assert not daemon.is_serving(os.getuid() + 1, control)
     assert daemon.start_server(control.config, control) is False, "it runs already"
     assert "start_server -uid" in (folder / "pipe/log").read_text()
 
@@ -167,25 +167,25 @@ def test_a_daemon_with_clients_is_not_restarted(folder: Path) -> None:
 
 
 def test_why_a_daemon_is_another() -> None:
-    one = devices.daemons(config(), GPUS)[0]
-    words, environment = daemon.command(one, config()), daemon.environment(one)
-    assert program.differs(one, config(), ("7", [*words, ""], environment)) == ""
+    one = devices.list_daemons(config(), GPUS)[0]
+    words, environment = daemon.build_command(one, config()), daemon.build_environment(one)
+    assert program.compare_daemon(one, config(), ("7", [*words, ""], environment)) == ""
     moved = environment | {"CUDA_VISIBLE_DEVICES": A}
-    assert program.differs(one, config(), ("7", words, moved)) == f"CUDA_VISIBLE_DEVICES is {A}, wanted {A},{B}"
-    assert "started as" in program.differs(one, config(partitions=[4]), ("7", words, environment))
+    assert program.compare_daemon(one, config(), ("7", words, moved)) == f"CUDA_VISIBLE_DEVICES is {A}, wanted {A},{B}"
+    assert "started as" in program.compare_daemon(one, config(partitions=[4]), ("7", words, environment))
 
 
 def test_a_program_that_was_replaced(tmp_path: Path) -> None:
     copy = tmp_path / "sleep"
     shutil.copy2("/bin/sleep", copy)
     with subprocess.Popen([copy, "30"]) as process:
-        assert not daemon.replaced(str(process.pid))
+        assert not daemon.is_replaced(str(process.pid))
         copy.unlink()
-        assert daemon.replaced(str(process.pid))
-        one = devices.daemons(config(), GPUS)[0]
-        assert program.differs(one, config(), (str(process.pid), [], {})) == "its program was replaced"
+        assert daemon.is_replaced(str(process.pid))
+        one = devices.list_daemons(config(), GPUS)[0]
+        assert program.compare_daemon(one, config(), (str(process.pid), [], {})) == "its program was replaced"
         process.kill()
-    assert not daemon.replaced("0")
+    assert not daemon.is_replaced("0")
 
 
 def test_a_file_is_put_in_its_place_and_no_link_is_followed(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_process_whose_name_is_no_text_is_in_nobodys_way(tmp_path: Path) -> No
         try:
             while b"\xff" not in Path(f"/proc/{child.pid}/comm").read_bytes():
                 time.sleep(0.01)
-            assert daemon.about(str(child.pid), "comm") == "\ufffd\ufffd\n"
-            assert daemon.process(str(child.pid)) == (str(child.pid), ["sleep", "60", ""], {"X": "\ufffd"})
+            assert daemon.read_process_file(str(child.pid), "comm") == "\ufffd\ufffd\n"
+            assert daemon.read_process(str(child.pid)) == (str(child.pid), ["sleep", "60", ""], {"X": "\ufffd"})
         finally:
             child.kill()

@@ -225,16 +225,16 @@ def test_selectors_are_compared_as_what_they_name() -> None:
     ],
 )
 def test_client_limits(model: str, branch: int, limit: int) -> None:
-    assert catalogue.client_limit(gpus.find_gpu(model), branch) == limit
-    assert catalogue.mig_share(limit, 7) == limit
-    assert catalogue.mig_share(1, 1) == 1
+    assert catalogue.find_client_limit(gpus.find_gpu(model), branch) == limit
+    assert catalogue.compute_mig_share(limit, 7) == limit
+    assert catalogue.compute_mig_share(1, 1) == 1
 
 
 def test_a_gpu_before_volta_takes_sixteen() -> None:
-    keys = {gpu.key: gpu for gpu in gpus.gpus()}
+    keys = {gpu.key: gpu for gpu in gpus.list_gpus()}
     assert catalogue.limit_of("6.1", 590) == 16
-    assert catalogue.client_limit(keys["M4"], 580) == 16
-    assert catalogue.client_limit(keys["H100-SXM5-80GB"], 580) == 48
+    assert catalogue.find_client_limit(keys["M4"], 580) == 16
+    assert catalogue.find_client_limit(keys["H100-SXM5-80GB"], 580) == 48
 
 
 NO_PROGRAM = {"mps": "shm|1\n" + host.gpus()}

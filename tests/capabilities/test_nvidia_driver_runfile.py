@@ -9,7 +9,7 @@ import pytest
 from gpuprov.capabilities import nvidia_driver
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, Runfile
 from gpuprov.capabilities.nvidia_driver.runfile import ANSWERS
-from gpuprov.catalog.drivers.any import of_any_driver
+from gpuprov.catalog.drivers.any import build_patterns
 from gpuprov.probe.base import Output
 from gpuprov.probe.driver.runfile import RUNFILE
 from gpuprov.spec.model import HostSpec
@@ -171,7 +171,7 @@ def test_a_file_beside_the_inventory(tmp_path: Path) -> None:
 def test_what_counts_as_a_drivers_package() -> None:
     for os_id, version in (("debian", "12"), ("ubuntu", "24.04"), ("rocky", "9.6"), ("rhel", "10.0")):
         release = f'ID={os_id}\nVERSION_ID="{version}"\n'
-        assert of_any_driver(os_id, version)[0] != "(?!)"
+        assert build_patterns(os_id, version)[0] != "(?!)"
         others = (
             "nvidia-container-toolkit libnvidia-container1 cuda-toolkit-12-8 datacenter-gpu-manager-4-core libnccl2"
         )

@@ -7,7 +7,7 @@ import pytest
 
 from gpuprov.capabilities import nvidia_driver
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.catalog.drivers.sets import driver_packages
+from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.onhost import sources
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.shared import resolve
@@ -26,7 +26,7 @@ MIRROR = Repository(url="https://mirror.example/cuda", key_url="https://mirror.e
 
 
 def names(os_id: str, version: str, package: str, source: str = "auto", flavour: str = "open") -> list[str]:
-    found = driver_packages(os_id, version, source)
+    found = find_packages(os_id, version, source)
     assert found
     return list(resolve.fitting(found.sets[flavour], package))
 
@@ -72,7 +72,7 @@ SITE = "http://m.example/nvidia/ubuntu2404"
 NVIDIAS = NvidiaDriver(source="nvidia", kernel_modules="open")
 FROM_MIRROR = NvidiaDriver(source="mirror", repository=MIRROR)
 DKMS = "rpm|dkms|0|3.2.0|1.el9|noarch\n"
-_WRITTEN = sources.text({"name": "nvidia", **msgspec.to_builtins(MIRROR)}, "redhat")
+_WRITTEN = sources.format_text({"name": "nvidia", **msgspec.to_builtins(MIRROR)}, "redhat")
 ADDED = (
     "@file /etc/yum.repos.d/gpuprov-nvidia.repo\n" + "".join(f" {line}\n" for line in _WRITTEN.splitlines()) + "@end\n"
 )
@@ -273,7 +273,7 @@ BESIDE = (
 def test_what_nvidia_has_beside_the_driver_is_no_part_of_it() -> None:
     """As Amazon's own repository has it: https://docs.aws.amazon.com/linux/al2023/release-notes/"""
     for who in (("rocky", "9.5"), ("amzn", "2023"), ("debian", "12"), ("ubuntu", "24.04")):
-        names_of = driver_packages(*who, "nvidia")
+        names_of = find_packages(*who, "nvidia")
         assert names_of
         assert [name for name, _ in BESIDE if names_of.of_source(name)] == []
         source = "nvidia-graphics-drivers" if who[0] in ("debian", "ubuntu") else "nvidia-driver"

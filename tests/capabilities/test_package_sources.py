@@ -33,15 +33,15 @@ RELEASES: dict[Family, str] = {
     "debian": "ID=debian\nVERSION_ID=12\n",
     "redhat": 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.4"\n',
 }
-PLACES = {family: sources.path("cuda", family) for family in RELEASES}
-KEYS = {family: sources.key_path("cuda", family) for family in RELEASES}
+PLACES = {family: sources.derive_path("cuda", family) for family in RELEASES}
+KEYS = {family: sources.get_key_path("cuda", family) for family in RELEASES}
 RPM_KEY = f"@rpmkey {made.GOOD_FINGERPRINT[-8:].lower()}-6b018a88"
 
 
 def host(family: Family, changed: Mapping[str, str | None] | None = None, *more: str) -> str:
     """What the probe prints of a host that is right but for these files (None: not there), with these lines more."""
     files: dict[str, str | None] = {
-        PLACES[family]: sources.text(WANTED, family), KEYS[family]: openpgp.armoured(made.GOOD), **(changed or {}),
+        PLACES[family]: sources.format_text(WANTED, family), KEYS[family]: openpgp.armour_keys(made.GOOD), **(changed or {}),
     }  # fmt: skip
     lines = [
         f"@file {name}\n" + "".join(f" {line}\n" for line in body.splitlines()) for name, body in files.items() if body
@@ -61,9 +61,10 @@ def test_a_host_that_is_right(family: Family) -> None:
 
 
 LIST = "/etc/apt/sources.list.d/other.list"
+LIST_TEXT, REPO_TEXT = (sources.format_text(WANTED, family) for family in ("debian", "redhat"))
 ROWS: list[tuple[str, str, dict[str, str | None], tuple[str, ...], str]] = [
     ("no file", "debian", {PLACES["debian"]: None}, (), "gpuprov-cuda.sources is not there"),
-    ("changed", "debian", {PLACES["debian"]: sources.text(WANTED, "debian") + "Trusted: yes\n"}, (), "is not as gpuprov writes it"),
+    ("changed", "debian", {PLACES["debian"]: LIST_TEXT + "Trusted: yes\n"}, (), "is not as gpuprov writes it"),
     ("no key", "debian", {KEYS["debian"]: None}, (), "it is empty"),
     ("another key", "debian", {KEYS["debian"]: made.OTHER}, (), f"its fingerprint is {made.OTHER_FINGERPRINT}, expected is"),
     ("a key more", "debian", {KEYS["debian"]: made.GOOD + made.OTHER}, (), f"its fingerprint is {made.OTHER_FINGERPRINT}"),
@@ -71,7 +72,7 @@ ROWS: list[tuple[str, str, dict[str, str | None], tuple[str, ...], str]] = [
     ("no file for dnf", "redhat", {PLACES["redhat"]: None}, (), "gpuprov-cuda.repo is not there"),
     ("unknown to rpm", "redhat", {}, ("@machine x86_64",), f"rpm does not know the key {made.GOOD_FINGERPRINT}"),
     ("gpgcheck off", "redhat",
-     {PLACES["redhat"]: sources.text(WANTED, "redhat").replace("gpgcheck=1", "gpgcheck=0")}, (), "is not as gpuprov writes it"),
+     {PLACES["redhat"]: REPO_TEXT.replace("gpgcheck=1", "gpgcheck=0")}, (), "is not as gpuprov writes it"),
     ("twice for dnf", "redhat", {"/etc/yum.repos.d/o.repo": f"[o]\nbaseurl={URL}\n"}, (RPM_KEY,), f"o.repo has {URL}, without"),
 ]  # fmt: skip
 
@@ -165,7 +166,7 @@ def test_a_retired_key_in_apts_common_keyring(monkeypatch: pytest.MonkeyPatch) -
     old = catalogue.Retired(
         id="7FA2AF80", fingerprint=made.OTHER_FINGERPRINT, since="2022-04-28", successors=("X",), source=()
     )
-    monkeypatch.setattr(catalogue, "retired_keys", lambda: (old,))
+    monkeypatch.setattr(catalogue, "list_retired_keys", lambda: (old,))
     data = base64.b64encode((made.GOOD + made.OTHER).encode()).decode()
     outcome = judge(f"@key /etc/apt/trusted.gpg {data}\n@key /etc/apt/trusted.gpg.d/bad.gpg AAAA\n")
     assert outcome.found.startswith("/etc/apt/trusted.gpg trusts 7FA2AF80")

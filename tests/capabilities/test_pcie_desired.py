@@ -92,6 +92,6 @@ def test_the_program_reads_what_the_role_writes(block: Pcie, tmp_path: Any, monk
     found = made(block, said(THERE))
     (tmp_path / "pcie.conf").write_text(found["files"][CONFIG])
     monkeypatch.setattr(onhost, "CONFIG", str(tmp_path / "pcie.conf"))
-    assert onhost.settings() == dict(line.split() for line in lines(block))
+    assert onhost.read_settings() == dict(line.split() for line in lines(block))
     assert (found["units"], found["program"]) == ({UNIT_FILE: UNIT}, PROGRAM)
     assert found["files"].get(DROP_IN_FILE) == (DROP_IN if block.affinity == "local" else None)

@@ -77,8 +77,8 @@ def test_export(text: str, block: Pcie | None) -> None:
 
 
 def test_registers_have_the_names_that_lspci_gives_them() -> None:
-    assert catalogue.acs_bits(0x1D) == "SrcValid+ ReqRedir+ CmpltRedir+ UpstreamFwd+"
-    assert catalogue.acs_bits(0) == ""
-    assert catalogue.no_relaxed_ordering("8086:2f0e") == "Intel Haswell Xeon"
-    assert catalogue.no_relaxed_ordering("8086:6f0f") == ""
-    assert catalogue.no_relaxed_ordering("8086:{{ x }}") == ""
+    assert catalogue.format_acs(0x1D) == "SrcValid+ ReqRedir+ CmpltRedir+ UpstreamFwd+"
+    assert catalogue.format_acs(0) == ""
+    assert catalogue.find_excluded_processor("8086:2f0e") == "Intel Haswell Xeon"
+    assert catalogue.find_excluded_processor("8086:6f0f") == ""
+    assert catalogue.find_excluded_processor("8086:{{ x }}") == ""

@@ -124,7 +124,7 @@ def test_other_fabrics_are_not_asked(check: str) -> None:
 def test_its_devices_are_of_its_fabric_alone_and_nccl_is_told_of_none() -> None:
     found = Facts({"rdma_devices": Output(devices())}).get(DEVICES)
     for fabric in ("infiniband", "roce", "iwarp", "erdma", "soft", "efa"):
-        assert [common.speaks(fabric, device) for device in found] == [fabric == "efa"] * 4
+        assert [common.is_of_fabric(fabric, device) for device in found] == [fabric == "efa"] * 4
     assert conf.lines(ASKED, found) == ()
 
 
@@ -142,8 +142,10 @@ def test_the_host_as_a_spec() -> None:
 
 
 def test_the_catalogue() -> None:
-    known = catalogue.efa_file().installers
-    assert catalogue.efa_file().at("1.47.0") == "https://efa-installer.amazonaws.com/aws-efa-installer-1.47.0.tar.gz"
+    known = catalogue.read_efa_file().installers
+    assert (
+        catalogue.read_efa_file().at("1.47.0") == "https://efa-installer.amazonaws.com/aws-efa-installer-1.47.0.tar.gz"
+    )
     assert all(len(one.sha256) == 64 for one in known)
     assert len({one.sha256 for one in known}) == len(known)
-    assert [catalogue.devices(name) for name in ("p5.48xlarge", "p5en.48xlarge", "m5.large")] == [32, 16, 0]
+    assert [catalogue.count_devices(name) for name in ("p5.48xlarge", "p5en.48xlarge", "m5.large")] == [32, 16, 0]

@@ -123,7 +123,7 @@ def test_packages_of_the_driver_are_installed_and_the_rest_is_built() -> None:
 
 
 def test_what_the_build_needs_is_read() -> None:
-    for one in catalogue.erdma_file().build:
+    for one in catalogue.read_erdma_file().build:
         for name in one.packages:
             plain = name.replace("{kernel}", "")
             assert plain.rstrip("-") in probe.BUILD.script.replace("\\+\\+", "++"), name
@@ -148,7 +148,7 @@ def test_awss_installer_is_fetched_where_it_has_not_run_just_so() -> None:
     }
     never = efa(asked, efa_host.said(record=""))
     assert [(one["url"], one["path"], one["sha256"]) for one in never["fetch"]] == [
-        (efa_catalogue.efa_file().at("1.47.0"), path, efa_host.SHA256)
+        (efa_catalogue.read_efa_file().at("1.47.0"), path, efa_host.SHA256)
     ]
     assert len(efa(efa_host.block(installer="1.47.0", mpi="openmpi5"), efa_host.said())["fetch"]) == 1
     beside = efa(efa_host.block(installer="", file="aws-efa-installer.tar.gz", sha256="C" * 64), efa_host.said())

@@ -80,7 +80,7 @@ def test_what_cannot_be_of_nccl(asked: Rdma, message: str) -> None:
 def test_settings_that_nobody_has_documented_are_taken() -> None:
     given: dict[str, int | str] = {"NCCL_GRAPH_FILE": "/g.xml", "NCCL_PROTO": "^LL128", "NCCL_IB_TIMEOUT": 22}
     assert told(nccl.rules(HOST, block(Nccl(settings=given)))) == []
-    assert set(variables.FIELDS) <= variables.documented()
+    assert set(variables.FIELDS) <= variables.list_documented()
 
 
 def fleet(**asked: Rdma) -> list[tuple[str, str]]:
@@ -120,10 +120,10 @@ def test_the_roles_files_say_what_the_checks_expect(asked: Rdma) -> None:
 
 
 def test_the_catalogue_knows_published_installers() -> None:
-    known = catalogue.erdma_file().find("1.5.7")
+    known = catalogue.read_erdma_file().find("1.5.7")
     assert known
     assert known.sha256 == SHA256
-    assert all(len(one.sha256) == 64 for one in catalogue.erdma_file().installers)
-    assert (catalogue.mtu("jumbo"), catalogue.mtu("standard")) == (8500, 1400)
-    assert list(catalogue.ports({})) == list(range(30608, 30624))
+    assert all(len(one.sha256) == 64 for one in catalogue.read_erdma_file().installers)
+    assert (catalogue.get_mtu("jumbo"), catalogue.get_mtu("standard")) == (8500, 1400)
+    assert list(catalogue.list_ports({})) == list(range(30608, 30624))
     assert Path(catalogue.OPTIONS) != Path(catalogue.VENDOR_OPTIONS)

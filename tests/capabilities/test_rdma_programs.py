@@ -188,7 +188,7 @@ def test_boot_units_are_done_before_jobs_start(unit: str) -> None:
     lines = [line for line in UNITS[unit].splitlines() if line.startswith("Before=")]
     before = " ".join(line.partition("=")[2] for line in lines).split()
     kubernetes = {f"{one}.service" for one in ("k3s", "k3s-agent", "rke2-server", "rke2-agent")}
-    assert {*(row.key for row in catalogue.rdma_file().daemons), *kubernetes} <= set(before)
+    assert {*(row.key for row in catalogue.read_rdma_file().daemons), *kubernetes} <= set(before)
 
 
 @pytest.mark.parametrize("unit", ["roce", "pcie"])

@@ -118,4 +118,4 @@ def test_the_unit_comes_after_the_interfaces_and_openibd() -> None:
 
 
 def test_every_setting_is_in_the_catalogue() -> None:
-    assert {one.key for one in catalogue.roce_file().settings} == set(Roce.__struct_fields__)
+    assert {one.key for one in catalogue.read_roce_file().settings} == set(Roce.__struct_fields__)

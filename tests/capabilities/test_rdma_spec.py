@@ -187,11 +187,11 @@ def test_software_devices_as_a_spec() -> None:
 
 
 def test_the_probe_reads_what_the_catalogue_names() -> None:
-    named = {name for row in catalogue.rdma_file().modules for name in row.names}
+    named = {name for row in catalogue.read_rdma_file().modules for name in row.names}
     assert set(probe.MODULES) == {*named, "erdma"}
     assert set(catalogue.SOFT_MODULES.values()) <= named
-    assert set(probe.SERVICES) == {row.key for row in catalogue.rdma_file().daemons}
-    for row in catalogue.rdma_file().packages:
+    assert set(probe.SERVICES) == {row.key for row in catalogue.read_rdma_file().daemons}
+    for row in catalogue.read_rdma_file().packages:
         assert set(row.debian) <= set(probe.DEBS.split())
         assert set(row.redhat) <= set(probe.RPMS.split("|"))
 

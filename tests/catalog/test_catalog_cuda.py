@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.catalog import cuda, max_cuda, supports
+from gpuprov.catalog import check_support, cuda, find_max_cuda
 from gpuprov.errors import GpuprovError
 
 
@@ -32,23 +32,23 @@ from gpuprov.errors import GpuprovError
     ],
 )
 def test_supports(driver: str, cuda: str, runs: bool | None, full: bool | None) -> None:
-    answer = supports(driver, cuda)
+    answer = check_support(driver, cuda)
     assert (answer.runs, answer.full) == (runs, full)
     assert answer.reason
 
 
 def test_cuda_details() -> None:
-    assert supports("610.43.02", "13.3").confidence == "unconfirmed"
-    assert max_cuda("580") == "13.0"
-    assert max_cuda("535.261.03") == "12.2"
-    assert max_cuda("620") is None
-    assert max_cuda("999") is None
+    assert check_support("610.43.02", "13.3").confidence == "unconfirmed"
+    assert find_max_cuda("580") == "13.0"
+    assert find_max_cuda("535.261.03") == "12.2"
+    assert find_max_cuda("620") is None
+    assert find_max_cuda("999") is None
     with pytest.raises(GpuprovError, match="CUDA"):
-        supports("580.65.06", "twelve")
+        check_support("580.65.06", "twelve")
 
 
 def test_floors_of_everything_that_is_known() -> None:
-    floors = cuda.floors()
+    floors = cuda.list_floors()
     assert (floors["12"], floors["12.8"], floors["12.8.1"], floors["13.0"]) == ("525.60.13",) * 3 + ("580.65.06",)
     assert all(floors.values())
     assert "12.7" not in floors

@@ -15,8 +15,8 @@ import yaml
 
 from gpuprov.catalog import cuda, distributions, drivers, mig, packages, reader, symptoms
 from gpuprov.catalog.chips import cards
-from gpuprov.catalog.drivers.data import drivers_file
-from gpuprov.catalog.gpus import GpusFile, gpus
+from gpuprov.catalog.drivers.data import read_drivers_file
+from gpuprov.catalog.gpus import GpusFile, list_gpus
 from gpuprov.errors import GpuprovError
 
 DATA = Path(reader.__file__).parent / "data"
@@ -71,9 +71,9 @@ def test_every_entry_of_a_list_has_a_source(name: str) -> None:
 
 
 def test_unsure_names_fields_that_exist_and_are_less_than_confirmed() -> None:
-    data = drivers_file()
+    data = read_drivers_file()
     tables: tuple[tuple[msgspec.Struct, ...], ...] = (
-        gpus(),
+        list_gpus(),
         data.branches,
         data.package_sets,
         data.offers,
@@ -101,29 +101,43 @@ def test_nothing_of_a_private_machine(name: str) -> None:
 
 
 def test_complete() -> None:
-    assert len(gpus()) == 46 + 54 + len(cards())
-    assert len(mig.classes()) == 15
-    assert sum(len(entry.profiles) for entry in mig.classes()) == 113
-    assert len(drivers.branches()) == 27
-    assert len(cuda.toolkits()) == 56 + 2
-    assert len(cuda.families()) == 3
-    assert {x for s in symptoms.symptoms() for x in s.xids} >= {8, 13, 31, 48, 63, 64, 74, 79, 94, 95, 119, 154, 169}
-    assert sum(bool(s.xids) for s in symptoms.symptoms()) == 67
-    assert sum(not s.xids for s in symptoms.symptoms()) >= 179  # none is lost
+    assert len(list_gpus()) == 46 + 54 + len(cards())
+    assert len(mig.list_classes()) == 15
+    assert sum(len(entry.profiles) for entry in mig.list_classes()) == 113
+    assert len(drivers.list_branches()) == 27
+    assert len(cuda.list_toolkits()) == 56 + 2
+    assert len(cuda.list_families()) == 3
+    assert {x for s in symptoms.list_symptoms() for x in s.xids} >= {
+        8,
+        13,
+        31,
+        48,
+        63,
+        64,
+        74,
+        79,
+        94,
+        95,
+        119,
+        154,
+        169,
+    }
+    assert sum(bool(s.xids) for s in symptoms.list_symptoms()) == 67
+    assert sum(not s.xids for s in symptoms.list_symptoms()) >= 179  # none is lost
 
 
 def test_no_pci_id_or_name_twice() -> None:
-    devices = [pci for gpu in gpus() for pci in gpu.pci_ids]
+    devices = [pci for gpu in list_gpus() for pci in gpu.pci_ids]
     shared = {pci.id for pci in devices if sum(other.id == pci.id for other in devices) > 1}
     assert shared == {"10de:2bb3", "10de:1e30", "10de:1e78"}
     known = [(pci.id, subsystem) for pci in devices for subsystem in pci.subsystems]
     assert len(known) == len(set(known)), "two models with one id are told apart by their subsystems"
-    names = [name.casefold() for gpu in gpus() for name in {gpu.key, *(alias.name for alias in gpu.aliases)}]
+    names = [name.casefold() for gpu in list_gpus() for name in {gpu.key, *(alias.name for alias in gpu.aliases)}]
     assert len(names) == len(set(names))
 
 
 def test_pci_ids_have_their_form() -> None:
-    for gpu in gpus():
+    for gpu in list_gpus():
         for pci in gpu.pci_ids:
             for text in (pci.id, *pci.subsystems):
                 assert len(text) == 9
@@ -132,16 +146,16 @@ def test_pci_ids_have_their_form() -> None:
 
 
 def test_mig_classes_exist_and_are_used() -> None:
-    known = {entry.name for entry in mig.classes()}
-    used = {gpu.mig.profile_class for gpu in gpus() if gpu.mig.profile_class}
+    known = {entry.name for entry in mig.list_classes()}
+    used = {gpu.mig.profile_class for gpu in list_gpus() if gpu.mig.profile_class}
     assert used == known
-    for gpu in gpus():
+    for gpu in list_gpus():
         assert gpu.mig.capable or not (gpu.mig.profile_class or gpu.mig.max_instances or gpu.mig.min_driver)
 
 
 def test_mig_profiles_fit_their_grid() -> None:
     nvml = {entry.id for entry in reader.load("mig", mig.MigFile).nvml_profiles}
-    for entry in mig.classes():
+    for entry in mig.list_classes():
         names = [profile.name for profile in entry.profiles]
         assert len(names) == len(set(names))
         for profile in entry.profiles:
@@ -158,32 +172,32 @@ def test_mig_profiles_fit_their_grid() -> None:
 
 
 def test_branches_are_in_order_and_toolkits_name_known_branches() -> None:
-    numbers = [int(entry.branch) for entry in drivers.branches()]
+    numbers = [int(entry.branch) for entry in drivers.list_branches()]
     assert numbers == sorted(set(numbers))
-    for row in cuda.toolkits():
-        branch = row.branch or drivers.branch_of(row.driver)
+    for row in cuda.list_toolkits():
+        branch = row.branch or drivers.derive_branch(row.driver)
         if int(branch) >= 418:
-            reported = cuda.max_cuda(branch)
+            reported = cuda.find_max_cuda(branch)
             assert reported
             assert row.cuda.startswith(reported), row
 
 
 def test_gpus_name_known_branches() -> None:
-    known = {entry.branch for entry in drivers.branches()}
-    for gpu in gpus():
+    known = {entry.branch for entry in drivers.list_branches()}
+    for gpu in list_gpus():
         for fact in (gpu.min_branch, gpu.last_branch):
             assert fact is None or fact.branch in known
         assert gpu.fabric_manager.min_branch in {"", *known}
 
 
 def test_package_sets_name_known_things() -> None:
-    data = drivers_file()
-    places = {entry.key for entry in distributions.distributions()}
+    data = read_drivers_file()
+    places = {entry.key for entry in distributions.list_distributions()}
     archives = {entry.key for entry in data.origins} | {"distribution"}
     for entry in data.package_sets:
         assert set(entry.distributions) <= places
         assert entry.origin in archives
-        assert packages.package_names(entry, "580.65.06", kernel="6.1.0-1-amd64", kernel_flavour="generic")
+        assert packages.list_package_names(entry, "580.65.06", kernel="6.1.0-1-amd64", kernel_flavour="generic")
         assert not (entry.min_branch and entry.max_branch) or int(entry.min_branch) <= int(entry.max_branch)
     for offer in data.offers:
         assert offer.distribution in places
@@ -192,7 +206,7 @@ def test_package_sets_name_known_things() -> None:
 
 def test_broken_data_is_an_error_that_names_file_and_field() -> None:
     with pytest.raises(GpuprovError, match=r"x\.yaml: .*archh"):
-        reader.typed({"sources": {}, "gpus": [{"key": "A", "archh": "B"}]}, GpusFile, "x.yaml")
+        reader.convert_to({"sources": {}, "gpus": [{"key": "A", "archh": "B"}]}, GpusFile, "x.yaml")
     with pytest.raises(GpuprovError, match=r"x\.yaml: not YAML"):
         reader.read_yaml("a: [", "x.yaml")
     with pytest.raises(GpuprovError, match="cannot be read"):

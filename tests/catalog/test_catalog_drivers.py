@@ -6,7 +6,16 @@ from datetime import date
 
 import pytest
 
-from gpuprov.catalog import Flavour, Gpu, Version, branch_of, end_of_life, find_gpu, kernel_modules_for, refusal
+from gpuprov.catalog import (
+    Flavour,
+    Gpu,
+    Version,
+    choose_kernel_modules,
+    derive_branch,
+    end_of_life,
+    explain_refusal,
+    find_gpu,
+)
 from gpuprov.errors import GpuprovError
 
 
@@ -21,9 +30,9 @@ def test_versions_are_ordered_as_numbers() -> None:
     assert sorted(sorted(texts), key=Version.parse) == texts
     assert Version.parse("3:535.261.03-1") == Version.parse("535.261.03")
     assert Version.parse("535.216.03-2~bpo12+1") == Version.parse("535.216.03")
-    assert branch_of("535.261.03") == branch_of("535") == "535"
+    assert derive_branch("535.261.03") == derive_branch("535") == "535"
     with pytest.raises(GpuprovError, match="latest"):
-        branch_of("latest")
+        derive_branch("latest")
     with pytest.raises(GpuprovError, match="is not a driver version"):
         Version.parse("5" * 4301)  # more digits than int() takes
 
@@ -45,7 +54,7 @@ def test_versions_are_ordered_as_numbers() -> None:
     ],
 )
 def test_kernel_modules_for(key: str, branch: str, flavour: Flavour) -> None:
-    assert kernel_modules_for(gpu(key), branch) == flavour
+    assert choose_kernel_modules(gpu(key), branch) == flavour
 
 
 @pytest.mark.parametrize(
@@ -66,7 +75,7 @@ def test_kernel_modules_for(key: str, branch: str, flavour: Flavour) -> None:
     ],
 )
 def test_refusal(key: str, branch: str, flavour: Flavour, because: str) -> None:
-    reason = refusal(gpu(key), branch, flavour)
+    reason = explain_refusal(gpu(key), branch, flavour)
     assert reason
     assert because in reason
 
@@ -85,14 +94,14 @@ def test_refusal(key: str, branch: str, flavour: Flavour, because: str) -> None:
     ],
 )
 def test_no_refusal(key: str, branch: str, flavour: Flavour) -> None:
-    assert refusal(gpu(key), branch, flavour) is None
+    assert explain_refusal(gpu(key), branch, flavour) is None
 
 
 def test_what_is_chosen_is_never_refused_for_its_flavour() -> None:
     for key in ("V100-SXM2", "T4", "A100-SXM4-80GB", "H100-SXM5-80GB", "B200"):
         model = gpu(key)
         for branch in ("580",):
-            assert refusal(model, branch, kernel_modules_for(model, branch)) is None
+            assert explain_refusal(model, branch, choose_kernel_modules(model, branch)) is None
 
 
 def test_end_of_life() -> None:

@@ -32,7 +32,7 @@ def refusal(name: str, kind: Any, spoil: Callable[[Any], object]) -> str:
     changed = copy.deepcopy(read(name))
     spoil(changed)
     with pytest.raises(GpuprovError) as caught:
-        reader.typed(changed, kind, PLACE)
+        reader.convert_to(changed, kind, PLACE)
     assert caught.value.hint == "correct the file"
     return str(caught.value.message)
 

@@ -5,49 +5,49 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.catalog import fabric
-from gpuprov.catalog.gpus import find_gpu, gpus
+from gpuprov.catalog.gpus import find_gpu, list_gpus
 from gpuprov.shared.resolve import fitting
 
 
 def test_the_generations() -> None:
-    assert fabric.switches() == {"10de:1ac2": 1, "10de:1af1": 2, "10de:22a3": 3}
-    assert fabric.generation(["10de:2330", "10de:22a3"], bridged=False) == 3
-    assert fabric.generation(["10de:2901"], bridged=True) == fabric.BRIDGED_GENERATION
-    assert fabric.generation(["10de:2331"], bridged=False) == 0
+    assert fabric.list_switches() == {"10de:1ac2": 1, "10de:1af1": 2, "10de:22a3": 3}
+    assert fabric.find_generation(["10de:2330", "10de:22a3"], bridged=False) == 3
+    assert fabric.find_generation(["10de:2901"], bridged=True) == fabric.BRIDGED_GENERATION
+    assert fabric.find_generation(["10de:2331"], bridged=False) == 0
 
 
 def test_every_gpu_is_judged() -> None:
-    for gpu in gpus():
+    for gpu in list_gpus():
         possible = gpu.fabric_manager.needed == "nvswitch-boards"
-        assert bool(fabric.why_not(gpu)) != possible, gpu.key
+        assert bool(fabric.explain_absence(gpu)) != possible, gpu.key
     gb200 = find_gpu("GB200")
     assert gb200
-    assert "nvidia-imex" in fabric.why_not(gb200)
+    assert "nvidia-imex" in fabric.explain_absence(gb200)
 
 
 def test_names_change_with_the_branch_and_the_distribution() -> None:
     def name(os_id: str, version: str, branch: str) -> list[str]:
-        return list(fitting(fabric.rules(os_id, version), branch))
+        return list(fitting(fabric.build_rules(os_id, version), branch))
 
     assert name("debian", "13", "575") == ["nvidia-fabricmanager-575"]
     assert name("debian", "13", "580") == ["nvidia-fabricmanager"]
     assert name("rhel", "9.4", "575") == ["nvidia-fabric-manager"]
     assert name("rhel", "10", "580") == ["nvidia-fabricmanager"]
     assert name("ubuntu", "24.04", "580") == ["nvidia-fabricmanager-580", "nvidia-fabricmanager"]
-    assert fabric.rules("arch", "") == ()
-    assert {"nvidia-fabricmanager-535", "nvidia-fabricmanager"} <= set(fabric.names("debian", "12"))
+    assert fabric.build_rules("arch", "") == ()
+    assert {"nvidia-fabricmanager-535", "nvidia-fabricmanager"} <= set(fabric.list_names("debian", "12"))
 
 
 def test_the_modes_are_those_of_the_file() -> None:
-    assert tuple(fabric.MODES.values()) == fabric.settings()["FABRIC_MODE"].choices
+    assert tuple(fabric.MODES.values()) == fabric.list_settings()["FABRIC_MODE"].choices
 
 
-@pytest.mark.parametrize("key", [key for key, entry in fabric.settings().items() if entry.default])
+@pytest.mark.parametrize("key", [key for key, entry in fabric.list_settings().items() if entry.default])
 def test_defaults_are_allowed(key: str) -> None:
-    entry = fabric.settings()[key]
+    entry = fabric.list_settings()[key]
     assert entry.kind
     if entry.kind != "unit":
-        assert fabric.refused(entry, entry.default) == ""
+        assert fabric.explain_refusal(entry, entry.default) == ""
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_defaults_are_allowed(key: str) -> None:
     ],
 )
 def test_values(key: str, value: str, allowed: str) -> None:
-    assert fabric.refused(fabric.settings()[key], value) == allowed
+    assert fabric.explain_refusal(fabric.list_settings()[key], value) == allowed
 
 
 def test_names_of_imex_change_with_the_branch() -> None:
     def name(os_id: str, version: str, branch: str) -> list[str]:
-        return list(fitting(fabric.rules(os_id, version, "imex"), branch))
+        return list(fitting(fabric.build_rules(os_id, version, "imex"), branch))
 
     assert name("debian", "12", "535") == []
     assert name("debian", "12", "570") == ["nvidia-imex-570"]
@@ -76,4 +76,4 @@ def test_names_of_imex_change_with_the_branch() -> None:
     assert name("rhel", "10", "580") == ["nvidia-imex"]
     assert set(name("ubuntu", "24.04", "580")) == {"nvidia-imex-580", "nvidia-imex"}
     assert set(name("ubuntu", "26.04", "595")) == {"nvidia-imex-595", "nvidia-imex"}
-    assert "nvidia-imex" in fabric.tables()["imex_names"]["debian12"]
+    assert "nvidia-imex" in fabric.build_tables()["imex_names"]["debian12"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.catalog import Gpu, by_pci_id, find_gpu, nearest_gpu, profiles_for
-from gpuprov.catalog.gpus import gpus
-from gpuprov.catalog.mig import class_of
+from gpuprov.catalog import Gpu, find_by_pci_id, find_gpu, find_nearest, list_profiles
+from gpuprov.catalog.gpus import list_gpus
+from gpuprov.catalog.mig import find_class
 
 
 def gpu(key: str) -> Gpu:
@@ -56,7 +56,7 @@ def test_find_gpu(text: str, key: str) -> None:
 @pytest.mark.parametrize("text", ["", "H100", "8086:2330", "1002:2330", "0x23301002", "ffff", "10de:"])
 def test_find_gpu_finds_nothing(text: str) -> None:
     assert find_gpu(text) is None
-    assert by_pci_id(text) is None
+    assert find_by_pci_id(text) is None
 
 
 def test_models_with_one_id_are_told_apart_by_the_subsystem() -> None:
@@ -67,10 +67,10 @@ def test_models_with_one_id_are_told_apart_by_the_subsystem() -> None:
         ("10de:ffff", ""),
         ("", ""),
     ):
-        found = by_pci_id("10de:2bb3", subsystem)
+        found = find_by_pci_id("10de:2bb3", subsystem)
         assert found
         assert found.key == f"RTX-PRO-5000{key}"
-    eight, six = by_pci_id("0x1E3010DE", "0x129E10DE"), by_pci_id("10de:1e30")
+    eight, six = find_by_pci_id("0x1E3010DE", "0x129E10DE"), find_by_pci_id("10de:1e30")
     assert eight
     assert six
     assert (eight.key, six.key) == ("QUADRO-RTX-8000", "QUADRO-RTX-6000")
@@ -96,19 +96,21 @@ def test_every_data_centre_and_professional_name_of_the_open_modules_is_known() 
 
 
 def test_nearest_gpu() -> None:
-    assert nearest_gpu("H100")[0] == "H100-SXM5-80GB"
-    assert nearest_gpu("H100-SXM5-80")[0] == "H100-SXM5-80GB"
-    assert nearest_gpu("rtx6000")[0] == "RTX-6000-ADA"
-    assert nearest_gpu("rtxpro6000")[0].startswith("RTX-PRO-6000")
-    assert nearest_gpu("H200-SXM5-141GB")[0] == "H200-SXM"
-    assert set(nearest_gpu("A100")) == {gpu.key for gpu in gpus() if gpu.key.startswith("A100-")}, "not one card alone"
-    assert nearest_gpu("H100-SXM5-80G") == ["H100-SXM5-80GB"]
-    assert "GH200-96GB" not in nearest_gpu("H100-XXL")
-    assert nearest_gpu("B20O")[0] == "B200"
-    assert nearest_gpu("qqqqqqq") == []
-    assert nearest_gpu("RTX490") == ["RTX4090"]
-    assert nearest_gpu("H10O-PCIe") == ["H100-PCIE"]
-    assert {key.partition("-")[0] for key in nearest_gpu("A100X")} == {"A100"}
+    assert find_nearest("H100")[0] == "H100-SXM5-80GB"
+    assert find_nearest("H100-SXM5-80")[0] == "H100-SXM5-80GB"
+    assert find_nearest("rtx6000")[0] == "RTX-6000-ADA"
+    assert find_nearest("rtxpro6000")[0].startswith("RTX-PRO-6000")
+    assert find_nearest("H200-SXM5-141GB")[0] == "H200-SXM"
+    assert set(find_nearest("A100")) == {gpu.key for gpu in list_gpus() if gpu.key.startswith("A100-")}, (
+        "not one card alone"
+    )
+    assert find_nearest("H100-SXM5-80G") == ["H100-SXM5-80GB"]
+    assert "GH200-96GB" not in find_nearest("H100-XXL")
+    assert find_nearest("B20O")[0] == "B200"
+    assert find_nearest("qqqqqqq") == []
+    assert find_nearest("RTX490") == ["RTX4090"]
+    assert find_nearest("H10O-PCIe") == ["H100-PCIE"]
+    assert {key.partition("-")[0] for key in find_nearest("A100X")} == {"A100"}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_nearest_gpu() -> None:
 )
 def test_a_gpu_that_is_not_here_is_not_another_one(name: str) -> None:
     """A whole name or id of another GPU is no typing error: the hint would be of another architecture."""
-    assert nearest_gpu(name) == []
+    assert find_nearest(name) == []
 
 
 @pytest.mark.parametrize(
@@ -139,11 +141,11 @@ def test_geforce_of_the_fifties(text: str) -> None:
 
 
 def test_profiles_for() -> None:
-    names = [profile.name for profile in profiles_for(gpu("A100-SXM4-40GB"))]
+    names = [profile.name for profile in list_profiles(gpu("A100-SXM4-40GB"))]
     assert names == ["1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"]
-    assert profiles_for(gpu("L40S")) == ()
-    assert profiles_for(gpu("A100-SXM-64GB")) == ()
-    group = class_of(gpu("H100-SXM5-80GB"))
+    assert list_profiles(gpu("L40S")) == ()
+    assert list_profiles(gpu("A100-SXM-64GB")) == ()
+    group = find_class(gpu("H100-SXM5-80GB"))
     assert group
     half = group.find("MIG 3g.40gb")
     assert half

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.catalog.gpus import explain_unknown, find_gpu, gpus
+from gpuprov.catalog.gpus import explain_unknown, find_gpu, list_gpus
 from gpuprov.catalog.instances import InstancesFile, find_instance
 from gpuprov.catalog.reader import load
 
@@ -65,9 +65,9 @@ def test_the_table_is_consistent() -> None:
     rows = load("instances", InstancesFile).instances
     types = [name.casefold() for row in rows for name in row.types]
     assert len(types) == len(set(types)) > 150
-    assert {row.model for row in rows} <= {gpu.key for gpu in gpus()}
+    assert {row.model for row in rows} <= {gpu.key for gpu in list_gpus()}
     assert all(1 <= row.count <= 16 for row in rows)
-    names = {name.casefold() for gpu in gpus() for name in (gpu.key, *(alias.name for alias in gpu.aliases))}
+    names = {name.casefold() for gpu in list_gpus() for name in (gpu.key, *(alias.name for alias in gpu.aliases))}
     assert not names & set(types)
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gpuprov.catalog import drivers, listing, mig
-from gpuprov.catalog.gpus import gpus
+from gpuprov.catalog.gpus import list_gpus
 from gpuprov.errors import GpuprovError
 
 COLUMN = {
@@ -25,13 +25,13 @@ MARK = {"unconfirmed": "?", "inferred": "~"}
 
 
 def text(name: str) -> list[dict[str, str]]:
-    table = listing.table(name)
+    table = listing.build_table(name)
     return [dict(zip(table.header, row, strict=True)) for row in table.rows]
 
 
 @pytest.mark.parametrize("name", listing.LISTINGS)
 def test_rows_have_the_width_of_the_header_and_their_sources(name: str) -> None:
-    table = listing.table(name)
+    table = listing.build_table(name)
     assert table.legend
     for row in table.rows:
         assert len(row) == len(table.header)
@@ -41,7 +41,7 @@ def test_rows_have_the_width_of_the_header_and_their_sources(name: str) -> None:
 
 @pytest.mark.parametrize("name", listing.LISTINGS)
 def test_json_rows_carry_confidence_and_source(name: str) -> None:
-    rows = json.loads(json.dumps(listing.rows(name)))
+    rows = json.loads(json.dumps(listing.list_rows(name)))
     assert rows
     for row in rows:
         assert row["confidence"] in ("confirmed", "inferred", "unconfirmed")
@@ -50,12 +50,12 @@ def test_json_rows_carry_confidence_and_source(name: str) -> None:
 
 def test_unknown_listing() -> None:
     with pytest.raises(GpuprovError, match="gpu"):
-        listing.table("gpu")
+        listing.build_table("gpu")
 
 
 def test_every_value_of_a_gpu_that_is_not_confirmed_is_marked() -> None:
     marked = 0
-    for gpu, row in zip(gpus(), text("gpus"), strict=True):
+    for gpu, row in zip(list_gpus(), text("gpus"), strict=True):
         for field, column in COLUMN.items():
             if getattr(gpu, field) is None:
                 continue
@@ -69,7 +69,7 @@ def test_every_value_of_a_gpu_that_is_not_confirmed_is_marked() -> None:
 
 def test_every_value_of_a_branch_that_is_not_confirmed_is_marked() -> None:
     columns = {"type": "type", "eol": "end of life", "ended": "end of life", "cuda": "cuda"}
-    for entry, row in zip(drivers.branches(), text("drivers"), strict=True):
+    for entry, row in zip(drivers.list_branches(), text("drivers"), strict=True):
         for field, confidence in entry.unsure.items():
             if field == "eol" and entry.ended:
                 continue  # the month is unsure and not printed; that it is over is not
@@ -77,7 +77,7 @@ def test_every_value_of_a_branch_that_is_not_confirmed_is_marked() -> None:
 
 
 def test_every_placement_that_is_not_confirmed_is_marked() -> None:
-    profiles = [profile for entry in mig.classes() for profile in entry.profiles]
+    profiles = [profile for entry in mig.list_classes() for profile in entry.profiles]
     for profile, row in zip(profiles, text("mig"), strict=True):
         ending = MARK.get(profile.placement_confidence, "")
         assert row["placements"].endswith(ending)
@@ -93,11 +93,13 @@ def test_cuda_rows_name_the_floor_of_the_family() -> None:
 
 
 def test_a_word_that_is_a_gpu_or_a_model_names_its_own_rows() -> None:
-    assert {key.partition("-")[0] for key in listing.of_gpu("gpus", "H100")} == {"H100"}, "neither H200, H20 nor GH200"
-    assert listing.of_gpu("gpus", "Tesla T4") == {"T4"}
-    assert listing.of_gpu("gpus", "10de:2c3a") == {"RTX-PRO-4500-SE"}
-    assert listing.of_gpu("mig", "A100-SXM4-80GB") == {"80gb_a100"}
-    assert listing.of_gpu("mig", "A100") == {"40gb_a100", "80gb_a100"}
+    assert {key.partition("-")[0] for key in listing.select_of_gpu("gpus", "H100")} == {"H100"}, (
+        "neither H200, H20 nor GH200"
+    )
+    assert listing.select_of_gpu("gpus", "Tesla T4") == {"T4"}
+    assert listing.select_of_gpu("gpus", "10de:2c3a") == {"RTX-PRO-4500-SE"}
+    assert listing.select_of_gpu("mig", "A100-SXM4-80GB") == {"80gb_a100"}
+    assert listing.select_of_gpu("mig", "A100") == {"40gb_a100", "80gb_a100"}
     for table, word in (
         ("gpus", "Hopper"),
         ("gpus", ""),
@@ -106,4 +108,4 @@ def test_a_word_that_is_a_gpu_or_a_model_names_its_own_rows() -> None:
         ("mig", "80gb"),
         ("cuda", "T4"),
     ):
-        assert listing.of_gpu(table, word) == frozenset(), f"{word}: the text of the rows is searched"
+        assert listing.select_of_gpu(table, word) == frozenset(), f"{word}: the text of the rows is searched"

@@ -6,9 +6,9 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from gpuprov.catalog.xids import Nvlink5, asks, resolution, xids_file
+from gpuprov.catalog.xids import Nvlink5, find_action, find_resolution, read_xids_file
 
-ROWS = xids_file().nvlink5
+ROWS = read_xids_file().nvlink5
 
 
 def meet(one: str, other: str) -> bool:
@@ -46,8 +46,8 @@ def test_a_line_of_each_row_gets_its_answer(form: str) -> None:
         for unit in row.units:
             for status in row.status or (0,):
                 text = f"{unit} {row.severity} XC0 i0 Link 00 (0x{info:08x} 0x{status:08x} 0x00000000)"
-                assert asks(row.xid, text) == row.nvidia, text
-                assert resolution(row.nvidia) is not None
+                assert find_action(row.xid, text) == row.nvidia, text
+                assert find_resolution(row.nvidia) is not None
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_a_line_of_each_row_gets_its_answer(form: str) -> None:
     ],
 )
 def test_lines_of_hosts_and_those_that_no_row_knows(number: int, text: str, answer: str) -> None:
-    assert asks(number, text) == answer
+    assert find_action(number, text) == answer

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from gpuprov.catalog import find_distribution, package_names, package_sets
-from gpuprov.catalog.drivers.sets import all_driver_packages
-from gpuprov.catalog.platforms import platforms
+from gpuprov.catalog import find_distribution, list_package_names, list_package_sets
+from gpuprov.catalog.drivers.sets import list_driver_packages
+from gpuprov.catalog.platforms import index_platforms
 
 
 def test_debian_packages() -> None:
@@ -16,13 +16,13 @@ def test_debian_packages() -> None:
     assert find_distribution("rhel", "9.4")
     assert find_distribution("debian", "1") is None
     for distribution in ("debian12", "debian13"):
-        (modules,) = package_sets(distribution, "kernel-modules", "535", origin="debian", flavour="proprietary")
+        (modules,) = list_package_sets(distribution, "kernel-modules", "535", origin="debian", flavour="proprietary")
         assert modules.packages == ("nvidia-kernel-dkms", "nvidia-kernel-support")
-        (modules,) = package_sets(distribution, "kernel-modules", "535", origin="debian", flavour="open")
+        (modules,) = list_package_sets(distribution, "kernel-modules", "535", origin="debian", flavour="open")
         assert "nvidia-open-kernel-dkms" in modules.packages
-        (tools,) = package_sets(distribution, "user-space", "535", origin="debian", flavour="open")
+        (tools,) = list_package_sets(distribution, "user-space", "535", origin="debian", flavour="open")
         assert {"nvidia-smi", "libcuda1", "nvidia-alternative"} <= set(tools.packages)
-        assert package_sets(distribution, "fabric-manager", "535", origin="debian") == ()
+        assert list_package_sets(distribution, "fabric-manager", "535", origin="debian") == ()
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def test_debian_packages() -> None:
 def test_fabric_manager_names_change_with_branch_and_archive(
     distribution: str, origin: str, version: str, name: str
 ) -> None:
-    (entry,) = package_sets(distribution, "fabric-manager", version, origin=origin)
-    assert package_names(entry, version) == (name,)
+    (entry,) = list_package_sets(distribution, "fabric-manager", version, origin=origin)
+    assert list_package_names(entry, version) == (name,)
 
 
 def test_relatives_of_rhel_have_its_packages() -> None:
@@ -55,14 +55,14 @@ def test_relatives_of_rhel_have_its_packages() -> None:
 
 
 def test_platforms_are_what_ansible_calls_them() -> None:
-    known = platforms()
+    known = index_platforms()
     assert known["debian-12"] == "debian12"
     assert known["ubuntu-24.04"] == "ubuntu2404"
     assert {known[f"{name}-10"] for name in ("redhat", "rocky", "almalinux", "oraclelinux", "centos")} == {"rhel10"}
 
 
 def test_every_managed_distribution_has_whole_tables() -> None:
-    for key, sources in all_driver_packages().items():
+    for key, sources in list_driver_packages().items():
         assert sources, key
         for source, table in sources.items():
             for flavour in ("proprietary", "open"):
@@ -82,7 +82,7 @@ def test_every_managed_distribution_has_whole_tables() -> None:
 
 
 def test_modules_streams_are_for_el_8_and_9() -> None:
-    tables = all_driver_packages()
+    tables = list_driver_packages()
     assert tables["rhel9"]["nvidia"]["streams"] == {
         "proprietary": "nvidia-driver:{branch}-dkms",
         "open": "nvidia-driver:{branch}-open",

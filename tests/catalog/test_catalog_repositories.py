@@ -7,11 +7,11 @@ import re
 import pytest
 
 from gpuprov.catalog import repositories as catalogue
-from gpuprov.catalog.distributions import distributions
+from gpuprov.catalog.distributions import list_distributions
 from gpuprov.spec.build import convert
-from gpuprov.spec.repository import Repository, problems
+from gpuprov.spec.repository import Repository, find_problems
 
-FILE = catalogue.repositories_file()
+FILE = catalogue.read_repositories_file()
 
 
 @pytest.mark.parametrize("key", FILE.keys, ids=lambda key: str(key.id))
@@ -28,13 +28,13 @@ def test_sources_are_known(entry: catalogue.Key) -> None:
 
 
 def test_repositories_are_signed_by_known_keys() -> None:
-    assert {row.cuda.signed_by for row in distributions() if row.cuda} <= {key.id for key in FILE.keys}
+    assert {row.cuda.signed_by for row in list_distributions() if row.cuda} <= {key.id for key in FILE.keys}
     assert {name for entry in FILE.retired for name in entry.successors} <= {key.id for key in FILE.keys}
 
 
 FOUND = {
-    **{f"cuda {row.key} {m}": catalogue.cuda(row.key, m) for row in distributions() for m in catalogue.FOLDERS},
-    **{f"toolkit {f} {m}": catalogue.container_toolkit(f, m) for f in ("debian", "redhat") for m in catalogue.DEBIAN},
+    **{f"cuda {row.key} {m}": catalogue.find_cuda_repository(row.key, m) for row in list_distributions() for m in catalogue.FOLDERS},
+    **{f"toolkit {f} {m}": catalogue.find_toolkit_repository(f, m) for f in ("debian", "redhat") for m in catalogue.DEBIAN},
 }  # fmt: skip
 BLOCKS = [(name, block) for name, block in FOUND.items() if block]
 
@@ -43,7 +43,7 @@ BLOCKS = [(name, block) for name, block in FOUND.items() if block]
 def test_every_block_is_one_that_a_spec_could_have(block: dict[str, object]) -> None:
     typed, findings = convert(block, Repository)
     assert findings == []
-    found = list(problems(typed, ("repository",)))
+    found = list(find_problems(typed, ("repository",)))
     assert [problem.path for problem in found] == ([] if block["fingerprint"] else [("repository", "key_url")])
     assert str(block["key_url"]).startswith("https://")
 
@@ -56,7 +56,7 @@ def test_every_block_is_one_that_a_spec_could_have(block: dict[str, object]) -> 
     ],
 )
 def test_arm_servers_have_a_folder_of_their_own(distribution: str, key: str) -> None:
-    found = catalogue.cuda(distribution, "aarch64")
+    found = catalogue.find_cuda_repository(distribution, "aarch64")
     assert found
     assert found["url"] == f"https://developer.download.nvidia.com/compute/cuda/repos/{distribution}/sbsa/"
     assert found["key_url"] == found["url"] + f"{key}.pub"
@@ -67,17 +67,17 @@ def test_arm_servers_have_a_folder_of_their_own(distribution: str, key: str) -> 
     ("distribution", "machine"), [("leap15", "aarch64"), ("ubuntu1604", "x86_64"), ("rhel9", "riscv64")]
 )
 def test_no_repository(distribution: str, machine: str) -> None:
-    assert catalogue.cuda(distribution, machine) is None
+    assert catalogue.find_cuda_repository(distribution, machine) is None
 
 
 def test_the_toolkits_rpm_packages_are_not_signed_but_their_index_is() -> None:
-    found = catalogue.container_toolkit("redhat")
+    found = catalogue.find_toolkit_repository("redhat")
     assert found
     assert found["signed"] == "index"
-    assert catalogue.container_toolkit("debian", "s390x") is None
+    assert catalogue.find_toolkit_repository("debian", "s390x") is None
 
 
 def test_what_no_source_confirms_is_no_default() -> None:
-    found = catalogue.cuda("rhel10")
+    found = catalogue.find_cuda_repository("rhel10")
     assert found
     assert found["fingerprint"] == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.catalog import find_symptom
-from gpuprov.catalog.xids import resolution, xids_file
+from gpuprov.catalog.xids import find_resolution, read_xids_file
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_find_symptom_finds_no_more_than_it_should() -> None:
 
 def test_every_resolution_of_an_xid_is_known() -> None:
     """And every one of NVIDIA's numbers that has an action has it here: 161 of 172."""
-    named = {number: one.nvidia for one in xids_file().xids for number in one.xids}
+    named = {number: one.nvidia for one in read_xids_file().xids for number in one.xids}
     assert sorted(named) == list(range(1, 200)), "those after 172 are newer than the catalogue"
     assert sum(bool(name) for name in named.values()) == 161
-    assert all(resolution(name) for name in named.values() if name)
-    assert len(named) == sum(len(one.xids) for one in xids_file().xids), "an Xid stands twice"
+    assert all(find_resolution(name) for name in named.values() if name)
+    assert len(named) == sum(len(one.xids) for one in read_xids_file().xids), "an Xid stands twice"

@@ -25,28 +25,28 @@ from gpuprov.catalog import drivers, gpus, vgpu
     ],
 )
 def test_which_guest_goes_with_which_host(guest: str, host: str, fits: bool) -> None:
-    assert vgpu.together(guest, host) is fits
+    assert vgpu.is_compatible(guest, host) is fits
 
 
 def test_releases_have_branches_of_the_catalogue() -> None:
-    known = {branch.branch for branch in drivers.branches()}
-    assert {one.branch for one in vgpu.vgpu_file().releases} <= known
+    known = {branch.branch for branch in drivers.list_branches()}
+    assert {one.branch for one in vgpu.read_vgpu_file().releases} <= known
     assert vgpu.release_of("580") == "19"
     assert vgpu.release_of("575") == ""
 
 
 def test_gpus_without_vgpu_are_of_the_catalogue() -> None:
-    assert all(gpus.find_gpu(one.gpu) for one in vgpu.vgpu_file().without_vgpu)
+    assert all(gpus.find_gpu(one.gpu) for one in vgpu.read_vgpu_file().without_vgpu)
     assert vgpu.has_no_vgpu("RTX4090")
     assert not vgpu.has_no_vgpu("L40S")
 
 
 def test_each_key_has_its_field() -> None:
     block = VgpuGuest()
-    assert all(hasattr(block, one.field) for one in vgpu.vgpu_file().settings)
-    for one in vgpu.vgpu_file().settings:
+    assert all(hasattr(block, one.field) for one in vgpu.read_vgpu_file().settings)
+    for one in vgpu.read_vgpu_file().settings:
         if one.field != "feature_type":
-            assert vgpu.written(one, getattr(block, one.field)) == one.default, (
+            assert vgpu.format_value(one, getattr(block, one.field)) == one.default, (
                 f"{one.key}: gridd's default is not the field's"
             )
 
@@ -64,10 +64,10 @@ def test_each_key_has_its_field() -> None:
     ],
 )
 def test_clouds_by_dmi(vendor: str, product: str, tag: str, name: str) -> None:
-    assert vgpu.cloud(vendor, product, tag) == name
+    assert vgpu.find_cloud(vendor, product, tag) == name
 
 
 def test_hypervisors() -> None:
-    kinds = [one.kind for one in vgpu.vgpu_file().hypervisors]
+    kinds = [one.kind for one in vgpu.read_vgpu_file().hypervisors]
     assert len(kinds) == len(set(kinds))
-    assert vgpu.hypervisor("bhyve") is None
+    assert vgpu.find_hypervisor("bhyve") is None

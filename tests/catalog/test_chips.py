@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.catalog import by_pci_id, drivers, find_gpu, kernel_modules_for
+from gpuprov.catalog import choose_kernel_modules, drivers, find_by_pci_id, find_gpu
 from gpuprov.catalog.chips import ChipsFile, cards, chip_of, described, generation_of
-from gpuprov.catalog.drivers.sets import kernel_module_table
-from gpuprov.catalog.gpus import explain_unknown, gpus
+from gpuprov.catalog.drivers.sets import build_kernel_module_table
+from gpuprov.catalog.gpus import explain_unknown, list_gpus
 from gpuprov.catalog.reader import load
-from gpuprov.catalog.topology import nvlinks
+from gpuprov.catalog.topology import count_nvlinks
 from gpuprov.shared import resolve
 
 LIST = Path(__file__).with_name("pci_ids.txt")
@@ -42,7 +42,7 @@ def test_every_gpu_of_the_database_has_the_chip_that_the_database_names() -> Non
 
 def test_every_gpu_of_the_database_has_kernel_modules_and_a_last_branch() -> None:
     """What the resolver decides on hosts, from the id alone, is what the generation says."""
-    table = kernel_module_table()
+    table = build_kernel_module_table()
     for identifier in IDS:
         generation = generation_of(identifier)
         assert generation, identifier
@@ -59,7 +59,7 @@ def test_every_gpu_of_the_database_has_kernel_modules_and_a_last_branch() -> Non
 
 
 def test_models_of_the_catalogue_agree_with_their_chips() -> None:
-    for gpu in gpus():
+    for gpu in list_gpus():
         for pci in gpu.pci_ids:
             chip, generation = chip_of(pci.id), generation_of(pci.id)
             assert chip, pci.id
@@ -92,7 +92,7 @@ def test_vera_rubin_needs_open_modules_of_a_branch_that_knows_it() -> None:
         generation = generation_of(identifier)
         assert generation
         assert (generation.arch, generation.flavour, generation.first_branch) == ("Rubin", "open-required", "615")
-        assert by_pci_id(identifier) is None
+        assert find_by_pci_id(identifier) is None
         assert explain_unknown(identifier) == (
             f"is {identifier} (GR100, Rubin): no model of the catalogue",
             "leave gpu out; its driver: open kernel modules only",
@@ -105,7 +105,7 @@ def test_every_card_is_a_gpu_without_mig() -> None:
     for gpu in cards():
         assert find_gpu(gpu.name) is gpu
         assert find_gpu(gpu.name.removeprefix("NVIDIA ")) is gpu
-        assert all(by_pci_id(pci.id) is gpu for pci in gpu.pci_ids)
+        assert all(find_by_pci_id(pci.id) is gpu for pci in gpu.pci_ids)
         assert not gpu.mig.capable
         assert gpu.compute_capability
 
@@ -116,14 +116,18 @@ def test_a_geforce_runs_with_what_its_generation_runs_with() -> None:
     assert turing
     assert new
     assert (
-        drivers.refusal(old, "595", "proprietary")
+        drivers.explain_refusal(old, "595", "proprietary")
         == "GTX1080 (Pascal) is not supported by branch 595: 580 is the last; use 580"
     )
-    assert kernel_modules_for(turing, "580") == "open"
-    assert kernel_modules_for(new, "570") == "open"
-    assert "works with open kernel modules only" in (drivers.refusal(new, "580", "proprietary") or "")
+    assert choose_kernel_modules(turing, "580") == "open"
+    assert choose_kernel_modules(new, "570") == "open"
+    assert "works with open kernel modules only" in (drivers.explain_refusal(new, "580", "proprietary") or "")
 
 
 def test_an_a800_has_eight_of_the_twelve_links_of_an_a100() -> None:
-    assert [nvlinks(find_gpu(key)) for key in ("A800-SXM4-80GB", "A800-SXM4-40GB", "A100-SXM4-80GB")] == [8, 8, 12]
-    assert nvlinks(find_gpu("RTX3080")) is None
+    assert [count_nvlinks(find_gpu(key)) for key in ("A800-SXM4-80GB", "A800-SXM4-40GB", "A100-SXM4-80GB")] == [
+        8,
+        8,
+        12,
+    ]
+    assert count_nvlinks(find_gpu("RTX3080")) is None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.catalog.drivers import branches
+from gpuprov.catalog.drivers import list_branches
 from gpuprov.catalog.drivers.data import PackageSet
-from gpuprov.catalog.drivers.rules import NO_LIMIT, asked, rule
+from gpuprov.catalog.drivers.rules import NO_LIMIT, list_names, make_rule
 
-KNOWN = sorted(int(branch.branch) for branch in branches())
+KNOWN = sorted(int(branch.branch) for branch in list_branches())
 OPEN = PackageSet(
     part="driver", distributions=("ubuntu",), origin="nvidia", packages=("x",), version="driver", source=("nvidia",)
 )
@@ -16,13 +16,18 @@ BOUND = msgspec.structs.replace(OPEN, min_branch=str(KNOWN[1]), max_branch=str(K
 
 
 def test_a_name_with_the_branch_ends_with_the_newest_that_is_known() -> None:
-    assert (rule(OPEN, "driver-{branch}", "")["min"], rule(OPEN, "driver-{branch}", "")["max"]) == (0, KNOWN[-1])
-    assert rule(OPEN, "driver", "")["max"] == NO_LIMIT
-    assert (rule(BOUND, "driver", "")["min"], rule(BOUND, "driver", "")["max"]) == (KNOWN[1], KNOWN[2])
+    assert (make_rule(OPEN, "driver-{branch}", "")["min"], make_rule(OPEN, "driver-{branch}", "")["max"]) == (
+        0,
+        KNOWN[-1],
+    )
+    assert make_rule(OPEN, "driver", "")["max"] == NO_LIMIT
+    assert (make_rule(BOUND, "driver", "")["min"], make_rule(BOUND, "driver", "")["max"]) == (KNOWN[1], KNOWN[2])
 
 
 def test_each_name_that_can_be_known_beforehand_is_asked_for_once() -> None:
-    assert asked([rule(BOUND, "driver-{branch}", "")]) == [f"driver-{branch}" for branch in KNOWN[1:3]]
-    assert asked([rule(BOUND, "driver", ""), rule(OPEN, "driver", "")]) == ["driver"], "whatever the branch"
-    assert asked([rule(OPEN, "modules-{version}", "")]) == []
-    assert len(asked([rule(OPEN, "driver-{branch}", "")])) == len(KNOWN)
+    assert list_names([make_rule(BOUND, "driver-{branch}", "")]) == [f"driver-{branch}" for branch in KNOWN[1:3]]
+    assert list_names([make_rule(BOUND, "driver", ""), make_rule(OPEN, "driver", "")]) == ["driver"], (
+        "whatever the branch"
+    )
+    assert list_names([make_rule(OPEN, "modules-{version}", "")]) == []
+    assert len(list_names([make_rule(OPEN, "driver-{branch}", "")])) == len(KNOWN)

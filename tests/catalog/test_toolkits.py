@@ -30,7 +30,7 @@ from gpuprov.simulate.standins import extras_cuda
     ],
 )
 def test_the_toolkit_of_a_name(name: str, toolkit: str) -> None:
-    assert toolchain.toolkit_of(name) == toolkit
+    assert toolchain.find_toolkit(name) == toolkit
 
 
 @pytest.mark.parametrize(
@@ -39,18 +39,18 @@ def test_the_toolkit_of_a_name(name: str, toolkit: str) -> None:
     "libnvidia-compute-570 libcuda1 firmware-nvidia-gsp kmod-nvidia-open-dkms xserver-xorg-video-nvidia".split(),
 )
 def test_what_is_of_a_driver_is_not_touched(name: str) -> None:
-    patterns = [entry.pattern for entry in packages.toolkits_file().driver_patterns]
-    assert toolchain.matching([name, "cuda-toolkit-12-4"], patterns) == [name]
+    patterns = [entry.pattern for entry in packages.read_toolkits_file().driver_patterns]
+    assert toolchain.select_matching([name, "cuda-toolkit-12-4"], patterns) == [name]
 
 
 def test_a_toolkit_touches_no_driver() -> None:
     names = "cuda-toolkit-12-4 cuda-nvcc-12-4 libcublas-12-4 nvidia-gds-12-4 libcudnn9-cuda-12 libnccl2 cuda-driver-dev-12-4".split()
-    patterns = [entry.pattern for entry in packages.toolkits_file().driver_patterns]
-    assert toolchain.matching(names, patterns) == []
+    patterns = [entry.pattern for entry in packages.read_toolkits_file().driver_patterns]
+    assert toolchain.select_matching(names, patterns) == []
 
 
 def test_what_the_catalogue_says() -> None:
-    known = packages.toolkits_file()
+    known = packages.read_toolkits_file()
     facts = [
         *known.parts,
         *known.metapackages,
@@ -63,10 +63,10 @@ def test_what_the_catalogue_says() -> None:
     assert all(key in known.sources for fact in facts for key in fact.source)
     for pattern in (*known.metapackages, *known.foreign, *known.driver_patterns):
         re.compile(pattern.pattern)
-    assert packages.compiler("12.4.0") == "12.4.99"
-    assert packages.dropped("13.0", "Volta")
-    assert not packages.dropped("12.9", "Volta")
-    assert not packages.dropped("13.0", "Turing")
+    assert packages.find_compiler("12.4.0") == "12.4.99"
+    assert packages.is_dropped("13.0", "Volta")
+    assert not packages.is_dropped("12.9", "Volta")
+    assert not packages.is_dropped("13.0", "Turing")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_what_the_catalogue_says() -> None:
 )
 def test_runtime(version: str, soname: str) -> None:
     """https://github.com/sony/nnabla/issues/1063 lists the files of 11.4."""
-    assert toolchain.runtime(version) == soname
+    assert toolchain.derive_runtime(version) == soname
 
 
 def test_a_stand_ins_runtime_has_the_real_soname(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache of the machine that runs Ansible, without its file extension."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "gpuprov/modules").mkdir(parents=True)
-    return Path(prebuilt.cache(os.environ, "debian12", "x86_64", "builder", DRIVER["module"], "535.261.03-1"))
+    return Path(prebuilt.make_cache_path(os.environ, "debian12", "x86_64", "builder", DRIVER["module"], "535.261.03-1"))
 
 
 def play(folder: Path, tasks: list[dict[str, Any]], inventory: str = "builder,served") -> str:

@@ -16,7 +16,7 @@ import pytest
 from gpuprov.fleet import load_fleet
 from gpuprov.gather import script
 from gpuprov.judge.judging import facts_of, judge
-from gpuprov.onhost.texts import readable
+from gpuprov.onhost.texts import make_readable
 from gpuprov.plan.decide import decide
 from gpuprov.plan.read import ALL
 from gpuprov.probe.base import Output
@@ -61,7 +61,7 @@ def test_every_module_answers_by_the_one_way_that_makes_texts_readable(path: Pat
     ],
 )
 def test_a_byte_is_shown_by_its_number(value: Any, expected: Any) -> None:
-    assert readable(value) == expected
+    assert make_readable(value) == expected
 
 
 @pytest.mark.parametrize("how", ["exit", "fail", "warn"])
@@ -188,7 +188,7 @@ def test_a_damaged_receipt_is_the_same_to_both_sides(tmp_path: Path, monkeypatch
     there = parse_receipt(Output(file.read_bytes().decode(errors="replace")))
     assert there
     assert there.damaged == "a byte of it is not UTF-8"
-    assert receipt.known()[1]
+    assert receipt.read_entries()[1]
 
 
 @pytest.mark.parametrize("name", ["config.toml", "daemon.json"])
@@ -213,7 +213,7 @@ def test_files_that_are_changed_keep_their_bytes(tmp_path: Path, monkeypatch: py
     (tmp_path / "zypp.conf").write_bytes(b"# caf\xe9\n[main]\nlocksfile.apply = no\n")
     monkeypatch.setattr(locks, "CONFIGURATIONS", (str(tmp_path / "zypp.conf"),))
     monkeypatch.delenv("GPUPROV_BUNDLE", raising=False)
-    assert locks.unheeded(), "a comment costs no setting"
+    assert locks.explain_unheeded(), "a comment costs no setting"
 
 
 @pytest.mark.install

@@ -11,14 +11,20 @@ import msgspec
 import pytest
 
 from gpuprov.catalog import acceptance, fabric, mps, rdma, reader
-from gpuprov.catalog.cuda.packages import toolkits_file
-from gpuprov.catalog.distributions import Distribution, DistributionsFile, distributions, find_distribution, managed
-from gpuprov.catalog.drivers.data import drivers_file
-from gpuprov.catalog.drivers.rules import entries
+from gpuprov.catalog.cuda.packages import read_toolkits_file
+from gpuprov.catalog.distributions import (
+    Distribution,
+    DistributionsFile,
+    find_distribution,
+    list_distributions,
+    list_managed,
+)
+from gpuprov.catalog.drivers.data import read_drivers_file
+from gpuprov.catalog.drivers.rules import list_entries
 from gpuprov.catalog.drivers.traits import TRAITS
-from gpuprov.catalog.packages import origins
+from gpuprov.catalog.packages import list_origins
 from gpuprov.catalog.rdma import gpudirect, ofed
-from gpuprov.catalog.repositories import repositories_file
+from gpuprov.catalog.repositories import read_repositories_file
 from gpuprov.onhost import family as host_family
 from gpuprov.simulate.distributions import TABLE
 
@@ -29,7 +35,7 @@ LISTS = f"{DATA}/drivers.yaml, whose lists name a distribution by its key or by 
 
 
 def archives(row: Distribution) -> list[str]:
-    return [archive.key for archive in origins(row.key)]
+    return [archive.key for archive in list_origins(row.key)]
 
 
 def find_driver(row: Distribution) -> Iterator[str]:
@@ -37,18 +43,18 @@ def find_driver(row: Distribution) -> Iterator[str]:
         yield "archive with a driver (origins)"
     for archive in archives(row):
         yield from (
-            f"{part} of {archive}" for part in ("kernel-modules", "user-space") if not entries(row, archive, part)
+            f"{part} of {archive}" for part in ("kernel-modules", "user-space") if not list_entries(row, archive, part)
         )
 
 
 def find_build(row: Distribution) -> Iterator[str]:
     yield from (
-        part for part in ("dkms", "kernel-headers") if not entries(row, (archives(row) or ["runfile"])[-1], part)
+        part for part in ("dkms", "kernel-headers") if not list_entries(row, (archives(row) or ["runfile"])[-1], part)
     )
 
 
 def find_parts(*parts: str) -> Callable[[Distribution], Iterator[str]]:
-    return lambda row: (part for part in parts if not fabric.rules(row.id, row.version_id, part))
+    return lambda row: (part for part in parts if not fabric.build_rules(row.id, row.version_id, part))
 
 
 def find_traits(row: Distribution) -> Iterator[str]:
@@ -57,12 +63,12 @@ def find_traits(row: Distribution) -> Iterator[str]:
 
 
 def find_libraries(row: Distribution) -> Iterator[str]:
-    known = {entry.library for entry in toolkits_file().libraries if entry.family == row.family}
+    known = {entry.library for entry in read_toolkits_file().libraries if entry.family == row.family}
     yield from (name for name in ("cudnn", "nccl") if name not in known)
 
 
 def find_tools(row: Distribution) -> Iterator[str]:
-    yield from (tool.key for tool in acceptance.acceptance_file().tools if not getattr(tool, row.family))
+    yield from (tool.key for tool in acceptance.read_acceptance_file().tools if not getattr(tool, row.family))
 
 
 def find_simulated(row: Distribution) -> Iterator[str]:
@@ -92,20 +98,20 @@ TABLES: dict[str, tuple[str, Callable[[Distribution], Iterable[str]]]] = {
     "cuda_repository": (f"{ROWS}, field cuda of the row", lambda row: unless(row.cuda, "NVIDIA's repository")),
     "container_toolkit": (
         f"{DATA}/repositories.yaml",
-        lambda row: unless(repositories_file().bases.get(f"container_toolkit_{row.family}"), row.family),
+        lambda row: unless(read_repositories_file().bases.get(f"container_toolkit_{row.family}"), row.family),
     ),
     "cuda_libraries": (f"{DATA}/toolkits.yaml", find_libraries),
-    "mps": (f"{DATA}/mps.yaml", lambda row: unless(mps.program_packages(row.family, 580), row.family)),
-    "doca": (f"{DATA}/rdma_ofed.yaml", lambda row: unless(ofed.packages(row.family), row.family)),
-    "gdrcopy": (f"{DATA}/gpudirect.yaml", lambda row: unless(gpudirect.gdrcopy(row.family), row.family)),
+    "mps": (f"{DATA}/mps.yaml", lambda row: unless(mps.list_program_packages(row.family, 580), row.family)),
+    "doca": (f"{DATA}/rdma_ofed.yaml", lambda row: unless(ofed.list_packages(row.family), row.family)),
+    "gdrcopy": (f"{DATA}/gpudirect.yaml", lambda row: unless(gpudirect.find_gdrcopy(row.family), row.family)),
     "rdma": (
         f"{DATA}/rdma.yaml",
-        lambda row: rdma.unknown(row.family, *(entry.key for entry in rdma.rdma_file().packages)),
+        lambda row: rdma.list_unknown(row.family, *(entry.key for entry in rdma.read_rdma_file().packages)),
     ),
     "acceptance": (f"{DATA}/acceptance.yaml", find_tools),
     "host_family": (
         "gpuprov/onhost/family.py",
-        lambda row: (name for name in (row.id, *row.likes) if host_family.family_of(name) != row.family),
+        lambda row: (name for name in (row.id, *row.likes) if host_family.derive_family(name) != row.family),
     ),
     "simulated_host": ("gpuprov/simulate/distributions.py", find_simulated),
     "readme": ('README.md, "Scope today"', find_in_readme),
@@ -135,7 +141,7 @@ def find_problems(row: Distribution) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("row", managed(), ids=lambda row: str(row.key))
+@pytest.mark.parametrize("row", list_managed(), ids=lambda row: str(row.key))
 def test_every_table_knows_every_distribution(row: Distribution) -> None:
     if problems := find_problems(row):
         pytest.fail("\n".join(problems), pytrace=False)
@@ -147,7 +153,7 @@ def test_every_table_knows_every_distribution(row: Distribution) -> None:
 
 
 def test_os_release_leads_to_the_row() -> None:
-    for row in distributions():
+    for row in list_distributions():
         assert [find_distribution(name, row.version_id) for name in (row.id, *row.likes)] == [row] * (
             len(row.likes) + 1
         )
@@ -172,8 +178,8 @@ def add_row(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Distribut
         return row
 
     def forget() -> None:
-        drivers_file.cache_clear()
-        fabric.rules.cache_clear()
+        read_drivers_file.cache_clear()
+        fabric.build_rules.cache_clear()
 
     yield add
     monkeypatch.undo()
@@ -224,7 +230,7 @@ def test_what_the_message_says(add_row: Callable[..., Distribution]) -> None:
 
 
 def test_no_code_keeps_a_list_of_its_own() -> None:
-    keys, lists = {row.key for row in distributions()}, []
+    keys, lists = {row.key for row in list_distributions()}, []
     for path in (ROOT / "gpuprov").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):

@@ -7,17 +7,17 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from gpuprov.catalog.distributions import managed
-from gpuprov.catalog.drivers.sets import all_driver_packages
+from gpuprov.catalog.distributions import list_managed
+from gpuprov.catalog.drivers.sets import list_driver_packages
 from gpuprov.probe.software import packages
 
-SETS = {(key, source): found for key, sources in all_driver_packages().items() for source, found in sources.items()}
+SETS = {(key, source): found for key, sources in list_driver_packages().items() for source, found in sources.items()}
 
 
 @pytest.mark.parametrize("where", SETS, ids="-".join)
 def test_every_name_that_is_asked_for_is_read(where: tuple[str, str]) -> None:
     names = [*SETS[where]["ask"], *SETS[where]["dkms"]]
-    if next(one for one in managed() if one.key == where[0]).family == "redhat":
+    if next(one for one in list_managed() if one.key == where[0]).family == "redhat":
         installed = [name for name in names if re.fullmatch(packages.INSTALLED_RPM, name)]
         offered = [name for name in names if any(fnmatchcase(name, glob) for glob in packages.OFFERED_RPM)]
     else:

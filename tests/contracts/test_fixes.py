@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from gpuprov.fleet import load_fleet
-from gpuprov.spec.problem import Problem, SpecError, dotted
+from gpuprov.spec.problem import Problem, SpecError, format_path
 from tests.fleet.test_bad_specs import HEAD, inventory, rows
 
 _WRITE = re.compile(r"(?:\A|[;:] )write (?P<typed>.+?)(?: without quotes| \(YAML reads .*| \((?:the|a) .*)?\Z")
@@ -30,7 +30,7 @@ def problems(path: Path) -> list[Problem]:
 def offered(problem: Problem) -> Iterator[tuple[str, Any]]:
     """Yield the fixes in a message: "key" and another name, "block" and a block in place of a key, or "value" and another value."""
     unknown = problem.message.startswith("unknown key")
-    last = dotted(problem.path[-1:])
+    last = format_path(problem.path[-1:])
     kind = "value" if f"{last} is " in problem.message or f'{last} "' in problem.message else "key"
     for names in _MEANT.findall(problem.hint):
         yield from ((kind, name) for name in re.findall(r'"([^"]+)"', names))

@@ -27,7 +27,7 @@ from gpuprov.capabilities.generated import asks, desired, generated_checks
 from gpuprov.capabilities.persistence import Persistence
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.onhost.files import ABOVE
-from gpuprov.onhost.unit_files import unit_of
+from gpuprov.onhost.unit_files import derive_unit
 from gpuprov.plan.foresee import foresee
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.host.contents import CONTENTS
@@ -86,7 +86,9 @@ class Tree:
         told["receipt"] = json.dumps({"capabilities": {name: {"digest": "x"}}})
         self.told = told
         units = {one.name for one in self.resources if isinstance(one, Unit)}
-        units |= {unit_of(one.path) for one in self.files if "/etc/systemd/system/" in one.path and ".d/" in one.path}
+        units |= {
+            derive_unit(one.path) for one in self.files if "/etc/systemd/system/" in one.path and ".d/" in one.path
+        }
         for unit in units - {one.path.rpartition("/")[2] for one in self.files}:
             self.write(f"/usr/lib/systemd/system/{unit}", "[Service]\nExecStart=/usr/bin/true\n")
 
@@ -143,7 +145,7 @@ class Tree:
         """Write the receipt of an apply, as the judge and the module do."""
         ctx: Context[Any] = Context(self.spec, self.block, facts(**self.told))
         entries = [one.replace("file /", f"file {self.root}/") for one in receipts.entries(self.capability, ctx, {})]
-        listed = list(on_host("receipt").listed(entries))
+        listed = list(on_host("receipt").list_resources(entries))
         entry = {"digest": "x", "applied_at": "2026-01-01T00:00:00Z", "resources": listed}
         self.write("/receipt.json", json.dumps({"capabilities": {self.capability.name: entry}}, indent=2))
 
@@ -286,7 +288,7 @@ def test_what_should_not_be_there_and_what_others_put_beside(tree: Tree) -> None
         tree.write(f"{folder}/json.py", "import os\n")
         beside = True
     for one in tree.files:
-        if unit_of(one.path) and ".d/" not in one.path and not one.path.rpartition("/")[2].count("@"):
+        if derive_unit(one.path) and ".d/" not in one.path and not one.path.rpartition("/")[2].count("@"):
             folder = f"/usr/lib/systemd/system/{one.path.rpartition('/')[2]}.d"
             tree.write(f"{folder}/90-site.conf", "[Service]\nExecStart=\nExecStart=/bin/true\n")
             beside = True

@@ -13,13 +13,13 @@ import yaml
 from gpuprov.capabilities.base import Outcome
 from gpuprov.catalog.context import fold
 from gpuprov.catalog.kernel import kernel_file, pattern
-from gpuprov.catalog.nics import nics_file
-from gpuprov.catalog.signatures import held_in
+from gpuprov.catalog.nics import read_nics_file
+from gpuprov.catalog.signatures import find_held
 from gpuprov.catalog.verdicts import Verdict, explained, judge_line
-from gpuprov.catalog.xids import worst
+from gpuprov.catalog.xids import find_worst
 from gpuprov.explain import explain
 from gpuprov.explain.messages import symptoms_in
-from gpuprov.onhost.kernel_lines import joined
+from gpuprov.onhost.kernel_lines import join_messages
 from gpuprov.probe.base import Facts, Output
 from gpuprov.probe.kernel.kernel_log import KERNEL_LOG, parse
 from gpuprov.probe.kernel.stamps import read_stamp
@@ -36,12 +36,12 @@ SXID = "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 30 LTSSM F
 @cache
 def corpus() -> tuple[str, ...]:
     """Every line of the corpora that the kernel or a driver logged, without its stamp."""
-    found = [SXID, *EXAMPLES, *(line.example for line in nics_file().lines)]
+    found = [SXID, *EXAMPLES, *(line.example for line in read_nics_file().lines)]
     for file in sorted((TESTS / "explain" / "corpus").glob("*.yaml")):
         found += [row["line"] for row in yaml.safe_load(file.read_text(encoding="utf-8"))]
     for name in ("dmesg.txt", "journal.txt"):
         for file in sorted((TESTS / "real").glob(f"*/{name}")):
-            found += joined(file.read_text(encoding="utf-8", errors="replace").splitlines())
+            found += join_messages(file.read_text(encoding="utf-8", errors="replace").splitlines())
     stamped = (read_stamp(line) for line in found)
     return tuple(dict.fromkeys(one.text.rstrip() for one in stamped if one.of_kernel and "\n" not in one.text))
 
@@ -98,7 +98,7 @@ def test_what_explain_calls_a_defect_of_the_host_is_one_to_health() -> None:
     wrong = {
         line: named
         for line in of_kernel
-        if judge_line(line) is None and (named := {one.symptom.key for one in held_in(fold(line))} & unfit)
+        if judge_line(line) is None and (named := {one.symptom.key for one in find_held(fold(line))} & unfit)
     }
     assert not wrong
 
@@ -115,7 +115,8 @@ def test_a_whole_log_has_the_same_defects_to_explain_and_to_a_record() -> None:
         seen = [one for one in symptoms_in(text) if not one.ended]
         bad = [one.verdict for one in seen if one.verdict and one.verdict.standing == "unfit"]
         named = {
-            check: worst(tuple(one.action for one in bad if one.check == check)) for check in {v.check for v in bad}
+            check: find_worst(tuple(one.action for one in bad if one.check == check))
+            for check in {v.check for v in bad}
         }
         assert named == failing, file.parent.name
     assert count > 5

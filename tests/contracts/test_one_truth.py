@@ -11,8 +11,8 @@ import yaml
 from gpuprov import assets
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.catalog.chips import ChipsFile
-from gpuprov.catalog.drivers.data import drivers_file
-from gpuprov.catalog.gpus import ARCHITECTURES, gpus
+from gpuprov.catalog.drivers.data import read_drivers_file
+from gpuprov.catalog.gpus import ARCHITECTURES, list_gpus
 from gpuprov.catalog.reader import load
 from gpuprov.onhost.mig import nvml
 from gpuprov.onhost.packages import model
@@ -35,7 +35,7 @@ def test_roles_and_plans_use_package_managers_alike() -> None:
 
 
 def test_the_resolver_repeats_the_catalogues_branches() -> None:
-    modules = drivers_file().modules
+    modules = read_drivers_file().modules
     assert int(modules.open_first_branch.branch) == resolve.OPEN_SINCE
     assert int(modules.open_default_since.branch) == resolve.DEFAULT_OPEN_SINCE
     assert [(int(one.below, 16), int(one.last_branch)) for one in modules.older] == list(resolve.OLDER)
@@ -43,7 +43,7 @@ def test_the_resolver_repeats_the_catalogues_branches() -> None:
     needs = {one.arch: one.flavour for one in known.generations}
     new = [int(chip.first, 16) for chip in known.chips if needs[chip.arch] == "open-required"]
     assert min(new) == resolve.NEWER > max(int(chip.last, 16) for chip in known.chips if int(chip.first, 16) not in new)
-    for gpu in gpus():
+    for gpu in list_gpus():
         for pci in gpu.pci_ids:
             last = resolve.last_branch([pci.id])
             assert last == (int(gpu.last_branch.branch) if gpu.last_branch else resolve.NO_LIMIT), pci.id
@@ -51,7 +51,7 @@ def test_the_resolver_repeats_the_catalogues_branches() -> None:
 
 
 def test_generations_have_the_numbers_of_nvml() -> None:
-    assert [gpu.arch for gpu in gpus()] == sorted((gpu.arch for gpu in gpus()), key=ARCHITECTURES.index)
+    assert [gpu.arch for gpu in list_gpus()] == sorted((gpu.arch for gpu in list_gpus()), key=ARCHITECTURES.index)
     assert nvml_models.NVML_MAXWELL + ARCHITECTURES.index("Ampere") == nvml.AMPERE
 
 

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from gpuprov.capabilities import CAPABILITIES
-from gpuprov.catalog.distributions import managed
-from gpuprov.catalog.drivers.any import names_by_family
-from gpuprov.catalog.drivers.sets import all_driver_packages
+from gpuprov.catalog.distributions import list_managed
+from gpuprov.catalog.drivers.any import group_patterns_by_family
+from gpuprov.catalog.drivers.sets import list_driver_packages
 from gpuprov.onhost.packages import other_driver
 
 ROOT = Path(__file__).parents[2]
@@ -66,10 +66,10 @@ def test_every_act_and_every_role_by_itself_says_what_is_of_a_driver() -> None:
     assert [one["gpuprov_packages"]["driver"] for one in defaults] == [DEFAULT]
 
 
-@pytest.mark.parametrize("entry", managed(), ids=lambda one: str(one.key))
+@pytest.mark.parametrize("entry", list_managed(), ids=lambda one: str(one.key))
 def test_every_package_that_the_catalogue_calls_a_drivers_is_one_on_its_family(entry: Any) -> None:
-    names = names_by_family()[entry.family]
-    asked = {name for found in all_driver_packages()[entry.key].values() for name in found["ask"]}
+    names = group_patterns_by_family()[entry.family]
+    asked = {name for found in list_driver_packages()[entry.key].values() for name in found["ask"]}
     missed = {name for name in asked if not re.fullmatch(names["driver"], name)}
     beside = {name for name in missed if "xnvctrl" in name.casefold() or "nscq" in name}
     assert missed == beside
@@ -83,8 +83,8 @@ def test_every_package_that_the_catalogue_calls_a_drivers_is_one_on_its_family(e
      "nvidia-fabric-manager", "nvlsm", "libnvsdm", "doca-ofed", "libcufile-12-8", "nvidia-gds-12-8"],
 )  # fmt: skip
 def test_what_stands_beside_any_driver_is_no_drivers(name: str) -> None:
-    assert not [family for family, names in names_by_family().items() if re.fullmatch(names["driver"], name)]
+    assert not [family for family, names in group_patterns_by_family().items() if re.fullmatch(names["driver"], name)]
 
 
 def test_the_package_that_asks_is_one_of_a_drivers() -> None:
-    assert re.fullmatch(names_by_family()["debian"]["driver"], other_driver.CLEANUP)
+    assert re.fullmatch(group_patterns_by_family()["debian"]["driver"], other_driver.CLEANUP)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuprov.catalog import distributions, drivers
-from gpuprov.catalog.drivers.sets import driver_packages
+from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.instances import find_instance
 from gpuprov.catalog.reader import load
@@ -65,10 +65,10 @@ def test_its_hardware_exists(recipe: Recipe) -> None:
 def test_its_driver_exists_for_each_distribution(recipe: Recipe) -> None:
     wanted, model = spec_of(recipe)["nvidia_driver"], find_gpu(recipe.model)
     assert model
-    assert drivers.refusal(model, wanted["version"], wanted["kernel_modules"]) is None
-    known = {entry.key: entry for entry in distributions.managed()}
+    assert drivers.explain_refusal(model, wanted["version"], wanted["kernel_modules"]) is None
+    known = {entry.key: entry for entry in distributions.list_managed()}
     for key in recipe.distributions:
-        found = driver_packages(known[key].id, known[key].version_id, wanted.get("source", "auto"))
+        found = find_packages(known[key].id, known[key].version_id, wanted.get("source", "auto"))
         assert found, key
         assert resolve.fitting(found.sets[wanted["kernel_modules"]], wanted["version"]), key
 

@@ -28,7 +28,7 @@ BLACKLIST = "/etc/modprobe.d/gpuprov.conf"
 HOLD = """cd /; PYTHONPATH=$(echo /var/lib/gpuprov/pull/gpuprov-*) python3 -P -c '
 from gpuprov.onhost import lock
 owner = dict.fromkeys(lock.NEEDED, "controller") | {"run": "friday", "lease": 600}
-print(lock.take(owner)["taken"] if "ACTION" == "take" else lock.release(owner))'"""
+print(lock.take(owner)["taken"] if "ACTION" == "take" else lock.release_lock(owner))'"""
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuprov.catalog.drivers.sets import driver_packages
+from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.shared.resolve import fitting
 from gpuprov.simulate import inventory
 from gpuprov.simulate.description import Description, Gpus
@@ -27,7 +27,7 @@ KERNEL = "6.4.0-150700.53.40-default"
 
 def names() -> list[str]:
     """The set with open modules."""
-    found = driver_packages("sles", "15.7")
+    found = find_packages("sles", "15.7")
     assert found
     return [name for name in fitting(found.open, OLD) if not name.startswith(("nvidia-video", "nvidia-gl"))]
 

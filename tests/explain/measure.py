@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Literal
 
-from gpuprov.catalog.symptoms import symptoms
+from gpuprov.catalog.symptoms import list_symptoms
 from gpuprov.errors import GpuprovError
 from gpuprov.explain import Explanation, explain, in_text
 from tests.explain.corpus import Line, lines
@@ -23,7 +23,7 @@ def keys_of(answer: Explanation) -> set[str]:
     """The keys of the symptoms that an answer may be of; none of an answer of another kind."""
     if answer.kind != "symptom":
         return set()
-    return {one.key for one in symptoms() if " | ".join(one.signatures) == answer.name}
+    return {one.key for one in list_symptoms() if " | ".join(one.signatures) == answer.name}
 
 
 def judge(line: Line, *, piped: bool = False) -> tuple[Verdict, set[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.catalog.symptoms import symptoms
+from gpuprov.catalog.symptoms import list_symptoms
 from gpuprov.explain import Explanation, explain, in_text
 
 REFUSED = "[5.55] NVRM: installed in this system requires use of the NVIDIA open kernel modules."
@@ -82,8 +82,8 @@ def test_a_line_beside_it_decides(log: list[str], message: str, cause: str, fix:
 
 
 def test_what_decides_is_known() -> None:
-    known = {one.key for one in symptoms()}
-    for one in symptoms():
+    known = {one.key for one in list_symptoms()}
+    for one in list_symptoms():
         assert set(one.decided_by) <= known - {one.key}, one.key
         assert not one.decided_by or one.others or "why" in one.cause, f"{one.key} has one cause"
 

@@ -8,8 +8,8 @@ import tracemalloc
 import pytest
 
 from gpuprov.catalog.context import fold
-from gpuprov.catalog.signatures import held_in, signatures_of
-from gpuprov.catalog.symptoms import symptoms
+from gpuprov.catalog.signatures import find_held, list_signatures
+from gpuprov.catalog.symptoms import list_symptoms
 from gpuprov.explain import in_stream
 from gpuprov.explain.choosing import BLOCK, chosen
 from gpuprov.explain.messages import symptoms_in
@@ -67,19 +67,19 @@ def test_lines_around_one_that_may_hold_a_message_are_kept() -> None:
 def test_no_signature_is_passed_by() -> None:
     """Every signature is chosen from a log, and is held in a line of its own words."""
     missed = []
-    for symptom in symptoms():
-        for one in signatures_of(symptom):
+    for symptom in list_symptoms():
+        for one in list_signatures(symptom):
             line = one.text.replace("*", "x1")
             if line not in "\n".join(chosen(io.BytesIO(FILLER * 5 + line.encode() + b"\n"), lambda line: None)):
                 missed.append(one.text)
-            if not symptom.needs and not symptom.unless and not symptom.xids and not held_in(fold(line)):
+            if not symptom.needs and not symptom.unless and not symptom.xids and not find_held(fold(line)):
                 missed.append(one.text)
     assert missed == []
 
 
 @pytest.mark.parametrize("line", [one for one in lines() if not one.held_out][::7], ids=lambda line: line.source)
 def test_a_word_begins_and_ends_where_the_message_does(line) -> None:  # type: ignore[no-untyped-def]
-    for one in held_in(fold(line.line)):
+    for one in find_held(fold(line.line)):
         if one.signature.text[-1].isalpha() and "*" not in one.signature.text:
             longer = fold(line.line).replace(one.signature.text, f"{one.signature.text}zz")
-            assert one.signature.text not in [other.signature.text for other in held_in(longer)]
+            assert one.signature.text not in [other.signature.text for other in find_held(longer)]

@@ -9,8 +9,8 @@ from msgspec import inspect as shape
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.health.log import judge
-from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file, spoken
-from gpuprov.catalog.symptoms import symptoms
+from gpuprov.catalog.rdma.gpudirect import Message, find_message, read_gpudirect_file
+from gpuprov.catalog.symptoms import list_symptoms
 from gpuprov.errors import EXIT_CODES, GpuprovError
 from gpuprov.explain import Explanation, _symptom, explain, fields, in_stream, in_text
 from gpuprov.probe.kernel.kernel_log import Event
@@ -118,7 +118,7 @@ def test_exit_codes(code: int, words: str) -> None:
 
 
 def test_a_cause_that_is_inferred_says_so() -> None:
-    known = symptoms()
+    known = list_symptoms()
     marked = {one.key: dict(_symptom(one).lines).get("certainty", "") for one in known}
     assert {one.confidence for one in known} >= {"confirmed", "inferred"}
     for one in known:
@@ -165,18 +165,18 @@ def test_symptoms(words: str, cause: str) -> None:
 def test_what_the_kernel_says_of_peer_memory_means_what_verify_says(words: str, causes: list[str]) -> None:
     found = [dict(answer.lines) for answer in explain(words) if answer.kind == "symptom"]
     assert len(found) == len(causes), found
-    known = {(one.cause, one.way) for one in (*gpudirect_file().messages, gpudirect_file().bad_context)}
+    known = {(one.cause, one.way) for one in (*read_gpudirect_file().messages, read_gpudirect_file().bad_context)}
     for lines, cause in zip(found, causes, strict=True):
         assert cause in lines["cause"]
         assert (lines["cause"], lines["fix"]) in known
         assert lines["check"]
 
 
-@pytest.mark.parametrize("message", gpudirect_file().messages, ids=lambda message: message.key)
+@pytest.mark.parametrize("message", read_gpudirect_file().messages, ids=lambda message: message.key)
 def test_explain_and_verify_find_the_same_message_in_a_log_line(message: Message) -> None:
     for signature in message.signatures:
         line = f"[   12.345678] nvidia_peermem: {signature}"
-        assert spoken((line,)) == message
+        assert find_message((line,)) == message
         assert [answer.name for answer in explain(line)] == [" | ".join(message.signatures)]
 
 
@@ -242,7 +242,7 @@ def test_every_xid_that_nvidia_gives_an_action_for_is_known() -> None:
         *range(74, 81),
     }
     used |= {*range(82, 87), 88, 89, *range(92, 111), 119, 120, 121, *range(126, 138), *range(139, 173)}
-    known = {number for symptom in symptoms() for number in symptom.xids}
+    known = {number for symptom in list_symptoms() for number in symptom.xids}
     assert sorted(used - known) == []
     for number in range(1, 173):
         found = [
@@ -263,7 +263,7 @@ def test_an_xid_that_the_catalogue_is_too_old_for(number: int, words: str) -> No
 
 
 def test_every_symptom_is_found_by_its_own_words() -> None:
-    for symptom in symptoms():
+    for symptom in list_symptoms():
         for signature in symptom.signatures:
             assert " | ".join(symptom.signatures) in [answer.name for answer in explain(signature)], signature
 
@@ -293,12 +293,12 @@ def test_unknown_words(words: str, hint: str) -> None:
 
 
 ONE_WORD = sorted(
-    {said for symptom in symptoms() for said in symptom.signatures if re.fullmatch(r"[\w./-]+", said)} - {"SXid"}
+    {said for symptom in list_symptoms() for said in symptom.signatures if re.fullmatch(r"[\w./-]+", said)} - {"SXid"}
 )
 
 
 NEEDED = {
-    text: one.words[0] for symptom in symptoms() for one in symptom.needs for text in one.of or symptom.signatures
+    text: one.words[0] for symptom in list_symptoms() for one in symptom.needs for text in one.of or symptom.signatures
 }
 
 

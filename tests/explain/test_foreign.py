@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.catalog.context import any_of, fold
+from gpuprov.catalog.context import compile_any, fold
 from gpuprov.catalog.signatures import find_symptom
-from gpuprov.catalog.symptoms import Symptom, symptoms
+from gpuprov.catalog.symptoms import Symptom, list_symptoms
 from gpuprov.errors import GpuprovError
 from gpuprov.explain import explain, in_text
 from gpuprov.explain.messages import symptoms_in
@@ -170,18 +170,18 @@ def test_a_text_of_other_matters_is_unknown(name: str) -> None:
     assert [one.symptom.key for one in symptoms_in(TEXTS[name])] == []
 
 
-@pytest.mark.parametrize("symptom", symptoms(), ids=lambda symptom: symptom.key)
+@pytest.mark.parametrize("symptom", list_symptoms(), ids=lambda symptom: symptom.key)
 def test_no_symptom_is_in_them(symptom: Symptom) -> None:
     known = {one.symptom.key for text in ("\n".join(FOREIGN), *TEXTS.values()) for one in symptoms_in(text)}
     assert symptom.key not in known
 
 
 def test_what_a_signature_needs_is_of_it() -> None:
-    for symptom in symptoms():
+    for symptom in list_symptoms():
         for one in symptom.needs:
             assert set(one.of) <= set(symptom.signatures), symptom.key
             assert one.words, symptom.key
-            held = [text for text in one.of or symptom.signatures if any_of(one.words).search(fold(text))]
+            held = [text for text in one.of or symptom.signatures if compile_any(one.words).search(fold(text))]
             assert not held, f"{symptom.key}: {held} hold what they need themselves"
 
 

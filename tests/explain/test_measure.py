@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from gpuprov.catalog.symptoms import symptoms
+from gpuprov.catalog.symptoms import list_symptoms
 from tests.explain.corpus import Line, lines, may_be_held_out
 from tests.explain.measure import PARTS, judge
 
@@ -33,7 +33,7 @@ def test_each_line_stands_once_with_its_address() -> None:
 
 
 def test_lines_by_which_the_catalogue_is_written_have_answers_that_it_has() -> None:
-    known = {symptom.key for symptom in symptoms()}
+    known = {symptom.key for symptom in list_symptoms()}
     assert [(line.line, line.answer) for line in WRITTEN if not known & set(line.answer)] == []
 
 

@@ -8,13 +8,13 @@ import pytest
 import yaml
 
 from gpuprov.capabilities import BY_NAME
-from gpuprov.catalog.symptoms import addresses, symptoms
+from gpuprov.catalog.symptoms import list_addresses, list_symptoms
 from gpuprov.explain import all_checks, explain, fields, in_text
 from gpuprov.spec.build import convert
 from tests.explain.corpus import Line, lines
 
 THREADS = [line for line in lines() if not line.held_out]
-BY_KEY = {symptom.key: symptom for symptom in symptoms()}
+BY_KEY = {symptom.key: symptom for symptom in list_symptoms()}
 
 
 @pytest.mark.parametrize("line", THREADS, ids=lambda line: f"{line.source} {line.answer[0]}")
@@ -40,8 +40,8 @@ def test_causes_stand_in_the_order_of_likelihood_each_with_its_command_and_fix()
         "fix",
         "source",
     ]
-    for symptom in symptoms():
-        read = any(one.startswith("http") for one in addresses(symptom))
+    for symptom in list_symptoms():
+        read = any(one.startswith("http") for one in list_addresses(symptom))
         assert read or symptom.confidence != "confirmed", f"{symptom.key}: no source that can be read"
         for other in symptom.others:
             assert other.cause
@@ -52,7 +52,7 @@ def test_causes_stand_in_the_order_of_likelihood_each_with_its_command_and_fix()
 def test_fixes_name_blocks_and_fields_that_there_are() -> None:
     wrong = []
     checks = {check.id for check in all_checks()}
-    for symptom in symptoms():
+    for symptom in list_symptoms():
         for fix in (symptom.fix, *(other.fix for other in symptom.others)):
             for name, block in re.findall(r"\b([a-z_]+): (\{(?:[^{}]|\{[^{}]*\})*\})", fix):
                 if name in BY_NAME and "..." not in block:
@@ -65,7 +65,7 @@ def test_fixes_name_blocks_and_fields_that_there_are() -> None:
 
 
 def test_as_many_messages_are_known_beside_xids() -> None:
-    assert sum(not symptom.xids for symptom in symptoms()) >= 150
-    messages = [said for symptom in symptoms() if not symptom.xids for said in symptom.signatures]
+    assert sum(not symptom.xids for symptom in list_symptoms()) >= 150
+    messages = [said for symptom in list_symptoms() if not symptom.xids for said in symptom.signatures]
     assert len(messages) >= 150
-    assert len({number for symptom in symptoms() for number in symptom.xids}) >= 150
+    assert len({number for symptom in list_symptoms() for number in symptom.xids}) >= 150

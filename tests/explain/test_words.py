@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.capabilities import BY_NAME
-from gpuprov.catalog.terms import terms_file
+from gpuprov.catalog.terms import read_terms_file
 from gpuprov.errors import GpuprovError
 from gpuprov.explain import explain
 
@@ -21,7 +21,7 @@ def test_a_capability_as_people_write_it(word: str) -> None:
     assert explain(word)[0].kind == "capability"
 
 
-@pytest.mark.parametrize("term", terms_file().terms, ids=lambda term: term.key)
+@pytest.mark.parametrize("term", read_terms_file().terms, ids=lambda term: term.key)
 def test_a_term_is_known_in_any_case_and_is_nothing_else(term) -> None:  # type: ignore[no-untyped-def]
     for word in (term.key, term.key.lower(), *term.also):
         answer = explain(word)[0]

@@ -15,7 +15,7 @@ from gpuprov.apply import aftermath
 from gpuprov.capabilities.mig import config_file
 from gpuprov.capabilities.vgpu_guest import token
 from gpuprov.catalog.drivers import Version
-from gpuprov.catalog.symptoms import symptoms
+from gpuprov.catalog.symptoms import list_symptoms
 from gpuprov.drain.kubernetes import adapter, cluster, pods
 from gpuprov.errors import GpuprovError
 from gpuprov.explain import in_text
@@ -77,7 +77,7 @@ TOKEN = ("eyJhbGciOiJSUzI1NiJ9.eyJleHAiOjE4MDAwMDAwMDB9.c2lnbmF0dXJl",)
 @cache
 def _spoken() -> tuple[str, ...]:
     """What `explain -` is given: whole logs, and each message that it knows."""
-    return (*PASTED, *(f"x: {said} y\n" for one in symptoms() for said in one.signatures))
+    return (*PASTED, *(f"x: {said} y\n" for one in list_symptoms() for said in one.signatures))
 
 
 def _pods() -> dict[str, Any]:
@@ -112,21 +112,21 @@ class _Budgets:
 
 
 def _judge_pods(data: bytes) -> None:
-    for pod in reading.typed_json(data, cluster.Pods).items:
+    for pod in reading.parse_typed_json(data, cluster.Pods).items:
         str((pod.shown, pod.owner, pod.stays))
         pods._kept(pod, empty_dir=False)
-    pods.operands_there(reading.typed_json(data, cluster.Pods).items, ("a",))
+    pods.operands_there(reading.parse_typed_json(data, cluster.Pods).items, ("a",))
 
 
 def _judge_node(data: bytes) -> None:
-    node = reading.typed_json(data, cluster.Node)
+    node = reading.parse_typed_json(data, cluster.Node)
     adapter.noted(node)
     adapter.others(node)
     adapter.shown(node)
 
 
 def _judge_budget(data: bytes) -> None:
-    found = reading.json(data.decode())
+    found = reading.parse_json(data.decode())
     if isinstance(found, dict):
         pod = cluster.Pod(metadata=cluster.Metadata(name="a", labels={"app": "x"}))
         pods._budget(_Budgets([found]), pod)  # type: ignore[arg-type]
@@ -164,29 +164,29 @@ def _judge_engine_file(text: str) -> None:
 
 
 def _judge_lists(text: str) -> None:
-    for read in (lists.parse_madison, lists.places, lists.parse_rows, lists.parse_installed):
+    for read in (lists.parse_madison, lists.parse_places, lists.parse_rows, lists.parse_installed):
         read(text)
 
 
 def _judge_locks(text: str) -> None:
-    found = zypper_locks.blocks(text)
+    found = zypper_locks.split_blocks(text)
     str([zypper_locks.name_of(one) for one in found])
-    zypper_locks.held(found, ["nvidia-open", "kernel"])
+    zypper_locks.list_held(found, ["nvidia-open", "kernel"])
 
 
 def _judge_lock(text: str) -> None:
-    lock.owner_in(text)
+    lock.parse_owner(text)
     lock.name_of(text)
     lock.is_mine(text, {"run": "a1b2c3d4"})
-    lock.left(text)
-    fence.taker(text)
+    lock.count_left(text)
+    fence.parse_taker(text)
     aftermath._left(Output(text))
 
 
 def _judge_layout(text: str) -> None:
     config_file.read(_written("mig.yaml", text), "")
     for entry in config_file.read(_written("mig.yaml", text), "all-1g").entries:
-        layout.normalise("enabled", (), [entry])
+        layout.normalize_layout("enabled", (), [entry])
 
 
 def _judge_token(text: str) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from gpuprov import shown
 from gpuprov.errors import GpuprovError
 from gpuprov.fleet_policy import events
-from gpuprov.onhost.pull.config import PLACES, misplaced
+from gpuprov.onhost.pull.config import PLACES, find_misplacement
 from gpuprov.reading import Unreadable, archives
 from gpuprov.rollout import store
 from gpuprov.rollout.kept import Kept
@@ -62,7 +62,7 @@ def _judge_archive(data: bytes) -> None:
     with tempfile.NamedTemporaryFile(dir=".") as file:
         Path(file.name).write_bytes(data)
         began = time.monotonic()
-        archives.tree(Path(file.name), lambda name: name.startswith("sos"))
+        archives.read_tree(Path(file.name), lambda name: name.startswith("sos"))
         assert time.monotonic() - began < SECONDS, "an archive is waited for"
 
 
@@ -123,8 +123,8 @@ def _judge_said(case: tuple[str, str, str]) -> None:
             assert secret not in message + hint, "a secret is in a message"
         for name in PLACES:
             for place in (address, f"rsync:{address}"):
-                assert password not in misplaced(name, place), "a password is in a refusal"
-                assert misplaced(name, place), "a password is taken"
+                assert password not in find_misplacement(name, place), "a password is in a refusal"
+                assert find_misplacement(name, place), "a password is taken"
     finally:
         shown.reveal()
 

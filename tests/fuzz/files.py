@@ -337,7 +337,7 @@ def _judge_manifest(data: bytes) -> None:
 
 def _judge_checkpoint(data: bytes) -> None:
     raw = RawHost(name="gpu1", values=SPEC)
-    found = reading.typed_json(data, Checkpoint)
+    found = reading.parse_typed_json(data, Checkpoint)
     chosen = back(Checkpoints(all=(found,), last=found), None)
     told = trusted(raw, chosen) if isinstance(chosen, Back) else chosen
     if isinstance(told, Back):
@@ -387,7 +387,7 @@ def files() -> tuple[Target, ...]:
         document("host.checkpoint", checkpoint, _judge_checkpoint, Unreadable),
         document("pull.config", pull_config, _in_a_file("pull.json", lambda path: config.read(str(path))), Refused),
         document("pull.state", lambda: state.State()._asdict(), _in_a_file("state.json", lambda _: state.read(".")), Refused),
-        text("pull.signed", ("-----BEGIN SSH SIGNATURE-----\nx\n-----END SSH SIGNATURE-----\nabc",), signed.parted, Refused),
+        text("pull.signed", ("-----BEGIN SSH SIGNATURE-----\nx\n-----END SSH SIGNATURE-----\nabc",), signed.split_signature, Refused),
         archive("pull.bundle", _pull, _judge_pull, Refused),
         archive("pull.wheel", _zip, _judge_wheel, Refused, OSError),
         archive("host.installer", lambda random: _tar(random, "gz"), _judge_installer, installers.Unsafe),

@@ -151,16 +151,16 @@ def _readers() -> list[Target]:
         ]
 
     def travels(case: Any) -> None:
-        json.dumps(texts.readable(case), ensure_ascii=False).encode()
+        json.dumps(texts.make_readable(case), ensure_ascii=False).encode()
 
     def machines(random: Random) -> dict[str, str]:
         words = ("9f0c1b1e pid:[4026531836]", "9f0c1b1e pid:[4026532001]", " ", "9f0c1b1e")
         return {f"gpu{number}": mutate.text(random, words) for number in range(6)}
 
     def by_name(case: dict[str, str]) -> None:
-        again = machine.duplicates(case)
+        again = machine.find_duplicates(case)
         assert all(case[name].split() and case[name] == case[other] for name, other in again.items())
-        assert len(machine.warnings(case)) == len({*again.values()})
+        assert len(machine.list_warnings(case)) == len({*again.values()})
 
     def event(random: Random) -> Any:
         first = {
@@ -180,11 +180,11 @@ def _readers() -> list[Target]:
 
     login = reasons.Login(user="u", become_user="root", sudo="sudo", key="", key_trouble="", kind="ssh")
     made = [
-        Target("reading.yaml", prose, allowing(reading.yaml, ValueError)),
-        Target("reading.json", prose, allowing(reading.json, ValueError)),
-        Target("reading.toml", prose, allowing(reading.toml, ValueError)),
-        Target("reading.numbers", lambda random: mutate.text(random, ("0-3,8", "7")), allowing(reading.numbers, ValueError)),
-        Target("openpgp.keys", binary, allowing(openpgp.keys, ValueError)),
+        Target("reading.yaml", prose, allowing(reading.parse_yaml, ValueError)),
+        Target("reading.json", prose, allowing(reading.parse_json, ValueError)),
+        Target("reading.toml", prose, allowing(reading.parse_toml, ValueError)),
+        Target("reading.numbers", lambda random: mutate.text(random, ("0-3,8", "7")), allowing(reading.parse_numbers, ValueError)),
+        Target("openpgp.keys", binary, allowing(openpgp.parse_keys, ValueError)),
         Target("openpgp.judge", binary, allowing(openpgp.judge, ValueError)),
         Target("certificates.identity", binary, allowing(certificates.identity, ValueError)),
         Target("gather.split", stream, allowing(script.split, ValueError)),

@@ -28,7 +28,7 @@ from gpuprov.plan.decide import decide
 from gpuprov.probe.base import Facts, Output, ProbeFailed
 from gpuprov.report import as_json, health, junit, text
 from gpuprov.spec.model import HostSpec, RawHost
-from gpuprov.topology.judge import findings
+from gpuprov.topology.judge import list_findings
 from gpuprov.topology.model import read
 from gpuprov.verify.evaluate import evaluate
 from tests.fuzz import corpus, mutate
@@ -104,7 +104,7 @@ def _judge_host(case: tuple[int, dict[str, Output]]) -> None:
     if broken := [one for one in unread if DEFECT in one]:
         raise Defect(broken[0])
     with contextlib.suppress(ProbeFailed):
-        findings(read(facts))
+        list_findings(read(facts))
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.catalog.drivers.sets import driver_packages
+from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.shared import resolve
 from tests.capabilities import contents_host
 from tests.capabilities.asking import daemon, units
@@ -169,7 +169,7 @@ def test_09_an_exact_version_is_no_module_stream() -> None:
         package_index=str(HOSTS["EL"]["package_index"]) + repoquery(EL, flavour="proprietary"),
     )
     assert '"470.82.01"' in told["nvidia_driver.resolvable"].found
-    streams = {major: driver_packages("rhel", major) for major in ("8", "9", "10")}
+    streams = {major: find_packages("rhel", major) for major in ("8", "9", "10")}
     assert all(streams.values())
     told_streams = {major: found.streams for major, found in streams.items() if found}
     named = {"proprietary": "nvidia-driver:{branch}-dkms", "open": "nvidia-driver:{branch}-open"}

@@ -19,18 +19,18 @@ ROOT = Path(__file__).parents[2]
 def test_origin_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ansible.parsing.dataloader import DataLoader
 
-    from gpuprov.inventory.origin import is_template, is_vaulted, origin_of, plain
+    from gpuprov.inventory.origin import find_origin, is_template, is_vaulted, strip_tags
 
     monkeypatch.chdir(tmp_path)
     lay({"a.yaml": 'text: b\nnumber: 3\nreal: 1.5\nflag: true\nlist: [x]\ntemplate: "{{ a }}"\n'})
     document = DataLoader().load_from_file(str(tmp_path / "a.yaml"), trusted_as_template=True)
     keys = list(document)
-    assert [origin_of(key) for key in keys] == [Origin("a.yaml", line, 1) for line in range(1, 7)]
-    assert origin_of(document["text"]) == Origin("a.yaml", 1, 7)
-    assert origin_of(document["number"]) == Origin("a.yaml", 2, 9)
-    assert origin_of(document[keys[3]]) is None
-    assert origin_of(document["list"]) == Origin("a.yaml", 5, 7)
-    assert [type(plain(document[key])) for key in ("text", "number", "real")] == [str, int, float]
+    assert [find_origin(key) for key in keys] == [Origin("a.yaml", line, 1) for line in range(1, 7)]
+    assert find_origin(document["text"]) == Origin("a.yaml", 1, 7)
+    assert find_origin(document["number"]) == Origin("a.yaml", 2, 9)
+    assert find_origin(document[keys[3]]) is None
+    assert find_origin(document["list"]) == Origin("a.yaml", 5, 7)
+    assert [type(strip_tags(document[key])) for key in ("text", "number", "real")] == [str, int, float]
     assert is_template(document["template"])
     assert not is_template(str.__str__(document["template"]))
     assert not is_vaulted(document["text"])

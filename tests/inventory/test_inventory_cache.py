@@ -137,18 +137,18 @@ CHANGES: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
 def test_every_change_is_seen(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lay({"inventory.yaml": GOOD, "group_vars/all/old.yml": "gpuprov: {y: 1}\n", "unrelated.txt": "1"})
     paths = [str(Path("inventory.yaml").absolute())]
-    first = cache.key(paths)
+    first = cache.compute_key(paths)
     lay({"unrelated.txt": "2"})
-    assert cache.key(paths) == first != None  # noqa: E711
+    assert cache.compute_key(paths) == first != None  # noqa: E711
     CHANGES[change](monkeypatch)
-    assert cache.key(paths) != first
+    assert cache.compute_key(paths) != first
 
 
 def test_the_current_folder_is_part_of_the_key(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay({"inventory.yaml": GOOD, "sub/x": ""})
-    first = cache.key([str(here / "inventory.yaml")])
+    first = cache.compute_key([str(here / "inventory.yaml")])
     monkeypatch.chdir(here / "sub")
-    assert cache.key([str(here / "inventory.yaml")]) != first
+    assert cache.compute_key([str(here / "inventory.yaml")]) != first
 
 
 def test_changed_content_gives_the_new_answer() -> None:

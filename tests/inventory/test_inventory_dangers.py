@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.inventory import load
-from gpuprov.inventory.sources import MOST_FILES, no_inventory_folder
+from gpuprov.inventory.sources import MOST_FILES, explain_wrong_folder
 from gpuprov.spec.problem import SpecError
 from tests.inventory.files import GOOD, lay
 
@@ -62,7 +62,7 @@ def test_the_home_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("path", "/ /etc /usr /usr/bin /bin /sbin /var /var/lib /dev /proc /sys /tmp /home".split())
 def test_folders_of_the_system_are_no_inventories(path: str) -> None:
-    assert no_inventory_folder(path) == "it is a folder of the system"
+    assert explain_wrong_folder(path) == "it is a folder of the system"
 
 
 def test_folders_that_may_be_inventories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,8 +70,8 @@ def test_folders_that_may_be_inventories(tmp_path: Path, monkeypatch: pytest.Mon
     lay({"inv/hosts.yaml": GOOD} | {f"inv/host_vars/gpu{number}.yml": "a: 1" for number in range(MOST_FILES + 1)})
     (tmp_path / "inv" / "group_vars").symlink_to(tmp_path)
     (tmp_path / "inv" / "again").symlink_to(tmp_path / "inv")
-    assert no_inventory_folder(str(tmp_path / "inv")) == ""
-    assert no_inventory_folder("/etc/ansible") == ""
+    assert explain_wrong_folder(str(tmp_path / "inv")) == ""
+    assert explain_wrong_folder("/etc/ansible") == ""
 
 
 def alive(stat: Path) -> bool:

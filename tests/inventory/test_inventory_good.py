@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuprov.errors import GpuprovError
-from gpuprov.inventory import Inventory, default_sources, load
+from gpuprov.inventory import Inventory, find_default_sources, load
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Origin
 from tests.inventory.files import GOOD, indented, lay, locked
@@ -279,18 +279,18 @@ def test_default_sources(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     for name in ("GPUPROV_INVENTORY", "ANSIBLE_INVENTORY", "ANSIBLE_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(GpuprovError) as caught:
-        default_sources()
+        find_default_sources()
     assert str(caught.value) == (
         "no inventory was named\nhint: name one (gpuprov check inventory.yaml), set GPUPROV_INVENTORY,"
         " write ./inventory.yaml, or set `inventory` under [defaults] in ansible.cfg (or ANSIBLE_INVENTORY)"
     )
     lay({"ansible.cfg": "[defaults]\ninventory = prod/hosts, more ; both\n"})
-    assert default_sources() == ("prod/hosts", "more")
+    assert find_default_sources() == ("prod/hosts", "more")
     monkeypatch.setenv("ANSIBLE_INVENTORY", "elsewhere")
-    assert default_sources() == ("elsewhere",)
+    assert find_default_sources() == ("elsewhere",)
     lay({"inventory.yaml": GOOD})
-    assert default_sources() == ("inventory.yaml",)
+    assert find_default_sources() == ("inventory.yaml",)
     monkeypatch.setenv("GPUPROV_INVENTORY", "one:two")
-    assert default_sources() == ("one", "two")
+    assert find_default_sources() == ("one", "two")
     monkeypatch.setenv("GPUPROV_INVENTORY", "gpu01,")
-    assert default_sources() == ("gpu01,",)
+    assert find_default_sources() == ("gpu01,",)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.errors import GpuprovError
-from gpuprov.inventory import default_sources, load, ranges
+from gpuprov.inventory import find_default_sources, load, ranges
 from gpuprov.reading import files
 from gpuprov.spec.problem import SpecError
 from tests.inventory.files import GOOD, lay
@@ -134,21 +134,21 @@ def test_what_another_user_put_where_all_may_write_is_not_read(tmp_path: Path, m
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     monkeypatch.setattr(files, "ROOT", 12346, raising=False)
     monkeypatch.delenv("SUDO_UID", raising=False)
-    assert default_sources() == ("inventory.yaml",)
+    assert find_default_sources() == ("inventory.yaml",)
     for mode in (0o1777, 0o777):
         os.chmod(".", mode)
         with pytest.raises(GpuprovError, match="not yours, in a folder that all may write to") as told:
-            default_sources()
+            find_default_sources()
         assert "./inventory.yaml" in str(told.value)
         for source in ("own/hosts.yaml", "gpu01,", "../inventory.yaml"):
             with pytest.raises(SpecError, match="group_vars: this is not yours"):
                 load([source])
     assert not Path("ran").exists()
     monkeypatch.setenv("SUDO_UID", str(Path("group_vars").stat().st_uid))
-    assert default_sources() == ("inventory.yaml",)
+    assert find_default_sources() == ("inventory.yaml",)
     monkeypatch.delenv("SUDO_UID")
     monkeypatch.setattr(files, "ROOT", Path("group_vars").stat().st_uid)
-    assert default_sources() == ("inventory.yaml",)
+    assert find_default_sources() == ("inventory.yaml",)
 
 
 def test_what_is_no_file_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

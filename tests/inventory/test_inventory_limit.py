@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.inventory import load
-from gpuprov.inventory.limit import from_anywhere
+from gpuprov.inventory.limit import make_absolute
 from gpuprov.spec.problem import SpecError
 from tests.inventory.files import lay
 
@@ -47,7 +47,7 @@ def test_as_ansible(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_files_of_a_pattern_are_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     told = {"training": "training", "@a": f"@{tmp_path}/a", "@a,!gpu1": f"@{tmp_path}/a,!gpu1", "x:@/a:&y": "x,@/a,&y"}
-    assert {limit: from_anywhere(limit) for limit in told} == told
+    assert {limit: make_absolute(limit) for limit in told} == told
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.inventory.limit import select
-from gpuprov.inventory.names import folded
+from gpuprov.inventory.names import fold_names
 from gpuprov.spec.model import RawHost
 
 
@@ -31,7 +31,7 @@ from gpuprov.spec.model import RawHost
     ],
 )  # fmt: skip
 def test_names_fold_and_limit_takes_them_back(hosts: list[str], words: str) -> None:
-    assert folded(hosts) == words
+    assert fold_names(hosts) == words
     fleet = [RawHost(name=name, groups=("all",)) for name in [*hosts, "gpu0", "other7", "train99.dc1.example.com"]]
     chosen, problems = select(fleet, ["all"], words)
     assert not problems

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpuprov.inventory import load
-from gpuprov.inventory.reads import names
+from gpuprov.inventory.reads import list_names
 from gpuprov.inventory.templates import Templates
 from gpuprov.spec.problem import Origin, SpecError
 from tests.inventory.files import lay
@@ -166,11 +166,11 @@ def test_facts_that_a_cache_holds_are_each_hosts_own(evaluated: list[str]) -> No
 
 
 def test_what_a_template_names() -> None:
-    assert names("{{ a.b | default(c) }}{% for d in range(2) %}{{ d }}{% endfor %}") == frozenset({"a", "c", "d"})
-    assert names("{{ a") is None
-    assert names("{{ now() }}") is None
-    assert names("{{ a | shuffle }}") is None
-    assert names("plain") == frozenset()
+    assert list_names("{{ a.b | default(c) }}{% for d in range(2) %}{{ d }}{% endfor %}") == frozenset({"a", "c", "d"})
+    assert list_names("{{ a") is None
+    assert list_names("{{ now() }}") is None
+    assert list_names("{{ a | shuffle }}") is None
+    assert list_names("plain") == frozenset()
 
 
 def _from_ansible(source: str) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from itertools import combinations_with_replacement, product
 import pytest
 
 from gpuprov.catalog import mig
-from gpuprov.catalog.gpus import gpus
+from gpuprov.catalog.gpus import list_gpus
 from gpuprov.mig import Model, find, model_of
-from gpuprov.onhost.mig.fit import Fit, Placed, Profile, fit, layouts, named
+from gpuprov.onhost.mig.fit import Fit, Placed, Profile, fit, format_profiles, list_layouts
 from gpuprov.onhost.mig.layout import Instance
 
 A100 = find("A100-SXM4-80GB")
@@ -92,7 +92,7 @@ def test_layouts_are_all_the_maximal_ones(seed: int) -> None:
     maximal = {
         one for one in sets if not any(len(other) > len(one) and not Counter(one) - Counter(other) for other in sets)
     }
-    found = layouts(profiles, grid)
+    found = list_layouts(profiles, grid)
     assert {tuple(sorted(one.profile for one in layout)) for layout in found} == maximal
     assert len(found) == len(maximal)
     for layout in found:
@@ -116,10 +116,10 @@ def test_layouts_agree_with_what_drivers_print(key: str, capture: str) -> None:
         identity, starts, size = row.split(":")
         printed[int(identity)] = (tuple(map(int, starts)), int(size))
     model = find(key)
-    numbers = {profile.name: profile.nvsmi_id for profile in mig.profiles_for(model.gpu)}
+    numbers = {profile.name: profile.nvsmi_id for profile in mig.list_profiles(model.gpu)}
     assert {numbers[one.name]: (one.starts, one.size) for one in model.profiles} == printed
     assert model.sure == "confirmed"
-    for layout in layouts(model.profiles, model.grid or 0):
+    for layout in list_layouts(model.profiles, model.grid or 0):
         slices: list[int] = []
         for one in layout:
             number = numbers[one.profile]
@@ -132,10 +132,10 @@ def test_layouts_agree_with_what_drivers_print(key: str, capture: str) -> None:
 
 
 def test_starts_leave_no_layout_with_more_compute_slices_than_there_are() -> None:
-    models = {one.mig.profile_class: model_of(one) for one in gpus() if model_of(one).grid}
+    models = {one.mig.profile_class: model_of(one) for one in list_gpus() if model_of(one).grid}
     for model in models.values():
         slices = {profile.name: profile.slices for profile in model.profiles}
-        for layout in layouts(model.profiles, model.grid or 0):
+        for layout in list_layouts(model.profiles, model.grid or 0):
             assert sum(slices[one.profile] for one in layout) <= max(slices.values())
 
 
@@ -145,7 +145,7 @@ def test_a_table_without_the_largest_profile_decides_by_places() -> None:
 
 
 def test_layouts_of_an_a30() -> None:
-    found = [named(one.profile for one in layout) for layout in layouts(A30.profiles, 4)]
+    found = [format_profiles(one.profile for one in layout) for layout in list_layouts(A30.profiles, 4)]
     assert found == [
         "4g.24gb",
         "2 x 2g.12gb",
@@ -161,7 +161,7 @@ def test_layouts_of_an_a30() -> None:
 def test_without_instances() -> None:
     assert ask() == Fit(())
     assert fit((), 8, []) == Fit(())
-    assert layouts((), 8) == []
+    assert list_layouts((), 8) == []
 
 
 def test_placed_in_the_order_asked_and_created_largest_first() -> None:
@@ -275,7 +275,7 @@ REFUSED = [
 def test_why_not_and_what_instead(model: Model, wanted: list[str | Instance], reason: str, instead: str) -> None:
     found = ask(*wanted, model=model)
     assert (found.placed, found.order) == ((), ())
-    assert (found.reason, " | ".join(map(named, found.instead))) == (reason, instead)
+    assert (found.reason, " | ".join(map(format_profiles, found.instead))) == (reason, instead)
     for one in found.instead:
         assert not ask(*one, model=model).reason
 

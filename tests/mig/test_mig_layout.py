@@ -12,7 +12,16 @@ import pytest
 
 from gpuprov.onhost.mig import fit as mig_fit
 from gpuprov.onhost.mig import layout as mig_layout
-from gpuprov.onhost.mig.layout import Entry, Gpu, Instance, LayoutError, Target, normalise, parse_profile, targets
+from gpuprov.onhost.mig.layout import (
+    Entry,
+    Gpu,
+    Instance,
+    LayoutError,
+    Target,
+    normalize_layout,
+    parse_profile,
+    select_targets,
+)
 
 H100 = Gpu(0, "0000:18:00.0", "GPU-aa", "H100-SXM5-80GB", "NVIDIA H100 80GB HBM3", "0x233010DE", "0x16C110DE", True)
 A30 = Gpu(1, "0000:3B:00.0", "GPU-bb", "A30", "NVIDIA A30", "0x20B710DE", "0x153210DE", True)
@@ -22,11 +31,11 @@ SEVEN = {"1g.10gb": 7}
 
 
 def entry(**given: Any) -> list[Entry]:
-    return normalise("enabled", [given])
+    return normalize_layout("enabled", [given])
 
 
 def parted(*entries: dict[str, Any]) -> list[Entry]:
-    return normalise("enabled", [], list(entries))
+    return normalize_layout("enabled", [], list(entries))
 
 
 @pytest.mark.parametrize(
@@ -116,8 +125,8 @@ def test_a_list_of_instances() -> None:
 
 
 def test_one_mode_for_all() -> None:
-    assert normalise("enabled", []) == [Entry("mode", None, True)]
-    assert normalise("disabled", []) == [Entry("mode", None, False)]
+    assert normalize_layout("enabled", []) == [Entry("mode", None, True)]
+    assert normalize_layout("disabled", []) == [Entry("mode", None, False)]
     assert entry(gpus=[0], mode="disabled") == [Entry("layout[0]", (0,), False)]
 
 
@@ -158,18 +167,18 @@ def test_one_mode_for_all() -> None:
 )
 def test_entries_that_cannot_be_read(layout: Any, text: str) -> None:
     with pytest.raises(LayoutError) as caught:
-        normalise("enabled", [layout])
+        normalize_layout("enabled", [layout])
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_modes_that_contradict() -> None:
     with pytest.raises(LayoutError, match='mode is "on"; allowed: disabled, enabled'):
-        normalise("on", [])
+        normalize_layout("on", [])
     with pytest.raises(LayoutError, match="mode is disabled and layout has entries"):
-        normalise("disabled", [{"instances": SEVEN}])
+        normalize_layout("disabled", [{"instances": SEVEN}])
     with pytest.raises(LayoutError, match="layout and a mig-parted file exclude each other"):
-        normalise("enabled", [{"instances": SEVEN}], [])
+        normalize_layout("enabled", [{"instances": SEVEN}], [])
 
 
 @pytest.mark.parametrize(
@@ -186,7 +195,7 @@ def test_modes_that_contradict() -> None:
     ],
 )
 def test_which_gpus_an_entry_names(gpus: Any, indexes: list[int]) -> None:
-    assert list(targets(entry(gpus=gpus, instances=SEVEN), HOST)) == indexes
+    assert list(select_targets(entry(gpus=gpus, instances=SEVEN), HOST)) == indexes
 
 
 @pytest.mark.parametrize(
@@ -202,17 +211,20 @@ def test_which_gpus_an_entry_names(gpus: Any, indexes: list[int]) -> None:
 )
 def test_gpus_that_are_not_here(gpus: Any, text: str) -> None:
     with pytest.raises(LayoutError) as caught:
-        targets(entry(gpus=gpus, instances=SEVEN), HOST)
+        select_targets(entry(gpus=gpus, instances=SEVEN), HOST)
     assert text in str(caught.value)
 
 
 def test_a_gpu_without_mig_may_be_named_to_have_none() -> None:
-    assert targets(entry(gpus=[2], mode="disabled"), HOST) == {}
+    assert select_targets(entry(gpus=[2], mode="disabled"), HOST) == {}
 
 
 def test_later_entries_win() -> None:
     layout: list[dict[str, Any]] = [{"gpus": "all", "instances": {"1g.6gb": 4}}, {"gpus": [0], "mode": "disabled"}]
-    assert targets(normalise("enabled", layout), HOST) == {0: Target(False), 1: Target(True, (Instance("1g.6gb"),) * 4)}
+    assert select_targets(normalize_layout("enabled", layout), HOST) == {
+        0: Target(False),
+        1: Target(True, (Instance("1g.6gb"),) * 4),
+    }
 
 
 @pytest.mark.parametrize("module", [mig_layout, mig_fit])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.catalog.gpus import Gpu, find_gpu, gpus
+from gpuprov.catalog.gpus import Gpu, find_gpu, list_gpus
 from gpuprov.errors import GpuprovError
 from gpuprov.mig import find, model_of
 from gpuprov.mig.judge import instead, judge, of_driver, of_model, too_old
-from gpuprov.onhost.mig.layout import Instance, normalise
+from gpuprov.onhost.mig.layout import Instance, normalize_layout
 
 
 def gpu(key: str) -> Gpu:
@@ -18,12 +18,12 @@ def gpu(key: str) -> Gpu:
 
 
 def reason(key: str, counts: dict[str, int]) -> str:
-    (entry,) = normalise("enabled", [{"instances": counts}])
+    (entry,) = normalize_layout("enabled", [{"instances": counts}])
     return judge(model_of(gpu(key)), entry.instances).reason
 
 
 def test_every_model_takes_as_many_of_each_profile_as_the_catalogue_says() -> None:
-    classes = {one.mig.profile_class: one for one in gpus() if model_of(one).grid is not None}
+    classes = {one.mig.profile_class: one for one in list_gpus() if model_of(one).grid is not None}
     assert len(classes) == 13
     for one in classes.values():
         for profile in model_of(one).profiles:

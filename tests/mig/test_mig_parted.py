@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gpuprov.catalog.gpus import by_pci_id, gpus
-from gpuprov.catalog.mig import class_of
+from gpuprov.catalog.gpus import find_by_pci_id, list_gpus
+from gpuprov.catalog.mig import find_class
 from gpuprov.mig import model_of
 from gpuprov.mig.judge import judge
-from gpuprov.onhost.mig.layout import Gpu, LayoutError, Target, normalise, targets
+from gpuprov.onhost.mig.layout import Gpu, LayoutError, Target, normalize_layout, select_targets
 
 # The labels of mig-parted's shipped configuration, without all-disabled and all-enabled: filters (nothing: none) and devices.
 # https://github.com/NVIDIA/mig-parted/blob/main/deployments/systemd/config-default.yaml (v0.15.0)
@@ -79,10 +79,12 @@ def on(pci: str, *, subsystem: str = "0x000010DE", capable: bool = True, index: 
 @pytest.mark.parametrize(("label", "entries"), default_configuration().items())
 def test_every_label_fits_on_the_gpus_it_filters_for(label: str, entries: list[dict[str, Any]]) -> None:
     asked = 0
-    for model in gpus():
-        found = class_of(model)
+    for model in list_gpus():
+        found = find_class(model)
         for pci in model.pci_ids:
-            target = targets(normalise("enabled", [], entries), [on(f"0x{pci.id[5:].upper()}10DE")]).get(0)
+            target = select_targets(normalize_layout("enabled", [], entries), [on(f"0x{pci.id[5:].upper()}10DE")]).get(
+                0
+            )
             # Where nothing is filtered the label is for the GPUs that have its profiles.
             if (
                 not target
@@ -127,18 +129,20 @@ def test_device_filters(filter_: Any, passed: bool) -> None:
     entry = {"devices": "all", "mig-enabled": True, "mig-devices": {}}
     entry |= {} if filter_ is None else {"device-filter": filter_}
     gpu = on("0x233010DE", subsystem="0x16C110DE")
-    assert (0 in targets(normalise("enabled", [], [entry]), [gpu])) is passed
+    assert (0 in select_targets(normalize_layout("enabled", [], [entry]), [gpu])) is passed
 
 
 def test_indexes_and_gpus_without_mig() -> None:
     host = [on("0x233010DE"), on("0x27B810DE", capable=False, index=1), on("0x233010DE", index=2)]
     every = {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}}
     last = {"devices": [2, 9], "mig-enabled": True, "mig-devices": {"7g.80gb": 1}}
-    found = targets(normalise("enabled", [], [every, last]), host)
+    found = select_targets(normalize_layout("enabled", [], [every, last]), host)
     assert {index: len(target.instances) for index, target in found.items()} == {0: 7, 2: 1}
     with pytest.raises(LayoutError, match=r"entry 0: GPU 1 \(\) has no MIG"):
-        targets(normalise("enabled", [], [{"devices": [1], "mig-enabled": True, "mig-devices": {}}]), host)
-    assert targets(normalise("enabled", [], [{"devices": [1], "mig-enabled": False}]), host) == {}
+        select_targets(
+            normalize_layout("enabled", [], [{"devices": [1], "mig-enabled": True, "mig-devices": {}}]), host
+        )
+    assert select_targets(normalize_layout("enabled", [], [{"devices": [1], "mig-enabled": False}]), host) == {}
 
 
 def test_enabled_without_instances() -> None:
@@ -146,13 +150,13 @@ def test_enabled_without_instances() -> None:
     nothing: tuple[Any, ...] = ({}, None)
     for devices in nothing:
         entry = {"devices": "all", "mig-enabled": True, "mig-devices": devices}
-        assert targets(normalise("enabled", [], [entry]), host) == {0: Target(True)}
+        assert select_targets(normalize_layout("enabled", [], [entry]), host) == {0: Target(True)}
 
 
 def test_two_modes_for_one_gpu() -> None:
     entries = [{"devices": "all", "mig-enabled": False}, {"devices": [0], "mig-enabled": True, "mig-devices": {}}]
     with pytest.raises(LayoutError, match="entry 1: GPU 0 has another mode in an earlier entry"):
-        targets(normalise("enabled", [], entries), [on("0x233010DE")])
+        select_targets(normalize_layout("enabled", [], entries), [on("0x233010DE")])
 
 
 @pytest.mark.parametrize(
@@ -177,11 +181,11 @@ def test_two_modes_for_one_gpu() -> None:
 )
 def test_entries_that_mig_parted_refuses(entry: Any, text: str) -> None:
     with pytest.raises(LayoutError) as caught:
-        normalise("enabled", [], [entry])
+        normalize_layout("enabled", [], [entry])
     assert text in str(caught.value)
 
 
 def test_filters_of_the_table_are_gpus_of_the_catalogue() -> None:
     for entries in default_configuration().values():
         for entry in entries:
-            assert all(by_pci_id(one) for one in entry.get("device-filter", ()))
+            assert all(find_by_pci_id(one) for one in entry.get("device-filter", ()))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuprov.catalog.gpus import find_gpu
-from gpuprov.catalog.mig import profiles_for
+from gpuprov.catalog.mig import list_profiles
 from gpuprov.onhost.mig import __main__ as program
 from gpuprov.onhost.mig import act, plan, state, users
 from gpuprov.onhost.mig import fit as mig_fit
@@ -89,7 +89,7 @@ def card(model: str = H100, *instances: Any, on: bool = True, resets: bool = Fal
     assert known
     profiles = tuple(
         mig_fit.Profile(p.name, p.slices or 0, p.size or 0, p.starts, p.max_count, "me" in p.attributes)
-        for p in profiles_for(known)
+        for p in list_profiles(known)
     )
     gpu = mig_layout.Gpu(0, "0000:3b:00.0", "GPU-0", model, known.key, "0x233010DE", "0x16C110DE", known.mig.capable)
     return state.Card(gpu, 0, resets, int(on), int(on), profiles, tuple(instances))

@@ -13,7 +13,7 @@ THREE, TWO, ONE = Instance("3g.40gb"), Instance("2g.20gb"), Instance("1g.10gb")
 
 
 def change(of: Any, *instances: Instance, users: tuple[Any, ...] = (), enabled: bool = True) -> Any:
-    return plan.change(of, Target(enabled, instances), users)
+    return plan.plan_change(of, Target(enabled, instances), users)
 
 
 def test_an_empty_gpu_gets_all_largest_first() -> None:

@@ -91,7 +91,7 @@ def test_an_instance_in_use_is_refused_before_anything_is_destroyed(
     h100.run("apply", every({"3g.40gb": 2}))
     used = h100.run("state")["gpus"][0]["instances"][1]["id"]
     before = devices(h100)
-    monkeypatch.setattr(users, "users", lambda *_: [user(used, 0, unit="docker-abc.scope")])
+    monkeypatch.setattr(users, "list_users", lambda *_: [user(used, 0, unit="docker-abc.scope")])
     answer = h100.run("apply", every({"7g.80gb": 1}))
     assert answer["in_use"] == ["GPU 0 (0001:10:00.0): train (pid 4711, alice, docker-abc.scope)"]
     assert "Nothing was changed" in h100.problem
@@ -105,7 +105,7 @@ def test_services_that_are_stopped_for_it_are_not_in_the_way(h100: Machine, monk
     h100.run("apply", every({"3g.40gb": 2}))
     held = [user(2, 0, unit="gpuprov-mps@gpu0-mig4.service"), user(unit="nvidia-dcgm.service")]
     held += [user(1, 0, unit="gpuprov-mps@gpu0-mig0.service")]
-    monkeypatch.setattr(users, "users", lambda *_: held)
+    monkeypatch.setattr(users, "list_users", lambda *_: held)
     away = every([{"profile": "3g.40gb", "placement": 0}])
     answer = h100.run("plan", away, "--services=nvidia-dcgm.service,gpuprov-mps@*.service")
     assert answer["services"] == ["gpuprov-mps@gpu0-mig4.service"]
@@ -114,7 +114,7 @@ def test_services_that_are_stopped_for_it_are_not_in_the_way(h100: Machine, monk
 
 
 def test_who_only_has_the_gpu_open_is_named(h100: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users, "users", lambda *_: [user(computes=False, unit="kubepods-1.scope")])
+    monkeypatch.setattr(users, "list_users", lambda *_: [user(computes=False, unit="kubepods-1.scope")])
     answer = h100.run("plan", USUAL)
     assert answer["problem"] == ""
     assert answer["watching"] == ["train (pid 4711, alice, kubepods-1.scope)"]
@@ -197,7 +197,7 @@ def test_ampere_with_a_client_names_it_and_takes_the_pending_mode_back(
     device = a100.host.write("/dev/nvidia0", "")
     with device.open() as held, subprocess.Popen(["sleep", "60"], stdin=held) as holder:
         found = iter([[], [user(unit="late.service")]])
-        monkeypatch.setattr(users, "users", lambda *_: next(found))
+        monkeypatch.setattr(users, "list_users", lambda *_: next(found))
         a100.run("apply", USUAL)
         holder.kill()
     assert "MIG mode cannot be enabled: In use by another client" in a100.problem

@@ -31,7 +31,7 @@ def test_without_a_driver(h100: Machine, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_boot_waits_for_all_gpus_that_the_driver_has(h100: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = iter([["a", "b"], ["a", "b"], ["a"]])
-    monkeypatch.setattr(program, "bound_gpus", lambda: next(seen))
+    monkeypatch.setattr(program, "list_bound_gpus", lambda: next(seen))
     monkeypatch.setattr(program, "POLL", 0.01)
     h100.run("boot", USUAL, "--wait=5")
     assert "create 3g.40gb" in h100.said

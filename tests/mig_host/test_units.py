@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.onhost.mig.units import unit_of
+from gpuprov.onhost.mig.units import find_unit
 from gpuprov.probe.host.systemd import UNIT_OF
 
 V2 = "0::/init.scope"
@@ -50,7 +50,7 @@ def test_a_unit_of_a_users_or_a_containers_systemd_is_not_the_hosts(
     for pid, text in (("1", first), ("7", cgroup)):
         (tmp_path / "proc" / pid).mkdir(parents=True)
         (tmp_path / "proc" / pid / "cgroup").write_text(f"{text}\n")
-    assert unit_of("7", str(tmp_path)) == unit
+    assert find_unit("7", str(tmp_path)) == unit
     script = f"{UNIT_OF.replace('/proc/1/', f'{tmp_path}/proc/1/')}unit_of {tmp_path}/proc/7/cgroup"
     for shell in (["sh", "-c"], ["bash", "-c"]):
         done = subprocess.run([*shell, script], capture_output=True, text=True, check=True)
@@ -59,5 +59,5 @@ def test_a_unit_of_a_users_or_a_containers_systemd_is_not_the_hosts(
 
 def test_a_process_that_is_gone_is_no_process_without_a_unit(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        unit_of(7, str(tmp_path))
-    assert unit_of(os.getpid()) == unit_of(str(os.getpid()))
+        find_unit(7, str(tmp_path))
+    assert find_unit(os.getpid()) == find_unit(str(os.getpid()))

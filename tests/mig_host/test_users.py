@@ -99,7 +99,7 @@ def session(**processes: list[Any]) -> Any:
 
 
 def found(**nvml: list[Any]) -> list[tuple[int, str, int | None, int | None, bool]]:
-    return [(one.pid, one.unit, one.gi, one.ci, one.computes) for one in users.users(session(**nvml), [GPU])]
+    return [(one.pid, one.unit, one.gi, one.ci, one.computes) for one in users.list_users(session(**nvml), [GPU])]
 
 
 def test_holders_of_capability_nodes_use_their_instance(root: Path) -> None:
@@ -136,7 +136,7 @@ def test_nvml_names_users_of_the_gpu_and_of_its_instances(root: Path) -> None:
 
 def test_a_user_is_told_by_command_pid_owner_and_unit(root: Path) -> None:
     process(root, 7, "/dev/nvidia0", "/dev/nvidia-uvm", cgroup="")
-    (one,) = users.users(session(), [GPU])
+    (one,) = users.list_users(session(), [GPU])
     assert str(one) == f"train (pid 7, {'root' if os.geteuid() == 0 else one.owner})"
 
 
@@ -146,15 +146,15 @@ def test_this_process_itself_is_none(root: Path) -> None:
 
 
 def test_device_nodes_that_are_missing_are_made_by_nvidias_tool(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = act.missing_nodes([GPU])
+    missing = act.list_missing_nodes([GPU])
     base = "proc/driver/nvidia/capabilities/gpu0/mig/gi2"
     assert missing == [str(root / base / part / "access") for part in ("", "ci0", "ci1")]
     node = root / "dev/nvidia-caps/nvidia-cap12"
     node.write_text("")
     node.chmod(0o440)
-    assert len(act.missing_nodes([GPU])) == 3
+    assert len(act.list_missing_nodes([GPU])) == 3
     node.chmod(0o444)
-    assert len(act.missing_nodes([GPU])) == 2
+    assert len(act.list_missing_nodes([GPU])) == 2
     tool = root / "nvidia-modprobe"
     tool.write_text(f'#!/bin/sh\necho "$@" > {root}/asked\n')
     tool.chmod(0o755)
@@ -174,10 +174,10 @@ def test_a_node_that_the_driver_was_told_to_leave_alone(root: Path) -> None:
     node = root / "dev/nvidia-caps/nvidia-cap12"
     node.write_text("")
     node.chmod(0o440)
-    assert str(file) not in act.missing_nodes([GPU])
+    assert str(file) not in act.list_missing_nodes([GPU])
 
 
 def test_a_driver_without_capabilities_has_no_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "ROOT", str(tmp_path))
-    assert act.missing_nodes([GPU]) == []
+    assert act.list_missing_nodes([GPU]) == []
     assert state.User(1, "a", "b", "", 0).computes

@@ -18,7 +18,7 @@ import yaml
 from click.testing import CliRunner
 
 from gpuprov import assets, inventory
-from gpuprov.catalog.licences import source
+from gpuprov.catalog.licences import format_source
 from gpuprov.cli import cli
 from gpuprov.cli.bundle import bundle
 from gpuprov.errors import GpuprovError
@@ -112,7 +112,7 @@ def test_the_list_of_software_has_every_package() -> None:
         "pkg:rpm/rocky/nvidia-driver@580.1-1.el9?arch=x86_64&distro=rocky-9.6&epoch=3",
     ]
     assert [row["licenses"][0]["license"]["url"] for row in rows if "licenses" in row] == [
-        source(licences.classes()["nvidia-driver"])
+        format_source(licences.classes()["nvidia-driver"])
     ] * 2
 
 
@@ -285,8 +285,8 @@ def test_apt_sees_the_bundle_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reach.of_bundle("") == {}
     # Hiding one of the host's sources would bring the others back.
     monkeypatch.setenv("APT_CONFIG", "/var/lib/gpuprov/bundle/one/apt.conf")
-    monkeypatch.setattr(apt_settings, "source", lambda name: "/etc/hostname")
-    with apt_settings.without(["nvidia"]) as environment:
+    monkeypatch.setattr(apt_settings, "name_source", lambda name: "/etc/hostname")
+    with apt_settings.leave_out_sources(["nvidia"]) as environment:
         assert environment == {}
 
 
@@ -488,9 +488,9 @@ def contents(folder: Path) -> list[tuple[str, Path]]:
 
 
 def test_files_of_a_bundle_take_the_place_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert fetched.of_bundle("ab") == ""
+    assert fetched.find_in_bundle("ab") == ""
     monkeypatch.setenv("GPUPROV_BUNDLE", "/var/lib/gpuprov/bundle/one")
-    assert fetched.of_bundle("ab") == "/var/lib/gpuprov/bundle/one/files/ab"
+    assert fetched.find_in_bundle("ab") == "/var/lib/gpuprov/bundle/one/files/ab"
 
 
 CONTROL = """Name: gp-odd

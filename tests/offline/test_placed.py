@@ -170,9 +170,9 @@ def test_nor_judged_in_a_play(tmp_path: Path) -> None:
 def test_nor_are_packages_asked_of_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(bundle.VARIABLE, str(tmp_path))
     with pytest.raises(Refused, match="not on this host any more"):
-        choice.manager(Settings())
+        choice.choose_manager(Settings())
     (tmp_path / bundle.READY).touch()
-    assert choice.manager(Settings()).name
+    assert choice.choose_manager(Settings()).name
 
 
 @pytest.mark.install

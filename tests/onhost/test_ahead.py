@@ -22,7 +22,7 @@ import pytest
 from gpuprov.onhost import ahead, bundle, source_files, sources, streams
 from gpuprov.onhost.packages import apt_settings, zypper_locks
 from gpuprov.onhost.packages.choice import MANAGERS
-from gpuprov.onhost.packages.judge import tried
+from gpuprov.onhost.packages.judge import try_transaction
 from gpuprov.onhost.packages.model import Manager, Refused, Settings, Transaction
 from gpuprov.probe.base import Output
 from gpuprov.probe.software import dnf, zypper
@@ -65,20 +65,22 @@ class Host:
         }  # fmt: skip
 
     def rows(self, *install: str) -> list[str]:
-        return sorted(tried(self.manager, Transaction("it", install)).rows)
+        return sorted(try_transaction(self.manager, Transaction("it", install)).rows)
 
     def offered(self, *names: str) -> dict[str, list[str]]:
         """What a probe finds."""
         asked = {
             "debian": f"apt-cache madison {' '.join(names)}", "redhat": dnf.search(*names), "suse": zypper.search(*names),
         }  # fmt: skip
-        text = streams.unpacked(streams.packed(asked[self.family])).decode()
+        text = streams.unpack_streams(streams.pack_streams(asked[self.family])).decode()
         return dict(parse_index(Output(text)))
 
     def known(self) -> dict[str, Any]:
         """What is told of its sources."""
-        text = streams.unpacked(streams.packed(source_files.SCRIPTS[self.family] + source_files.END)).decode()
-        assert source_files.unread(text) == ""
+        text = streams.unpack_streams(
+            streams.pack_streams(source_files.SCRIPTS[self.family] + source_files.END)
+        ).decode()
+        assert source_files.find_missing_part(text) == ""
         return sources.parse(text)
 
     def state(self) -> list[str]:
@@ -201,7 +203,7 @@ def room(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 def test_a_new_source_is_seen_beside_the_hosts_own_and_nothing_changes(host: Host) -> None:
     before = host.state()
-    with ahead.opened(host.family) as found:
+    with ahead.open_sources(host.family) as found:
         answer = found.try_source(host.manager, host.block(host.keys[0]))
         assert answer["comes"]
         with found.seen([]):
@@ -211,17 +213,17 @@ def test_a_new_source_is_seen_beside_the_hosts_own_and_nothing_changes(host: Hos
             assert host.rows(*old) == [f"Inst {one.replace('=', ' ')}" for one in old]
             assert host.offered("gp-driver")["gp-driver"] == [f"{NEW}-1", f"{OLD}-1"]
             known = host.known()
-        place = sources.path("test", host.family)
-        assert known["files"][place] == sources.text(host.block(host.keys[0]), host.family)
-        assert sources.key_path("test", host.family) in known["files"]
-        assert host.family == "debian" or sources.imported(known, host.keys[0].fingerprint)
+        place = sources.derive_path("test", host.family)
+        assert known["files"][place] == sources.format_text(host.block(host.keys[0]), host.family)
+        assert sources.get_key_path("test", host.family) in known["files"]
+        assert host.family == "debian" or sources.has_key(known, host.keys[0].fingerprint)
     assert host.state() == before
     assert not {bundle.AHEAD, source_files.AHEAD, "APT_CONFIG", "ZYPP_CONF"} & set(os.environ)
 
 
 def test_a_source_of_another_key_is_refused_and_the_rest_is_seen(host: Host) -> None:
     before = host.state()
-    with ahead.opened(host.family) as found:
+    with ahead.open_sources(host.family) as found:
         with pytest.raises(
             Refused, match=r"^the site: this host cannot use .*nothing was written.*Fix: the key that its owner"
         ):
@@ -229,13 +231,13 @@ def test_a_source_of_another_key_is_refused_and_the_rest_is_seen(host: Host) -> 
         assert host.state() == before
         with found.seen([]):
             assert "gp-driver" not in host.offered("gp-driver")
-            assert sources.path("test", host.family) not in host.known()["files"]
+            assert sources.derive_path("test", host.family) not in host.known()["files"]
 
 
 @pytest.mark.parametrize("family", ["debian"])
 def test_two_capabilities_with_one_repository_share_its_source(family: str, debian: Host) -> None:
     """As when the first of them has added it: apt would refuse two keys for one repository."""
-    with ahead.opened(family) as found:
+    with ahead.open_sources(family) as found:
         assert found.try_source(debian.manager, debian.block(debian.keys[0]))["changed"]
         assert not found.try_source(debian.manager, debian.block(debian.keys[0], name="other"))["changed"]
         with found.seen([]):
@@ -244,7 +246,7 @@ def test_two_capabilities_with_one_repository_share_its_source(family: str, debi
 
 def test_a_source_that_is_to_leave_is_not_seen(debian: Host) -> None:
     (Path(apt_settings.SOURCES) / "own.sources").rename(Path(apt_settings.SOURCES) / "gpuprov-nvidia.sources")
-    with ahead.opened("debian") as found:
+    with ahead.open_sources("debian") as found:
         found.try_source(debian.manager, debian.block(debian.keys[0]))
         with found.seen(["nvidia"]):
             assert signed.NAME not in debian.offered(signed.NAME, "gp-user")
@@ -274,11 +276,11 @@ def test_dnf_is_told_of_both_by_settings_of_the_hosts_own(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     program(tmp_path, "dnf", 'case "$*" in *makecache*) ;; *) printf "%s\\n" "$@" ;; esac\n')
     host = Host("redhat", tmp_path, "https://mirror.example/x", keys)
-    with ahead.opened("redhat") as found:
+    with ahead.open_sources("redhat") as found:
         found.try_source(host.manager, host.block(keys[0]))
         with found.seen([]):
             folder = Path(os.environ[bundle.AHEAD])
-            asked = streams.unpacked(streams.packed(dnf.search("a*"))).decode().splitlines()
+            asked = streams.unpack_streams(streams.pack_streams(dnf.search("a*"))).decode().splitlines()
             linked = sorted(
                 str(path.relative_to(folder)) for name in ("cache", "repos.d") for path in (folder / name).rglob("*")
             )
@@ -294,7 +296,7 @@ def test_dnf_is_told_of_both_by_settings_of_the_hosts_own(
     assert f"cachedir = {folder}/cache\n" in settings
     assert "proxy_password = 50%\n" in settings
     assert settings.index("reposdir") < settings.index("[inline]")
-    asked = streams.unpacked(streams.packed(dnf.search("a*"))).decode().splitlines()
+    asked = streams.unpack_streams(streams.pack_streams(dnf.search("a*"))).decode().splitlines()
     assert asked[0] == "-q", "no other settings than the host's own where nothing is to be added"
 
 
@@ -308,7 +310,7 @@ def components(url: str, *, key: Path | None = None) -> dict[str, Any]:
 def test_components_of_an_archive_that_the_host_trusts_are_seen(debian: Host, tmp_path: Path) -> None:
     key = Path(tempfile.gettempdir()) / "key.asc"
     key.write_text(debian.keys[0].file.read_text())
-    with ahead.opened("debian") as found:
+    with ahead.open_sources("debian") as found:
         found.try_source(debian.manager, components(debian.url, key=key))
         with found.seen([]):
             assert debian.rows("gp-user") == ROWS
@@ -318,7 +320,7 @@ def test_components_of_an_archive_that_the_host_trusts_are_seen(debian: Host, tm
 
 def test_components_that_the_host_does_not_trust_are_refused(debian: Host) -> None:
     told = r"^nvidia_driver: this host could not fetch the index of /etc/apt/\S+: .*NO_PUBKEY.*Fix"
-    with ahead.opened("debian") as found, pytest.raises(Refused, match=told):
+    with ahead.open_sources("debian") as found, pytest.raises(Refused, match=told):
         found.try_source(debian.manager, components(debian.url))
 
 
@@ -328,7 +330,7 @@ def test_a_source_that_contradicts_the_hosts_own_is_refused_as_by_apply(debian: 
     own.write_text(f"{own.read_text()}\nTypes: deb\nURIs: {debian.url}\nSuites: /\nSigned-By: /etc/other.gpg\n")
     key = Path(tempfile.gettempdir()) / "key.asc"
     key.write_text(debian.keys[0].file.read_text())
-    with ahead.opened("debian") as found:
+    with ahead.open_sources("debian") as found:
         found.try_source(debian.manager, components(debian.url, key=key))
         with pytest.raises(Refused, match=r"Conflicting values set for option Signed-By.*Fix"), found.seen([]):
             raise AssertionError
@@ -339,7 +341,7 @@ def test_a_server_that_says_nothing_is_given_up(debian: Host, monkeypatch: pytes
     """apt itself would go on waiting for as long as a byte comes now and then."""
     monkeypatch.setattr(ahead, "SECONDS", 1.0)
     started = time.monotonic()
-    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as server, ahead.opened("debian") as found:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as server, ahead.open_sources("debian") as found:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/x"
         with pytest.raises(Refused, match=rf"^the site: this host could not fetch the index of {url} within 1 s\. Fix"):
             found.try_source(debian.manager, debian.block(debian.keys[0], url=url))
@@ -359,7 +361,7 @@ class Endless(BaseHTTPRequestHandler):
 def test_an_index_that_is_too_large_is_refused(debian: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """apt itself takes what comes, until the disk is full."""
     monkeypatch.setattr(ahead, "LARGEST", 100_000)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server, ahead.opened("debian") as found:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server, ahead.open_sources("debian") as found:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         with pytest.raises(Refused, match=rf"^the site: this host cannot use {url} .*Fix: "):
@@ -372,7 +374,7 @@ def test_an_index_that_is_too_large_is_refused(debian: Host, monkeypatch: pytest
 def test_what_cannot_be_written_for_a_source_is_refused_too(debian: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "LARGEST", 100)
     with (
-        ahead.opened("debian") as found,
+        ahead.open_sources("debian") as found,
         pytest.raises(Refused, match=r"^the site: .* could not .*File too large\. Fix"),
     ):
         found.try_source(debian.manager, debian.block(debian.keys[0]))
@@ -381,16 +383,16 @@ def test_what_cannot_be_written_for_a_source_is_refused_too(debian: Host, monkey
 def test_with_a_bundle_a_source_is_told_of_and_not_asked(debian: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its packages are in the bundle, which is all that the package manager sees."""
     monkeypatch.setenv(bundle.VARIABLE, "/var/lib/gpuprov/bundle/one")
-    with ahead.opened("debian") as found:
+    with ahead.open_sources("debian") as found:
         found.try_source(debian.manager, debian.block(debian.keys[0], url="https://mirror.example/x"))
         with found.seen([]):
             assert bundle.AHEAD not in os.environ
-            assert sources.path("test", "debian") in debian.known()["files"]
+            assert sources.derive_path("test", "debian") in debian.known()["files"]
 
 
 def test_without_room_no_source_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "ROOM", 1 << 60)
-    with pytest.raises(Refused, match=r"has \d+ MiB free, and .*Fix: make room there"), ahead.opened("debian"):
+    with pytest.raises(Refused, match=r"has \d+ MiB free, and .*Fix: make room there"), ahead.open_sources("debian"):
         raise AssertionError
 
 
@@ -400,10 +402,10 @@ def test_what_a_killed_run_has_left_goes_and_no_other_folder(room: Path) -> None
     (room / "others/source-0").mkdir(parents=True)
     (room / f"{ahead.PREFIX}link").symlink_to(room / "others")
     os.utime(room / f"{ahead.PREFIX}dead", (0, 0))
-    with ahead.opened("debian"):
+    with ahead.open_sources("debian"):
         for alive in room.glob(f"{ahead.PREFIX}*"):
             os.utime(alive, (0, 0)) if alive.name[len(ahead.PREFIX) :] not in ("young", "link") else None
-        with ahead.opened("debian"):
+        with ahead.open_sources("debian"):
             assert len([*room.iterdir()]) == 5
     assert sorted(path.name for path in room.iterdir()) == [f"{ahead.PREFIX}link", f"{ahead.PREFIX}young", "others"]
     assert (room / "others/source-0").is_dir()
@@ -415,8 +417,8 @@ def test_what_cannot_be_laid_beside_is_refused(debian: Host, monkeypatch: pytest
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    with ahead.opened("debian") as found:
+    with ahead.open_sources("debian") as found:
         found.try_source(debian.manager, debian.block(debian.keys[0]))
-        monkeypatch.setattr(ahead, "_link", full)
+        monkeypatch.setattr(ahead, "link_missing_files", full)
         with pytest.raises(Refused, match=r"No space left on device\. Fix"), found.seen([]):
             raise AssertionError

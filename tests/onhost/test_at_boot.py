@@ -30,8 +30,8 @@ def test_a_program_in_python_does_not_find_these_modules(monkeypatch: pytest.Mon
     """mlnx_qos is one."""
     monkeypatch.setenv("PYTHONPATH", "/usr/local/lib/gpuprov")
     assert program.run("sh", "-c", "echo ${PYTHONPATH-none}; echo $LC_ALL >&2").stdout == "none\nC\n"
-    assert program.complaint("gpuprov-no-such-program") == "gpuprov-no-such-program: No such file or directory"
-    assert program.complaint("sh", "-c", "exit 3") == "sh ended with 3"
+    assert program.run_for_complaint("gpuprov-no-such-program") == "gpuprov-no-such-program: No such file or directory"
+    assert program.run_for_complaint("sh", "-c", "exit 3") == "sh ended with 3"
 
 
 def test_a_reader_that_fails_is_no_empty_host() -> None:
@@ -43,10 +43,10 @@ def test_a_reader_that_fails_is_no_empty_host() -> None:
 def test_what_a_configuration_says(tmp_path: Path) -> None:
     file = tmp_path / "x.conf"
     file.write_text("# mtu of all\n\nmtu 8500\nother 1\n")
-    assert program.rows(str(file), "mtu") == [["mtu", "8500"]]
-    assert program.rows(str(file)) == [["mtu", "8500"], ["other", "1"]]
+    assert program.read_rows(str(file), "mtu") == [["mtu", "8500"]]
+    assert program.read_rows(str(file)) == [["mtu", "8500"], ["other", "1"]]
     with pytest.raises(program.Refused, match="cannot be read: No such file"):
-        program.rows(str(tmp_path / "none"), "mtu")
+        program.read_rows(str(tmp_path / "none"), "mtu")
 
 
 def test_a_file_of_the_kernel_that_takes_nothing() -> None:

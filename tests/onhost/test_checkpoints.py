@@ -30,7 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(checkpoints, name, str(path))
     for name, file in {"BASE": "run", "LOCK": "run/lock", "KEPT": "lock"}.items():
         monkeypatch.setattr(lock, name, str(tmp_path / file))
-    monkeypatch.setattr("gpuprov.onhost.family.here", lambda: "")  # no package manager that is known
+    monkeypatch.setattr("gpuprov.onhost.family.read_family", lambda: "")  # no package manager that is known
     return folder
 
 
@@ -43,7 +43,7 @@ def begin(run: Any, owner: dict[str, object] = MINE) -> dict[str, Any]:
 
 
 def end(owner: dict[str, object] = MINE, *, over: bool = False, there: str = "") -> None:
-    checkpoints.end({"owner": owner, "over": over, "there": there})
+    checkpoints.end_request({"owner": owner, "over": over, "there": there})
 
 
 def target(place: Path) -> str:
@@ -78,10 +78,10 @@ def test_where_a_rollback_goes_is_noted_until_it_is_there(place: Path) -> None:
     begin("a")
     end(there="a")
     assert target(place) == "a", "it may be killed before it says so: done again it goes there, and no further"
-    checkpoints.told({"owner": OTHERS})
+    checkpoints.forget_target({"owner": OTHERS})
     assert target(place) == "a"
-    checkpoints.told({"owner": MINE})
-    checkpoints.told({"owner": MINE})
+    checkpoints.forget_target({"owner": MINE})
+    checkpoints.forget_target({"owner": MINE})
     assert target(place) == ""
     last = json.loads((place / "last.json").read_text())
     assert (last["run"], last["at"] > json.loads((place / "b/checkpoint.json").read_text())["at"]) == ("a", True)
@@ -97,20 +97,20 @@ def test_a_second_operator_has_no_part_in_a_rollback(
     keep("b", number=2)
     source = tmp_path / "kept.sources"
     monkeypatch.setattr(kept_debs, "SOURCE", str(source))
-    monkeypatch.setattr("gpuprov.onhost.family.here", lambda: "debian")
+    monkeypatch.setattr("gpuprov.onhost.family.read_family", lambda: "debian")
     monkeypatch.setattr(kept_debs, "offered", lambda _: {})
     assert "locked" not in begin("a")
     source.write_text("of the first")
     locked = begin("b", OTHERS)["locked"]
     assert (locked["taken"], locked["holder"]["run"]) == (False, "mine")
     end(OTHERS, over=True)
-    assert (target(place), source.exists(), (lock.held() or "") != "") == ("a", True, True)
+    assert (target(place), source.exists(), (lock.read_owner_file() or "") != "") == ("a", True, True)
     request = {"run": "c", "owner": OTHERS, "checkpoint": {"spec": {}, "digests": []}}
     with pytest.raises(ValueError, match=r"another run has the host's lock by now \(mine\)"):
         checkpoints.keep(request)
     assert source.exists()
     end(there="a")
-    assert (target(place), source.exists(), lock.held()) == ("a", False, None)
+    assert (target(place), source.exists(), lock.read_owner_file()) == ("a", False, None)
     assert "locked" not in begin("b", OTHERS)
 
 
@@ -129,7 +129,7 @@ def test_what_offered_the_files_goes(
     monkeypatch.setattr(kept_debs, "SOURCE", str(source))
     monkeypatch.setattr(kept_rpms, "SOURCES", {family: str(source)})
     monkeypatch.setattr(kept_rpms, "FOLDER", str(tmp_path / "offered"))
-    monkeypatch.setattr("gpuprov.onhost.family.here", lambda: family)
+    monkeypatch.setattr("gpuprov.onhost.family.read_family", lambda: family)
     monkeypatch.setattr(kind, "mine", list)
     (tmp_path / "offered").mkdir()
     keep("a")
@@ -138,7 +138,7 @@ def test_what_offered_the_files_goes(
 
 
 def test_a_file_that_was_cut_off_is_brought_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = kept_files.Kept("libcuda1", "570.1-1", kept_files.named("libcuda1", "570.1-1", "amd64", "deb"))
+    package = kept_files.Kept("libcuda1", "570.1-1", kept_files.make_file_name("libcuda1", "570.1-1", "amd64", "deb"))
     file, brought = place.parent / "packages" / package.file, []
 
     def bring(lacking: list[kept_files.Kept], pool: str, free: int) -> None:
@@ -146,7 +146,7 @@ def test_a_file_that_was_cut_off_is_brought_again(place: Path, monkeypatch: pyte
         for one in lacking:
             Path(pool, one.file).write_text("whole")
 
-    monkeypatch.setattr("gpuprov.onhost.family.here", lambda: "debian")
+    monkeypatch.setattr("gpuprov.onhost.family.read_family", lambda: "debian")
     monkeypatch.setattr(kept_debs, "mine", lambda: [package])
     monkeypatch.setattr(kept_debs, "bring", bring)
     file.parent.mkdir()
@@ -157,7 +157,7 @@ def test_a_file_that_was_cut_off_is_brought_again(place: Path, monkeypatch: pyte
     file.write_text("")
     keep("c", number=2)
     told = json.loads((place / "c" / "checkpoint.json").read_text())
-    assert (brought[2], told["files"]) == (["libcuda1"], {package.file: files.digest(str(file))})
+    assert (brought[2], told["files"]) == (["libcuda1"], {package.file: files.compute_digest(str(file))})
 
 
 def test_a_rollback_that_cannot_begin_leaves_nothing(
@@ -171,30 +171,30 @@ def test_a_rollback_that_cannot_begin_leaves_nothing(
         raise ValueError("apt-get update fails")
 
     monkeypatch.setattr(kept_debs, "SOURCE", str(source))
-    monkeypatch.setattr("gpuprov.onhost.family.here", lambda: "debian")
+    monkeypatch.setattr("gpuprov.onhost.family.read_family", lambda: "debian")
     monkeypatch.setattr(kept_debs, "offered", offered)
     with pytest.raises(ValueError, match="update fails"):
         begin("a")
-    assert (source.exists(), target(place), lock.held()) == (False, "", None)
+    assert (source.exists(), target(place), lock.read_owner_file()) == (False, "", None)
 
 
 @pytest.mark.parametrize(("kept", "missing"), [(True, ["nvidia-smi"]), (False, ["libcuda1", "nvidia-smi"])])
 def test_repositories_that_do_not_answer_keep_no_rollback_from_the_files(
     place: Path, monkeypatch: pytest.MonkeyPatch, kept: bool, missing: list[str]
 ) -> None:
-    file, offers = kept_files.named("libcuda1", "3:570-1", "x86_64", "rpm"), []
+    file, offers = kept_files.make_file_name("libcuda1", "3:570-1", "x86_64", "rpm"), []
     pool = place.parent / "packages"
     pool.mkdir()
     (pool / file).write_text("whole")
     (place / "a").mkdir(parents=True)
     told = {"run": "a", "packages": {"libcuda1": "3:570-1", "nvidia-smi": "3:570-1"}}
-    told["files"] = {file: files.digest(str(pool / file))} if kept else {}
+    told["files"] = {file: files.compute_digest(str(pool / file))} if kept else {}
     (place / "a" / "checkpoint.json").write_text(json.dumps(told))
 
     def offered(_names: list[str]) -> None:
         raise Refused("dnf: Failed to download metadata for repo 'cuda'")
 
-    monkeypatch.setattr("gpuprov.onhost.family.here", lambda: "redhat")
+    monkeypatch.setattr("gpuprov.onhost.family.read_family", lambda: "redhat")
     monkeypatch.setattr(kept_rpms, "withdraw", lambda: None)
     monkeypatch.setattr(kept_rpms, "offered", offered)
     monkeypatch.setattr(kept_rpms, "offer", lambda files, _pool: offers.extend(files))
@@ -208,7 +208,10 @@ def test_repositories_that_do_not_answer_keep_no_rollback_from_the_files(
 
 def test_what_there_is_no_room_for_is_not_downloaded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"a": 600, "b": 500, "c": 300, "d": 0}
-    mine = [kept_files.Kept(name, "1", kept_files.named(name, "1", "all", "deb"), size) for name, size in sizes.items()]
+    mine = [
+        kept_files.Kept(name, "1", kept_files.make_file_name(name, "1", "all", "deb"), size)
+        for name, size in sizes.items()
+    ]
     brought: list[str] = []
 
     def bring(lacking: list[kept_files.Kept], pool: str, _free: int) -> None:
@@ -216,7 +219,7 @@ def test_what_there_is_no_room_for_is_not_downloaded(place: Path, monkeypatch: p
             brought.append(one.name)
             Path(pool, one.file).write_text("x" * (one.size or 200))
 
-    monkeypatch.setattr("gpuprov.onhost.family.here", lambda: "debian")
+    monkeypatch.setattr("gpuprov.onhost.family.read_family", lambda: "debian")
     monkeypatch.setattr(kept_debs, "mine", lambda: mine)
     monkeypatch.setattr(kept_debs, "bring", bring)
     monkeypatch.setattr(checkpoints, "BYTES", 1000)
@@ -236,10 +239,10 @@ def test_repositories_that_do_not_answer_keep_no_checkpoint_from_the_rest(
             asked.extend(names)
             raise Refused("dnf: Failed to download metadata for repo 'cuda'")
 
-    monkeypatch.setattr(kept_rpms, "_rows", lambda: [row])
-    monkeypatch.setattr(kept_rpms, "_cached", list)
-    monkeypatch.setattr(kept_rpms, "_manager", Unanswered)
-    kept_rpms.bring([kept_files.Kept("libcuda1", "3:570-1", kept_rpms._file(row), 1000)], str(tmp_path), 0)
+    monkeypatch.setattr(kept_rpms, "list_rows", lambda: [row])
+    monkeypatch.setattr(kept_rpms, "list_cached", list)
+    monkeypatch.setattr(kept_rpms, "get_manager", Unanswered)
+    kept_rpms.bring([kept_files.Kept("libcuda1", "3:570-1", kept_rpms.find_file(row), 1000)], str(tmp_path), 0)
     assert asked == ["libcuda1"]
     assert not list(tmp_path.iterdir())
 

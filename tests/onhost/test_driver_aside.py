@@ -63,7 +63,7 @@ def test_dkms_knows_modules_by_their_folder(root: Path, folder: str, version: st
     assert all(f"-m {name} -v {version}" in call for call in calls), calls
     assert f"{KERNEL}|build" in calls[1], "the source that asks uname -r is told which kernel is meant"
     assert not (root / "work").exists()
-    assert aside.of_pack(pack) == (name, version)
+    assert aside.read_pack(pack) == (name, version)
 
 
 def test_on_debian_the_pack_lies_where_the_postinst_looks(root: Path) -> None:
@@ -83,7 +83,7 @@ def test_modules_of_another_kernel_are_refused_before_anything_is_replaced(
 
 def test_a_pack_is_whole_on_disk_before_it_has_its_name(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed: list[tuple[str, list[str]]] = []
-    monkeypatch.setattr(aside, "to_disk", lambda path: flushed.append((path, sorted(os.listdir(root / "packs")))))
+    monkeypatch.setattr(aside, "flush_to_disk", lambda path: flushed.append((path, sorted(os.listdir(root / "packs")))))
     pack, _ = build(root, "nvidia-570.86.15", "570.86.15")
     name = os.path.basename(pack)
     plain = name[: -len(".gz")]
@@ -126,9 +126,9 @@ def test_packs_that_were_cut_off_are_taken_away_before_a_package_is_repaired(
     )
     (root / "marker").touch()
     monkeypatch.setattr(apt_database, "MARKER", str(root / "marker"))
-    assert apt_database._repaired([], check=True) == ["repair half"]
+    assert apt_database.repair_database([], check=True) == ["repair half"]
     assert all(pack.exists() for pack in found.values())
-    assert apt_database._repaired([], check=False) == ["repair half"]
+    assert apt_database.repair_database([], check=False) == ["repair half"]
     assert (root / "done").exists()
     assert [name for name, pack in found.items() if pack.exists()] == ["1.whole"]
 
@@ -172,7 +172,7 @@ class Manager:
 
 def refusal(root: Path, monkeypatch: pytest.MonkeyPatch, family: str, log: Path) -> str:
     monkeypatch.setenv("FAILS", str(log))
-    monkeypatch.setattr("gpuprov.onhost.packages.choice.manager", lambda _settings: Manager(root))
+    monkeypatch.setattr("gpuprov.onhost.packages.choice.choose_manager", lambda _settings: Manager(root))
     source = root / "rpm/usr/src/nvidia-570.124.06"
     source.mkdir(parents=True, exist_ok=True)
     (source / "dkms.conf").write_text('PACKAGE_NAME="nvidia"\nPACKAGE_VERSION="570.124.06"\n')
@@ -214,4 +214,4 @@ def test_a_signal_ends_the_build_and_tidies_up(root: Path) -> None:
 def test_check_mode_builds_nothing(root: Path) -> None:
     assert actions.build_aside("debian", {}, check=True) == {"changed": False, "pack": ""}
     assert not (root / "work").exists()
-    assert dkms.complaints(str(root / "none")) == []
+    assert dkms.find_complaints(str(root / "none")) == []

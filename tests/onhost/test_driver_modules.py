@@ -99,7 +99,9 @@ def test_a_kernel_that_lacks_its_modules_gets_them(host: Path, said: dict[str, s
     )
     says(host, **said)
     (host / "tree/nvidia/original_module").mkdir(parents=True)
-    assert in_place.lacking("debian", "nvidia-dkms", "nvidia", "open", [KERNEL]) == ([] if right else [KERNEL])
+    assert in_place.list_kernels_without("debian", "nvidia-dkms", "nvidia", "open", [KERNEL]) == (
+        [] if right else [KERNEL]
+    )
     assert installs(host) == ([] if right else [KERNEL])
     install = f"{KERNEL}|install --force -m nvidia -v 580.95.05 -k {KERNEL}"
     assert asked(host) == ([] if right else [install])
@@ -175,12 +177,12 @@ def test_a_kernel_of_another_compiler_is_built_by_it(host: Path) -> None:
     (config / ".config").write_text(
         'CONFIG_X=y\nCONFIG_CC_VERSION_TEXT="gcc (GCC) 14.2.1 20250110 (Red Hat 14.2.1-7)"\n'
     )
-    assert dkms.environment(KERNEL) == {"KERNEL_UNAME": KERNEL}, "no such toolset is there"
+    assert dkms.build_environment(KERNEL) == {"KERNEL_UNAME": KERNEL}, "no such toolset is there"
     here.program(tools, "gcc", "echo 14\n")
     for system, wanted in (("11", True), ("14", False)):
         here.program(host, "gcc", f"echo {system}\n")
-        assert dkms.environment(KERNEL).get("PATH", "").startswith(f"{tools}:") is wanted
-    assert dkms.environment("other") == {"KERNEL_UNAME": "other"}
+        assert dkms.build_environment(KERNEL).get("PATH", "").startswith(f"{tools}:") is wanted
+    assert dkms.build_environment("other") == {"KERNEL_UNAME": "other"}
 
 
 @pytest.mark.parametrize("registered", [True, False])
@@ -199,7 +201,7 @@ def test_an_installer_that_left_no_source_is_told(host: Path) -> None:
 
 def test_precompiled_modules_that_are_in_place_stay(host: Path) -> None:
     says(host, version="580.95.05")
-    assert in_place.link("debian", "580.95.05", [NAME], [KERNEL]) == []
+    assert in_place.link_precompiled("debian", "580.95.05", [NAME], [KERNEL]) == []
     assert asked(host) == []
 
 
@@ -210,7 +212,7 @@ def test_precompiled_modules_are_put_in_place_by_the_package_of_the_kernel(host:
     for name in ("nvidia.ko.zst", "nvidia-uvm.ko.zst", "mlx5_core.ko.zst"):
         (strangers / name).touch()
     names = ["linux-modules-nvidia-580-server-6.8.0-1-generic", NAME]
-    assert in_place.link("debian", "580.95.05", names, [KERNEL]) == [KERNEL]
+    assert in_place.link_precompiled("debian", "580.95.05", names, [KERNEL]) == [KERNEL]
     assert asked(host) == [NAME]
     assert os.listdir(strangers) == ["mlx5_core.ko.zst"], "DKMS had put back what no package owns"
 
@@ -219,21 +221,21 @@ def test_an_rpm_of_precompiled_modules_runs_its_own_scriptlet(host: Path) -> Non
     says(host, version="570.86.10")
     here.program(host, "rpm", f'[ "$1" = -q ] && echo "echo {KERNEL}; echo 580.95.05 > {host}/version"\n')
     kernel = "5.14.0-503.el9.x86_64"
-    assert in_place.link("redhat", "580.95.05", ["kmod-nvidia-580.95.05-5.14.0-503"], [kernel]) == [kernel]
+    assert in_place.link_precompiled("redhat", "580.95.05", ["kmod-nvidia-580.95.05-5.14.0-503"], [kernel]) == [kernel]
 
 
 def test_precompiled_modules_that_do_not_come_are_told(host: Path) -> None:
     says(host, version="570.86.10")
     here.program(host, "dpkg-reconfigure", "echo broken\n")
     with pytest.raises(Failed, match=f"kernel {KERNEL}: 570.86.10 of nvidia, not 580.95.05: broken"):
-        in_place.link("debian", "580.95.05", [NAME], [KERNEL])
+        in_place.link_precompiled("debian", "580.95.05", [NAME], [KERNEL])
 
 
 def test_a_conf_without_a_version_is_called_as_its_folder(tmp_path: Path) -> None:
     conf = tmp_path / "nvidia-1.2" / "dkms.conf"
     conf.parent.mkdir()
     conf.write_text("PACKAGE_NAME=nvidia\n")
-    assert dkms.source(str(conf)) == Source("nvidia-1.2", "")
+    assert dkms.parse_dkms_conf(str(conf)) == Source("nvidia-1.2", "")
 
 
 @pytest.fixture
@@ -242,7 +244,7 @@ def ask(host: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     for name in ("TREE", "SOURCES", "KERNELS"):
         monkeypatch.setattr(on_host("driver.dkms"), name, str(host / name.lower()))
     monkeypatch.setattr(on_host("driver.aside"), "SHARED", str(host / "shared"))
-    monkeypatch.setattr(on_host("family"), "here", lambda: "debian")
+    monkeypatch.setattr(on_host("family"), "read_family", lambda: "debian")
     given = {"version": "580.95.05", "flavour": "open", "kernels": [KERNEL], "package": "nvidia-dkms"}
     return lambda state, check=False, **more: step(
         capsys, "driver_modules", check=check, state=state, **{**given, **more}

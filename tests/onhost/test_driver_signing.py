@@ -36,9 +36,9 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str
 
 
 def test_a_signature_is_taken_off() -> None:
-    assert signing.unsigned(appended(BODY, b"s" * 700)) == BODY
-    assert signing.unsigned(BODY) == BODY
-    assert signing.unsigned(appended(appended(BODY, b"one"), b"two")) == appended(BODY, b"one")
+    assert signing.strip_signature(appended(BODY, b"s" * 700)) == BODY
+    assert signing.strip_signature(BODY) == BODY
+    assert signing.strip_signature(appended(appended(BODY, b"one"), b"two")) == appended(BODY, b"one")
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
@@ -66,7 +66,7 @@ def test_a_signer_that_fails_leaves_the_module_as_it_was(tools: Callable[[str, s
 def test_no_program_that_signs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Failed, match=r"sign-file is not there, nor is kmodsign"):
-        signing.signer("no-such-kernel")
+        signing.find_signer("no-such-kernel")
 
 
 Tools = Callable[[str, str], None]
@@ -116,7 +116,7 @@ def test_what_cannot_be_signed_is_told_with_its_kernel(built: Path, tools: Tools
 
 def test_the_serial_number_is_what_modinfo_says(tools: Callable[[str, str], None], tmp_path: Path) -> None:
     tools("modinfo", 'printf "0A:1B:\\n\\t\\t2C\\n"')
-    assert signing.serial(str(tmp_path)) == "a1b2c"
+    assert signing.read_serial(str(tmp_path)) == "a1b2c"
     tools("modinfo", "exit 1")
     with pytest.raises(Failed):
-        signing.serial(str(tmp_path))
+        signing.read_serial(str(tmp_path))

@@ -115,7 +115,7 @@ def test_an_installer_that_fails_is_not_noted(tmp_path: Path, ask: Ask) -> None:
 
 
 def test_records_that_are_none() -> None:
-    due = on_host("efa").due
+    due = on_host("efa").explain_installation
     for text in ("", "{", "[]", '"x"', "{}", json.dumps({"options": []})):
         assert due(text, "a", []) == "gpuprov has run no installer here"
     assert due(json.dumps({"sha256": "a", "options": None}), "a", ["-y"]) == "it ran with no options"
@@ -194,7 +194,7 @@ def test_a_build_in_use_waits_for_a_reboot(kernel: Callable[..., Path], capsys: 
     log = kernel("OLD", rmmod=1)
     told = settled(capsys)
     assert (told["changed"], told["reboot"]) == (False, "another build of efa is loaded, and in use")
-    assert on_host("reasons").known() == {"rdma": told["reboot"]}
+    assert on_host("reasons").read_reasons() == {"rdma": told["reboot"]}
     assert log.read_text() == "rmmod efa\n"
 
 

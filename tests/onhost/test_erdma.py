@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost.erdma import registered
+from gpuprov.onhost.erdma import find_registered
 from gpuprov.simulate.standins import erdma as standins_erdma
 from tests import here
 from tests.onhost.modules import on_host, step
@@ -79,7 +79,7 @@ def test_the_installer_runs_and_is_recorded(host: Path, install: Ask) -> None:
 def test_the_stand_in_of_the_simulated_hosts_is_one(host: Path) -> None:
     file, _ = standins_erdma.write(host)
     (host / "cache").mkdir()
-    assert on_host("erdma")._unpacked(str(file)) == f"{host}/cache/unpacked/erdma_installer/install.sh"
+    assert on_host("erdma").unpack_installer(str(file)) == f"{host}/cache/unpacked/erdma_installer/install.sh"
     assert b"stand-in" in (host / "cache/unpacked/erdma_installer/install.sh").read_bytes()
 
 
@@ -159,9 +159,11 @@ def test_an_installer_that_fails_stays_to_be_looked_at(host: Path, install: Ask)
 
 
 def test_the_newest_version_that_dkms_knows() -> None:
-    assert registered("erdma/1.0.2, 6.1.0, x86_64: installed\nerdma/1.0.10: added\nnvidia/580.1: added\n") == "1.0.10"
-    assert registered("erdma, 0.2.37, 5.10, x86_64: installed\n") == "0.2.37"
-    assert registered("") == ""
+    assert (
+        find_registered("erdma/1.0.2, 6.1.0, x86_64: installed\nerdma/1.0.10: added\nnvidia/580.1: added\n") == "1.0.10"
+    )
+    assert find_registered("erdma, 0.2.37, 5.10, x86_64: installed\n") == "0.2.37"
+    assert find_registered("") == ""
 
 
 # DKMS of Debian 12: it refuses to build what it has built, and forgets the source of what is built for no kernel any more.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpuprov.onhost import files
-from gpuprov.onhost.files import PYTHON, Difference, Refused, Wanted, bring_about, differences, with_lines
+from gpuprov.onhost.files import PYTHON, Difference, Refused, Wanted, bring_about, list_differences, merge_lines
 from tests import here
 from tests.onhost.modules import on_host, ran
 
@@ -19,7 +19,7 @@ from tests.onhost.modules import on_host, ran
 def test_a_file_is_written_once_with_its_folders(tmp_path: Path) -> None:
     place = str(tmp_path / "etc/gpuprov/a.conf")
     wanted = [Wanted(place, "a = 1\n")]
-    assert differences(wanted) == [Difference(place, None, "a = 1\n")]
+    assert list_differences(wanted) == [Difference(place, None, "a = 1\n")]
     assert not Path(place).exists(), "asking changes nothing"
     assert bring_about(wanted) == [Difference(place, None, "a = 1\n")]
     assert Path(place).read_text() == "a = 1\n"
@@ -103,7 +103,7 @@ def test_lines_are_set_in_no_file_that_a_site_has_linked_elsewhere(tmp_path: Pat
     other.write_text("A=1\n")
     place.symlink_to(other)
     with pytest.raises(Refused, match="is a symbolic link, where gpuprov keeps a file"):
-        bring_about([with_lines(str(place), {"A": "2"})])
+        bring_about([merge_lines(str(place), {"A": "2"})])
     assert other.read_text() == "A=1\n"
 
 
@@ -111,14 +111,14 @@ def test_a_file_with_lines_of_gpuprovs_is_not_left_for_others_to_write(tmp_path:
     place = tmp_path / "daemon.cfg"
     place.write_text("A=1\n")
     place.chmod(0o666)
-    bring_about([with_lines(str(place), {"A": "1"})])
+    bring_about([merge_lines(str(place), {"A": "1"})])
     assert place.stat().st_mode & 0o7777 == 0o644
 
 
 def test_bytes_that_are_no_text_are_kept_apart(tmp_path: Path) -> None:
     place = tmp_path / "a"
     place.write_bytes(b"\xff\n")
-    (changed,) = differences([Wanted(str(place), "x\n")])
+    (changed,) = list_differences([Wanted(str(place), "x\n")])
     assert changed.before == "\udcff\n"
 
 
@@ -126,20 +126,20 @@ def test_keys_of_a_file_are_set_and_all_else_is_left(tmp_path: Path) -> None:
     place = tmp_path / "daemon.cfg"
     place.write_text("# FABRIC_MODE=9\nFABRIC_MODE=1\nLOG_LEVEL=4\n FABRIC_MODE = 2\nA.B=1")
     place.chmod(0o640)
-    wanted = with_lines(str(place), {"FABRIC_MODE": "0", "A.B": "2", "NEW": "x y"})
+    wanted = merge_lines(str(place), {"FABRIC_MODE": "0", "A.B": "2", "NEW": "x y"})
     bring_about([wanted])
     assert place.read_text() == "# FABRIC_MODE=9\nFABRIC_MODE=1\nLOG_LEVEL=4\nFABRIC_MODE=0\nA.B=2\nNEW=x y\n"
     assert place.stat().st_mode & 0o7777 == 0o640
-    assert differences([with_lines(str(place), {"FABRIC_MODE": "0", "NEW": "x y"})]) == []
+    assert list_differences([merge_lines(str(place), {"FABRIC_MODE": "0", "NEW": "x y"})]) == []
     with pytest.raises(Refused, match=r"none\.cfg does not exist\. Fix: install what brings it"):
-        with_lines(str(tmp_path / "none.cfg"), {"A": "1"})
-    assert with_lines(str(tmp_path / "none.cfg"), {"A": "1"}, made=True).content == "A=1\n"
+        merge_lines(str(tmp_path / "none.cfg"), {"A": "1"})
+    assert merge_lines(str(tmp_path / "none.cfg"), {"A": "1"}, made=True).content == "A=1\n"
 
 
 def test_a_pipe_in_the_place_of_such_a_file_is_refused_unread(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(Refused, match="is no file"):
-        bring_about([with_lines(str(tmp_path / "pipe"), {"A": "2"})])
+        bring_about([merge_lines(str(tmp_path / "pipe"), {"A": "2"})])
 
 
 def test_the_module_sets_lines_and_in_check_mode_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost.giving_up import reason, told
+from gpuprov.onhost.giving_up import describe_failure, find_reason
 from tests import here
 
 ITEMS = [{"msg": "done"}, {"failed": True, "msg": "no room", "stderr": "ENOSPC"}, {"failed": True, "msg": "later"}]
@@ -25,12 +25,12 @@ ITEMS = [{"msg": "done"}, {"failed": True, "msg": "no room", "stderr": "ENOSPC"}
     ],
 )
 def test_the_reason_is_that_of_the_first_that_failed(failure: dict[str, Any], said: str) -> None:
-    assert reason(failure) == said
+    assert find_reason(failure) == said
 
 
 def test_what_could_not_be_taken_back_is_added() -> None:
-    assert told({"msg": "busy"}, [], []) == "busy"
-    assert told({"msg": "busy"}, ["x: y"], ["a.service", "b.service"]) == (
+    assert describe_failure({"msg": "busy"}, [], []) == "busy"
+    assert describe_failure({"msg": "busy"}, ["x: y"], ["a.service", "b.service"]) == (
         "busy; x: y; stopped for it, and not to be started again: a.service, b.service (systemctl status says why)"
     )
 

@@ -81,7 +81,7 @@ def test_everything_is_set_once(host: Host, run: Run) -> None:
     again = run(**EVERYTHING)
     assert (again["changed"], again["steps"], again["diff"]["before"]) == (False, [], "")
     assert again["reboot"] == first["reboot"]
-    assert on_host("reasons").known() == {"gpu_settings": first["reboot"]}
+    assert on_host("reasons").read_reasons() == {"gpu_settings": first["reboot"]}
 
 
 def test_check_mode_says_what_would_be_and_changes_nothing(host: Host, run: Run) -> None:

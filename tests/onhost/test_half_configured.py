@@ -53,9 +53,9 @@ def audited(
 
 
 def test_names() -> None:
-    assert half_configured.packages(CLEANUP) == ["glx-alternative-mesa", "update-glx", "nvidia-installer-cleanup"]
-    assert half_configured.packages(PLAIN) == ["broken"]
-    assert half_configured.packages("") == half_configured.packages("dpkg: error: parsing file near line 7") == []
+    assert half_configured.parse_audit(CLEANUP) == ["glx-alternative-mesa", "update-glx", "nvidia-installer-cleanup"]
+    assert half_configured.parse_audit(PLAIN) == ["broken"]
+    assert half_configured.parse_audit("") == half_configured.parse_audit("dpkg: error: parsing file near line 7") == []
 
 
 @pytest.mark.parametrize("marked", [False, True])
@@ -63,7 +63,7 @@ def test_names() -> None:
 def test_the_question_of_debians_cleanup_is_never_answered_by_a_run(host: Path, marked: bool, check: bool) -> None:
     audited(host, CLEANUP, marked)
     with pytest.raises(Refused) as refused:
-        apt_database._repaired([], check=check)
+        apt_database.repair_database([], check=check)
     told = str(refused.value)
     assert "nothing was changed: dpkg left half-way: glx-alternative-mesa update-glx nvidia-installer-cleanup" in told
     assert "asks whether to uninstall the driver of NVIDIA's runfile, by default yes" in told
@@ -76,7 +76,7 @@ def test_the_question_of_debians_cleanup_is_never_answered_by_a_run(host: Path, 
 def test_of_other_packages_the_scripts_are_to_be_read_first(host: Path) -> None:
     audited(host, PLAIN)
     with pytest.raises(Refused) as refused:
-        apt_database._repaired([], check=False)
+        apt_database.repair_database([], check=False)
     told = str(refused.value)
     assert (
         "and not by gpuprov; nothing was changed: dpkg left half-way: broken. Fix, on the host: read in /var/lib/dpkg/info"
@@ -88,17 +88,17 @@ def test_of_other_packages_the_scripts_are_to_be_read_first(host: Path) -> None:
 
 def test_what_an_apply_left_is_repaired_or_told_with_what_its_script_printed(host: Path) -> None:
     audited(host, PLAIN, marked=True)
-    assert apt_database._repaired([], check=True) == ["repair dpkg left half-way: broken"]
+    assert apt_database.repair_database([], check=True) == ["repair dpkg left half-way: broken"]
     with pytest.raises(
         Refused, match=r"since an apply of gpuprov that failed or was cut off, .*: broken: dpkg: error: its postinst"
     ):
-        apt_database._repaired([], check=False)
+        apt_database.repair_database([], check=False)
     audited(host, PLAIN, marked=True, configured="")
-    assert apt_database._repaired([], check=False) == ["repair dpkg left half-way: broken"]
+    assert apt_database.repair_database([], check=False) == ["repair dpkg left half-way: broken"]
 
 
 def test_a_database_that_cannot_be_read(host: Path) -> None:
     audited(host, "")
     program(host, "apt-get", "echo 'E: Unmet dependencies. Try apt --fix-broken install' >&2; exit 100\n")
     with pytest.raises(Refused, match=r"nothing was changed: E: Unmet dependencies\..* what dpkg --audit names"):
-        apt_database._repaired([], check=False)
+        apt_database.repair_database([], check=False)

@@ -41,40 +41,40 @@ def _boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_only_images_of_kernels_are_made_anew(boot: Path) -> None:
     """DKMS and update-initramfs leave copies beside them. Made anew as a kernel of that name, a copy would have no modules."""
-    (image,) = initramfs.stale()
+    (image,) = initramfs.list_stale()
     assert image == (f"{boot}/boot/initrd.img-{RELEASE}", RELEASE)
-    initramfs.rebuild(image)
+    initramfs.rebuild_image(image)
     assert (boot / "log").read_text() == f"-u -k {RELEASE}\n"
-    assert initramfs.stale() == [], "a second run changes nothing"
+    assert initramfs.list_stale() == [], "a second run changes nothing"
 
 
 def test_a_file_that_changed_counts_as_its_folder_does(boot: Path) -> None:
-    (image,) = initramfs.stale()
-    initramfs.rebuild(image)
+    (image,) = initramfs.list_stale()
+    initramfs.rebuild_image(image)
     options = boot / "etc/modprobe.d/gpuprov.conf"
     options.write_text("blacklist nouveau\n")
     later = os.stat(image.path).st_mtime + 10
     os.utime(options.parent, (1, 1))
     os.utime(options, (later, later))
-    assert initramfs.stale() == [image]
+    assert initramfs.list_stale() == [image]
 
 
 def test_an_image_that_its_maker_leaves_is_an_error(boot: Path) -> None:
     (boot / "bin/update-initramfs").write_text("#!/bin/sh\n")
     with pytest.raises(initramfs.Failed, match=f"initrd.img-{RELEASE} was left as it was by update-initramfs"):
-        initramfs.rebuild(initramfs.stale()[0])
+        initramfs.rebuild_image(initramfs.list_stale()[0])
 
 
 def test_a_maker_that_fails_says_why(boot: Path) -> None:
     (boot / "bin/update-initramfs").write_text("#!/bin/sh\necho E: no space; exit 2\n")
     with pytest.raises(initramfs.Failed, match=f"update-initramfs -u -k {RELEASE} failed: E: no space"):
-        initramfs.rebuild(initramfs.stale()[0])
+        initramfs.rebuild_image(initramfs.list_stale()[0])
 
 
 def test_a_full_boot_is_said_before_anything_is_written(boot: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _path: type("Usage", (), {"free": 1048576})())
     with pytest.raises(initramfs.Failed, match=r"/boot has 1 MiB free, a rebuilt .* needs 1 MiB: remove old kernels"):
-        initramfs.rebuild(initramfs.stale()[0])
+        initramfs.rebuild_image(initramfs.list_stale()[0])
     assert not (boot / "log").exists()
 
 
@@ -92,7 +92,7 @@ def _copy(boot: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     copy.write_text("image")
     program = boot / "bin/update-initramfs"
     program.write_text(f"{program.read_text()}cp {boot}/boot/initrd.img-$3 {copy}\n")
-    initramfs.rebuild(initramfs.stale()[0])
+    initramfs.rebuild_image(initramfs.list_stale()[0])
     return copy
 
 
@@ -117,27 +117,27 @@ def test_a_run_that_was_cut_off_before_systemd_boots_copy_is_completed_by_the_ne
     (boot / "etc/modprobe.d/gpuprov.conf").touch()
     os.utime(boot / "etc/modprobe.d/gpuprov.conf", (1, 1))
     os.utime(boot / "etc/modprobe.d", (1, 1))
-    assert initramfs.stale() == []
+    assert initramfs.list_stale() == []
     assert (of_probe(boot).holds_configuration, of_probe(boot).old_copy) == (True, "")
     image = boot / f"boot/initrd.img-{RELEASE}"
     now = os.stat(image).st_mtime
     os.utime(copy, (now - 1, now - 1))
-    assert initramfs.stale() == [], "times on FAT are even seconds"
+    assert initramfs.list_stale() == [], "times on FAT are even seconds"
     os.utime(copy, (now - 3600, now - 3600))
-    assert initramfs.stale() == [], "and local ones, which an hour of daylight saving makes older"
+    assert initramfs.list_stale() == [], "and local ones, which an hour of daylight saving makes older"
     assert of_probe(boot).old_copy == ""
     copy.write_text("older")
     os.utime(copy, (now - 60, now - 60))
-    assert [one.path for one in initramfs.stale()] == [str(image)]
+    assert [one.path for one in initramfs.list_stale()] == [str(image)]
     assert (of_probe(boot).holds_configuration, of_probe(boot).old_copy) == (False, str(copy))
-    initramfs.rebuild(initramfs.stale()[0])
-    assert initramfs.stale() == []
+    initramfs.rebuild_image(initramfs.list_stale()[0])
+    assert initramfs.list_stale() == []
     copy.write_text("image, cut o")
-    assert [one.path for one in initramfs.stale()] == [str(image)]
+    assert [one.path for one in initramfs.list_stale()] == [str(image)]
     assert of_probe(boot).old_copy == str(copy)
     (boot / "bin/update-initramfs").write_text(f"#!/bin/sh\ntouch {image}\n")
     with pytest.raises(initramfs.Failed, match=rf"{copy}, from which systemd-boot starts, was left as it was"):
-        initramfs.rebuild(initramfs.stale()[0])
+        initramfs.rebuild_image(initramfs.list_stale()[0])
 
 
 def test_a_copy_under_a_name_that_the_host_had_before_is_left(boot: Path, copy: Path) -> None:
@@ -146,14 +146,14 @@ def test_a_copy_under_a_name_that_the_host_had_before_is_left(boot: Path, copy: 
     former.parent.mkdir(parents=True)
     former.write_text("of the image")
     os.utime(former, (1, 1))
-    assert initramfs.stale() == []
+    assert initramfs.list_stale() == []
     assert of_probe(boot).old_copy == ""
 
 
 def test_what_grub_starts_has_no_copy(boot: Path, copy: Path) -> None:
     copy.write_text("of a bootloader that was")
     next((boot / "efivars").iterdir()).unlink()
-    assert initramfs.stale() == []
+    assert initramfs.list_stale() == []
     assert of_probe(boot).old_copy == ""
 
 
@@ -180,8 +180,8 @@ def test_the_probe_looks_into_the_same_images(boot: Path) -> None:
 )
 def test_an_image_with_modules_of_the_driver_before(boot: Path, inside: str, old: bool) -> None:
     """As where /etc/initramfs-tools/modules or dracut's force_drivers names nvidia: nothing makes it anew when the driver changes."""
-    (image,) = initramfs.stale()
-    initramfs.rebuild(image)
+    (image,) = initramfs.list_stale()
+    initramfs.rebuild_image(image)
     module = boot / f"lib/modules/{RELEASE}/updates/dkms/nvidia-current.ko"
     module.parent.mkdir(parents=True)
     module.touch()
@@ -191,4 +191,4 @@ def test_an_image_with_modules_of_the_driver_before(boot: Path, inside: str, old
     made = os.stat(image.path).st_mtime
     for age, now in ((-60, False), (60, old)):
         os.utime(module, (made + age, made + age))
-        assert (initramfs.stale() == [image], of_probe(boot).old_driver) == (now, now)
+        assert (initramfs.list_stale() == [image], of_probe(boot).old_driver) == (now, now)

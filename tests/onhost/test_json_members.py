@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.onhost.files import Refused, bring_about, with_lines
+from gpuprov.onhost.files import Refused, bring_about, merge_lines
 from gpuprov.onhost.json_members import NotJson, differing, with_keys
 
 CUFILE = """\
@@ -100,7 +100,7 @@ def test_what_is_no_document_is_not_touched(text: str, tmp_path: Path) -> None:
     file = tmp_path / "cufile.json"
     file.write_text(text)
     with pytest.raises(Refused, match=r"cufile\.json: line 1 .* Fix: correct it"):
-        with_lines(str(file), {"a": "2"})
+        merge_lines(str(file), {"a": "2"})
     assert file.read_text() == text
 
 
@@ -113,6 +113,6 @@ def test_a_file_is_written_once(tmp_path: Path) -> None:
     file = tmp_path / "cufile.json"
     file.write_text(CUFILE)
     keys = {"properties.allow_compat_mode": "false"}
-    assert [change.path for change in bring_about([with_lines(str(file), keys)])] == [str(file)]
+    assert [change.path for change in bring_about([merge_lines(str(file), keys)])] == [str(file)]
     assert file.read_text() == CUFILE.replace('"allow_compat_mode": true', '"allow_compat_mode": false')
-    assert bring_about([with_lines(str(file), keys)]) == []
+    assert bring_about([merge_lines(str(file), keys)]) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.onhost.kernel_lines import JOINED, joined
+from gpuprov.onhost.kernel_lines import JOINED, join_messages
 
 REAL = Path(__file__).parents[1] / "real"
 GPU = "NVRM: The NVIDIA GPU 0000:b3:00.0"
@@ -64,12 +64,12 @@ SHELLS = [["awk"], *([name] for name in ("mawk", "gawk", "original-awk") if shut
 
 @pytest.mark.parametrize(("text", "first"), ROWS)
 def test_a_message_of_several_lines_is_one(text: str, first: str) -> None:
-    assert next(iter(joined(text.splitlines()))) == first
+    assert next(iter(join_messages(text.splitlines()))) == first
 
 
 @pytest.mark.parametrize("text", APART)
 def test_what_is_no_such_message_stays(text: str) -> None:
-    assert list(joined(text.splitlines())) == text.splitlines()
+    assert list(join_messages(text.splitlines())) == text.splitlines()
 
 
 @pytest.mark.parametrize("awk", [row for row in SHELLS if shutil.which(row[0])], ids=" ".join)
@@ -77,5 +77,5 @@ def test_the_shell_reads_them_alike(awk: list[str]) -> None:
     for text in (*(row[0] for row in ROWS), *APART):
         command = JOINED.replace("awk", " ".join(awk), 1)
         done = subprocess.run(["sh", "-c", command], input=text, capture_output=True, text=True, check=True)
-        assert done.stdout.splitlines() == list(joined(text.splitlines()))
+        assert done.stdout.splitlines() == list(join_messages(text.splitlines()))
         assert not done.stderr

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from gpuprov.onhost import guard, lock
-from gpuprov.onhost.locked import BOOTED, LOST, refusal
-from gpuprov.onhost.marked import running
+from gpuprov.onhost.locked import BOOTED, LOST, explain_refusal
+from gpuprov.onhost.marked import list_running
 from gpuprov.plan.host_lock import program as text_of_the_lock
 
 pytestmark = pytest.mark.install
@@ -63,7 +63,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
         )
         assert done.returncode == 0, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
-        return {**found, "guard": guard.made(owner, found["token"])} if found.get("taken") else found
+        return {**found, "guard": guard.write_guard(owner, found["token"])} if found.get("taken") else found
 
     return asked
 
@@ -76,7 +76,7 @@ def through(taken: dict[str, Any], script: str, *, marked: bool = True) -> subpr
 def other_boot(taken: dict[str, Any], what: str = "boot") -> None:
     """Have the guard be of another boot than this one."""
     file = Path(taken["guard"])
-    text, old = file.read_text(), guard.booted()[what != "boot"]
+    text, old = file.read_text(), guard.identify_boot()[what != "boot"]
     assert f"'{old}'" in text
     file.write_text(text.replace(f"'{old}'", "'0'"))
 
@@ -122,7 +122,7 @@ def test_what_lost_its_lock_changes_nothing_and_says_so(ask: Ask, tmp_path: Path
     assert not (tmp_path / "touched").exists()
     again = ask("take", {**OWNER, "token": mine["token"]})
     assert (again["taken"], again["lost"]["host"]) == (False, "ops2")
-    assert "taken over by kim on ops2" in refusal(again, (), "apply with")[0]
+    assert "taken over by kim on ops2" in explain_refusal(again, (), "apply with")[0]
     assert not ask("release", OWNER)["released"], "the same run elsewhere is another owner"
     assert not ask("renew", OWNER)["held"]
     assert ask("release", OTHER)["released"]
@@ -136,7 +136,7 @@ def test_what_a_run_has_started_holds_its_lease(ask: Ask) -> None:
         refused = ask("take", OTHER)
         assert (refused["taken"], refused["left"]) == (False, 0)
         assert "sleep 61.5" in refused["running"][0]
-        assert "but this still runs: sleep 61.5" in refusal(refused, (), "apply with")[0]
+        assert "but this still runs: sleep 61.5" in explain_refusal(refused, (), "apply with")[0]
         assert ask("take", OTHER, broken=[RUN])["taken"], "a person who names the lock takes it"
     assert through(mine, "print(1)").returncode == 1
 
@@ -161,7 +161,7 @@ def test_what_a_dead_run_has_started_keeps_the_host_from_who_takes_over(ask: Ask
         refused = ask("take", OTHER, stale=text, slipped=0.5)
         assert not refused["taken"]
         assert "sleep 61.5" in refused["running"][0]
-        assert "this still runs: sleep 61.5" in refusal(refused, (), "apply with")[0]
+        assert "this still runs: sleep 61.5" in explain_refusal(refused, (), "apply with")[0]
         assert through(mine, "print(1)").stdout == "1\n", "nothing was fenced"
     assert ask("take", OTHER, stale=text)["over"]
 
@@ -248,7 +248,7 @@ def test_a_lock_of_the_version_before_has_no_lease(ask: Ask, tmp_path: Path) -> 
     (tmp_path / "run" / "lock" / "owner.json").write_text(json.dumps(old), encoding="utf-8")
     refused = ask("take", OTHER)
     assert (refused["taken"], refused["left"], refused["id"]) == (False, None, RUN)
-    assert "lease" not in " ".join(refusal(refused, (), "apply with"))
+    assert "lease" not in " ".join(explain_refusal(refused, (), "apply with"))
     assert ask("take", OTHER, broken=[RUN])["taken"]
 
 
@@ -345,19 +345,19 @@ def test_what_began_while_the_host_was_taken_over_is_waited_for(
     for name, place in (("BASE", "run"), ("LOCK", "run/lock"), ("KEPT", "lib/lock")):
         monkeypatch.setattr(lock, name, f"{tmp_path}/{place}")
     mine = lock.take({**OWNER, "lease": 0})
-    path = guard.made(OWNER, mine["token"])
+    path = guard.write_guard(OWNER, mine["token"])
     monkeypatch.setattr(lock, "SLIPPED", 0.5)
     children: list[subprocess.Popen[bytes]] = []
-    fenced = lock._fence
+    fenced = lock.give_token
 
     def late(*given: Any) -> str:
         if not children:
             children.append(subprocess.Popen([path, "--", "sleep", "61.5"]))
-            while not running(RUN):
+            while not list_running(RUN):
                 time.sleep(0.05)
         return fenced(*given)
 
-    monkeypatch.setattr(lock, "_fence", late)
+    monkeypatch.setattr(lock, "give_token", late)
     try:
         refused = lock.take(OTHER)
         assert not refused["taken"]

@@ -74,7 +74,7 @@ def test_one_run_has_a_machine_by_one_name(run: Path, ask: Ask, held: bool) -> N
     assert (refused["taken"], refused["twin"]) == (False, "gpu1")
     assert not ask("released", named("gpu1-ib"))["released"]
     assert not held or (run / "lock" / "owner.json").read_text() == kept
-    told, fix = locked.refusal(refused, (), "apply with")
+    told, fix = locked.explain_refusal(refused, (), "apply with")
     assert told == "the same machine as gpu1, by which name alone a run works on it"
     assert fix.startswith("take all its names but one out of the inventory")
     assert ask("taken", named("gpu1"))["taken"], "by its own name it goes on"
@@ -146,7 +146,7 @@ def test_who_has_read_the_host_before_another_run_was_there_gets_nothing(ask: As
     for seen in ("", "1-00000000"):
         refused = ask("taken", {**OWNER, "seen": seen})
         assert (refused["taken"], refused["passed"]["run"], refused["passed"]["token"]) == (False, "ffff0000", token)
-    told, way_out = locked.refusal(refused, (), "apply with")
+    told, way_out = locked.explain_refusal(refused, (), "apply with")
     assert told.startswith("another one than was read: kim on ops1 at 2")
     assert told.endswith("has had it since (run ffff0000). Nothing was changed")
     assert way_out == "apply again, which reads it anew"
@@ -164,7 +164,7 @@ def test_what_a_host_says_of_its_lock_is_no_command_and_ends_nothing() -> None:
         {"id": {}, "holder": "nobody"},
         {"id": "x", "passed": {"user": 5, "host": None}},
     ):
-        told, way_out = locked.refusal(answer, (), "apply with")
+        told, way_out = locked.explain_refusal(answer, (), "apply with")
         assert told
         assert not set(way_out) & set("|$`{}[]")
 
@@ -191,8 +191,8 @@ def test_a_dead_process_is_one_of_this_machine_that_is_no_more() -> None:
 def test_a_run_without_a_name_is_named_by_its_start() -> None:
     found = process.describe("", "")
     assert str(found["run"]) == f"{found['since']}-{os.getpid()}".replace("-", "", 2).replace(":", "")
-    assert process.topmost("no such word") == os.getpid()
-    assert process.birth(process.topmost("pytest")) != ""
+    assert process.find_topmost("no such word") == os.getpid()
+    assert process.read_start_time(process.find_topmost("pytest")) != ""
 
 
 @pytest.fixture

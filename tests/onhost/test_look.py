@@ -111,7 +111,7 @@ def test_what_is_tried_and_read_sees_the_sources_that_are_still_to_be_added(room
         *(f"Inst {name} {package_repository.NEW}-1" for name in ("gp-driver", "gp-lib")),
         "Inst gp-user 1.0-1",
     ]
-    assert streams.unpacked(told["printed"]).split()[2].decode() == f"{package_repository.NEW}-1"
+    assert streams.unpack_streams(told["printed"]).split()[2].decode() == f"{package_repository.NEW}-1"
     assert "Unable to locate package gp-user" in refused["transactions"][0]["refused"]
     assert refused["transactions"][1]["refused"] == ""
     assert [*room.iterdir()] == []

@@ -14,7 +14,7 @@ import pytest
 from gpuprov.onhost import openpgp
 from tests import public_keys as made
 
-BINARY = openpgp.keys(made.GOOD)[0]["raw"]
+BINARY = openpgp.parse_keys(made.GOOD)[0]["raw"]
 KEYS = {
     made.GOOD_FINGERPRINT: made.GOOD,
     made.OTHER_FINGERPRINT: made.OTHER,
@@ -26,7 +26,7 @@ KEYS = {
 
 @pytest.mark.parametrize(("fingerprint", "text"), KEYS.items(), ids=lambda value: value[:8])
 def test_the_fingerprint_is_the_one_that_gpg_prints(fingerprint: str, text: str) -> None:
-    assert [key["fingerprint"] for key in openpgp.keys(text)] == [fingerprint]
+    assert [key["fingerprint"] for key in openpgp.parse_keys(text)] == [fingerprint]
 
 
 FORMS = {
@@ -38,7 +38,7 @@ FORMS = {
     "binary": BINARY,
     "binary in base64": base64.b64encode(BINARY).decode(),
     "armoured in base64, in lines": base64.encodebytes(made.GOOD.encode()).decode(),
-    "armoured by us": openpgp.armoured(BINARY),
+    "armoured by us": openpgp.armour_keys(BINARY),
 }
 
 
@@ -51,7 +51,7 @@ def test_a_key_of_version_6_has_a_fingerprint_of_sha256() -> None:
     body = b"\x06" + struct.pack(">I", 1_700_000_000) + b"\x1b" + struct.pack(">I", 32) + bytes(32)
     packet = bytes([0xC6, len(body)]) + body
     wanted = hashlib.sha256(b"\x9b" + struct.pack(">I", len(body)) + body).hexdigest().upper()
-    assert [key["fingerprint"] for key in openpgp.keys(packet)] == [wanted]
+    assert [key["fingerprint"] for key in openpgp.parse_keys(packet)] == [wanted]
 
 
 BROKEN = {
@@ -102,7 +102,7 @@ def test_a_revoked_key_is_refused() -> None:
 
 
 def test_somebody_elses_revocation_revokes_nothing() -> None:
-    foreign = openpgp.keys(made.REVOKED)[0]["raw"]
+    foreign = openpgp.parse_keys(made.REVOKED)[0]["raw"]
     signatures = foreign[foreign.index(b"\x88") :]  # the packets behind the key itself
     assert openpgp.judge(BINARY + signatures, made.GOOD_FINGERPRINT)["problem"] == ""
 
@@ -111,7 +111,7 @@ def test_somebody_elses_revocation_revokes_nothing() -> None:
     ("days", "words"), [(-40, []), (-10, ["expires on 2020-01-02"]), (2, ["expired on 2020-01-02"])]
 )
 def test_expiry_is_a_warning(days: int, words: list[str]) -> None:
-    end = openpgp.keys(made.EXPIRED)[0]["expires"]
+    end = openpgp.parse_keys(made.EXPIRED)[0]["expires"]
     judged = openpgp.judge(made.EXPIRED, made.EXPIRED_FINGERPRINT, now=end + days * openpgp.DAY)
     assert judged["problem"] == ""
     assert [word in warning for word, warning in zip(words, judged["warnings"], strict=True)] == [True] * len(words)
@@ -124,9 +124,9 @@ def test_a_key_that_newer_apt_refuses_is_a_warning() -> None:
 
 def test_armour_of_several_keys() -> None:
     both = made.GOOD + made.OTHER
-    assert openpgp.armoured(both).count("BEGIN") == 1
-    assert openpgp.armoured(both, each=True).count("BEGIN") == 2
-    for text in (openpgp.armoured(both), openpgp.armoured(both, each=True)):
+    assert openpgp.armour_keys(both).count("BEGIN") == 1
+    assert openpgp.armour_keys(both, each=True).count("BEGIN") == 2
+    for text in (openpgp.armour_keys(both), openpgp.armour_keys(both, each=True)):
         assert openpgp.judge(text)["fingerprints"] == [made.GOOD_FINGERPRINT, made.OTHER_FINGERPRINT]
 
 
@@ -135,7 +135,7 @@ def test_gpg_reads_our_armour_and_finds_its_checksum_right(tmp_path: Path) -> No
     (tmp_path / "home").mkdir(mode=0o700)
     told = subprocess.run(
         ["gpg", "--homedir", tmp_path / "home", "--batch", "--show-keys", "--with-colons"],
-        input=openpgp.armoured(made.GOOD), capture_output=True, text=True, check=True,
+        input=openpgp.armour_keys(made.GOOD), capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert made.GOOD_FINGERPRINT in told.stdout
     assert "CRC" not in told.stderr
@@ -150,7 +150,7 @@ def test_a_block_that_another_parser_would_read_is_refused() -> None:
 def test_keys_of_rpms_database_are_told_by_their_whole_fingerprint() -> None:
     text = base64.b64encode(made.OTHER.encode()).decode()
     lines = [f"@rpmkey 46c74768-1 {text}", "@rpmkey 46c74768-2 bm9uZQ==", "@rpmkey 46c74768-3 ", "@machine x86_64"]
-    assert openpgp.rpm_keys("\n".join(lines)).splitlines() == [
+    assert openpgp.replace_rpm_keys("\n".join(lines)).splitlines() == [
         f"@rpmkey {made.OTHER_FINGERPRINT.lower()}-1",
         "@rpmkey 46c74768-2",
         "@rpmkey 46c74768-3 ",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.catalog.drivers.any import names_by_family
+from gpuprov.catalog.drivers.any import group_patterns_by_family
 from gpuprov.onhost import family
 from gpuprov.onhost.packages import actions, other_driver
 from gpuprov.onhost.packages.model import Done, Known, Refused, Transaction, Trial
@@ -102,7 +102,7 @@ class Host:
 
 def asked(*install: str, coming: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """A task of any role."""
-    told = {"names": names_by_family(), "coming": coming or {}}
+    told = {"names": group_patterns_by_family(), "coming": coming or {}}
     lists = dict.fromkeys(("remove", "may_remove", "hold", "release"), ())
     return {
         **lists, "of": "what it needs", "install": install, "pin": {}, "refuse": {}, "stream": "", "hint": "correct it",
@@ -119,7 +119,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(other_driver, "RECORD", str(tmp_path / "log"))
     monkeypatch.setattr(other_driver, "FILES", (str(tmp_path / "libcuda.so.*"),))
     monkeypatch.setattr(platform, "release", lambda: "0-no-such-kernel")
-    monkeypatch.setattr(family, "here", lambda: "debian")
+    monkeypatch.setattr(family, "read_family", lambda: "debian")
     return tmp_path
 
 
@@ -268,7 +268,7 @@ TABLE = [
 @pytest.mark.parametrize("action", ["try", "judge", "settle"])
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 def test_who(place: Path, monkeypatch: pytest.MonkeyPatch, row: Row, action: str) -> None:
-    monkeypatch.setattr(family, "here", lambda: row.family)
+    monkeypatch.setattr(family, "read_family", lambda: row.family)
     prepared(place, row.installed)
     host = Host(row.rows, "" if row.installed in (RUNFILE, MOUNTED) else row.installed)
     task = asked("what-it-needs")
@@ -288,7 +288,7 @@ def test_who(place: Path, monkeypatch: pytest.MonkeyPatch, row: Row, action: str
 def test_the_names_stand_before_the_version_that_they_share(place: Path) -> None:
     prepared(place, RUNFILE)
     with pytest.raises(AnotherDriver) as refused:
-        actions.attempt(Host(NINE), asked("x"), True)  # type: ignore[arg-type]
+        actions.prepare_transaction(Host(NINE), asked("x"), True)  # type: ignore[arg-type]
     assert (
         "of another, glx-alternative-nvidia (1.2.2), libnvidia-cfg1 nvidia-alternative nvidia-legacy-check (535.261.03-1), "
         "nvidia-installer-cleanup (20220217+3~deb12u1), nvidia-persistenced (535.171.04-1~deb12u1); nvidia-installer-cleanup asks"
@@ -300,34 +300,34 @@ def test_what_does_without_them_comes_first_in_the_way_out(place: Path) -> None:
     with pytest.raises(
         AnotherDriver, match=r"Fix: persistence: \{mode: legacy\}; or leave out what needs them; or have a driver"
     ):
-        actions.attempt(Host(NINE), asked("x", instead="persistence: {mode: legacy}"), True)  # type: ignore[arg-type]
+        actions.prepare_transaction(Host(NINE), asked("x", instead="persistence: {mode: legacy}"), True)  # type: ignore[arg-type]
 
 
 def test_the_drivers_own_packages_are_not_anothers(place: Path) -> None:
     """Its role has checks of its own, and leaves the option empty."""
-    assert actions.attempt(Host(MPS_MOVES, DEBIANS), {**asked("x"), "driver": {}}, True)["trial"]  # type: ignore[arg-type]
+    assert actions.prepare_transaction(Host(MPS_MOVES, DEBIANS), {**asked("x"), "driver": {}}, True)["trial"]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["nvidia-uninstall", "nvidia-installer", "log"])
 def test_each_trace_of_a_runfile_tells_it(place: Path, name: str) -> None:
     (place / name).touch()
     with pytest.raises(AnotherDriver, match=f"of NVIDIA's runfile .*{name}"):
-        actions.attempt(Host("Inst libcuda1 580.95.05-1", DEBIANS), asked("x"), True)  # type: ignore[arg-type]
+        actions.prepare_transaction(Host("Inst libcuda1 580.95.05-1", DEBIANS), asked("x"), True)  # type: ignore[arg-type]
 
 
 def test_a_file_that_a_package_owns_is_no_foreign_driver(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared(place, MOUNTED)
     monkeypatch.setitem(other_driver.OWNERS, "debian", ("printf", "libcuda1:amd64: %s\n"))
-    assert actions.attempt(Host(LIBCUDA), asked("x"), True)["trial"]  # type: ignore[arg-type]
+    assert actions.prepare_transaction(Host(LIBCUDA), asked("x"), True)["trial"]  # type: ignore[arg-type]
     monkeypatch.setitem(other_driver.OWNERS, "debian", ("printf", "nvidia-linux-grid-580: %s\n"))
     with pytest.raises(AnotherDriver, match=r"driver is of the package nvidia-linux-grid-580 \("):
-        actions.attempt(Host(LIBCUDA), asked("x"), True)  # type: ignore[arg-type]
+        actions.prepare_transaction(Host(LIBCUDA), asked("x"), True)  # type: ignore[arg-type]
 
 
 def test_a_spec_that_brings_a_runfile_keeps_packages_away_before_it_is_there(place: Path) -> None:
     task = asked("x", coming=coming("580.95.05", runfile=True))
     with pytest.raises(AnotherDriver, match=r"to be 580\.95\.05 of a runfile \(nvidia_driver\)"):
-        actions.attempt(Host(LIBCUDA), task, True)  # type: ignore[arg-type]
+        actions.prepare_transaction(Host(LIBCUDA), task, True)  # type: ignore[arg-type]
 
 
 def test_what_comes_along_is_judged_together_with_the_driver_that_comes(place: Path) -> None:
@@ -337,14 +337,14 @@ def test_what_comes_along_is_judged_together_with_the_driver_that_comes(place: P
         coming=coming("535.216.03", "nvidia-kernel-dkms=535.216.03-1", "libnvidia-cfg1=535.216.03-1"),
     )
     together = "Inst nvidia-kernel-dkms 535.216.03-1\nInst libnvidia-cfg1 535.216.03-1\nInst nvidia-persistenced 535.171.04-1~deb12u1"
-    assert actions.attempt(Host(NINE, together=together), task, True)["trial"]  # type: ignore[arg-type]
+    assert actions.prepare_transaction(Host(NINE, together=together), task, True)["trial"]  # type: ignore[arg-type]
     second = f"{together}\nInst libcuda1 535.261.03-1"
     with pytest.raises(AnotherDriver, match=r"to be 535\.216\.03 of packages .*another, libcuda1 \(535\.261\.03-1\)\."):
-        actions.attempt(Host(NINE, together=second), task, True)  # type: ignore[arg-type]
+        actions.prepare_transaction(Host(NINE, together=second), task, True)  # type: ignore[arg-type]
     with pytest.raises(
         Refused, match=r"cannot install what it needs and driver 535\.216\.03: they conflict\. Fix: correct it"
     ):
-        actions.attempt(Host(NINE, together="", problem="they conflict"), task, True)  # type: ignore[arg-type]
+        actions.prepare_transaction(Host(NINE, together="", problem="they conflict"), task, True)  # type: ignore[arg-type]
 
 
 def test_a_driver_that_is_in_place_is_what_the_second_half_of_apply_is_judged_by(place: Path) -> None:
@@ -360,4 +360,4 @@ def test_a_driver_that_is_in_place_is_what_the_second_half_of_apply_is_judged_by
      ("1.2.2", ""), ("20220217+3~deb12u1", ""), ("12.8.1-1", ""), ("1:4.5.2-1", "")],
 )  # fmt: skip
 def test_versions(text: str, version: str) -> None:
-    assert other_driver.version_of(text) == version
+    assert other_driver.derive_version(text) == version

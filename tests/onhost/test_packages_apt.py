@@ -145,8 +145,8 @@ def test_what_stands_in_the_way_is_told_before_what_is_there_already() -> None:
         "The following packages have unmet dependencies:",
         " blocker : Conflicts: libcuda1 but 535.1-1 is to be installed",
     )
-    assert apt._why(said) == f"{apt.UNMET} blocker : Conflicts: libcuda1 but 535.1-1 is to be installed."
-    assert apt._why(said[:4]) == "Some packages could not be installed. This may mean that you have"
+    assert apt.find_reason(said) == f"{apt.UNMET} blocker : Conflicts: libcuda1 but 535.1-1 is to be installed."
+    assert apt.find_reason(said[:4]) == "Some packages could not be installed. This may mean that you have"
 
 
 def test_a_program_that_is_not_there_or_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,10 +203,10 @@ def test_the_lock_of_apts_lists_is_waited_for(folder: Path, monkeypatch: pytest.
         "apt-get",
         f"echo x >> $STATE/tries\n[ $(wc -l < $STATE/tries) -gt 2 ] || {{ echo '{busy}' >&2; exit 100; }}\n",
     )
-    assert apt_files.waited(apt_database._updated, 60) == ""
+    assert apt_files.wait_and_fetch(apt_database.update_lists, 60) == ""
     assert (folder / "tries").read_text() == "x\n" * 3
     (folder / "tries").unlink()
-    assert apt_files.waited(apt_database._updated, 0) == busy, "no longer than asked for"
+    assert apt_files.wait_and_fetch(apt_database.update_lists, 0) == busy, "no longer than asked for"
     assert (folder / "tries").read_text() == "x\n"
 
 
@@ -214,9 +214,9 @@ def test_what_a_bundle_lacks_is_told_with_the_way_out(folder: Path, monkeypatch:
     program(folder, "apt-get", "echo 'E: Unable to locate package pciutils' >&2; exit 100\n")
     wanted = Transaction("PCIe settings", ("pciutils",))
     with pytest.raises(Refused, match=r"locate package pciutils\. Fix: correct what it reports"):
-        judge.tried(Apt(Settings()), wanted)
+        judge.try_transaction(Apt(Settings()), wanted)
     monkeypatch.setenv("GPUPROV_BUNDLE", "/var/lib/gpuprov/bundle/0123456789abcdef")
     with pytest.raises(
         Refused, match=r"locate package pciutils\. Fix: this run sees the packages of the bundle alone; make it"
     ):
-        judge.tried(Apt(Settings()), wanted)
+        judge.try_transaction(Apt(Settings()), wanted)

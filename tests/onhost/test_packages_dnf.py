@@ -39,7 +39,7 @@ def test_without_its_bundle_no_repository_is_asked(
 ) -> None:
     monkeypatch.setenv("GPUPROV_BUNDLE", str(tmp_path))
     with pytest.raises(program.Refused, match=r"dnf\.conf is not there, and no other source may be asked"):
-        program.opened({"action": "read"})
+        program.open_base({"action": "read"})
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def test_without_its_bundle_no_repository_is_asked(
     ],
 )
 def test_a_lock_belongs_to_the_package_that_it_names(program: ModuleType, line: str, name: str) -> None:
-    assert program.locked_name(line, NAMES) == name
+    assert program.find_locked_name(line, NAMES) == name
 
 
 def test_a_name_that_ends_like_a_version_is_the_longest_that_is_known(program: ModuleType) -> None:
     names = {"cuda-toolkit", "cuda-toolkit-12", "cuda-toolkit-12-8"}
-    assert program.locked_name("cuda-toolkit-12-8-0:12.8.1-1.*", names) == "cuda-toolkit-12-8"
-    assert program.locked_name("cuda-toolkit-12-8", names) == "cuda-toolkit-12-8"
-    assert program.locked_name("cuda-toolkit-12-0:12.8.1-1.*", names) == "cuda-toolkit-12"
+    assert program.find_locked_name("cuda-toolkit-12-8-0:12.8.1-1.*", names) == "cuda-toolkit-12-8"
+    assert program.find_locked_name("cuda-toolkit-12-8", names) == "cuda-toolkit-12-8"
+    assert program.find_locked_name("cuda-toolkit-12-0:12.8.1-1.*", names) == "cuda-toolkit-12"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_transaction_is_judged_by_what_is_installed_then(
     there: set[tuple[str, str, str]],
     undone: list[str],
 ) -> None:
-    assert program.unfinished(coming, going, there) == undone
+    assert program.describe_unfinished(coming, going, there) == undone
 
 
 def test_versions_of_the_database_are_written_as_dnf_has_them(program: ModuleType) -> None:
@@ -113,7 +113,7 @@ def test_versions_of_the_database_are_written_as_dnf_has_them(program: ModuleTyp
             ]
 
     program.rpm.TransactionSet = Database
-    assert program.in_database() == {
+    assert program.read_database() == {
         NEW,
         ("dkms", "noarch", "3.2.0-1.el8"),
         ("zero", "noarch", "1-2"),

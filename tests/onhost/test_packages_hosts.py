@@ -42,7 +42,7 @@ import json, sys
 from gpuprov_onhost.packages import actions, choice, model
 given = json.load(sys.stdin)
 try:
-    manager = choice.manager(model.Settings(given["patience"], tuple(given["without"])))
+    manager = choice.choose_manager(model.Settings(given["patience"], tuple(given["without"])))
     print(json.dumps(actions.ACTIONS[given["asked"]["action"]](manager, given["asked"], given["check"])))
 except model.Refused as refused:
     print(json.dumps({"refused": str(refused)}))

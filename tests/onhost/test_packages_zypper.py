@@ -10,7 +10,7 @@ import pytest
 
 from gpuprov.onhost.packages import actions, zypper, zypper_answer, zypper_locks
 from gpuprov.onhost.packages.commands import Ran, run
-from gpuprov.onhost.packages.judge import committed, downloaded, tried
+from gpuprov.onhost.packages.judge import commit_transaction, download_packages, try_transaction
 from gpuprov.onhost.packages.model import Pin, Refusal, Refused, Settings, Transaction
 from gpuprov.onhost.packages.zypper import Zypper
 from tests.here import program
@@ -83,8 +83,8 @@ def manager(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def done(manager: Zypper, *install: str, remove: tuple[str, ...] = (), may_remove: tuple[str, ...] = ()) -> list[str]:
     """What was changed."""
     wanted = Transaction("it", install, remove, may_remove)
-    rows = tried(manager, wanted).rows
-    committed(manager, wanted)
+    rows = try_transaction(manager, wanted).rows
+    commit_transaction(manager, wanted)
     return rows
 
 
@@ -103,8 +103,8 @@ class TestReal:
         assert known.index == {name: [f"{NEW}-1", f"{OLD}-1"] for name in BOTH}
         assert (known.installed, known.held, known.lock_problem, known.lock_needs) == ({}, [], "", [])
         old, new = (tuple(f"{name}={version}-1" for name in BOTH) for version in (OLD, NEW))
-        assert tried(manager, Transaction("it", new)).rows == NEW_ROWS
-        downloaded(manager, Transaction("it", new))
+        assert try_transaction(manager, Transaction("it", new)).rows == NEW_ROWS
+        download_packages(manager, Transaction("it", new))
         assert there(manager) == {}, "a trial and a download change nothing"
         assert done(manager, *new) == NEW_ROWS
         assert done(manager, *new) == []
@@ -136,21 +136,21 @@ class TestReal:
         manager.hold(["gp-lib"], [], check=False)
         before = Path(zypper_locks.LOCKS).read_text()
         with pytest.raises(Refused, match=r"^zypper cannot install it: .*gp-lib.*Fix: correct what it reports"):
-            tried(manager, Transaction("it", ("gp-user",)))
+            try_transaction(manager, Transaction("it", ("gp-user",)))
         assert Path(zypper_locks.LOCKS).read_text() == before
 
     def test_what_is_refused(self, manager: Zypper) -> None:
         with pytest.raises(Refused, match="gp-driver=999-1"):
-            tried(manager, Transaction("it", ("gp-driver=999-1",)))
+            try_transaction(manager, Transaction("it", ("gp-driver=999-1",)))
         done(manager, "gp-user", "gp-spare")
         with pytest.raises(Refused, match=r"zypper cannot install it: .*conflict"):
-            tried(manager, Transaction("it", ("gp-clash",)))
+            try_transaction(manager, Transaction("it", ("gp-clash",)))
         theirs = Refusal(("gp-(lib|driver)",), "they are mine", "ask me")
         done(manager, remove=("gp-user", "gp-driver", "gp-lib"))
         with pytest.raises(
             Refused, match=r"gp-driver, gp-lib; they are mine\. Nothing was changed or downloaded\. Fix: ask me"
         ):
-            tried(manager, Transaction("it", ("gp-user",), refusal=theirs))
+            try_transaction(manager, Transaction("it", ("gp-user",), refusal=theirs))
         assert there(manager) == {"gp-spare": "1.0-1"}
 
     def test_one_transaction_removes_and_installs(self, manager: Zypper) -> None:
@@ -161,9 +161,12 @@ class TestReal:
 
     def test_packages_of_a_pin_come_in_no_other_version(self, manager: Zypper) -> None:
         pin = Pin(OLD, ("gp-lib", "gp-dri*"))
-        assert tried(manager, Transaction("it", ("gp-user",), pin=pin)).rows == [*OLD_ROWS, "Inst gp-user 1.0-1"]
+        assert try_transaction(manager, Transaction("it", ("gp-user",), pin=pin)).rows == [
+            *OLD_ROWS,
+            "Inst gp-user 1.0-1",
+        ]
         with pytest.raises(Refused, match="cannot install it"):
-            tried(manager, Transaction("it", (f"gp-driver={NEW}-1",), pin=pin))
+            try_transaction(manager, Transaction("it", (f"gp-driver={NEW}-1",), pin=pin))
 
     def test_a_script_that_fails_is_a_warning(self, manager: Zypper) -> None:
         settled = {
@@ -212,7 +215,7 @@ class TestReal:
         assert manager.read(["nobody-has-this"]).index == {}
         for lacking in (("nobody-has-this",), ("gp-spare", "nobody-has-this")):
             with pytest.raises(Refused, match=r"No provider of 'nobody-has-this' found"):
-                tried(manager, Transaction("it", lacking))
+                try_transaction(manager, Transaction("it", lacking))
         assert done(manager, *(f"{name}={OLD}-1" for name in BOTH)) == OLD_ROWS
         assert manager.hold(BOTH, [], check=False) == ["hold gp-driver", "hold gp-lib"]
 
@@ -235,7 +238,7 @@ class TestReal:
         source = tmp_path / "root/etc/zypp/repos.d/gpuprov-test.repo"
         source.write_text(source.read_text().replace("gpgcheck=0", "gpgcheck=1"))
         with pytest.raises(Refused, match="could not be downloaded, nothing was changed"):
-            downloaded(manager, Transaction("it", ("gp-spare",)))
+            download_packages(manager, Transaction("it", ("gp-spare",)))
         assert there(manager) == {}
 
 
@@ -250,11 +253,11 @@ def test_a_configuration_that_libzypp_merges(tmp_path: Path, monkeypatch: pytest
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     monkeypatch.setattr(zypper_locks, "CONFIGURATIONS", (str(own), str(vendor)))
-    assert dict(zypper_locks.settings()["main"]) == {
+    assert dict(zypper_locks.read_settings()["main"]) == {
         "solver.onlyrequires": "true", "locksfile.path": "/own", "locksfile.apply": "no"
     }  # fmt: skip
-    assert zypper_locks.path() == "/own"
-    assert "locksfile.apply" in zypper_locks.unheeded()
+    assert zypper_locks.find_path() == "/own"
+    assert "locksfile.apply" in zypper_locks.explain_unheeded()
     with pytest.raises(Refused, match=r"locksfile\.apply = yes"):
         Zypper(Settings()).hold(["a"], [], check=True)
 
@@ -284,9 +287,9 @@ solvable_name: gp-user
 
 
 def test_whose_a_lock_is() -> None:
-    blocks = zypper_locks.blocks(LOCKED)
+    blocks = zypper_locks.split_blocks(LOCKED)
     assert [zypper_locks.name_of(block) for block in blocks] == ["", "gp-lib", "", "gp-user"]
-    assert zypper_locks.held(blocks, ["nvidia-smi", "gp-lib", "gp-driver", "gp-user", "bash"]) == [
+    assert zypper_locks.list_held(blocks, ["nvidia-smi", "gp-lib", "gp-driver", "gp-user", "bash"]) == [
         "gp-user",
         "nvidia-smi",
     ]
@@ -323,7 +326,7 @@ def test_whose_a_lock_is() -> None:
     ],
 )
 def test_how_zypper_ends(status: int, out: str, err: str, problem: str) -> None:
-    said = zypper_answer.problem(Ran(status, out, err))
+    said = zypper_answer.find_problem(Ran(status, out, err))
     assert bool(said) == bool(problem)
     assert problem in said
     assert not problem or said.endswith(f"(zypper ends with status {status})")
@@ -333,6 +336,8 @@ def test_scripts_that_failed() -> None:
     """As rpm 4.14 says it inside of zypper's message; libzypp finds some of them itself (status 107), and not others."""
     failed = "warning: %post(a-1) scriptlet failed, exit status 3"
     said = f"<?xml version='1.0'?><stream><message type='info'>Additional rpm output:\n{failed}\n</message></stream>"
-    assert zypper_answer.scripts(Ran(107, said, "")) == [failed]
-    assert zypper_answer.scripts(Ran(107, "", "")) == ["a script of a package failed: see /var/log/zypp/history"]
-    assert zypper_answer.scripts(Ran(0, said.replace("failed", "done"), "")) == []
+    assert zypper_answer.list_failed_scripts(Ran(107, said, "")) == [failed]
+    assert zypper_answer.list_failed_scripts(Ran(107, "", "")) == [
+        "a script of a package failed: see /var/log/zypp/history"
+    ]
+    assert zypper_answer.list_failed_scripts(Ran(0, said.replace("failed", "done"), "")) == []

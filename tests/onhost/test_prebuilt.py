@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuprov.onhost.driver import prebuilt
-from gpuprov.onhost.files import digest
+from gpuprov.onhost.files import compute_digest
 from gpuprov.probe.base import Output
 from gpuprov.probe.software.prebuilt import PREBUILT
 from tests.here import program
@@ -55,12 +55,12 @@ PACKED = {"version": "535.261.03-1", "flavour": "proprietary", "sums": "ab", "sh
     ],
 )
 def test_what_the_build_host_has_is_for_a_host_or_is_refused(theirs: dict[str, Any], said: str) -> None:
-    found = prebuilt.problem("b", "h", DRIVER, theirs)
+    found = prebuilt.find_problem("b", "h", DRIVER, theirs)
     assert found.startswith(f"nvidia_driver.build_host {said}") if said else not found
 
 
 def test_it_is_installed_where_anything_of_it_is_another() -> None:
-    assert not prebuilt.lacks(DRIVER, PACKED)
+    assert not prebuilt.is_lacking(DRIVER, PACKED)
     others: list[dict[str, Any]] = [
         {"prebuilt_sums": ""},
         {"prebuilt_sums": "xy"},
@@ -68,40 +68,42 @@ def test_it_is_installed_where_anything_of_it_is_another() -> None:
         {"installed": "535.247.01-1"},
     ]
     for other in others:
-        assert prebuilt.lacks({**DRIVER, **other}, PACKED)
-    assert prebuilt.lacks({**DRIVER, "prebuilt_sums": ""}, {**PACKED, "sums": ""}), "no sums are not the same sums"
+        assert prebuilt.is_lacking({**DRIVER, **other}, PACKED)
+    assert prebuilt.is_lacking({**DRIVER, "prebuilt_sums": ""}, {**PACKED, "sums": ""}), "no sums are not the same sums"
 
 
 def test_a_trial_before_the_package_is_there_keeps_what_stands_for_it() -> None:
-    assert prebuilt.trial(DRIVER, [], untried=True) == {
+    assert prebuilt.plan_trial(DRIVER, [], untried=True) == {
         "try_install": ["dkms", "nvidia-smi=535.261.03-1", "nvidia-kernel-dkms=535.261.03-1"],
         "try_remove": ["old"],
     }
-    assert prebuilt.trial(DRIVER, ["--reinstall", "/x.deb"], untried=False) == {
+    assert prebuilt.plan_trial(DRIVER, ["--reinstall", "/x.deb"], untried=False) == {
         "try_install": ["dkms", "nvidia-smi=535.261.03-1", "--reinstall", "/x.deb"],
         "try_remove": ["nvidia-kernel-dkms", "old"],
     }
 
 
 def test_the_cache_is_one_file_of_its_folder_whatever_hosts_say() -> None:
-    assert prebuilt.cache({"HOME": "/h"}, "debian12", "x86_64", "../../etc/b", "m", "1~2") == (
+    assert prebuilt.make_cache_path({"HOME": "/h"}, "debian12", "x86_64", "../../etc/b", "m", "1~2") == (
         "/h/.cache/gpuprov/modules/debian12-x86_64-.._.._etc_b-m-1~2"
     )
-    assert prebuilt.cache({"HOME": "/h", "XDG_CACHE_HOME": "/c"}, "a").startswith("/c/gpuprov/")
+    assert prebuilt.make_cache_path({"HOME": "/h", "XDG_CACHE_HOME": "/c"}, "a").startswith("/c/gpuprov/")
     for relative in ("", "cache", "./cache", "~/cache"):
-        assert prebuilt.cache({"HOME": "/h", "XDG_CACHE_HOME": relative}, "a").startswith("/h/.cache/gpuprov/")
+        assert prebuilt.make_cache_path({"HOME": "/h", "XDG_CACHE_HOME": relative}, "a").startswith(
+            "/h/.cache/gpuprov/"
+        )
 
 
 def test_a_package_that_is_not_as_it_was_made_is_made_again(tmp_path: Path) -> None:
     cache = str(tmp_path / "cache")
-    assert (prebuilt.known(cache), prebuilt.sound(cache)) == ({}, "")
+    assert (prebuilt.read_description(cache), prebuilt.check_sums(cache)) == ({}, "")
     Path(f"{cache}.deb").write_text("package")
     Path(f"{cache}.json").write_text(json.dumps(PACKED))
-    assert (prebuilt.known(cache)["sums"], prebuilt.sound(cache)) == ("ab", "")
-    Path(f"{cache}.json").write_text(json.dumps(PACKED | {"sha256": digest(f"{cache}.deb")}))
-    assert prebuilt.sound(cache) == "ab"
+    assert (prebuilt.read_description(cache)["sums"], prebuilt.check_sums(cache)) == ("ab", "")
+    Path(f"{cache}.json").write_text(json.dumps(PACKED | {"sha256": compute_digest(f"{cache}.deb")}))
+    assert prebuilt.check_sums(cache) == "ab"
     Path(f"{cache}.json").write_text("[1")
-    assert prebuilt.known(cache) == {}
+    assert prebuilt.read_description(cache) == {}
 
 
 @pytest.fixture
@@ -137,7 +139,7 @@ def test_the_package_has_the_modules_and_says_what_it_stands_for(
     assert {key: about[key] for key in ("version", "flavour", "kernels")} == {
         key: PACKED[key] for key in ("version", "flavour", "kernels")
     }
-    assert about["sha256"] == digest(f"{made}.deb")
+    assert about["sha256"] == compute_digest(f"{made}.deb")
     assert pack(capsys, sums=about["sums"])["changed"] is False, "the same modules are not packed again"
     fields = subprocess.run(["dpkg-deb", "-f", f"{made}.deb"], capture_output=True, text=True, check=True).stdout
     assert {

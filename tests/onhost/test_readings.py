@@ -20,8 +20,8 @@ AT = [f"2026-11-24T{hour:02}:00:00Z" for hour in range(24)]
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(readings, "ROOT", str(tmp_path))
     monkeypatch.setattr(readings, "FOLDER", str(tmp_path / "readings"))
-    monkeypatch.setattr(readings, "_units", lambda: iter([("unit:docker.service", ["enabled active"])]))
-    monkeypatch.setattr(readings, "_packages", lambda: iter([("package:tzdata", ["2024a"])]))
+    monkeypatch.setattr(readings, "read_units", lambda: iter([("unit:docker.service", ["enabled active"])]))
+    monkeypatch.setattr(readings, "read_packages", lambda: iter([("package:tzdata", ["2024a"])]))
     (tmp_path / "etc/modprobe.d").mkdir(parents=True)
     (tmp_path / "etc/modprobe.d/gpuprov.conf").write_text("blacklist nouveau\n")
     return tmp_path
@@ -50,8 +50,8 @@ def test_a_file_that_was_edited_and_one_that_was_removed(root: Path) -> None:
 
 def test_packages_and_units(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     readings.take(90, AT[0])
-    monkeypatch.setattr(readings, "_units", lambda: iter([("unit:docker.service", ["enabled inactive"])]))
-    monkeypatch.setattr(readings, "_packages", lambda: iter([("package:tzdata", ["2025b"])]))
+    monkeypatch.setattr(readings, "read_units", lambda: iter([("unit:docker.service", ["enabled inactive"])]))
+    monkeypatch.setattr(readings, "read_packages", lambda: iter([("package:tzdata", ["2025b"])]))
     readings.take(90, AT[1])
     (line,) = kept(root)
     assert line["changed"] == {
@@ -118,7 +118,7 @@ def test_a_unit_that_stops_is_not_called_by_another_name(monkeypatch: pytest.Mon
     for state, told in (("deactivating", "deactivating"), ("activating", "active"), ("reloading", "active")):
         shown = f"Id=docker.service\nActiveState={state}\nUnitFileState=enabled\n"
         monkeypatch.setattr(readings, "_run", lambda *_, shown=shown: shown)
-        assert list(readings._units()) == [("unit:docker.service", [f"enabled {told}"])]
+        assert list(readings.read_units()) == [("unit:docker.service", [f"enabled {told}"])]
 
 
 def test_a_link_is_not_followed(root: Path) -> None:

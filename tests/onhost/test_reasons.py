@@ -86,7 +86,7 @@ def test_files_and_modules_note_why_they_need_a_reboot(
     assert keep()["reasons"] == []
 
     kernel = on_host("running_kernel")
-    monkeypatch.setattr(kernel, "loaded", lambda names: names)
+    monkeypatch.setattr(kernel, "list_loaded", lambda names: names)
     monkeypatch.setattr(kernel, "unload", lambda name, *, dry: name == "nova_core")
     modules = ["nouveau", "nova_core"]
     assert step(capsys, "unload", modules=modules)["busy"] == ["nouveau"]

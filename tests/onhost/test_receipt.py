@@ -150,8 +150,8 @@ def test_what_a_receipt_promises_is_on_disk_before_it_is_written(
     monkeypatch.setattr(receipt, "MARK", str(tmp_path / "applying.json"))
     seen: list[tuple[bool, str]] = []
     monkeypatch.setattr(receipt, "settle", lambda paths: seen.append((os.path.exists(receipt.RECEIPT), paths[1])))
-    receipt.applied({}, ["kernel"], {"kernel": "a"}, "0", check=True)
+    receipt.merge_applied({}, ["kernel"], {"kernel": "a"}, "0", check=True)
     assert seen == []
-    receipt.applied({}, ["kernel"], {"kernel": "a"}, "0")
+    receipt.merge_applied({}, ["kernel"], {"kernel": "a"}, "0")
     assert seen == [(False, "/usr")]
     assert (tmp_path / "receipt.json").exists()

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from gpuprov.onhost import kept_rpms, repodata
-from gpuprov.onhost.files import digest
+from gpuprov.onhost.files import compute_digest
 
 SPEC = """Name: gpuprov-nothing
 Epoch: 3
@@ -74,7 +74,7 @@ def test_it_says_what_createrepo_says(made: Path, tmp_path: Path) -> None:
     options = ["--quiet", "--no-database", "--simple-md-filenames", "--general-compress-type=gz"]
     subprocess.run(["createrepo_c", *options, other], check=True, capture_output=True)
     subprocess.run(["gunzip", other / "repodata/primary.xml.gz"], check=True)
-    repodata.index(str(made), {PLAIN: digest(str(made / PLAIN))})
+    repodata.write_index(str(made), {PLAIN: compute_digest(str(made / PLAIN))})
     mine, theirs = set(_said(made)), set(_said(other))
     assert theirs - mine == set()
     assert {row for row in mine - theirs if row[0] != "file"} == set(), "of files createrepo names a few"
@@ -83,7 +83,7 @@ def test_it_says_what_createrepo_says(made: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("made", [SPEC.replace("no & ", "no & \x1b[1m\x08")], indirect=True)
 def test_a_control_character_is_left_out(made: Path) -> None:
     """rpm prints it as it is, and XML may not have it; createrepo_c has no such package in its index."""
-    repodata.index(str(made), {FILE: digest(str(made / FILE))})
+    repodata.write_index(str(made), {FILE: compute_digest(str(made / FILE))})
     assert {row for row in _said(made) if row[0] in ("summary", "description")} == {
         ("summary", "no & [1m<thing>"),
         ("description", "no & [1mthing"),
@@ -93,16 +93,16 @@ def test_a_control_character_is_left_out(made: Path) -> None:
 def test_what_rpm_cannot_read_is_said(tmp_path: Path) -> None:
     (tmp_path / "x.rpm").write_text("no package\n")
     with pytest.raises(ValueError, match="rpm cannot read"):
-        repodata.index(str(tmp_path), {"x.rpm": "0" * 64})
+        repodata.write_index(str(tmp_path), {"x.rpm": "0" * 64})
 
 
 def test_only_what_is_installed_is_taken(made: Path, tmp_path: Path) -> None:
     """By the header's digest: another package of the same name and version is not."""
     path = str(made / FILE)
-    (row,) = kept_rpms._headers(path)
-    file = kept_rpms._file(row)
+    (row,) = kept_rpms.read_headers(path)
+    file = kept_rpms.find_file(row)
     assert file == FILE
-    assert 0 < os.path.getsize(path) - kept_rpms._size(row) < 16_384, "all but what is before header and payload"
+    assert 0 < os.path.getsize(path) - kept_rpms.compute_size(row) < 16_384, "all but what is before header and payload"
     pool = tmp_path / "pool"
     pool.mkdir()
     for wrong in ([*row[:5], "0" * 64, row[6]], [*row[:5], "(none)", "(none)"]):

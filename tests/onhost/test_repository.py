@@ -44,14 +44,14 @@ def never(url: str) -> bytes:
 
 def test_a_key_of_a_file(keys: tuple[Key, Key]) -> None:
     wanted = block(key_file=str(keys[0].file), fingerprint=keys[0].fingerprint)
-    text, warnings = repository_key.key(wanted, {}, never)
+    text, warnings = repository_key.fetch_key(wanted, {}, never)
     assert (base64.b64decode(text), warnings) == (keys[0].file.read_bytes(), [])
     with pytest.raises(
         Refused, match=rf"^the site: the key of .* is refused: .*expected is {keys[1].fingerprint}.*Fix"
     ):
-        repository_key.key({**wanted, "fingerprint": keys[1].fingerprint}, {}, never)
+        repository_key.fetch_key({**wanted, "fingerprint": keys[1].fingerprint}, {}, never)
     with pytest.raises(Refused, match="cannot read the key /nowhere: No such file"):
-        repository_key.key(block(key_file="/nowhere"), {}, never)
+        repository_key.fetch_key(block(key_file="/nowhere"), {}, never)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_key_of_a_file(keys: tuple[Key, Key]) -> None:
 )
 def test_a_key_that_nobody_can_vouch_for_is_not_fetched(changed: dict[str, Any], why: str) -> None:
     with pytest.raises(Refused, match=why):
-        repository_key.key(block(**changed), {}, never)
+        repository_key.fetch_key(block(**changed), {}, never)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_key_that_comes_slowly_or_without_end_is_given_up(
 
     monkeypatch.setattr(repository_key, "PATIENCE", 0.3)
     with pytest.raises((OSError, ValueError), match=why):
-        repository_key.answer(Dribble)
+        repository_key.open_address(Dribble)
 
 
 def test_a_key_is_fetched_once_and_kept(keys: tuple[Key, Key], tmp_path: Path) -> None:
@@ -98,12 +98,12 @@ def test_a_key_is_fetched_once_and_kept(keys: tuple[Key, Key], tmp_path: Path) -
         Refused,
         match=r"could not fetch the key https://mirror\.example/key\.asc: no route to host; nothing was written",
     ):
-        repository_key.key(wanted, home, broken)
-    first = repository_key.key(wanted, home, fetch)
-    assert repository_key.key(wanted, home, never) == first
+        repository_key.fetch_key(wanted, home, broken)
+    first = repository_key.fetch_key(wanted, home, fetch)
+    assert repository_key.fetch_key(wanted, home, never) == first
     assert asked == [URL]
-    Path(repository_key.cached(URL, home)).write_bytes(keys[1].file.read_bytes())
-    assert repository_key.key(wanted, home, fetch) == first, "what is kept is judged again"
+    Path(repository_key.find_cached(URL, home)).write_bytes(keys[1].file.read_bytes())
+    assert repository_key.fetch_key(wanted, home, fetch) == first, "what is kept is judged again"
     assert len(asked) == 2
 
 
@@ -116,18 +116,18 @@ def test_zypper_takes_an_index_of_this_key_and_of_no_other(keys: tuple[Key, Key]
     before = subprocess.run(["rpm", "-q", "gpg-pubkey"], capture_output=True, text=True, check=False).stdout
     for key, word in ((keys[0], ""), (keys[1], "ignature")):
         wanted = block(url=f"file://{folder}", fingerprint=key.fingerprint)
-        text = openpgp.armoured(key.file.read_bytes(), each=True)
+        text = openpgp.armour_keys(key.file.read_bytes(), each=True)
         planned = {
             "name": "test", "fingerprints": [key.fingerprint], "key": {"text": text},
-            "source": {"text": sources.text(wanted, "suse")},
+            "source": {"text": sources.format_text(wanted, "suse")},
         }  # fmt: skip
         if not word:
-            repository.tried(wanted, planned, "suse")
+            repository.try_repository(wanted, planned, "suse")
             continue
         with pytest.raises(
             Refused, match=rf"^the site: this host cannot use file://.*{word}.*Fix: the key that its owner"
         ):
-            repository.tried(wanted, planned, "suse")
+            repository.try_repository(wanted, planned, "suse")
     assert subprocess.run(["rpm", "-q", "gpg-pubkey"], capture_output=True, text=True, check=False).stdout == before
 
 

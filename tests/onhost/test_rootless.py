@@ -105,7 +105,7 @@ def test_what_is_no_file_and_who_is_no_user_are_told(home: Path, capsys: pytest.
 
 
 def test_an_account_is_the_hosts_own() -> None:
-    root = on_host("rootless").account("root")
+    root = on_host("rootless").find_account("root")
     assert (root.uid, root.file) == (0, "/root/.config/docker/daemon.json")
 
 

@@ -39,7 +39,7 @@ def program(host: Path, name: str, text: str) -> None:
 )
 def test_sysctls_that_differ(host: Path, name: str, value: str, found: dict[str, str]) -> None:
     assert host
-    assert kernel.differing({name: value}) == found
+    assert kernel.list_differing({name: value}) == found
 
 
 def test_a_sysctl_that_cannot_be_set_says_so(host: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_sysctl_that_cannot_be_set_says_so(host: Path) -> None:
 
 
 def test_modules_that_are_missing(host: Path) -> None:
-    assert kernel.absent(["ib-umad", "ib_umad", "nvidia_peermem"]) == ["nvidia_peermem"]
+    assert kernel.list_absent(["ib-umad", "ib_umad", "nvidia_peermem"]) == ["nvidia_peermem"]
     program(host, "modprobe", 'echo "modprobe: FATAL: Module $1 not found" >&2; exit 1')
     with pytest.raises(
         kernel.Failed, match="nvidia_peermem cannot be loaded: modprobe: FATAL: Module nvidia_peermem not found"
@@ -62,21 +62,21 @@ def test_modules_leave_where_nothing_uses_them(host: Path) -> None:
         (host / "modules" / name).mkdir()
         (host / "modules" / name / "refcnt").write_text(f"{users}\n")
     program(host, "modprobe", f'[ "$2" = nouveau ] && exit 1; rm -r {host}/modules/$2')
-    assert kernel.loaded(["nouveau", "nova-core", "nova_drm"]) == ["nouveau", "nova_core"]
+    assert kernel.list_loaded(["nouveau", "nova-core", "nova_drm"]) == ["nouveau", "nova_core"]
     assert [kernel.unload(name, dry=True) for name in ("nouveau", "nova_core")] == [False, True]
     assert (host / "modules/nova_core").exists(), "asking changes nothing"
     assert [kernel.unload(name) for name in ("nouveau", "nova_core")] == [False, True]
-    assert kernel.loaded(["nouveau", "nova_core"]) == ["nouveau"]
+    assert kernel.list_loaded(["nouveau", "nova_core"]) == ["nouveau"]
 
 
 def test_limits_of_services(host: Path) -> None:
     program(host, "systemctl", "echo DefaultLimitNOFILE=1024; echo DefaultLimitMEMLOCK=infinity")
     wanted = {"DefaultLimitNOFILE": "65536", "DefaultLimitMEMLOCK": "infinity"}
-    assert kernel.limits_differing(wanted) == {"DefaultLimitNOFILE": "1024"}
-    assert kernel.limits_differing({}) == {}
+    assert kernel.list_differing_limits(wanted) == {"DefaultLimitNOFILE": "1024"}
+    assert kernel.list_differing_limits({}) == {}
 
 
 def test_memory_is_put_together_for_hugepages(host: Path) -> None:
-    assert kernel.hugepages() == 3
-    assert kernel.more_hugepages(8) == 8
+    assert kernel.count_hugepages() == 3
+    assert kernel.enlarge_hugepages(8) == 8
     assert (host / "proc/vm/compact_memory").read_text() == "1\n"

@@ -67,20 +67,20 @@ def test_dnf() -> None:
 
 
 def test_what_we_write_is_what_we_read() -> None:
-    (row,) = rows(gpuprov_cuda_sources=sources.text(WANTED, "debian"))
+    (row,) = rows(gpuprov_cuda_sources=sources.format_text(WANTED, "debian"))
     assert (row["url"], row["suite"], row["signed_by"]) == (CUDA, "/", "/etc/apt/keyrings/gpuprov-cuda.asc")
-    suites = sources.text({**WANTED, "suite": "stable", "components": ["main", "extra"]}, "debian")
+    suites = sources.format_text({**WANTED, "suite": "stable", "components": ["main", "extra"]}, "debian")
     assert rows(gpuprov_cuda_sources=suites)[0]["components"] == ["main", "extra"]
 
 
 @pytest.mark.parametrize(("signed", "packages", "index"), [("packages", 1, 0), ("index", 0, 1), ("both", 1, 1)])
 def test_a_dnf_source_always_checks_something(signed: str, packages: int, index: int) -> None:
-    text = sources.text({**DNF, "signed": signed}, "redhat")
+    text = sources.format_text({**DNF, "signed": signed}, "redhat")
     assert (
         f"\ngpgcheck={packages}\nrepo_gpgcheck={index}\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-gpuprov-cuda\n"
         in text
     )
-    assert sources.weaknesses(rows(gpuprov_cuda_repo=text)[0]) == []
+    assert sources.list_weaknesses(rows(gpuprov_cuda_repo=text)[0]) == []
 
 
 CONFLICTS = {
@@ -107,14 +107,14 @@ CONFLICTS = {
 
 @pytest.mark.parametrize(("files", "words"), CONFLICTS.values(), ids=list(CONFLICTS))
 def test_conflicts_of_apt(files: dict[str, str], words: str) -> None:
-    found = sources.conflict(probed(**files), WANTED, "debian")
+    found = sources.find_conflict(probed(**files), WANTED, "debian")
     assert bool(found["problem"]) == bool(words)
     assert words in found["problem"]
 
 
 def test_the_way_out_names_the_package_that_brings_the_file() -> None:
     line = f"deb [signed-by=/usr/share/keyrings/cuda-archive-keyring.gpg] {CUDA} /"
-    found = sources.conflict(f"@arch amd64\n@file {LIST}\n {line}\n", WANTED, "debian")
+    found = sources.find_conflict(f"@arch amd64\n@file {LIST}\n {line}\n", WANTED, "debian")
     assert found["hint"] == f"remove it from {LIST} (apt-get purge cuda-keyring), then apply again"
 
 
@@ -131,7 +131,7 @@ def test_the_way_out_names_the_package_that_brings_the_file() -> None:
     ],
 )
 def test_conflicts_of_dnf(body: str, words: str) -> None:
-    found = sources.conflict(probed(other_repo=body), DNF, "redhat")
+    found = sources.find_conflict(probed(other_repo=body), DNF, "redhat")
     assert bool(found["problem"]) == bool(words)
     assert words in found["problem"]
 
@@ -140,14 +140,14 @@ def test_a_variable_in_apts_url() -> None:
     url = "https://nvidia.github.io/libnvidia-container/stable/deb/amd64"
     wanted = {**WANTED, "url": url, "name": "container-toolkit"}
     line = "deb https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH) /\n"
-    assert sources.conflict(probed(nvidia_list=line), wanted, "debian")["problem"]
+    assert sources.find_conflict(probed(nvidia_list=line), wanted, "debian")["problem"]
 
 
 def has(wanted: dict[str, Any], family: str, key: str = "KEY\n", **more: str) -> str:
     """The probe's output of a host that has the source as we write it."""
     files = {
-        sources.path(wanted["name"], family): sources.text(wanted, family),
-        sources.key_path(wanted["name"], family): key,
+        sources.derive_path(wanted["name"], family): sources.format_text(wanted, family),
+        sources.get_key_path(wanted["name"], family): key,
     }
     lines = [
         line for name, body in files.items() for line in (f"@file {name}", *(f" {row}" for row in body.splitlines()))
@@ -208,4 +208,4 @@ def test_rpm_must_know_the_key(line: str, imports: bool) -> None:
 )  # fmt: skip
 def test_weaknesses(files: dict[str, str], words: list[str]) -> None:
     (row,) = rows(**files)
-    assert sources.weaknesses(row) == words
+    assert sources.list_weaknesses(row) == words

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost.unit_files import Loaded, overridden, parse_show, settings, shadows, unit_of, unread
+from gpuprov.onhost.unit_files import (
+    Loaded,
+    derive_unit,
+    explain_unread,
+    find_shadows,
+    list_overridden,
+    list_settings,
+    parse_show,
+)
 from tests.onhost.modules import on_host, ran
 
 UNIT = "[Unit]\nDescription=x\n[Service]\nExecStart=/usr/bin/python3 -B -m mig boot\nEnvironment=A=1\n"
@@ -21,7 +29,7 @@ def test_an_init_script_starts_at_a_boot_where_a_target_wants_its_unit(wanted_by
 
 
 def test_the_settings_of_a_text() -> None:
-    assert settings(
+    assert list_settings(
         "# [Unit]\n[Service]\nExecStart=/bin/sh -c 'a=b \\\n  User=x'\n; Nice=1\nExecStart =\n[Install]\nWantedBy=a\n"
     ) == [
         "Service.ExecStart",
@@ -44,7 +52,7 @@ def test_the_settings_of_a_text() -> None:
     ],
 )
 def test_what_a_drop_in_changes(drop_in: str, whole: bool, told: list[str]) -> None:
-    assert overridden(UNIT, drop_in, whole=whole) == told
+    assert list_overridden(UNIT, drop_in, whole=whole) == told
 
 
 def test_of_a_drop_in_only_later_ones_count() -> None:
@@ -54,20 +62,20 @@ def test_of_a_drop_in_only_later_ones_count() -> None:
     unit = Loaded("loaded", "/usr/lib/systemd/system/a.service", (before, ours, after))
     text = "[Service]\nExecStart=\nExecStart=/usr/bin/a\n"
     texts = dict.fromkeys((before, after), "[Service]\nExecStart=\nExecStart=/bin/true\n")
-    assert shadows(ours, text, unit, texts, [ours]) == {after: ["Service.ExecStart"]}
-    assert shadows(ours, text, unit, texts, [ours, after]) == {}
+    assert find_shadows(ours, text, unit, texts, [ours]) == {after: ["Service.ExecStart"]}
+    assert find_shadows(ours, text, unit, texts, [ours, after]) == {}
     first = unit._replace(drop_ins=(before, after))
-    assert shadows(ours, text, first, texts, [ours]) == {after: ["Service.ExecStart"]}, "before ours is there"
+    assert find_shadows(ours, text, first, texts, [ours]) == {after: ["Service.ExecStart"]}, "before ours is there"
     elsewhere = "/usr/lib/systemd/system/a.service.d/10-package.conf"
     unit = unit._replace(drop_ins=(elsewhere, ours))
-    assert shadows(ours, text, unit, {elsewhere: texts[after]}, [ours]) == {}
+    assert find_shadows(ours, text, unit, {elsewhere: texts[after]}, [ours]) == {}
 
 
 def test_drop_ins_add_to_each_others_dependencies() -> None:
     ours = "[Unit]\nBefore=a.service\nAfter=b.service\nConditionPathExists=/x\n"
-    assert overridden(ours, "[Unit]\nBefore=c.service\nAfter=\n", whole=False) == []
-    assert overridden(ours, "[Unit]\nConditionPathExists=/y\n", whole=False) == ["Unit.ConditionPathExists"]
-    assert overridden(ours, "[Unit]\nBefore=c.service\n", whole=True) == ["Unit.Before"]
+    assert list_overridden(ours, "[Unit]\nBefore=c.service\nAfter=\n", whole=False) == []
+    assert list_overridden(ours, "[Unit]\nConditionPathExists=/y\n", whole=False) == ["Unit.ConditionPathExists"]
+    assert list_overridden(ours, "[Unit]\nBefore=c.service\n", whole=True) == ["Unit.Before"]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +89,7 @@ def test_drop_ins_add_to_each_others_dependencies() -> None:
     ],
 )
 def test_the_unit_of_a_file(path: str, unit: str) -> None:
-    assert unit_of(path) == unit
+    assert derive_unit(path) == unit
 
 
 def test_how_systemd_has_a_unit() -> None:
@@ -93,9 +101,9 @@ def test_how_systemd_has_a_unit() -> None:
         f"{shown}\nId=b.service\nLoadState=not-found\nFragmentPath=\nDropInPaths=\nNeedDaemonReload=no\n"
     )
     assert found["a.service"] == Loaded("loaded", "/etc/systemd/system/a.service", ("/x.conf", "/y.conf"), True)
-    assert unread("/etc/systemd/system/a.service", found["a.service"]) == "not read by systemd since it changed"
-    assert unread("/etc/systemd/system/b.service", found["b.service"]) == "not read by systemd since it changed"
-    assert unread("/etc/systemd/system/b.service.d/50.conf", found["b.service"]) == ""
+    assert explain_unread("/etc/systemd/system/a.service", found["a.service"]) == "not read by systemd since it changed"
+    assert explain_unread("/etc/systemd/system/b.service", found["b.service"]) == "not read by systemd since it changed"
+    assert explain_unread("/etc/systemd/system/b.service.d/50.conf", found["b.service"]) == ""
 
 
 def test_a_drop_in_of_others_is_set_aside_and_kept(

@@ -315,7 +315,7 @@ def test_an_answer_that_is_in_nobodys_hand_is_waited_for_once(
     place: Path, ask: Ask, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A licence: the daemon was started, and whether the licence came is for verify to say."""
-    monkeypatch.setattr(on_host("units").silence, "__defaults__", (2, 0))
+    monkeypatch.setattr(on_host("units").wait_for_answer, "__defaults__", (2, 0))
     asked = {"state": "alive", "ask": ["echo", "none"], "answer": "Licensed", "unanswered": "no licence yet"}
     assert "warnings" not in ask(**asked), "it was not started now"
     put(place, "main", 0)

@@ -51,7 +51,7 @@ SPEC = HostSpec(
         "dcgm": Dcgm(),
     },
 )
-SEEN = Answer(sources=(Source("", ()),), printed=streams.packed("true"))
+SEEN = Answer(sources=(Source("", ()),), printed=streams.pack_streams("true"))
 
 
 def host(*, there: bool, **changed: Any) -> Facts:
@@ -60,8 +60,8 @@ def host(*, there: bool, **changed: Any) -> Facts:
     texts |= {"packages": "", "driver_libraries": "", "nvidia_driver": "", "dcgm_packages": "", "package_index": INDEX}
     if there:
         block = {"name": "nvidia", "url": URL, "suite": "/", "components": [], "signed": "packages"}
-        lines = "".join(f" {line}\n" for line in sources.text(block, "debian").splitlines())
-        told = f"@file {sources.path('nvidia', 'debian')}\n{lines}"
+        lines = "".join(f" {line}\n" for line in sources.format_text(block, "debian").splitlines())
+        told = f"@file {sources.derive_path('nvidia', 'debian')}\n{lines}"
         texts["repositories"] = texts["repositories"].replace("@end", f"{told}@end")
     else:
         texts |= dict.fromkeys(("package_index", "cuda_index", "cuda_requires", "dcgm_index"), "")
@@ -168,9 +168,9 @@ def test_a_reading_that_cannot_be_used_costs_only_the_decision(
 def test_an_answer_that_unfolds_without_end_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "MOST", 100)
     with pytest.raises(ValueError, match="more than"):
-        streams.unpacked(streams.packed("head -c 1000 /dev/zero"))
+        streams.unpack_streams(streams.pack_streams("head -c 1000 /dev/zero"))
     monkeypatch.setattr(streams, "MOST", 1001)
-    assert streams.unpacked(streams.packed("head -c 1000 /dev/zero")) == b"\0" * 1000 + b"\n"
+    assert streams.unpack_streams(streams.pack_streams("head -c 1000 /dev/zero")) == b"\0" * 1000 + b"\n"
 
 
 class Hosts:
@@ -202,7 +202,7 @@ class Hosts:
 
 @pytest.fixture
 def planner(monkeypatch: pytest.MonkeyPatch) -> Planner:
-    monkeypatch.setattr("gpuprov.onhost.repository_key.key", lambda *_: (GOOD, []))
+    monkeypatch.setattr("gpuprov.onhost.repository_key.fetch_key", lambda *_: (GOOD, []))
     return Planner([(RawHost(name="gpu1"), SPEC)])
 
 

@@ -175,7 +175,7 @@ def test_a_key_is_asked_for_once_for_all_hosts(monkeypatch: pytest.MonkeyPatch) 
         tried.append(url)
         raise OSError("no answer")
 
-    monkeypatch.setattr(repository_key, "over_https", fail)
+    monkeypatch.setattr(repository_key, "fetch_over_https", fail)
     block = {
         "of": "the site",
         "url": "https://mirror.example",

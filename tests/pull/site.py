@@ -70,7 +70,7 @@ class Site:
         return self.out / "gpu1.bundle"
 
     def archive(self) -> bytes:
-        return signed.parted(self.bundle.read_bytes())[1]
+        return signed.split_signature(self.bundle.read_bytes())[1]
 
     def sign(self, archive: bytes, key: Path | None = None) -> None:
         """Put it in the place of gpu1's bundle."""

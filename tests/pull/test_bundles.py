@@ -40,7 +40,7 @@ def site(tmp_path: Path) -> Site:
 
 def read(site: Site) -> tuple[dict[str, object], Job]:
     """The host's own bundle, after its signature was judged; the job as gpuprov fleet work reads it."""
-    found = bundle.read(signed.archive(site.bundle.read_bytes(), str(site.out / "allowed_signers")))
+    found = bundle.read(signed.verify_archive(site.bundle.read_bytes(), str(site.out / "allowed_signers")))
     path = site.folder / "job.json"
     path.write_bytes(found.job)
     return found.manifest, stored.load_job(path)
@@ -171,7 +171,7 @@ def test_the_wheel_that_is_made_for_this_python_wins() -> None:
 
 
 def test_a_refusal_is_a_result(site: Site) -> None:
-    told = results.refusal(site.config(), State(4, "j", "f"), "pull-1", results.now(), Refused("no", "do"))
+    told = results.build_refusal(site.config(), State(4, "j", "f"), "pull-1", results.format_now(), Refused("no", "do"))
     import msgspec
 
     assert msgspec.json.decode(json.dumps(told), type=HostResult).fleet == "f"
@@ -216,19 +216,19 @@ def test_a_host_reboots_only_where_nothing_is_in_the_way(monkeypatch: pytest.Mon
         done.append("reboot")
         return 0, "", ""
 
-    monkeypatch.setattr(clients, "holders", lambda _services, guests: ["python (pid 7, ada)"])
-    assert reboot.refused(asked, ask) == "1 process(es) hold a GPU: python (pid 7, ada)"
-    monkeypatch.setattr(clients, "holders", lambda _services, guests: [])
+    monkeypatch.setattr(clients, "list_holders", lambda _services, guests: ["python (pid 7, ada)"])
+    assert reboot.request_reboot(asked, ask) == "1 process(es) hold a GPU: python (pid 7, ada)"
+    monkeypatch.setattr(clients, "list_holders", lambda _services, guests: [])
     other = dict.fromkeys(lock.NEEDED, "x") | {"run": "friday", "lease": 300}
     assert lock.take(other)["taken"]
-    assert reboot.refused(asked, ask) == "another run holds the host: friday"
+    assert reboot.request_reboot(asked, ask) == "another run holds the host: friday"
     assert not done
-    lock.release(other)
-    assert reboot.refused(asked, ask) == ""
+    lock.release_lock(other)
+    assert reboot.request_reboot(asked, ask) == ""
     assert done == ["reboot"]
-    assert lock.held() is None
+    assert lock.read_owner_file() is None
 
 
 def test_gpuprov_gets_nothing_of_who_started_the_puller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "PYTHONSTARTUP", "/tmp/x")
-    assert set(running.environment("/e", "/s")) == {"PATH", "HOME", "LANG", "PYTHONPATH", "XDG_CACHE_HOME"}
+    assert set(running.build_environment("/e", "/s")) == {"PATH", "HOME", "LANG", "PYTHONPATH", "XDG_CACHE_HOME"}

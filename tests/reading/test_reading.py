@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from gpuprov import reading
-from gpuprov.reading import Unreadable, as_document
+from gpuprov.reading import Unreadable, format_document
 
 
 def bomb(levels: int, width: int = 9) -> str:
@@ -25,47 +25,47 @@ def bomb(levels: int, width: int = 9) -> str:
 
 
 REFUSED: tuple[tuple[Callable[[str], Any], str, str, int], ...] = (
-    (reading.yaml, "[" * 200_000, "too deep", 1),
-    (reading.yaml, "{a: " * 200_000, "too deep", 1),
-    (reading.yaml, "- " * 50_000 + "x", "too deep", 1),
+    (reading.parse_yaml, "[" * 200_000, "too deep", 1),
+    (reading.parse_yaml, "{a: " * 200_000, "too deep", 1),
+    (reading.parse_yaml, "- " * 50_000 + "x", "too deep", 1),
     (
-        reading.yaml,
+        reading.parse_yaml,
         "a: [" + "[" * 60 + "]" * 60 + "]\nb: &b [" + "[" * 60 + "]" * 60 + "]\nc: [" + "[" * 50 + "*b",
         "too deep",
         3,
     ),
-    (reading.yaml, bomb(9), "aliases stand for too much", 7),
-    (reading.yaml, bomb(40), "aliases stand for too much", 7),
-    (reading.yaml, "a: &a {<<: [" + "*a, " * 3 + "]}", "refers to itself", 1),
-    (reading.yaml, "x: 1\na: &a {children: {b: *a}}", "*a refers to itself", 2),
-    (reading.yaml, "a: " + "9" * 4300, "a number of 4300 characters", 1),
-    (reading.yaml, "a: 0x" + "f" * 50_000, "a number of 50002 characters", 1),
-    (reading.yaml, "a: 1" + ":59" * 5000, "a number of 15001 characters", 1),
-    (reading.yaml, "2001-99-99", "not YAML: month must be in 1..12", 0),
-    (reading.yaml, "!!timestamp x", "not YAML", 0),
-    (reading.yaml, "!!int x", "not YAML", 0),
-    (reading.yaml, "!!python/object/apply:os.system [true]", "not YAML", 0),
-    (reading.yaml, "{[a]: b}", "not YAML", 0),
-    (reading.yaml, "\x00", "not YAML", 0),
-    (reading.json, "[" * 100_000, "too deep", 1),
-    (reading.json, "[" * 101 + "]" * 101, "too deep", 1),
-    (reading.json, '{"a": ' * 5000 + "1" + "}" * 5000, "too deep", 1),
-    (reading.json, '{"a":\n' + "9" * 5000 + "}", "a number of 5000 characters", 2),
-    (reading.json, "[9999999999999999999]", "has too many digits", 0),
-    (reading.json, "[1e999]", "no number", 0),
-    (reading.json, "[NaN]", "NaN is no JSON", 0),
-    (reading.json, "", "not JSON", 0),
-    (reading.json, '["\\ud800', "not JSON", 0),
-    (reading.toml, "a = " + "[" * 50_000, "too deep", 1),
-    (reading.toml, "a" + ".a" * 20_000 + " = 1", "too deep", 1),
-    (reading.toml, "x = 1\n[a" + ' . "a"' * 200 + "]", "too deep", 2),
-    (reading.toml, "a = " + "9" * 50, "too many digits", 0),
-    (reading.toml, "a = ", "not TOML", 0),
-    (reading.toml, "a = 2001-99-99", "not TOML", 0),
-    (reading.numbers, "0-9999999999", "means too many numbers", 0),
-    (reading.numbers, ",".join(["0-60000"] * 2), "means too many numbers", 0),
-    (reading.numbers, "0-" + "9" * 5000, "too many digits", 0),
-    (reading.numbers, "0-3x", "is no range", 0),
+    (reading.parse_yaml, bomb(9), "aliases stand for too much", 7),
+    (reading.parse_yaml, bomb(40), "aliases stand for too much", 7),
+    (reading.parse_yaml, "a: &a {<<: [" + "*a, " * 3 + "]}", "refers to itself", 1),
+    (reading.parse_yaml, "x: 1\na: &a {children: {b: *a}}", "*a refers to itself", 2),
+    (reading.parse_yaml, "a: " + "9" * 4300, "a number of 4300 characters", 1),
+    (reading.parse_yaml, "a: 0x" + "f" * 50_000, "a number of 50002 characters", 1),
+    (reading.parse_yaml, "a: 1" + ":59" * 5000, "a number of 15001 characters", 1),
+    (reading.parse_yaml, "2001-99-99", "not YAML: month must be in 1..12", 0),
+    (reading.parse_yaml, "!!timestamp x", "not YAML", 0),
+    (reading.parse_yaml, "!!int x", "not YAML", 0),
+    (reading.parse_yaml, "!!python/object/apply:os.system [true]", "not YAML", 0),
+    (reading.parse_yaml, "{[a]: b}", "not YAML", 0),
+    (reading.parse_yaml, "\x00", "not YAML", 0),
+    (reading.parse_json, "[" * 100_000, "too deep", 1),
+    (reading.parse_json, "[" * 101 + "]" * 101, "too deep", 1),
+    (reading.parse_json, '{"a": ' * 5000 + "1" + "}" * 5000, "too deep", 1),
+    (reading.parse_json, '{"a":\n' + "9" * 5000 + "}", "a number of 5000 characters", 2),
+    (reading.parse_json, "[9999999999999999999]", "has too many digits", 0),
+    (reading.parse_json, "[1e999]", "no number", 0),
+    (reading.parse_json, "[NaN]", "NaN is no JSON", 0),
+    (reading.parse_json, "", "not JSON", 0),
+    (reading.parse_json, '["\\ud800', "not JSON", 0),
+    (reading.parse_toml, "a = " + "[" * 50_000, "too deep", 1),
+    (reading.parse_toml, "a" + ".a" * 20_000 + " = 1", "too deep", 1),
+    (reading.parse_toml, "x = 1\n[a" + ' . "a"' * 200 + "]", "too deep", 2),
+    (reading.parse_toml, "a = " + "9" * 50, "too many digits", 0),
+    (reading.parse_toml, "a = ", "not TOML", 0),
+    (reading.parse_toml, "a = 2001-99-99", "not TOML", 0),
+    (reading.parse_numbers, "0-9999999999", "means too many numbers", 0),
+    (reading.parse_numbers, ",".join(["0-60000"] * 2), "means too many numbers", 0),
+    (reading.parse_numbers, "0-" + "9" * 5000, "too many digits", 0),
+    (reading.parse_numbers, "0-3x", "is no range", 0),
     (reading.check_unicode, '{"a": "\\ud800"}', r"\ud800 is no character", 1),
 )
 
@@ -81,38 +81,40 @@ def test_what_is_too_much_is_refused_in_a_moment() -> None:
 
 
 def test_what_is_too_large_is_refused_unread() -> None:
-    for read in (reading.yaml, reading.json, reading.toml):
+    for read in (reading.parse_yaml, reading.parse_json, reading.parse_toml):
         with pytest.raises(Unreadable, match=r"^too large; allowed: "):
             read(" " * (reading.HOST_TEXT + 1))
 
 
 def test_what_people_and_programs_write_is_read() -> None:
-    assert reading.yaml("a: &a {b: 1}\nc: [*a, *a]\nd: {<<: *a, e: 2}") == {
+    assert reading.parse_yaml("a: &a {b: 1}\nc: [*a, *a]\nd: {<<: *a, e: 2}") == {
         "a": {"b": 1},
         "c": [{"b": 1}, {"b": 1}],
         "d": {"b": 1, "e": 2},
     }
-    assert reading.yaml("[" * 100 + "]" * 100)
-    assert reading.yaml(f"sha512: {'0123456789abcdef' * 8}") == {"sha512": "0123456789abcdef" * 8}
-    assert reading.yaml(f"text: '{'9' * 5000}'")["text"] == "9" * 5000
-    assert reading.yaml(b"a: \xe9") == {"a": "�"}
-    assert reading.json('{"a": [1, -2, 0.5, "[[[", "\\ud83d\\ude00"]}') == {"a": [1, -2, 0.5, "[[[", "\U0001f600"]}
-    assert reading.json("[" * 100 + "]" * 100)
-    assert reading.yaml("# " + "-" * 200 + "\na: '" + "[" * 200 + "'  # " + "[" * 200)["a"] == "[" * 200
-    assert reading.toml('[a."b.c"]\nd = [1, 2]\n') == {"a": {"b.c": {"d": [1, 2]}}}
-    assert reading.numbers("0-1, 128-129,7,") == {0, 1, 7, 128, 129}
-    assert reading.numbers("") == reading.numbers("3-1") == reading.numbers("all") == frozenset()
+    assert reading.parse_yaml("[" * 100 + "]" * 100)
+    assert reading.parse_yaml(f"sha512: {'0123456789abcdef' * 8}") == {"sha512": "0123456789abcdef" * 8}
+    assert reading.parse_yaml(f"text: '{'9' * 5000}'")["text"] == "9" * 5000
+    assert reading.parse_yaml(b"a: \xe9") == {"a": "�"}
+    assert reading.parse_json('{"a": [1, -2, 0.5, "[[[", "\\ud83d\\ude00"]}') == {
+        "a": [1, -2, 0.5, "[[[", "\U0001f600"]
+    }
+    assert reading.parse_json("[" * 100 + "]" * 100)
+    assert reading.parse_yaml("# " + "-" * 200 + "\na: '" + "[" * 200 + "'  # " + "[" * 200)["a"] == "[" * 200
+    assert reading.parse_toml('[a."b.c"]\nd = [1, 2]\n') == {"a": {"b.c": {"d": [1, 2]}}}
+    assert reading.parse_numbers("0-1, 128-129,7,") == {0, 1, 7, 128, 129}
+    assert reading.parse_numbers("") == reading.parse_numbers("3-1") == reading.parse_numbers("all") == frozenset()
     reading.check_unicode('{"a": "\\ud83d\\ude00 \\\\ud800"}')
 
 
 def test_digits_of_other_scripts_are_no_numbers() -> None:
     for text in ("²", "٣", "１", "", "-", "--1", "+1", "1_0", " 1", "1 ", "9" * 19, "0x10", "1.0", "\ud800"):
-        assert reading.whole(text) is None, text
-        assert reading.signed(text) is None, text
-    assert (reading.whole("0012"), reading.whole("-1"), reading.signed("-12")) == (12, None, -12)
+        assert reading.parse_whole(text) is None, text
+        assert reading.parse_signed(text) is None, text
+    assert (reading.parse_whole("0012"), reading.parse_whole("-1"), reading.parse_signed("-12")) == (12, None, -12)
     for text in ("nan", "inf", "-inf", "1e999", "1_0", "٣", "", "9" * 200):
-        assert reading.number(text) is None, text
-    assert (reading.number("12.5"), reading.number("-3e2")) == (12.5, -300.0)
+        assert reading.parse_number(text) is None, text
+    assert (reading.parse_number("12.5"), reading.parse_number("-3e2")) == (12.5, -300.0)
 
 
 def test_only_files_are_opened(tmp_path: Path) -> None:
@@ -129,17 +131,17 @@ def test_only_files_are_opened(tmp_path: Path) -> None:
             (Path("/dev/zero"), "a device"),
         ):
             with pytest.raises(Unreadable, match=f"^this is {what}; allowed: a file$"):
-                reading.contents(str(path))
+                reading.read_contents(str(path))
             with pytest.raises(Unreadable, match=f"^this is {what}"):
                 reading.judge_file(str(path))
-    assert reading.contents(str(good)) == b"x" * 10
+    assert reading.read_contents(str(good)) == b"x" * 10
     with pytest.raises(Unreadable, match=r"^too large"):
-        reading.contents(str(good), 9)
+        reading.read_contents(str(good), 9)
     with pytest.raises(Unreadable, match=r"^too large"):
         reading.judge_file(str(good), 9)
     with pytest.raises(FileNotFoundError):
-        reading.contents(str(tmp_path / "none"))
-    assert reading.refused(str(tmp_path)) == reading.refused(str(tmp_path / "none")) == ""
+        reading.read_contents(str(tmp_path / "none"))
+    assert reading.explain_refusal(str(tmp_path)) == reading.explain_refusal(str(tmp_path / "none")) == ""
 
 
 def test_lines_have_a_length() -> None:
@@ -150,9 +152,9 @@ def test_lines_have_a_length() -> None:
 
 
 def test_texts_become_well_formed() -> None:
-    assert reading.well_formed("é\udce9\ud83d\ude00x") == "é�\U0001f600x"
+    assert reading.make_well_formed("é\udce9\ud83d\ude00x") == "é�\U0001f600x"
     event = {"a\udce9": ["\ud800", {"b": 1, "c": None}], "ok": "é"}
-    assert reading.all_well_formed(event) == {"a�": ["�", {"b": 1, "c": None}], "ok": "é"}
+    assert reading.make_all_well_formed(event) == {"a�": ["�", {"b": 1, "c": None}], "ok": "é"}
 
 
 def test_versions_that_nobody_wrote_have_an_order_too() -> None:
@@ -168,8 +170,8 @@ def test_a_document_holds_what_is_no_unicode() -> None:
         more: dict[str, list[str]]
 
     row = Row(names=("caf\udce9", "ok"), more={"\udce9": ["x", "\ud800"]})
-    assert json.loads(as_document(row)) == {"names": ["caf\ufffd", "ok"], "more": {"\ufffd": ["x", "\ufffd"]}}
-    assert as_document({"a": 1}, indent=1) == '{\n "a": 1\n}'
+    assert json.loads(format_document(row)) == {"names": ["caf\ufffd", "ok"], "more": {"\ufffd": ["x", "\ufffd"]}}
+    assert format_document({"a": 1}, indent=1) == '{\n "a": 1\n}'
 
 
 def test_every_document_is_made_there() -> None:

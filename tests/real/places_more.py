@@ -110,7 +110,7 @@ def reading_json(value: object) -> str:
     import msgspec
 
     text = msgspec.json.encode(value).decode()
-    assert reading.json(text) == value
+    assert reading.parse_json(text) == value
     return text
 
 

@@ -11,8 +11,8 @@ from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.probe.gpus import fabric, topology
 from gpuprov.probe.gpus.nvlink import NvLinks
 from gpuprov.topology import defects
-from gpuprov.topology.fabric import unregistered
-from gpuprov.topology.model import wiring
+from gpuprov.topology.fabric import explain_unregistered
+from gpuprov.topology.model import build_wiring
 from tests.real.corpus import HERE, Capture, captures, command_of
 from tests.real.scripts import SCRIPTS, pieces_of, printed
 
@@ -36,11 +36,11 @@ def test_links_and_ports_of_real_hosts() -> None:
         tree = topology.parse(said(capture, "topology_pci", BUS))
         devices = rdma.parse(said(capture, "rdma_devices", DEVICES))
         judged += bool(tree.functions or devices)
-        found = wiring(tree, devices, NvLinks(complaint="nothing is told"))
+        found = build_wiring(tree, devices, NvLinks(complaint="nothing is told"))
         if "health" not in capture.about.facts:
             wrong += [
                 f"{capture.name}: {one.found}"
-                for one in (*defects.links(found), *defects.ports(found))
+                for one in (*defects.find_narrow_links(found), *defects.list_bad_ports(found))
                 if not one.unproven
             ]
     assert judged > 15
@@ -59,7 +59,7 @@ def test_the_fabric_of_real_hosts() -> None:
                 continue
             known = [one for one in states if one.state not in fabric.NOTHING]
             if known:
-                verdicts[capture.name] = any(unregistered(one) for one in known)
+                verdicts[capture.name] = any(explain_unregistered(one) for one in known)
     assert verdicts
     for name, bad in verdicts.items():
         about = next(one.about for one in captures() if one.name == name)

@@ -20,7 +20,7 @@ from gpuprov.records import RecordedFacts, read
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from gpuprov.topology import read as wiring
-from gpuprov.topology.judge import findings
+from gpuprov.topology.judge import list_findings
 from gpuprov.verify.evaluate import Result, evaluate
 
 FILE = Path(__file__).with_name("captures") / "h200vm.capture.json"
@@ -63,7 +63,7 @@ def test_it_is_fit_for_work(facts: RecordedFacts) -> None:
 def test_its_nvlinks_are_neither_missing_nor_proven(facts: RecordedFacts) -> None:
     assert results(facts, topology=Topology())["topology.nvlinks"].status == "skip"
     assert results(facts, topology=Topology(nvlinks="18"))["topology.nvlinks"].status == "fail"
-    (finding,) = findings(wiring(facts))
+    (finding,) = list_findings(wiring(facts))
     assert finding.note
     assert "NVLinks are not known" in finding.message
 

@@ -16,7 +16,7 @@ from unittest import mock
 from gpuprov.apply import ApplyRun, HostOutcome
 from gpuprov.errors import GpuprovError
 from gpuprov.plan.read import Pair
-from gpuprov.rehearse import Options, acts, as_text
+from gpuprov.rehearse import Options, acts, format_text
 from gpuprov.rehearse.acts import rehearse
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost
@@ -114,5 +114,5 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     with scripted():
         whole = rehearse([pair("gpu01"), pair("gpu02", reboot="if-needed")], Options(), Noting(folder / "note", 0.7))
-    print(as_text(whole), flush=True)
+    print(format_text(whole), flush=True)
     sys.exit(whole.exit_code)

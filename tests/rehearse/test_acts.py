@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.rehearse import Options, Rehearsed, as_json, as_text
+from gpuprov.rehearse import Options, Rehearsed, format_json, format_text
 from gpuprov.rehearse import acts as rehearsing
 from gpuprov.rehearse.acts import rehearse
 from gpuprov.rehearse.model import ACTS
@@ -49,11 +49,11 @@ def test_a_green_rehearsal_does_all_acts_and_leaves_nothing() -> None:
     assert one.seen is not None
     assert one.seen.packages == ("a: 0 -> 1",)
     assert one.seen.files == ("/etc/new file: changed",)
-    text = as_text(whole)
+    text = format_text(whole)
     assert "gpu01: green" in text
     assert "host.gpu: the host was described without GPUs" in text
     assert text.endswith("no real host was contacted")
-    plain = documents.judged("rehearse", as_json(whole))
+    plain = documents.judged("rehearse", format_json(whole))
     assert (plain["exit_code"], plain["summary"]["sentence"]) == (0, "1 simulated host for 1 real host: 1 green")
     assert plain["rehearsals"][0]["hosts"] == ["gpu01"]
     assert {row["how"] for row in plain["reality"]} >= {"real", "simulated"}
@@ -81,14 +81,14 @@ def test_what_goes_wrong_is_told_at_its_act(
     assert verdicts(whole)[act] == verdict
     assert whole.exit_code == code
     assert not backend.present
-    assert f"{act:<13}{verdict}" in as_text(whole)
+    assert f"{act:<13}{verdict}" in format_text(whole)
     step = whole.rehearsals[0].step(act)
     assert step
     assert step.told
 
 
 def test_the_log_of_a_host_that_did_not_come_back_is_told() -> None:
-    assert "the last words of re-" in as_text(rehearsed("lost"))
+    assert "the last words of re-" in format_text(rehearsed("lost"))
 
 
 def test_a_host_that_fails_does_not_keep_the_others_from_the_end() -> None:
@@ -101,7 +101,7 @@ def test_a_host_that_fails_does_not_keep_the_others_from_the_end() -> None:
 def test_a_wrong_second_verify_is_never_excused_by_a_reboot() -> None:
     whole = rehearsed("gpu01", results=[("kernel.limits", "fail", WAIT)])
     assert verdicts(whole)["verify again"] == "differs"
-    text = as_text(whole)
+    text = format_text(whole)
     assert "fail kernel.limits" in text
 
 
@@ -116,7 +116,7 @@ def test_keep_leaves_the_hosts_and_says_how_to_log_in_and_remove_them() -> None:
     backend = Noting()
     whole = rehearsed("gpu01", backend=backend, keep=True)
     (name,) = backend.present
-    text = as_text(whole)
+    text = format_text(whole)
     assert "ssh -i /key" in text
     assert f"gpuprov simulate down {name}" in text
 
@@ -128,7 +128,7 @@ def test_an_error_leaves_nothing(monkeypatch: pytest.MonkeyPatch, keep: bool) ->
     def broken(*_given: object, **_more: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(rehearsing, "seen", broken)
+    monkeypatch.setattr(rehearsing, "find_changes", broken)
     with pytest.raises(ZeroDivisionError):
         rehearsed("gpu01", backend=backend, keep=keep)
     assert not backend.present
@@ -138,7 +138,7 @@ def test_a_host_that_cannot_be_removed_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("gpuprov.rehearse.stage.time.sleep", lambda _seconds: None)
     whole = rehearsed("stuck")
     assert len(whole.leftovers) == 1
-    assert f"NOT removed; remove by hand: gpuprov simulate down {whole.leftovers[0]}" in as_text(whole)
+    assert f"NOT removed; remove by hand: gpuprov simulate down {whole.leftovers[0]}" in format_text(whole)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -10,9 +10,9 @@ import pytest
 from gpuprov.gather.command import build
 from gpuprov.gather.settings import Settings
 from gpuprov.plan.playbook import environment
-from gpuprov.rehearse.connection import apart, pair_of
+from gpuprov.rehearse.connection import ignore_user_settings, pair_of
 from gpuprov.rehearse.model import Options
-from gpuprov.rehearse.shape import shapes
+from gpuprov.rehearse.shape import plan_shapes
 from gpuprov.simulate.host import SimulatedHost
 from gpuprov.spec.model import RawHost
 from tests.rehearse.stage import pair
@@ -41,7 +41,7 @@ EVIL = ("192.0.2.17", "2222", "admin@", "secret", "evil", "bastion", "proxycomma
 
 
 def rehearsed() -> RawHost:
-    (shape,) = shapes([pair("gpu01", dict(REAL))], Options(), "1f3a")
+    (shape,) = plan_shapes([pair("gpu01", dict(REAL))], Options(), "1f3a")
     raw, spec = pair_of(shape, SIMULATED)
     assert spec.name == raw.name == SIMULATED.name
     return raw
@@ -68,7 +68,7 @@ def test_neither_environment_nor_configuration_of_the_user_counts(
         monkeypatch.setenv(f"ANSIBLE_{name}", "evil")
     monkeypatch.setenv("ANSIBLE_CONFIG", str(tmp_path / "ansible.cfg"))
     raw = rehearsed()
-    with apart():
+    with ignore_user_settings():
         command = build(Settings(raw), "true")
         given = environment(tmp_path, {**os.environ, "ANSIBLE_HOST_KEY_CHECKING": "False"})
     words = " ".join(command.argv)

@@ -10,10 +10,10 @@ import pytest
 
 import gpuprov.simulate.hosts  # which the command imports late
 import gpuprov.simulate.tools  # noqa: F401
-from gpuprov.rehearse import Options, Rehearsed, as_text, command
+from gpuprov.rehearse import Options, Rehearsed, command, format_text
 from gpuprov.rehearse.acts import rehearse
 from gpuprov.rehearse.model import ACTS, Rehearsal
-from gpuprov.rehearse.results import results
+from gpuprov.rehearse.results import list_results
 from gpuprov.report import html, junit
 from gpuprov.verify.verify import verdict
 from tests.rehearse.stage import Noting, pair, scripted
@@ -26,26 +26,26 @@ def rehearsed(*names: str) -> Rehearsed:
 
 def test_a_failed_apply_is_on_the_page_and_in_the_test_cases() -> None:
     whole = rehearsed("failing")
-    told = {one.check: one for one in results(whole)}
+    told = {one.check: one for one in list_results(whole)}
     assert told["rehearsal.apply"].status == "fail"
     assert "no space" in told["rehearsal.apply"].found
     for act in ("verify", "reboot", "verify_again", "second_apply"):
         assert told[f"rehearsal.{act}"].status == "skip"
         assert told[f"rehearsal.{act}"].found.startswith("unknown: not done")
-    page = html.render(results(whole), "gpuprov rehearse")
+    page = html.render(list_results(whole), "gpuprov rehearse")
     assert "Nothing is wrong" not in page
     assert "differs from its spec" in page
     assert "no space" in page
-    root = ElementTree.fromstring(junit.render(results(whole)))
+    root = ElementTree.fromstring(junit.render(list_results(whole)))
     assert (root.get("failures"), root.get("tests")) == ("1", str(len(ACTS)))
-    text = as_text(whole)
+    text = format_text(whole)
     assert "production would see: unknown, because apply did not succeed" in text
     assert "unchanged" not in text
 
 
 @pytest.mark.parametrize(("name", "check"), [("broken", "rehearsal.bring_up"), ("lost", "rehearsal.reboot")])
 def test_a_host_that_does_not_come_up_is_unreachable(name: str, check: str) -> None:
-    told = results(rehearsed(name))
+    told = list_results(rehearsed(name))
     assert [one.check for one in told if one.status == "unreachable"] == [check]
     assert verdict(told) == "not as wanted"
 
@@ -54,19 +54,19 @@ def test_what_cannot_be_simulated_and_what_was_interrupted_is_an_error() -> None
     impossible = Rehearsal(name="re-1", hosts=("gpu1",), problem="no such GPU", hint="another")
     cut = Rehearsal(name="re-2", hosts=("gpu2",))
     for whole in (Rehearsed(run="r", rehearsals=[impossible]), Rehearsed(run="r", rehearsals=[cut], interrupted=True)):
-        told = results(whole)
+        told = list_results(whole)
         assert {one.status for one in told} == {"error"}
         assert verdict(told) == "not as wanted"
 
 
 def test_a_green_rehearsal_says_what_it_did_not_prove() -> None:
     whole = rehearsed("gpu01")
-    told = {one.check: one for one in results(whole)}
+    told = {one.check: one for one in list_results(whole)}
     assert [told[f"rehearsal.{act.replace(' ', '_')}"].status for act in ACTS] == ["pass"] * len(ACTS)
     assert "waived: the host was described without GPUs" in told["host.gpu"].found
     assert verdict(told.values()) == "as wanted"
-    assert "gpu01: green, but 1 check is not proven here" in as_text(whole)
-    assert "but 1 check is not proven" in html.render(results(whole))
+    assert "gpu01: green, but 1 check is not proven here" in format_text(whole)
+    assert "but 1 check is not proven" in html.render(list_results(whole))
 
 
 def test_the_command_writes_the_acts_into_its_files(tmp_path: Path) -> None:

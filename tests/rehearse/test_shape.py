@@ -15,7 +15,7 @@ from gpuprov.catalog.gpus import find_gpu
 from gpuprov.fleet import load_fleet
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.model import Options
-from gpuprov.rehearse.shape import STAND_INS, Shape, shapes
+from gpuprov.rehearse.shape import STAND_INS, Shape, plan_shapes
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import NAME
 from gpuprov.spec.kernel import Kernel
@@ -26,7 +26,7 @@ EXAMPLE = Path(__file__).parents[2] / "inventories" / "example" / "inventory.yam
 
 
 def one(given: Pair, **options: Any) -> Shape:
-    (shape,) = shapes([given], Options(**options), "1f3a")
+    (shape,) = plan_shapes([given], Options(**options), "1f3a")
     return shape
 
 
@@ -42,7 +42,7 @@ def gpu(model: str, count: int | None = None, driver: str = "", **more: Any) -> 
 
 
 def test_the_example_inventory_is_one_host_for_each_distinct_spec() -> None:
-    made = shapes(load_fleet([str(EXAMPLE)], cache=False).pairs, Options(), "1f3a")
+    made = plan_shapes(load_fleet([str(EXAMPLE)], cache=False).pairs, Options(), "1f3a")
     assert [shape.hosts for shape in made] == [
         tuple(f"train0{number}.example.com" for number in range(1, 5)),
         ("infer01.example.com",),
@@ -59,13 +59,13 @@ def test_the_example_inventory_is_one_host_for_each_distinct_spec() -> None:
     assert simulated
     assert simulated.gpu
     assert (simulated.gpu.model, simulated.gpu.count) == ("H100-SXM5-80GB", 8)
-    everyone = shapes(load_fleet([str(EXAMPLE)], cache=False).pairs, Options(all_hosts=True), "1f3a")
+    everyone = plan_shapes(load_fleet([str(EXAMPLE)], cache=False).pairs, Options(all_hosts=True), "1f3a")
     assert [shape.hosts for shape in everyone][:2] == [("train01.example.com",), ("train02.example.com",)]
 
 
 def test_what_differs_only_by_name_group_and_place_is_one() -> None:
     pairs = [pair("a", groups=("x",)), pair("b", groups=("y",)), pair("c", reboot="if-needed")]
-    assert [shape.hosts for shape in shapes(pairs, Options(), "1f3a")] == [("a", "b"), ("c",)]
+    assert [shape.hosts for shape in plan_shapes(pairs, Options(), "1f3a")] == [("a", "b"), ("c",)]
 
 
 def test_more_gpus_than_the_mock_has() -> None:
@@ -180,7 +180,7 @@ def test_a_gpu_that_the_driver_can_run_stands_in() -> None:
 @pytest.mark.parametrize("host", ["GPU_01.example.com", "x" * 80, "10.0.0.1", "gpu@rack+3", "-"])
 def test_names_are_host_names_and_unique(host: str) -> None:
     other = f"{host}%other"
-    made = shapes(
+    made = plan_shapes(
         [pair(host), pair(other, reboot="if-needed"), pair(f"{host}.b", reboot="if-needed")], Options(), "1f3a"
     )
     names = [shape.name for shape in made]

@@ -10,8 +10,8 @@ from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.errors import GpuprovError
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.model import Options
-from gpuprov.rehearse.reality import table
-from gpuprov.rehearse.shape import Shape, shapes
+from gpuprov.rehearse.reality import build_table
+from gpuprov.rehearse.shape import Shape, plan_shapes
 from gpuprov.simulate.description import convert
 from gpuprov.simulate.engines_built import RELEASES
 from gpuprov.simulate.parts import engines
@@ -27,7 +27,7 @@ def toolkit(connection: dict[str, object] | None = None, **block: Any) -> Pair:
 
 
 def one(given: Pair, **options: Any) -> Shape:
-    (shape,) = shapes([given], Options(**options), "1f3a")
+    (shape,) = plan_shapes([given], Options(**options), "1f3a")
     return shape
 
 
@@ -50,7 +50,7 @@ def test_a_new_host_comes_with_the_engines_of_its_spec(
     assert shape.description
     assert (shape.description.containerd, shape.description.engines) == (containerd, packaged)
     assert [note for note in shape.notes if "the simulated host comes with" in note], "it is said"
-    (row,) = (row for row in table([shape.description]) if row.thing == "container engine")
+    (row,) = (row for row in build_table([shape.description]) if row.thing == "container engine")
     assert all(name in row.told for name in (containerd, *packaged))
 
 

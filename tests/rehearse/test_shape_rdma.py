@@ -10,8 +10,8 @@ from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Selector
 from gpuprov.capabilities.topology.fragment import Topology
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.model import Options
-from gpuprov.rehearse.reality import table
-from gpuprov.rehearse.shape import Shape, shapes
+from gpuprov.rehearse.reality import build_table
+from gpuprov.rehearse.shape import Shape, plan_shapes
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.spec.model import Fragment, GpuSpec
 from tests.rehearse.stage import pair
@@ -23,7 +23,7 @@ def given(block: Rdma, **more: Any) -> Pair:
 
 
 def shape(of: Pair, **options: Any) -> Shape:
-    (made,) = shapes([of], Options(**options), "1f3a")
+    (made,) = plan_shapes([of], Options(**options), "1f3a")
     return made
 
 
@@ -130,9 +130,9 @@ def test_what_needs_a_live_fabric_is_left_out() -> None:
 
 def test_what_is_simulated_is_told() -> None:
     gpu = Gpus(model="H100-SXM5-80GB", count=8)
-    told = {row.thing: row for row in table([Description(gpu=gpu, hcas=8, fabric="roce")])}
+    told = {row.thing: row for row in build_table([Description(gpu=gpu, hcas=8, fabric="roce")])}
     assert "no verbs" in told["RoCE HCAs"].told
     assert "PCIe switches and links" in told
-    machine = {row.thing: row for row in table([Description(kind="machine", gpu=gpu, hcas=8)])}
+    machine = {row.thing: row for row in build_table([Description(kind="machine", gpu=gpu, hcas=8)])}
     assert "no RDMA device" in machine["HCAs"].told
     assert "PCIe switches and links" not in machine

@@ -9,7 +9,7 @@ import pytest
 
 from gpuprov import assets
 from gpuprov.capabilities.mig.desired import PROGRAM
-from gpuprov.catalog.gpus import find_gpu, models_by_nvml_id
+from gpuprov.catalog.gpus import find_gpu, index_by_nvml_id
 from gpuprov.errors import GpuprovError
 from gpuprov.onhost.mig import fit as mig_fit
 from gpuprov.onhost.mig import layout as mig_layout
@@ -53,6 +53,6 @@ def test_an_installation_without_the_binding_is_one_clear_error(monkeypatch: pyt
 
 
 def test_models_by_the_ids_that_nvml_tells() -> None:
-    models = models_by_nvml_id()
+    models = index_by_nvml_id()
     assert models["0x233010DE"] == "H100-SXM5-80GB"
     assert all(find_gpu(key) for key in models.values())

@@ -19,7 +19,7 @@ from gpuprov.plan import HostPlan
 from gpuprov.plan import page as plan_page
 from gpuprov.rehearse import Rehearsal, Rehearsed, Seen, Step
 from gpuprov.rehearse.model import ACTS
-from gpuprov.rehearse.page import page as rehearse_page
+from gpuprov.rehearse.page import render_page as rehearse_page
 from gpuprov.report.fleet import Known
 from gpuprov.report.page import About
 from gpuprov.simulate.description import Description

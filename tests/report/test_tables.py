@@ -11,7 +11,7 @@ from gpuprov.report.tables import FEW, fitted
 @pytest.mark.parametrize("name", listing.LISTINGS)
 @pytest.mark.parametrize("room", [80, 100, 120])
 def test_every_table_fits(name: str, room: int) -> None:
-    table = listing.table(name)
+    table = listing.build_table(name)
     lines, gone = fitted(table.header, table.rows, room, table.spare)
     assert [line for line in lines if len(line) > room and " " in line.strip()] == []
     assert set(gone) <= set(table.spare)
@@ -21,7 +21,7 @@ def test_every_table_fits(name: str, room: int) -> None:
 
 @pytest.mark.parametrize("name", listing.LISTINGS)
 def test_what_is_searched_is_left_whole(name: str) -> None:
-    table = listing.table(name)
+    table = listing.build_table(name)
     lines, gone = fitted(table.header, table.rows, 0, table.spare)
     assert gone == []
     assert len(lines) == 1 + len(table.rows)
@@ -30,7 +30,7 @@ def test_what_is_searched_is_left_whole(name: str) -> None:
 
 
 def test_few_rows_are_shown_whole() -> None:
-    table = listing.table("gpus")
+    table = listing.build_table("gpus")
     rows = table.rows[:FEW]
     lines, gone = fitted(table.header, rows, 80, table.spare)
     assert gone == []

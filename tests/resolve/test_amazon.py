@@ -6,8 +6,8 @@ import pytest
 
 from gpuprov.catalog import fabric
 from gpuprov.catalog.distributions import find_distribution
-from gpuprov.catalog.drivers.sets import default_source, driver_packages, sources
-from gpuprov.catalog.platforms import platforms
+from gpuprov.catalog.drivers.sets import find_packages, list_sources, pick_source
+from gpuprov.catalog.platforms import index_platforms
 from gpuprov.shared import package_lists, resolve
 from tests.resolve.test_distributions import decide, names
 
@@ -43,16 +43,16 @@ def index(text: str) -> dict[str, list[str]]:
 def test_what_it_is_called() -> None:
     found = find_distribution("amzn", "2023")
     assert found
-    assert (found.key, found.family, default_source(found)) == ("amzn2023", "redhat", "distribution")
-    assert sources(found) == ("distribution", "nvidia", "mirror")
-    assert platforms()["amazon-2023"] == "amzn2023"
+    assert (found.key, found.family, pick_source(found)) == ("amzn2023", "redhat", "distribution")
+    assert list_sources(found) == ("distribution", "nvidia", "mirror")
+    assert index_platforms()["amazon-2023"] == "amzn2023"
     assert find_distribution("amzn", "2") is None
 
 
 @pytest.mark.parametrize("flavour", ["open", "proprietary"])
 def test_the_archive_of_aws_has_the_whole_set(flavour: str) -> None:
     answer = decide(
-        names("amzn", "2023"), "580", modules=flavour, index=index(OF_AWS), beside=[fabric.rules("amzn", "2023")]
+        names("amzn", "2023"), "580", modules=flavour, index=index(OF_AWS), beside=[fabric.build_rules("amzn", "2023")]
     )
     assert answer["problem"] == ""
     module = "kmod-nvidia-open-dkms" if flavour == "open" else "kmod-nvidia-latest-dkms"
@@ -73,7 +73,7 @@ def test_the_archive_of_aws_has_the_whole_set(flavour: str) -> None:
 def test_only_the_repository_of_nvidia_has_module_streams() -> None:
     assert names("amzn", "2023").streams == {}
     assert names("amzn", "2023", "nvidia").streams["open"] == "nvidia-driver:{branch}-open"
-    assert driver_packages("amzn", "2023", "nvidia", "precompiled") is None
+    assert find_packages("amzn", "2023", "nvidia", "precompiled") is None
 
 
 def test_a_host_without_the_archive_is_told_how_to_have_it() -> None:

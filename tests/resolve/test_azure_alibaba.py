@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpuprov.catalog import fabric
 from gpuprov.catalog.distributions import find_distribution
-from gpuprov.catalog.drivers.any import installed_driver
-from gpuprov.catalog.drivers.sets import default_source, driver_packages, sources
-from gpuprov.catalog.platforms import platforms
+from gpuprov.catalog.drivers.any import find_installed_driver
+from gpuprov.catalog.drivers.sets import find_packages, list_sources, pick_source
+from gpuprov.catalog.platforms import index_platforms
 from gpuprov.shared import package_lists
 from tests.resolve.test_distributions import decide, names, offer
 
@@ -25,7 +25,7 @@ def test_azure_linux_has_open_modules_only() -> None:
     assert azure.proprietary == ()
     assert (azure.streams, azure.compilers) == ({}, {"open": ("gcc-c++",)})
     answer = decide(azure, "580", modules="auto", index=offer(azure, A580) | {"nvidia-fabricmanager": ["580.105.08-1"]},
-                    beside=[fabric.rules("azurelinux", "3.0")])  # fmt: skip
+                    beside=[fabric.build_rules("azurelinux", "3.0")])  # fmt: skip
     assert (answer["problem"], answer["flavour"]) == ("", "open")
     assert next(iter(answer["packages"])) == "kmod-nvidia-open-dkms"
     assert answer["packages"]["nvidia-fabricmanager"] == "580.105.08-1"
@@ -46,7 +46,7 @@ def test_the_driver_of_microsoft_is_another() -> None:
     azure = names("azurelinux", "3.0")
     assert all(azure.foreign(name, name) for name in OF_MICROSOFT)
     assert not azure.foreign("cuda-toolkit-13-0", "cuda-toolkit-13-0")
-    assert installed_driver("azurelinux", "3.0", OF_MICROSOFT) == ""
+    assert find_installed_driver("azurelinux", "3.0", OF_MICROSOFT) == ""
     found = find_distribution("azurelinux", "3.0")
     assert found
     assert "cuda-open" in found.no_driver
@@ -70,9 +70,9 @@ def test_kernels_of_azure_linux() -> None:
 def test_alibaba_cloud_linux_takes_runfiles_only() -> None:
     found = find_distribution("alinux", "3")
     assert found
-    assert (found.key, default_source(found), sources(found)) == ("alinux3", "runfile", ("runfile",))
-    assert driver_packages("alinux", "3", "nvidia") is None
-    known = driver_packages("alinux", "3")
+    assert (found.key, pick_source(found), list_sources(found)) == ("alinux3", "runfile", ("runfile",))
+    assert find_packages("alinux", "3", "nvidia") is None
+    known = find_packages("alinux", "3")
     assert known
     assert (known.open, known.proprietary, known.ask) == ((), (), ())
     kernel = "5.10.134-19.2.al8.x86_64"
@@ -82,4 +82,4 @@ def test_alibaba_cloud_linux_takes_runfiles_only() -> None:
 
 
 def test_what_ansible_calls_them() -> None:
-    assert (platforms()["microsoftazurelinux-3"], platforms()["alibaba-3"]) == ("azl3", "alinux3")
+    assert (index_platforms()["microsoftazurelinux-3"], index_platforms()["alibaba-3"]) == ("azl3", "alinux3")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuprov.catalog import cuda, fabric
-from gpuprov.catalog.drivers.sets import DriverPackages, driver_packages
+from gpuprov.catalog.drivers.sets import DriverPackages, find_packages
 from gpuprov.shared import resolve
 
 H100, B200 = "10de:2330", "10de:2901"
@@ -15,7 +15,7 @@ TABLE = {H100: "either", B200: "open-required"}
 
 
 def names(os_id: str, version: str, source: str = "auto") -> DriverPackages:
-    found = driver_packages(os_id, version, source)
+    found = find_packages(os_id, version, source)
     assert found
     return found
 
@@ -190,7 +190,7 @@ def test_dnf_metapackages_move_in_version() -> None:
     assert (answer["packages"]["nvidia-open"], answer["packages"]["nvidia-settings"]) == (R580, R580)
 
 
-FM = fabric.rules("rocky", "9.5")
+FM = fabric.build_rules("rocky", "9.5")
 
 
 def test_fabric_manager_is_missing_for_the_newest_driver() -> None:
@@ -212,7 +212,7 @@ def test_fabric_manager_changes_its_name_at_580() -> None:
 
 
 def test_ubuntus_fabric_manager_goes_with_ubuntus_driver_only() -> None:
-    rules = fabric.rules("ubuntu", "24.04")
+    rules = fabric.build_rules("ubuntu", "24.04")
     both = {"nvidia-fabricmanager-580": [U580], "nvidia-fabricmanager": ["580.95.05-1"]}
     own = decide(UBUNTU, "580", index=offer(UBUNTU, U580) | both, beside=[rules])
     assert own["packages"]["nvidia-fabricmanager-580"] == U580
@@ -222,11 +222,11 @@ def test_ubuntus_fabric_manager_goes_with_ubuntus_driver_only() -> None:
 
 
 def test_cuda_asks_for_a_driver_that_runs_it() -> None:
-    floor, index = cuda.floor("13.0"), offer(EL9, R580, R570)
+    floor, index = cuda.find_floor("13.0"), offer(EL9, R580, R570)
     assert decide(EL9, "any", index=index, cuda=floor)["version"] == "580.95.05"
     moved = decide(EL9, "any", index=index, cuda=floor, installed=installed(EL9, R570))
     assert (moved["kept"], moved["version"]) == (False, "580.95.05")
-    kept = decide(EL9, "any", index=index, cuda=cuda.floor("12.8"), installed=installed(EL9, R570))
+    kept = decide(EL9, "any", index=index, cuda=cuda.find_floor("12.8"), installed=installed(EL9, R570))
     assert (kept["kept"], kept["version"]) == (True, "570.195.03")
     lacking = decide(EL9, "any", index=offer(EL9, R570), cuda=floor)
     assert (

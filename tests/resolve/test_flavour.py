@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.catalog.drivers.sets import kernel_module_table
+from gpuprov.catalog.drivers.sets import build_kernel_module_table
 from gpuprov.shared import resolve
 from tests.resolve.test_distributions import U580, UBUNTU, decide, offer
 
@@ -62,7 +62,7 @@ NEXT = "10de:2e77"
     ],
 )
 def test_flavour(wanted: str, ids: list[str], branch: str, flavour: str, problem: str) -> None:
-    answer = resolve.flavour(wanted, ids, kernel_module_table(), branch)
+    answer = resolve.flavour(wanted, ids, build_kernel_module_table(), branch)
     assert answer["flavour"] == flavour
     assert answer["problem"].startswith(problem)
     assert bool(answer["problem"]) == bool(problem)
@@ -71,7 +71,13 @@ def test_flavour(wanted: str, ids: list[str], branch: str, flavour: str, problem
 
 def test_a_flavour_that_cannot_be_ends_the_decision() -> None:
     answer = resolve.decide(
-        "580", "proprietary", [B200], kernel_module_table(), {"proprietary": [rule("a")], "open": [rule("b")]}, {}, {}
+        "580",
+        "proprietary",
+        [B200],
+        build_kernel_module_table(),
+        {"proprietary": [rule("a")], "open": [rule("b")]},
+        {},
+        {},
     )
     assert (answer["version"], answer["packages"]) == ("", {})
     assert "kernel_modules at auto" in answer["hint"]
@@ -89,7 +95,9 @@ def test_any_version_takes_its_branch_from_the_host(
     installed: dict[str, str], index: dict[str, list[str]], flavour: str
 ) -> None:
     sets = {"proprietary": [rule("nvidia-closed")], "open": [rule("nvidia-open")]}
-    assert resolve.decide("any", "auto", [H100], kernel_module_table(), sets, index, installed)["flavour"] == flavour
+    assert (
+        resolve.decide("any", "auto", [H100], build_kernel_module_table(), sets, index, installed)["flavour"] == flavour
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from gpuprov.catalog import fabric
-from gpuprov.catalog.drivers.sets import driver_packages
+from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.onhost.packages import lists
 from gpuprov.shared import resolve
 from tests.probe import captured
 
-NAMES = driver_packages("debian", "12")
+NAMES = find_packages("debian", "12")
 assert NAMES
 RULES_OF = NAMES.sets
 SETS = {flavour: list(resolve.fitting(rules, "535")) for flavour, rules in NAMES.sets.items()}
-RULES = fabric.rules("debian", "12")
+RULES = fabric.build_rules("debian", "12")
 BOOKWORM = lists.parse_madison(captured("package_index", "bookworm").text)
 OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
 FM = "nvidia-fabricmanager-535"
@@ -95,7 +95,7 @@ def test_a_change_of_branch_replaces_the_old_name() -> None:
 
 
 def test_the_revision_of_the_drivers_own_archive_wins() -> None:
-    rules = fabric.rules("ubuntu", "24.04")
+    rules = fabric.build_rules("ubuntu", "24.04")
     ubuntu = "535.261.03-0ubuntu0.24.04.1"
     index = {FM: ["535.261.03-1", ubuntu]}
     driver = ["nvidia-kernel-common-535-server"]

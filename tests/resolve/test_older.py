@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gpuprov.catalog.drivers import settled
-from gpuprov.catalog.drivers.sets import kernel_module_table
+from gpuprov.catalog.drivers import list_settled
+from gpuprov.catalog.drivers.sets import build_kernel_module_table
 from gpuprov.shared import resolve
 from tests.probe import published
 
@@ -23,7 +23,9 @@ def offer(*versions: str) -> dict[str, list[str]]:
 def decide(
     wanted: str, modules: str, gpu: str, index: dict[str, list[str]], installed: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    return resolve.decide(wanted, modules, [gpu], kernel_module_table(), SETS, index, installed or {}, first=settled())
+    return resolve.decide(
+        wanted, modules, [gpu], build_kernel_module_table(), SETS, index, installed or {}, first=list_settled()
+    )
 
 
 def test_real_hosts_that_refused_the_open_modules_or_the_branch() -> None:
@@ -32,7 +34,7 @@ def test_real_hosts_that_refused_the_open_modules_or_the_branch() -> None:
     refused = re.search(r"PCI ID: (10de:\w{4})", logged)
     assert refused
     assert "not supported by open" in logged
-    answer = resolve.flavour("open", [refused[1]], kernel_module_table(), "580")
+    answer = resolve.flavour("open", [refused[1]], build_kernel_module_table(), "580")
     assert answer["problem"] == (
         f"kernel_modules is open, but GPU {P4} has no GSP and runs with proprietary modules only"
     )
@@ -41,22 +43,22 @@ def test_real_hosts_that_refused_the_open_modules_or_the_branch() -> None:
     assert last
     assert loaded
     assert resolve.last_branch([P100]) == int(last[1])
-    answer = resolve.flavour("auto", [P100], kernel_module_table(), loaded[1])
+    answer = resolve.flavour("auto", [P100], build_kernel_module_table(), loaded[1])
     assert answer["problem"] == f"GPU {P100} is not supported by branch 595: 580 is the last"
 
 
 def test_what_is_older_than_turing_has_proprietary_modules_up_to_580() -> None:
     for gpu in (P4, P40, P100, TITAN_V, GT_1030, V100, V100_UNKNOWN):
         for branch in ("570", "580"):
-            assert resolve.flavour("auto", [gpu], kernel_module_table(), branch)["flavour"] == "proprietary", gpu
-            assert "has no GSP" in resolve.flavour("open", [gpu], kernel_module_table(), branch)["problem"], gpu
+            assert resolve.flavour("auto", [gpu], build_kernel_module_table(), branch)["flavour"] == "proprietary", gpu
+            assert "has no GSP" in resolve.flavour("open", [gpu], build_kernel_module_table(), branch)["problem"], gpu
         for branch in ("590", "595", "610"):
             for wanted in ("auto", "open", "proprietary"):
-                answer = resolve.flavour(wanted, [gpu], kernel_module_table(), branch)
+                answer = resolve.flavour(wanted, [gpu], build_kernel_module_table(), branch)
                 assert f"not supported by branch {branch}: 580 is the last" in answer["problem"], gpu
-    assert "470 is the last" in resolve.flavour("auto", [K80], kernel_module_table(), "535")["problem"]
+    assert "470 is the last" in resolve.flavour("auto", [K80], build_kernel_module_table(), "535")["problem"]
     for gpu in (T4, TURING_UNKNOWN, H100):
-        assert resolve.flavour("auto", [gpu], kernel_module_table(), "610") == {
+        assert resolve.flavour("auto", [gpu], build_kernel_module_table(), "610") == {
             "flavour": "open",
             "reason": "NVIDIA's default from branch 560 on is open",
             "problem": "",
@@ -79,7 +81,7 @@ def test_any_version_stays_within_what_every_gpu_runs_with() -> None:
 
 
 def test_any_version_prefers_production_branches_to_new_feature_branches() -> None:
-    assert {"595", "580", "590", "610"} & set(settled()) == {"595", "580"}
+    assert {"595", "580", "590", "610"} & set(list_settled()) == {"595", "580"}
     cases = {
         ("610.43.03", "595.71.05", "580.159.03"): "595.71.05",
         ("610.43.03", "580.159.03"): "580.159.03",

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuprov.catalog.drivers.any import installed_driver
-from gpuprov.catalog.drivers.sets import DriverPackages, driver_packages
+from gpuprov.catalog.drivers.any import find_installed_driver
+from gpuprov.catalog.drivers.sets import DriverPackages, find_packages
 from gpuprov.shared import package_lists, resolve
 
 H100 = "10de:2330"
@@ -23,7 +23,7 @@ E12, E19 = "5.14.0-570.12.1.el9_6.x86_64", "5.14.0-570.19.1.el9_6.x86_64"
 
 
 def names(os_id: str, version: str, build: str = "precompiled") -> DriverPackages:
-    found = driver_packages(os_id, version, build=build)
+    found = find_packages(os_id, version, build=build)
     assert found
     return found
 
@@ -108,7 +108,7 @@ def test_what_is_installed_is_kept() -> None:
     assert answer["kept"]
     assert answer["replaced"] == []
     assert resolve.kernel_package(UBUNTU.sets, have) == {"open": "nvidia-kernel-common-580-server"}
-    assert installed_driver("ubuntu", "24.04", have) == U580
+    assert find_installed_driver("ubuntu", "24.04", have) == U580
 
 
 def test_dkms_and_the_modules_of_another_driver_leave_in_the_same_transaction() -> None:
@@ -154,9 +154,9 @@ def test_nvidias_package_for_dnf_has_driver_and_kernel_in_its_name() -> None:
 
 
 def test_who_has_none() -> None:
-    assert driver_packages("debian", "12", build="precompiled") is None
-    assert driver_packages("ubuntu", "24.04", "nvidia", "precompiled") is None
-    assert driver_packages("rhel", "10.0", build="precompiled") is None
+    assert find_packages("debian", "12", build="precompiled") is None
+    assert find_packages("ubuntu", "24.04", "nvidia", "precompiled") is None
+    assert find_packages("rhel", "10.0", build="precompiled") is None
     assert set(EL9.precompiled) == {"proprietary"}
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from gpuprov.catalog import fabric, repositories
-from gpuprov.catalog.drivers.sets import driver_packages
-from gpuprov.catalog.platforms import platforms
+from gpuprov.catalog.drivers.sets import find_packages
+from gpuprov.catalog.platforms import index_platforms
 from gpuprov.shared import package_lists, resolve
 
 H100 = "10de:2330"
-SLES = driver_packages("sles", "15.7")
-LEAP = driver_packages("opensuse-leap", "15.6")
+SLES = find_packages("sles", "15.7")
+LEAP = find_packages("opensuse-leap", "15.6")
 assert SLES
 assert LEAP
 
@@ -88,10 +88,10 @@ def test_what_the_repository_has_no_modules_for_by_dkms(wanted: str, modules: st
 
 
 def test_fabric_manager_has_a_revision_of_its_own() -> None:
-    found = decide("590", beside=[fabric.rules("sles", "15.6")])
+    found = decide("590", beside=[fabric.build_rules("sles", "15.6")])
     assert (found["problem"], found["packages"]["nvidia-fabricmanager"]) == ("", "590.48.01-2")
     assert found["packages"]["nvidia-common-G07"] == "590.48.01-1"
-    assert fabric.rules("sles", "15.6", "imex") == fabric.rules("opensuse-leap", "15.6", "imex")
+    assert fabric.build_rules("sles", "15.6", "imex") == fabric.build_rules("opensuse-leap", "15.6", "imex")
 
 
 def test_the_next_generation_replaces_the_one_before() -> None:
@@ -139,10 +139,10 @@ def test_leap_is_sles_with_a_repository_of_its_own() -> None:
     assert SLES
     assert LEAP
     assert (LEAP.sets, LEAP.headers) == (SLES.sets, SLES.headers)
-    assert driver_packages("sles", "12.5") is None
-    assert driver_packages("opensuse-tumbleweed", "20261101") is None
-    assert driver_packages("sles", "15.7", "distribution") is None
-    urls = {key: (repositories.cuda(key) or {})["url"].split("/")[-3] for key in ("sles15", "leap15")}
+    assert find_packages("sles", "12.5") is None
+    assert find_packages("opensuse-tumbleweed", "20261101") is None
+    assert find_packages("sles", "15.7", "distribution") is None
+    urls = {key: (repositories.find_cuda_repository(key) or {})["url"].split("/")[-3] for key in ("sles15", "leap15")}
     assert urls == {"sles15": "sles15", "leap15": "opensuse15"}
-    assert repositories.cuda("leap15", "aarch64") is None
-    assert (platforms()["sles-15"], platforms()["opensuseleap-15"]) == ("sles15", "leap15")
+    assert repositories.find_cuda_repository("leap15", "aarch64") is None
+    assert (index_platforms()["sles-15"], index_platforms()["opensuseleap-15"]) == ("sles15", "leap15")

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from gpuprov.catalog.drivers.sets import driver_packages
+from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.onhost.packages import lists
 from gpuprov.shared import resolve
 from tests.probe import captured
 
 BOOKWORM = lists.parse_madison(captured("package_index", "bookworm").text)
 TRIXIE = lists.parse_madison(captured("package_index", "trixie").text)
-NAMES = driver_packages("debian", "12")
+NAMES = find_packages("debian", "12")
 assert NAMES
 RULES_OF = NAMES.sets
 SETS = {flavour: list(resolve.fitting(rules, "535")) for flavour, rules in NAMES.sets.items()}

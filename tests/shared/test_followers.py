@@ -22,7 +22,7 @@ def names(
     block: FabricManager, *gpus: str, of: tuple[str, str] = DEBIAN, branch: str = "580", dcgm: bool = True
 ) -> list[list[str]]:
     given: dict[str, object] = {"fabric_manager": block} | ({"dcgm": Dcgm()} if dcgm else {})
-    return [list(fitting(rules, branch)) for rules, _ in fabric.beside(given, lambda: gpus, *of)]
+    return [list(fitting(rules, branch)) for rules, _ in fabric.list_beside(given, lambda: gpus, *of)]
 
 
 def test_the_board_decides_which_library() -> None:
@@ -39,7 +39,7 @@ def test_names_by_distribution() -> None:
     assert names(FabricManager(), B200, of=EL)[1] == ["libnvsdm"]
     both = names(FabricManager(), H100, of=UBUNTU)[1]
     assert both == ["libnvidia-nscq-580", "libnvidia-nscq"], "of Ubuntu's archive, and of NVIDIA's"
-    first, _ = fabric.beside({"fabric_manager": FabricManager(query_library="always")}, lambda: [H100], *UBUNTU)[1]
+    first, _ = fabric.list_beside({"fabric_manager": FabricManager(query_library="always")}, lambda: [H100], *UBUNTU)[1]
     assert next(rule.get("needs", "") for rule in first if "-{branch}" in rule["name"]).startswith(
         "nvidia-kernel-common"
     )
@@ -59,7 +59,7 @@ def test_who_has_it(block: FabricManager, dcgm: bool, number: int) -> None:
 
 
 def test_the_roles_ask_the_same() -> None:
-    known = fabric.tables()
+    known = fabric.build_tables()
     found = followers.followers([H100], ["fabric_manager", "dcgm"], {}, "auto", known, "rhel9")
     assert [sorted({rule["name"] for rule in rules}) for rules in found["rules"]][1] == [
         "libnvidia-nscq",

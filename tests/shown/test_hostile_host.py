@@ -36,7 +36,7 @@ from gpuprov.plan.show import Terminal
 from gpuprov.probe.base import Facts, Output, Probe, T
 from gpuprov.rehearse import Rehearsal, Rehearsed
 from gpuprov.rehearse.model import Step as Act
-from gpuprov.rehearse.page import page as rehearse_page
+from gpuprov.rehearse.page import render_page as rehearse_page
 from gpuprov.report import html, junit
 from gpuprov.shown import hides
 from gpuprov.simulate import __main__ as simulate

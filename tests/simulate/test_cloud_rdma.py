@@ -127,7 +127,7 @@ def test_a_host_that_is_not_described_so_has_nothing_of_it(part: Callable[..., o
 )
 def test_the_instance_type_is_one_that_can_have_them(count: int, instance: str) -> None:
     assert efa.instance(count) == instance
-    assert catalogue.devices(instance) >= count
+    assert catalogue.count_devices(instance) >= count
 
 
 def test_efa_before_and_while_its_driver_is_loaded(make: Make) -> None:
@@ -231,8 +231,8 @@ def test_an_archive_is_the_same_for_the_same_simulation(module: object, tmp_path
 def test_efas_installer_is_one_to_the_program_that_runs_it(tmp_path: Path) -> None:
     file, digest = standins_efa.write(tmp_path, "1.49.0")
     assert file.name == "aws-efa-installer-1.49.0.tar.gz"
-    assert files.digest(str(file)) == digest
-    folder = Path(onhost.unpacked(str(file), str(tmp_path)))
+    assert files.compute_digest(str(file)) == digest
+    folder = Path(onhost.unpack_installer(str(file), str(tmp_path)))
     assert "version=1.49.0 " in (folder / "efa_installer.sh").read_text()
     for script in folder.rglob("*"):
         if script.is_file() and script.read_bytes().startswith(b"#!"):
@@ -243,7 +243,7 @@ def test_efas_installer_is_one_to_the_program_that_runs_it(tmp_path: Path) -> No
 
 def test_efas_installer_takes_the_options_that_it_is_given(tmp_path: Path) -> None:
     file, _ = standins_efa.write(tmp_path)
-    folder = onhost.unpacked(str(file), str(tmp_path))
+    folder = onhost.unpack_installer(str(file), str(tmp_path))
 
     def said(*words: str) -> str:
         stub = (
@@ -257,7 +257,7 @@ def test_efas_installer_takes_the_options_that_it_is_given(tmp_path: Path) -> No
 
     for kmod in (True, False):
         for mpi in ("none", "openmpi4", "openmpi5", "both"):
-            told = said(*onhost.options({"kmod": kmod, "plugin": kmod, "mpi": mpi}))
+            told = said(*onhost.build_options({"kmod": kmod, "plugin": kmod, "mpi": mpi}))
             assert f"asked for install -y -q pciutils{' dkms' if kmod else ''}\n" in told
     assert "usage: " in said("-y", "--mpi=other")
     assert "nobody is asked by a stand-in" in said("--skip-mpi")

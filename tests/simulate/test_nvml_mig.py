@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpuprov.catalog.gpus import find_gpu
-from gpuprov.catalog.mig import profiles_for
+from gpuprov.catalog.mig import list_profiles
 from gpuprov.simulate import nvml_models
 from tests.simulate.nvml_host import Host, pynvml
 
@@ -94,7 +94,7 @@ def test_profiles_are_those_of_the_catalogue(tmp_path: Path, model: str) -> None
             assert mig.free(info.id) == info.instanceCount
     assert seen == {
         p.name: (p.nvsmi_id, p.slices, p.max_count, [(start, p.size) for start in p.starts])
-        for p in profiles_for(known)
+        for p in list_profiles(known)
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuprov.catalog.drivers.sets import driver_packages
+from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.errors import GpuprovError
 from gpuprov.shared.resolve import fitting
 from gpuprov.simulate import hosts
@@ -27,7 +27,7 @@ def host() -> Iterator[str]:
 
 
 def install(host: str, version: str, *more: str) -> str:
-    names = driver_packages("debian", "12")
+    names = find_packages("debian", "12")
     assert names
     wanted = [f"{name}={version}" for name in fitting(names.open, version)] + list(more)
     return hosts.run(

@@ -46,7 +46,7 @@ def test_each_gpu_of_a_board_shares_a_switch_with_its_hca(make: Make) -> None:
         assert hca.rdma
         assert gpu.link == topology.Link(width=16, speed=32, max_width=16, max_speed=32)
     assert len({here["gpu", rail].root for rail in range(8)}) == 8
-    assert len(rdma.hcas(host.read(rdma.DEVICES))) == 8
+    assert len(rdma.list_hcas(host.read(rdma.DEVICES))) == 8
 
 
 def test_cards_hang_on_root_ports(make: Make) -> None:
@@ -162,7 +162,7 @@ def test_bridges_to_nvswitches_are_mlx5_devices_and_no_hcas(make: Make) -> None:
     assert [one.address for one in bridges] == list(host.read(fabric.BRIDGES))
     assert {one.identifier for one in found} == {"15b3:1021"}, "only the VPD tells them apart"
     assert {port.state for one in bridges for port in one.ports} == {"INIT"}
-    assert len(rdma.hcas(found)) == 2
+    assert len(rdma.list_hcas(found)) == 2
     assert len(host.read(pcie.PCIE).of("hca")) == 2
 
 

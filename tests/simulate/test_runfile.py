@@ -56,7 +56,7 @@ def judged(file: Path, version: str = VERSION) -> str:
 def test_the_role_takes_the_file_of_the_spec(file: Path) -> None:
     assert judged(file) == ""
     assert file.exists()
-    assert runfile.version_of(str(file)) == VERSION
+    assert runfile.read_version(str(file)) == VERSION
 
 
 def test_the_role_refuses_another_driver(file: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from gpuprov.simulate import container, engine, image, inventory, sources, tools
 from gpuprov.simulate.__main__ import main
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost
-from gpuprov.spec.repository import Repository, problems
+from gpuprov.spec.repository import Repository, find_problems
 from tests import public_keys
 
 DEB822 = """\
@@ -130,7 +130,7 @@ def test_inventory_of_hosts_that_serve_a_mirror(tmp_path: Path) -> None:
     assert driver["source"] == "mirror"
     block = msgspec.convert(driver["repository"], Repository)
     assert block.url == "http://127.0.0.1:8099/nvidia/rhel9/x86_64"
-    assert list(problems(block, ("nvidia_driver", "repository"))) == []
+    assert list(find_problems(block, ("nvidia_driver", "repository"))) == []
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "-a", "a-", "a b", "a" * 43, "../x"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.catalog.drivers.sets import driver_packages
+from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.errors import GpuprovError
 from gpuprov.probe.base import Output
 from gpuprov.probe.kernel import boot as probe
@@ -48,7 +48,7 @@ def test_the_zypper_family_has_an_image_of_its_own() -> None:
 @pytest.mark.parametrize("flavour", ["open", "proprietary"])
 def test_the_catalogues_set_is_there_whole(version: str, flavour: str) -> None:
     made = by_name(nvidia.packages(SLES, version))
-    found = driver_packages("sles", "15.7")
+    found = find_packages("sles", "15.7")
     assert found
     for name in fitting(found.sets[flavour], version):
         assert made[name].version == f"{version}-1", name

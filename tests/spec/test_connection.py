@@ -9,7 +9,7 @@ import pytest
 
 from gpuprov.cli.options import raw_hosts
 from gpuprov.fleet import judge, load_fleet
-from gpuprov.spec.connection import unusable
+from gpuprov.spec.connection import find_unusable
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import SpecError
 from tests.taint.canary import Nest
@@ -50,7 +50,7 @@ TAKEN: dict[str, list[object]] = {
 
 
 def complaints(name: str, value: object) -> list[str]:
-    return [str(problem) for problem in unusable(RawHost(name="gpu01", connection={name: value}))]
+    return [str(problem) for problem in find_unusable(RawHost(name="gpu01", connection={name: value}))]
 
 
 def test_what_is_refused() -> None:

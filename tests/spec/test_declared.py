@@ -11,7 +11,7 @@ import yaml
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.fleet import load_fleet
-from gpuprov.spec.declared import inner_blocks
+from gpuprov.spec.declared import list_inner_blocks
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import SpecError
 
@@ -190,7 +190,7 @@ def test_what_a_block_says_when_it_is_there_is_off_where_it_is_not() -> None:
 
 def blocks(name: str, kind: type[Fragment]) -> list[tuple[str, type[Fragment], type[Fragment]]]:
     found = []
-    for inner, of in inner_blocks(kind).items():
+    for inner, of in list_inner_blocks(kind).items():
         found += [(f"{name}.{inner}", kind, of), *blocks(f"{name}.{inner}", of)]
     return found
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuprov.spec.across import conflict_problem
+from gpuprov.spec.across import report_conflict
 from gpuprov.spec.kernel import Conflict, Contribution, Kernel, merge
 from gpuprov.spec.problem import Path
 
@@ -96,6 +96,6 @@ def test_values_that_must_agree(
     ],
 )
 def test_a_conflict_has_a_place(setting: str, first: str, path: Path) -> None:
-    problem = conflict_problem(Conflict(setting, (first, "b"), ("x", 2)))
+    problem = report_conflict(Conflict(setting, (first, "b"), ("x", 2)))
     assert problem.path == path
     assert problem.message == f'kernel.{setting} is "x" by {first} and 2 by b'

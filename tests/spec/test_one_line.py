@@ -14,7 +14,7 @@ from gpuprov.capabilities import CAPABILITIES, HOUSE
 from gpuprov.fleet import load_fleet
 from gpuprov.spec.build import convert, show
 from gpuprov.spec.problem import Path as Place
-from gpuprov.spec.problem import SpecError, dotted
+from gpuprov.spec.problem import SpecError, format_path
 
 BAD = ("a\n", "a\0b", "\x1b]0;OWNED\x07")
 MORE = ("a\nb", "\n", "a\r", "a\tb", "a\x9b2J", "a\x7f", "a\u0085b", "a\u2028b", "a\u202eb", "a\u200bb", "\udcff")
@@ -66,7 +66,7 @@ def test_no_text_of_any_block_may_have_a_control_character() -> None:
                 assert typed is None, (place, bad)
                 told = f"is {show(bad)}" if role == "value" else f"the key is {show(bad)}"
                 assert found[place][1].endswith(told), (place, bad, found)
-                assert dotted((*top, *path)) in found[place][1]
+                assert format_path((*top, *path)) in found[place][1]
                 assert found[place][2] == "allowed: text of one line, without control characters"
                 assert sum(finding[0] == place for finding in findings) == 1
                 assert found[place][1].isprintable()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.spec.problem import Path, Problem, under
+from gpuprov.spec.problem import Path, Problem, report_under
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,8 @@ from gpuprov.spec.problem import Path, Problem, under
     ],
 )
 def test_the_message_begins_with_the_place(path: Path | str, said: str, expected: Problem) -> None:
-    assert under("rdma")(path, said, "say it") == expected
+    assert report_under("rdma")(path, said, "say it") == expected
 
 
 def test_a_warning() -> None:
-    assert under()("mig.mode", "is odd", "", warning=True).severity == "warning"
+    assert report_under()("mig.mode", "is odd", "", warning=True).severity == "warning"

@@ -10,9 +10,9 @@ import pytest
 
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
-from gpuprov.spec.problem import Origin, dotted
+from gpuprov.spec.problem import Origin, format_path
 from gpuprov.spec.problem import Path as SpecPath
-from gpuprov.spec.repository import Repository, expected, located, problems
+from gpuprov.spec.repository import Repository, find_problems, list_fingerprints, locate_files
 from tests import public_keys as made
 
 URL = "https://mirror.example/cuda/"
@@ -34,7 +34,10 @@ def key(tmp_path: Path) -> str:
 
 
 def told(**fields: Any) -> list[str]:
-    return [f"{dotted(p.path)}: {p.message} | {p.hint}" for p in problems(Repository(**fields), ("dcgm", "repository"))]
+    return [
+        f"{format_path(p.path)}: {p.message} | {p.hint}"
+        for p in find_problems(Repository(**fields), ("dcgm", "repository"))
+    ]
 
 
 REFUSED = {
@@ -121,7 +124,7 @@ def test_bad_ones_with_a_key(key: str, fields: dict[str, Any], words: str) -> No
 def test_an_expired_key_is_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "k.asc"
     file.write_text(made.EXPIRED)
-    (problem,) = problems(Repository(url=URL, key_file=str(file)), ("dcgm", "repository"))
+    (problem,) = find_problems(Repository(url=URL, key_file=str(file)), ("dcgm", "repository"))
     assert problem.severity == "warning"
     assert "expired on 2020-01-02" in problem.message
 
@@ -129,15 +132,15 @@ def test_an_expired_key_is_a_warning(tmp_path: Path) -> None:
 def test_the_key_lies_beside_the_file_that_names_it() -> None:
     block = Block(repository=Repository(url=URL, key_file="keys/site.asc"))
     origins: dict[SpecPath, Origin] = {("dcgm", "repository", "key_file"): Origin("/fleet/group_vars/gpu.yml", 3, 5)}
-    assert located(block, "dcgm", origins).repository.key_file == "/fleet/group_vars/keys/site.asc"
+    assert locate_files(block, "dcgm", origins).repository.key_file == "/fleet/group_vars/keys/site.asc"
     absolute = msgspec.structs.replace(block, repository=Repository(url=URL, key_file="/etc/site.asc"))
-    assert located(absolute, "dcgm", origins) is absolute
-    assert located(block, "dcgm", {}).repository.key_file == str(Path.cwd() / "keys/site.asc")
+    assert locate_files(absolute, "dcgm", origins) is absolute
+    assert locate_files(block, "dcgm", {}).repository.key_file == str(Path.cwd() / "keys/site.asc")
 
 
 def test_expected_fingerprints(key: str) -> None:
     block = msgspec.to_builtins(Repository(url=URL, key_file=key))
-    assert expected(block) == [made.GOOD_FINGERPRINT]
-    assert expected({**block, "fingerprint": made.OTHER_FINGERPRINT.lower()}) == [made.OTHER_FINGERPRINT]
+    assert list_fingerprints(block) == [made.GOOD_FINGERPRINT]
+    assert list_fingerprints({**block, "fingerprint": made.OTHER_FINGERPRINT.lower()}) == [made.OTHER_FINGERPRINT]
     with pytest.raises(OSError, match="No such file"):
-        expected({**block, "key_file": "/nowhere/k.asc"})
+        list_fingerprints({**block, "key_file": "/nowhere/k.asc"})

@@ -16,7 +16,7 @@ from gpuprov.capabilities import CAPABILITIES, HOUSE
 from gpuprov.fleet import judge
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import SpecError
-from gpuprov.spec.schema import schema
+from gpuprov.spec.schema import build_schema
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,7 +90,7 @@ kernel: {command_line: {quiet: true}}
 @cache
 def validator() -> jsonschema.Draft202012Validator:
     text: dict[str, Any] = json.loads(
-        json.dumps(schema(HOUSE.fragment, {c.name: (c.fragment, c.summary) for c in CAPABILITIES}))
+        json.dumps(build_schema(HOUSE.fragment, {c.name: (c.fragment, c.summary) for c in CAPABILITIES}))
     )
     jsonschema.Draft202012Validator.check_schema(text)
     return jsonschema.Draft202012Validator(text)

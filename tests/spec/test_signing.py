@@ -9,16 +9,18 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.spec.problem import Origin, dotted
+from gpuprov.spec.problem import Origin, format_path
 from gpuprov.spec.problem import Path as SpecPath
-from gpuprov.spec.repository import located
-from gpuprov.spec.signing import Signing, problems
+from gpuprov.spec.repository import locate_files
+from gpuprov.spec.signing import Signing, find_problems
 from tests import key_pairs
 from tests.key_pairs import certificate, private, rsa_key, site
 
 
 def told(block: Signing) -> list[str]:
-    return [f"{dotted(p.path)}: {p.message} | {p.hint}" for p in problems(block, ("nvidia_driver", "signing"))]
+    return [
+        f"{format_path(p.path)}: {p.message} | {p.hint}" for p in find_problems(block, ("nvidia_driver", "signing"))
+    ]
 
 
 def test_nothing_is_asked_by_default() -> None:
@@ -87,5 +89,5 @@ def test_no_message_holds_any_of_the_key(tmp_path: Path) -> None:
 def test_the_files_stand_beside_what_names_them() -> None:
     block = NvidiaDriver(signing=Signing(key_file="keys/site.key", certificate_file="/etc/site.crt"))
     origins: dict[SpecPath, Origin] = {("nvidia_driver", "signing"): Origin("/fleet/group_vars/all.yml")}
-    found = located(block, "nvidia_driver", origins).signing
+    found = locate_files(block, "nvidia_driver", origins).signing
     assert found == Signing(key_file="/fleet/group_vars/keys/site.key", certificate_file="/etc/site.crt")

@@ -11,7 +11,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.explain.fields import named
 from gpuprov.spec.build import MEANT, convert, show
 from gpuprov.spec.model import Fragment
-from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect, dotted
+from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect, format_path
 
 
 class Inner(Fragment, frozen=True):
@@ -106,7 +106,7 @@ def test_show(value: object, shown: str) -> None:
     ],
 )
 def test_dotted(path: Path, text: str) -> None:
-    assert dotted(path) == text
+    assert format_path(path) == text
 
 
 def test_problems_are_sorted_by_place_and_told_once() -> None:

@@ -153,7 +153,7 @@ def test_what_a_host_says_names_no_file_outside_of_the_cache() -> None:
     """A package that one host built is fetched to this machine, under a name that is made of what the host says of itself."""
     said = "../../../../../../etc/cron.d/x"
     words = ("debian12", said, "gpu01", "nvidia-kernel-dkms", f"1:535.1-1{said}")
-    folder, _, name = prebuilt.cache({"HOME": "/home/ops"}, *words).partition("/gpuprov/modules/")
+    folder, _, name = prebuilt.make_cache_path({"HOME": "/home/ops"}, *words).partition("/gpuprov/modules/")
     assert folder
     assert "/" not in name
     assert name.startswith("debian12-..")

@@ -8,7 +8,7 @@ from pathlib import Path
 from gpuprov.probe import rdma
 from gpuprov.probe.base import Output
 from gpuprov.probe.gpus import nvlink, topology
-from gpuprov.topology.model import Wiring, wiring
+from gpuprov.topology.model import Wiring, build_wiring
 
 H100, H100_PCIE, B200, V100, A100, L40S, T4, GB200 = "2330", "2331", "2901", "1db8", "20b0", "26b9", "1eb8", "2941"
 CX7, CX6 = "15b3:1021", "15b3:101b"
@@ -108,7 +108,7 @@ class Machine:
 
     def read(self) -> Wiring:
         texts = self.texts
-        return wiring(
+        return build_wiring(
             topology.parse(texts["topology_pci"]),
             rdma.parse(texts["rdma_devices"]),
             nvlink.parse(texts["topology_nvlinks"]),

@@ -15,10 +15,10 @@ from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.probe.base import Facts, Output, Probe
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import SpecError
-from gpuprov.topology.judge import findings
+from gpuprov.topology.judge import list_findings
 from gpuprov.topology.model import Gpu, Hca
-from gpuprov.topology.svg import as_svg
-from gpuprov.topology.text import as_text
+from gpuprov.topology.svg import draw_svg
+from gpuprov.topology.text import format_text
 from tests import documents
 from tests.topology.machines import Machine, hgx_h100
 from tests.topology.others import dgx2, dgx_a100, grace, hgx_b200, l40s, vm
@@ -181,7 +181,7 @@ def test_the_picture_is_written(ask: Callable[..., tuple[int, str, str]], tmp_pa
     file = tmp_path / "gpu1.svg"
     code, _, _ = ask("gpu1", "--svg", str(file), machine=hgx_h100())
     assert code == 0
-    assert file.read_text() == as_svg("gpu1", hgx_h100().read(), ())
+    assert file.read_text() == draw_svg("gpu1", hgx_h100().read(), ())
 
 
 MACHINES = [hgx_h100, hgx_b200, dgx2, dgx_a100, l40s, vm, grace, Machine, lambda: Machine(sockets={})]
@@ -190,7 +190,7 @@ MACHINES = [hgx_h100, hgx_b200, dgx2, dgx_a100, l40s, vm, grace, Machine, lambda
 @pytest.mark.parametrize("make", MACHINES)
 def test_a_picture_is_whole_and_refers_to_nothing_else(make: Callable[[], Machine]) -> None:
     wiring = make().read()
-    picture = as_svg("gpu1", wiring, findings(wiring))
+    picture = draw_svg("gpu1", wiring, list_findings(wiring))
     root = ElementTree.fromstring(picture)
     words = " ".join(root.itertext())
     ends: tuple[Gpu | Hca, ...] = (*wiring.gpus, *wiring.hcas)
@@ -209,7 +209,7 @@ def test_a_picture_is_whole_and_refers_to_nothing_else(make: Callable[[], Machin
 
 
 def test_boxes_do_not_overlap() -> None:
-    root = ElementTree.fromstring(as_svg("gpu1", hgx_b200(lost=(2,)).read(), ()))
+    root = ElementTree.fromstring(draw_svg("gpu1", hgx_b200(lost=(2,)).read(), ()))
     boxes = [
         tuple(float(shape.attrib[key]) for key in ("x", "y", "width", "height"))
         for shape in root.iter("{http://www.w3.org/2000/svg}rect")
@@ -223,7 +223,7 @@ def test_boxes_do_not_overlap() -> None:
 
 def test_a_faulty_device_is_marked() -> None:
     wiring = hgx_h100(misplaced=True, narrow=True).read()
-    picture = as_svg("gpu1", wiring, findings(wiring))
+    picture = draw_svg("gpu1", wiring, list_findings(wiring))
     marked = re.findall(r"<title>(\w+)\n[^<]*</title>\n<rect class=\"b \w+ bad\"", picture)
     assert marked == ["GPU3", "ibp111s0", "GPU5"]
     assert picture.index("warning: GPU3 has no HCA of its own") < picture.index(">socket 0"), (
@@ -232,19 +232,19 @@ def test_a_faulty_device_is_marked() -> None:
 
 
 def test_what_is_only_to_be_known_stands_below_the_picture() -> None:
-    picture = as_svg("gpu1", vm().read(), findings(vm().read()))
+    picture = draw_svg("gpu1", vm().read(), list_findings(vm().read()))
     assert picture.index(">GPU0<") < picture.index(">note: ")
 
 
 def test_names_are_escaped() -> None:
-    root = ElementTree.fromstring(as_svg("<a&b>", vm().read(), ()))
+    root = ElementTree.fromstring(draw_svg("<a&b>", vm().read(), ()))
     assert "<a&b>" in " ".join(root.itertext())
 
 
 @pytest.mark.parametrize("make", MACHINES)
 def test_text_in_ascii_where_asked(make: Callable[[], Machine]) -> None:
     wiring = make().read()
-    text = as_text("gpu1", wiring, findings(wiring), plain=True)
+    text = format_text("gpu1", wiring, list_findings(wiring), plain=True)
     assert text.isascii()
     assert all(gpu.name in text for gpu in wiring.gpus)
     assert not [line for line in text.splitlines() if line != line.rstrip()]
@@ -253,8 +253,8 @@ def test_text_in_ascii_where_asked(make: Callable[[], Machine]) -> None:
 @pytest.mark.parametrize("width", [80, 120])
 def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(width: int) -> None:
     wiring = hgx_h100(misplaced=True, narrow=True).read()
-    whole = as_text("gpu1", wiring, findings(wiring), plain=False)
-    broken = as_text("gpu1", wiring, findings(wiring), plain=False, width=width)
+    whole = format_text("gpu1", wiring, list_findings(wiring), plain=False)
+    broken = format_text("gpu1", wiring, list_findings(wiring), plain=False, width=width)
     assert whole.startswith("gpu1: 8 x H100-SXM5-80GB, 8 HCAs, 4 NVSwitches, 2 sockets; 3 warnings, at the end\n")
     assert max(map(len, whole.splitlines())) > width >= max(map(len, broken.splitlines()))
     assert {*broken.split()} == {*whole.split()}
@@ -262,12 +262,12 @@ def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(width: int) ->
 
 def test_a_host_with_nothing_is_one_line() -> None:
     wiring = Machine(sockets={}).read()
-    assert as_text("gpu1", wiring, findings(wiring), plain=True) == "gpu1: no GPU, no HCAs"
+    assert format_text("gpu1", wiring, list_findings(wiring), plain=True) == "gpu1: no GPU, no HCAs"
 
 
 def test_nvlink_bridges_are_no_hcas() -> None:
     wiring = hgx_b200().read()
-    text = as_text("gpu1", wiring, findings(wiring), plain=True)
+    text = format_text("gpu1", wiring, list_findings(wiring), plain=True)
     assert text.startswith("gpu1: 8 x B200, 12 HCAs, 4 NVLink bridges, 2 sockets")
     assert text.count("NVLink bridge, no HCA") == 4
     matrix = text[text.index("nearest HCA") :]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuprov.topology.model import Gpu, Hca, Wiring, place
-from gpuprov.topology.text import cell
+from gpuprov.topology.model import Gpu, Hca, Wiring, parse_place
+from gpuprov.topology.text import format_cell
 from tests.topology.machines import Machine, hgx_h100
 from tests.topology.others import crowded, dgx2, dgx_a100, grace, hgx_b200, l40s, shared, vm
 
@@ -17,7 +17,7 @@ def far(wiring: Wiring, index: int) -> str:
     gpu = wiring.gpus[index]
     hcas = sorted(wiring.hcas, key=lambda hca: int("".join(filter(str.isdigit, hca.name.removeprefix("mlx5_"))) or 0))
     ends: tuple[Gpu | Hca, ...] = (*wiring.gpus, *hcas)
-    return " ".join(cell(wiring, gpu, one) for one in ends)
+    return " ".join(format_cell(wiring, gpu, one) for one in ends)
 
 
 # Rows as published, without the columns that are no distance.
@@ -121,5 +121,5 @@ def test_a_distance_is_the_same_from_both_sides(make: Callable[[], Machine]) -> 
 
 
 def test_what_is_no_pci_address_has_no_place() -> None:
-    assert place("0000:3b:00.1") == (0, 0x3B, 0, 1)
-    assert place("") == place("{{ x }}") == place("0000:zz:00.0") == ()
+    assert parse_place("0000:3b:00.1") == (0, 0x3B, 0, 1)
+    assert parse_place("") == parse_place("{{ x }}") == parse_place("0000:zz:00.0") == ()

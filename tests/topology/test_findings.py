@@ -9,27 +9,27 @@ import pytest
 
 from gpuprov.probe.base import Output
 from gpuprov.probe.rdma.nccl_topology import TopologyFile, parse
-from gpuprov.topology.judge import findings, theirs
-from gpuprov.topology.model import Wiring, told_nccl
-from gpuprov.topology.rails import rails
+from gpuprov.topology.judge import assign_hcas, list_findings
+from gpuprov.topology.model import Wiring, list_nccl_defects
+from gpuprov.topology.rails import build_rails
 from tests.topology.machines import CX6, H100, Machine, hgx_h100, port, rail
 from tests.topology.others import crowded, dgx2, dgx_a100, grace, hgx_b200, l40s, shared, swapped, vm
 
 
 def told(machine: Machine) -> tuple[list[str], list[str]]:
     """Warnings, and notes."""
-    found = findings(machine.read())
+    found = list_findings(machine.read())
     return [one.message for one in found if not one.note], [one.message for one in found if one.note]
 
 
 def own(wiring: Wiring) -> dict[str, str]:
-    return {gpu.name: theirs(wiring)[gpu.index].name for gpu in wiring.gpus}
+    return {gpu.name: assign_hcas(wiring)[gpu.index].name for gpu in wiring.gpus}
 
 
 @pytest.mark.parametrize("make", [hgx_h100, hgx_b200, dgx_a100])
 def test_nothing_is_told_of_a_sound_machine(make: Callable[[], Machine]) -> None:
     assert told(make()) == ([], [])
-    assert rails(make().read()).matched
+    assert build_rails(make().read()).matched
 
 
 def test_two_gpus_to_an_hca_by_design() -> None:
@@ -237,7 +237,7 @@ def test_a_host_without_gpus(hcas: int) -> None:
     for number in range(hcas):
         machine.hca(f"pci0000:1{number}/0000:1{number}:01.0/0000:2{number}:00.0", f"mlx5_{number}", 0, identifier=CX6)
     assert told(machine) == ([], [])
-    assert not rails(machine.read()).matched
+    assert not build_rails(machine.read()).matched
 
 
 def test_a_host_with_nothing() -> None:
@@ -277,13 +277,13 @@ def test_a_topology_file_of_another_machine() -> None:
     rows = "".join(f'text|<pci busid="{address}" class="0x030200"/>\n' for address in [*gpus[:7], "0009:00:00.0"])
     machine.nccl = f'path|/etc/t.xml\nsum|ab  /etc/t.xml\ntext|<system version="1">\n{rows}text|</system>\n'
     file = TopologyFile(path="/etc/t.xml", text=parse(Output(machine.nccl)).text)
-    wrong = told_nccl(file, machine.read())
+    wrong = list_nccl_defects(file, machine.read())
     assert any("names GPUs that the host has not: 0009:00:00.0" in one for one in wrong)
     assert any(f"lacks GPUs of the host: {gpus[7]}" in one for one in wrong)
-    found = findings(msgspec.structs.replace(machine.read(), told_nccl=wrong))
+    found = list_findings(msgspec.structs.replace(machine.read(), told_nccl=wrong))
     assert found[0].message.startswith("NCCL is told otherwise: /etc/t.xml: it names GPUs")
-    assert told_nccl(TopologyFile(path="/etc/t.xml"), machine.read()) == ("/etc/t.xml is not there",)
-    assert "not well-formed" in told_nccl(TopologyFile(path="/etc/t.xml", text="<"), machine.read())[0]
+    assert list_nccl_defects(TopologyFile(path="/etc/t.xml"), machine.read()) == ("/etc/t.xml is not there",)
+    assert "not well-formed" in list_nccl_defects(TopologyFile(path="/etc/t.xml", text="<"), machine.read())[0]
 
 
 def test_a_port_that_is_slower_than_its_like() -> None:

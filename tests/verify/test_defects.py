@@ -194,10 +194,10 @@ def test_export(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_topology(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(command, "read_and_told", lambda found: crash() if vars(found)["name"] == BAD else found)
-    monkeypatch.setattr(command, "findings", lambda _: ())
-    monkeypatch.setattr(document, "as_data", lambda *_: {"gpus": []})
-    monkeypatch.setattr(command, "as_text", lambda *_, **__: "text")
-    monkeypatch.setattr(command, "as_svg", lambda *_: "picture")
+    monkeypatch.setattr(command, "list_findings", lambda _: ())
+    monkeypatch.setattr(document, "build_host", lambda *_: {"gpus": []})
+    monkeypatch.setattr(command, "format_text", lambda *_, **__: "text")
+    monkeypatch.setattr(command, "draw_svg", lambda *_: "picture")
     code, _ = command.show({name: facts(name) for name in NAMES}, as_json=True)
     told = json.loads(capfd.readouterr().out)
     assert (code, len(told["hosts"]), list(told["unread"])) == (1, 9, [BAD])

@@ -22,7 +22,7 @@ ACCEPT = "gpuprov accept"
 def needs_rdma(ctx: Ctx) -> bool:
     """Return whether tests between hosts apply to this host: it has an RDMA device, or is to have one."""
     return bool(ctx.fragment.rdma.tests) and (
-        "rdma" in ctx.host.capabilities or bool(rdma.hcas(ctx.facts.get(rdma.DEVICES)))
+        "rdma" in ctx.host.capabilities or bool(rdma.list_hcas(ctx.facts.get(rdma.DEVICES)))
     )
 
 
@@ -49,7 +49,9 @@ def tools(ctx: Ctx) -> Outcome:
     missing = [name for name in wanted if name not in found]
     kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
     if missing:
-        changes = [Change(kind="package", name=name, after="installed") for name in catalogue.packages(missing, kin)]
+        changes = [
+            Change(kind="package", name=name, after="installed") for name in catalogue.list_packages(missing, kin)
+        ]
         return fail(", ".join(wanted), f"not there: {', '.join(missing)}", APPLY, changes=changes)
     return ok(", ".join(wanted))
 

@@ -26,7 +26,7 @@ def builds(ctx: Ctx) -> Iterator[dict[str, Any]]:
         if folder.rpartition("/")[2] in there:
             continue
         source: Source = getattr(ctx.fragment, name).source
-        program = next(one.program for one in catalogue.acceptance_file().builds if one.key == name)
+        program = next(one.program for one in catalogue.read_acceptance_file().builds if one.key == name)
         yield {
             "name": name,
             "archive": f"{folder}.archive",
@@ -43,7 +43,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     """Return the role's values. `install`: packages. `absent`: files that should not be there."""
     kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
     there, building = ctx.facts.get(PACKAGES), list(builds(ctx))
-    wanted = list(catalogue.packages(installed(ctx), kin))
+    wanted = list(catalogue.list_packages(installed(ctx), kin))
     wanted += catalogue.build_packages((one["name"] for one in building), kin)
     return {
         "of": "the acceptance tools",

@@ -8,7 +8,7 @@ import msgspec
 
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.spec.model import Fragment
-from gpuprov.spec.url import url
+from gpuprov.spec.url import build_pattern
 
 PairTest = Literal["write_bw", "read_bw", "send_bw", "write_lat", "read_lat", "send_lat", "pingpong", "ping"]
 Collective = Literal[
@@ -33,7 +33,7 @@ class Source(Fragment, frozen=True):
     url: Annotated[
         str,
         msgspec.Meta(
-            pattern=url(),
+            pattern=build_pattern(),
             description="https://HOST/PATH or http://HOST/PATH, without user name, password and "
             "query (a signed link runs out: fetch it, and name the file); the hosts fetch it",
         ),
@@ -181,8 +181,8 @@ class Acceptance(Fragment, frozen=True):
 def folder_of(block: Acceptance, name: Literal["nccl", "nvbandwidth"]) -> str:
     """Return the folder of a tool built from source; nccl-tests with MPI has another than without."""
     if name == "nccl":
-        return catalogue.folder(name, block.nccl.source.sha256) + ("-mpi" if block.nccl.across else "")
-    return catalogue.folder(name, block.nvbandwidth.source.sha256)
+        return catalogue.name_folder(name, block.nccl.source.sha256) + ("-mpi" if block.nccl.across else "")
+    return catalogue.name_folder(name, block.nvbandwidth.source.sha256)
 
 
 def program_of(test: str, layer: str = "Ethernet") -> str:

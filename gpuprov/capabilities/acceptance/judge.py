@@ -97,7 +97,7 @@ def _gpus(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
     if across:
         return _least(measurement.value, block.nccl.across_busbw, None, "GB/s", hint)
     if kind(test) == "nccl":
-        floor = catalogue.busbw_floor(measurement.model, measurement.gpus, test, str(measurement.size))
+        floor = catalogue.find_busbw_floor(measurement.model, measurement.gpus, test, str(measurement.size))
         return _least(measurement.value, block.nccl.busbw, floor, "GB/s", hint)
     floor = catalogue.copy_floor(measurement.model, measurement.gpus, test)
     return _least(measurement.value, block.nvbandwidth.bandwidth.get(test, 0.0), floor, "GB/s", hint)

@@ -8,10 +8,10 @@ from pathlib import Path as File
 from gpuprov.capabilities.acceptance.fragment import Acceptance, NvBandwidth, Source
 from gpuprov.catalog import gpus, topology
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem, under
+from gpuprov.spec.problem import Path, Problem, report_under
 
 HERE = "acceptance"
-problem = under(HERE)
+problem = report_under(HERE)
 LEAST = 10
 """Seconds of stream: it reports a rate after 4.5 of its own (stress-stream.c), and a busy host starts late."""
 

@@ -16,19 +16,19 @@ from gpuprov.probe.base import Facts
 from gpuprov.probe.gpus.cgpu import CGPU
 from gpuprov.reading import is_whole
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Path, Problem, under
+from gpuprov.spec.problem import Path, Problem, report_under
 
 HERE = "cgpu"
-problem = under(HERE)
-NODES = tuple(node.key for node in catalogue.cgpu_file().nodes)
+problem = report_under(HERE)
+NODES = tuple(node.key for node in catalogue.read_cgpu_file().nodes)
 
 
 def rules(host: HostSpec, block: Cgpu) -> Iterable[Problem]:
     yield from _values(host, block)
     yield from _neighbours(host)
     asked = asked_driver(host.capabilities.get("nvidia_driver"))
-    known = catalogue.newest()
-    if asked and (why := catalogue.unfit(known.last, asked)):
+    known = catalogue.find_newest()
+    if asked and (why := catalogue.explain_unfit(known.last, asked)):
         hint = f"a driver of {', '.join(known.branches)}, or ask Alibaba for a cGPU newer than {known.last}"
         yield problem("", f": nvidia_driver.version is {asked}, and {why}", hint, warning=True)
 
@@ -51,7 +51,7 @@ def _values(host: HostSpec, block: Cgpu) -> Iterable[Problem]:
 
 
 def _bounds(place: Path, key: str, value: int, more: str) -> Iterable[Problem]:
-    least, most = catalogue.bounds(key)
+    least, most = catalogue.get_bounds(key)
     if not least <= value <= most:
         name = ".".join(str(part) for part in place)
         yield Problem(
@@ -82,7 +82,9 @@ def export(facts: Facts) -> Fragment | None:
     }
     inside = {
         index: {
-            key: value for key, value in values.items() if catalogue.bounds(key)[0] <= value <= catalogue.bounds(key)[1]
+            key: value
+            for key, value in values.items()
+            if catalogue.get_bounds(key)[0] <= value <= catalogue.get_bounds(key)[1]
         }
         for index, values in found.items()
     }

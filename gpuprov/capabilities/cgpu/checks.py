@@ -49,7 +49,12 @@ def module(ctx: Ctx) -> Outcome:
         told = f"no {', '.join(f'{catalogue.ROOT}/{index}' for index in strange)}; GPUs: {_words(there)}"
         return fail(f"GPUs {', '.join(ctx.fragment.gpus)} of cgpu.gpus", told, "correct cgpu.gpus")
     lacking = sorted(
-        {key for gpu in state.gpus for key in onhost.wanted(rows(ctx.fragment), gpu.index) if key not in gpu.settings}
+        {
+            key
+            for gpu in state.gpus
+            for key in onhost.parse_settings(rows(ctx.fragment), gpu.index)
+            if key not in gpu.settings
+        }
     )
     if lacking:
         told = f"cGPU {state.version} has no {', '.join(lacking)}"
@@ -98,12 +103,12 @@ def driver(ctx: Ctx) -> Outcome:
         return skip("cGPU is not loaded: see cgpu.module")
     asked = asked_driver(ctx.host.capabilities.get("nvidia_driver"))
     versions = dict.fromkeys(one for one in (asked, ctx.facts.get(nvidia.DRIVER).version) if one)
-    wrong = [why for version in versions if (why := catalogue.unfit(state.version, version))]
+    wrong = [why for version in versions if (why := catalogue.explain_unfit(state.version, version))]
     if wrong:
         return fail(
             f"a driver that cGPU {state.version} works with", wrong[0], "another driver, or a newer cGPU from Alibaba"
         )
-    documented = "" if catalogue.drivers_of(state.version) else ", a version that Alibaba's table does not have"
+    documented = "" if catalogue.find_drivers(state.version) else ", a version that Alibaba's table does not have"
     return ok(f"cGPU {state.version}{documented}; driver {', '.join(versions) or 'not loaded'}")
 
 
@@ -115,7 +120,7 @@ def asked_driver(block: object) -> str:
 
 def differences(ctx: Ctx) -> list[Difference]:
     """Return each GPU's differences from the spec."""
-    return list(onhost.differences(ctx.facts.get(CGPU).gpus, rows(ctx.fragment)))
+    return list(onhost.list_differences(ctx.facts.get(CGPU).gpus, rows(ctx.fragment)))
 
 
 @check("cgpu.settings", CGPU, fields=FIELDS, evidence=READ)
@@ -144,15 +149,15 @@ def version(ctx: Ctx) -> Outcome:
     state = ctx.facts.get(CGPU)
     if not state.version:
         return fail("cGPU's version", "cGPU is not loaded", "see cgpu.module")
-    if catalogue.deadlocks(state.version):
-        last = catalogue.cgpu_file().deadlock.last
+    if catalogue.is_known_to_deadlock(state.version):
+        last = catalogue.read_cgpu_file().deadlock.last
         return fail(f"cGPU newer than {last}", f"cGPU {state.version} can lock up the kernel, as all up to {last}",
                     "a newer cGPU from Alibaba")  # fmt: skip
     return ok(f"cGPU {state.version}")
 
 
 def _asked(block: Cgpu, index: int) -> str:
-    return " ".join(f"{key}={value}" for key, value in onhost.wanted(rows(block), index).items())
+    return " ".join(f"{key}={value}" for key, value in onhost.parse_settings(rows(block), index).items())
 
 
 def _words(indices: set[int]) -> str:

@@ -17,10 +17,10 @@ from gpuprov.probe.software import packages
 from gpuprov.shared import engines as files
 from gpuprov.shared import resolve
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem, under
+from gpuprov.spec.problem import Problem, report_under
 
 HERE = "container_toolkit"
-problem = under(HERE)
+problem = report_under(HERE)
 
 
 def rules(_host: HostSpec, block: ContainerToolkit) -> Iterable[Problem]:

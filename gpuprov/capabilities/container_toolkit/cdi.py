@@ -136,7 +136,7 @@ def _by_systemd(name: str, engine: dict[str, object]) -> bool:
     """Return whether systemd manages the cgroups of an engine's containers, which it re-applies on a reload."""
     if name == "docker":
         try:
-            return bool(reading.json(str(engine.get("live") or "{}")).get("CgroupDriver") == "systemd")
+            return bool(reading.parse_json(str(engine.get("live") or "{}")).get("CgroupDriver") == "systemd")
         except ValueError:
             return True
     if name == "crio":

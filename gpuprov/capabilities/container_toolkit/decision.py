@@ -52,7 +52,7 @@ def decided(ctx: Ctx) -> Decision:
 def _nowhere(facts: Facts) -> str:
     """Return what to do if none of the host's repositories has the toolkit."""
     kind = "debian" if family(facts.get(system.OS_RELEASE)) == "debian" else "redhat"
-    known = repositories.container_toolkit(kind, facts.get(system.PLATFORM).machine)
+    known = repositories.find_toolkit_repository(kind, facts.get(system.PLATFORM).machine)
     place = f"NVIDIA's repository {known['url']}" if known else "a repository of NVIDIA's"
     return (
         f"the toolkit is in {place}, not in the distribution's: add it or a mirror of it to the host's package sources, or set "
@@ -86,5 +86,5 @@ def coming(ctx: Ctx) -> str:
         return ""
     told = ctx.facts.get(REPOSITORIES)
     wanted = package_sources.standing(told, asked, kind)
-    there = told["files"].get(sources.path(wanted["name"], kind)) == sources.text(wanted, kind)
+    there = told["files"].get(sources.derive_path(wanted["name"], kind)) == sources.format_text(wanted, kind)
     return "" if there else str(asked["url"])

@@ -62,8 +62,8 @@ def present(ctx: Ctx) -> Outcome:
         hint = "install it first, or take it out of container_toolkit.runtimes: gpuprov installs no container engine"
         return fail(expected, f"not installed: {' '.join(absent)}", hint)
     podman = found.get("podman")
-    if podman and not known.reads_cdi("podman", podman["version"]):
-        needed = known.first_reader("podman", "0")
+    if podman and not known.find_newest_cdi("podman", podman["version"]):
+        needed = known.find_first_reader("podman", "0")
         told = f"podman {podman['version'] or 'of a release that it does not tell'}"
         return fail(f"podman {needed} or newer, which reads CDI files that name GPUs by number", told, "upgrade podman")
     for name, engine in found.items():

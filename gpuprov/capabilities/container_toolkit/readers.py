@@ -19,7 +19,7 @@ def readers(fragment: ContainerToolkit, facts: Facts) -> dict[str, files.Engine]
         name: engine
         for name, engine in facts.get(ENGINES).items()
         if (name != "containerd" or name in fragment.runtimes or "docker" not in facts.get(ENGINES))
-        and known.reads_cdi(name, engine["version"])
+        and known.find_newest_cdi(name, engine["version"])
     }
 
 
@@ -28,7 +28,7 @@ def too_old(fragment: ContainerToolkit, facts: Facts) -> list[str]:
     return [
         f"{name} {engine['version']}"
         for name, engine in readers(fragment, facts).items()
-        if files.number(known.reads_cdi(name, engine["version"])) < files.number(catalogue.WRITTEN_CDI)
+        if files.number(known.find_newest_cdi(name, engine["version"])) < files.number(catalogue.WRITTEN_CDI)
     ]
 
 
@@ -40,10 +40,10 @@ def needed_flags(fragment: ContainerToolkit, facts: Facts, version: str) -> tupl
 
 def unread(fragment: ContainerToolkit, facts: Facts, found: Specification) -> tuple[str, str]:
     """Return an engine that cannot read a specification, and the release from which it could; empty if all can."""
-    needed = known.needed_cdi(found.version, found.fields)
+    needed = known.derive_needed_cdi(found.version, found.fields)
     answers = facts.known(CDI_ANSWERS) or {}
     for name, engine in readers(fragment, facts).items():
-        newer = known.first_reader(name, needed)
+        newer = known.find_first_reader(name, needed)
         upgrade = f"{name} {newer} or newer" if newer else f"a newer {name}"
         answer = _docker_says(engine, found.path) if name == "docker" else answers.get(name)
         if answer is None:
@@ -55,11 +55,11 @@ def unread(fragment: ContainerToolkit, facts: Facts, found: Specification) -> tu
 
 def _by_release(name: str, version: str, found: Specification, needed: str) -> str:
     """Return why a release cannot read it; empty if it can."""
-    newest = known.reads_cdi(name, version)
+    newest = known.find_newest_cdi(name, version)
     if files.number(needed) <= files.number(newest):
         return ""
     fields = f", with {' '.join(found.fields)}" if found.fields else ""
-    last = known.newest_known(name)
+    last = known.find_newest_known(name)
     beyond = files.number(version) > (*files.number(last), 1 << 30)
     judged = f" (judged as {last}, the newest release known here)" if beyond else ""
     return f"it is of CDI {needed}{fields}, and this release reads up to {newest}{judged}"
@@ -69,7 +69,7 @@ def _docker_says(engine: files.Engine, path: str) -> str | None:
     """Return docker's complaint about a file; None before 28.2, which lists neither devices nor faults of files.
     https://github.com/moby/moby/blob/v28.2.0/api/types/system/info.go"""
     try:
-        said = reading.json(str(engine.get("live") or "{}"))
+        said = reading.parse_json(str(engine.get("live") or "{}"))
     except reading.Unreadable:
         return None
     if not isinstance(said, dict) or "DiscoveredDevices" not in said:

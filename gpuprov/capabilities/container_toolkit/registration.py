@@ -178,7 +178,7 @@ def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, 
 def would_stop(engine: engines.Engine) -> str:
     """Return how many containers a restart of docker would stop, as docker reports; `its` if it does not report it, empty for none."""
     try:
-        said = reading.json(engine.get("live") or "{}")
+        said = reading.parse_json(engine.get("live") or "{}")
     except reading.Unreadable:
         said = {}
     running = said.get("ContainersRunning") if isinstance(said, dict) else None

@@ -17,14 +17,14 @@ from gpuprov.catalog.cuda import toolchain
 from gpuprov.probe.base import Facts
 from gpuprov.probe.driver.cuda_toolkit import PACKAGES, TOOLKITS
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem, under
+from gpuprov.spec.problem import Problem, report_under
 
 HERE = "cuda_toolkit"
-problem = under(HERE)
+problem = report_under(HERE)
 
 
 def rules(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
-    minors = [toolchain.minor(version) for version in block.versions]
+    minors = [toolchain.take_minor(version) for version in block.versions]
     for place, version in enumerate(minors):
         if version in minors[:place]:
             message = (
@@ -37,8 +37,8 @@ def rules(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
         yield problem("default", f'is "{block.default}", and versions is empty', f'versions: ["{block.default}"]')
     for library in ("cudnn", "nccl"):
         wanted = getattr(block, library)
-        known = dict.fromkeys(row.major for row in catalogue.toolkits_file().libraries if row.library == library)
-        if wanted and toolchain.major(wanted) not in known:
+        known = dict.fromkeys(row.major for row in catalogue.read_toolkits_file().libraries if row.library == library)
+        if wanted and toolchain.take_major(wanted) not in known:
             message = f'is "{wanted}", whose packages are not known'
             yield problem((library,), message, f"majors that are known: {', '.join(known)}")
     yield from hardware_problems(host, block)
@@ -50,7 +50,7 @@ def hardware_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     if gpu is None:
         return
-    useless = [version for version in block.versions if catalogue.dropped(version, gpu.arch)]
+    useless = [version for version in block.versions if catalogue.is_dropped(version, gpu.arch)]
     for place, version in enumerate(block.versions):
         if version in useless:
             message = f"cuda_toolkit.versions: CUDA {version} compiles no more for {gpu.key} ({gpu.arch})"
@@ -60,17 +60,21 @@ def hardware_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
 
 def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
     """Yield toolkits that do not exist, and those that the driver of the spec does not run, or not with certainty."""
-    driver, majors = asked_driver(host), {family.family for family in cuda.families()}
-    known = [one for one in cuda.floors() if one.count(".") == 1 and toolchain.major(one) in majors]
+    driver, majors = asked_driver(host), {family.family for family in cuda.list_families()}
+    known = [one for one in cuda.list_floors() if one.count(".") == 1 and toolchain.take_major(one) in majors]
     for place, version in enumerate(block.versions):
         path = (HERE, "versions", place)
-        if toolchain.minor(version) not in known:
-            asked = toolchain.order(toolchain.minor(version))
-            near = min(known, key=lambda one: [abs(a - b) for a, b in zip(toolchain.order(one), asked, strict=True)])
-            message = f'cuda_toolkit.versions has "{version}": CUDA {toolchain.minor(version)} is not in the catalogue'
+        if toolchain.take_minor(version) not in known:
+            asked = toolchain.parse_order(toolchain.take_minor(version))
+            near = min(
+                known, key=lambda one: [abs(a - b) for a, b in zip(toolchain.parse_order(one), asked, strict=True)]
+            )
+            message = (
+                f'cuda_toolkit.versions has "{version}": CUDA {toolchain.take_minor(version)} is not in the catalogue'
+            )
             yield Problem(path=path, message=message, hint=f'the nearest is "{near}"; all: gpuprov catalog cuda')
             continue
-        support = cuda.supports(driver, version) if driver else None
+        support = cuda.check_support(driver, version) if driver else None
         if support is None or support.runs:
             continue
         way = way_to(host, version, support.floor)
@@ -90,22 +94,22 @@ def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
 def export(facts: Facts) -> Fragment | None:
     """Return the installed toolkits in their releases, the default if it is set by hand, and cuDNN and NCCL of the default's major."""
     found = {name: package.version for name, package in facts.get(PACKAGES).items()}
-    for part in catalogue.toolkits_file().parts:
+    for part in catalogue.read_toolkits_file().parts:
         stem = part.package.removesuffix("{minor}")
         kits = [
-            toolchain.upstream(version)
+            toolchain.strip_to_upstream(version)
             for name, version in found.items()
-            if toolchain.toolkit_of(name) and name == stem + toolchain.dashed(toolchain.toolkit_of(name))
+            if toolchain.find_toolkit(name) and name == stem + toolchain.format_dashed(toolchain.find_toolkit(name))
         ]
         if kits:
             break
     else:
         return None
-    kits = sorted(kits, key=toolchain.order)
+    kits = sorted(kits, key=toolchain.parse_order)
     state = facts.get(TOOLKITS)
     default = state.link.removeprefix(f"{catalogue.LINK}-")
-    default = default if state.mode == "manual" and default in [toolchain.minor(kit) for kit in kits] else ""
-    major = toolchain.major(default or kits[-1])
+    default = default if state.mode == "manual" and default in [toolchain.take_minor(kit) for kit in kits] else ""
+    major = toolchain.take_major(default or kits[-1])
     block = CudaToolkit(
         versions=tuple(kits),
         default=default,
@@ -121,14 +125,14 @@ def export(facts: Facts) -> Fragment | None:
 
 
 def _library(found: dict[str, str], library: str, cuda_major: str) -> str:
-    for row in catalogue.toolkits_file().libraries:
+    for row in catalogue.read_toolkits_file().libraries:
         name = row.run[0].replace("{cuda}", cuda_major)
         if (
             row.library == library
             and name in found
-            and toolchain.major(toolchain.built_for(found[name])) in ("", cuda_major)
+            and toolchain.take_major(toolchain.find_built_for(found[name])) in ("", cuda_major)
         ):
-            return toolchain.upstream(found[name])
+            return toolchain.strip_to_upstream(found[name])
     return ""
 
 

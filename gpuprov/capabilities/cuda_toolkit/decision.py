@@ -13,14 +13,14 @@ from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
 from gpuprov.catalog.cuda.packages import Library, PartFact
 from gpuprov.catalog.cuda.toolchain import (
-    built_for,
-    dashed,
-    major,
-    minor,
-    order,
-    satisfies,
-    toolkit_of,
-    upstream,
+    find_built_for,
+    find_toolkit,
+    format_dashed,
+    is_satisfying,
+    parse_order,
+    strip_to_upstream,
+    take_major,
+    take_minor,
 )
 from gpuprov.probe.driver.cuda_toolkit import Requires
 
@@ -58,23 +58,23 @@ def decide(block: CudaToolkit, there: There) -> Decision:
     releases: dict[str, str] = {}
     packages: dict[str, str] = {}
     remove: list[str] = []
-    pattern, default = catalogue.part(block.parts).package, ""
+    pattern, default = catalogue.get_part(block.parts).package, ""
     try:
         for version in block.versions or _versions(pattern, there):
-            name = pattern.format(minor=dashed(version))
-            releases[minor(version)] = packages[name] = _release(name, version, pattern, there)
-        default = block.default or max(releases, key=order)
+            name = pattern.format(minor=format_dashed(version))
+            releases[take_minor(version)] = packages[name] = _release(name, version, pattern, there)
+        default = block.default or max(releases, key=parse_order)
         for library, wanted in (("cudnn", block.cudnn), ("nccl", block.nccl)):
             if wanted:
-                found, leaving = _library(library, wanted, major(default), block.parts, there)
+                found, leaving = _library(library, wanted, take_major(default), block.parts, there)
                 packages |= found
                 remove += leaving
     except _Missing as missing:
         return Decision(releases=releases, default=default, problem=missing.problem, hint=missing.hint)
     if block.only:
-        others = {name for name in there.installed if toolkit_of(name) and toolkit_of(name) not in releases}
-        metapackages = (entry.pattern for entry in catalogue.toolkits_file().metapackages)
-        remove += sorted(others | set(toolchain.matching(there.installed, metapackages)))
+        others = {name for name in there.installed if find_toolkit(name) and find_toolkit(name) not in releases}
+        metapackages = (entry.pattern for entry in catalogue.read_toolkits_file().metapackages)
+        remove += sorted(others | set(toolchain.select_matching(there.installed, metapackages)))
     return Decision(releases=releases, default=default, packages=packages, remove=tuple(remove))
 
 
@@ -98,9 +98,9 @@ def components(requires: Requires, chosen: Mapping[str, str], installed: Mapping
 def space_needed(decision: Decision, part: str, there: There) -> dict[str, int]:
     """Return the MiB that missing packages need: `installed` under /usr, `archive` in the package manager's cache."""
     missing = decision.packages.keys() - there.installed.keys()
-    needs: list[PartFact | Library] = [catalogue.part(part)] * sum(bool(toolkit_of(name)) for name in missing)
-    for entry in catalogue.toolkits_file().libraries:
-        if entry.family == there.family and toolchain.matching(missing, _named(entry.run, r"\d+")):
+    needs: list[PartFact | Library] = [catalogue.get_part(part)] * sum(bool(find_toolkit(name)) for name in missing)
+    for entry in catalogue.read_toolkits_file().libraries:
+        if entry.family == there.family and toolchain.select_matching(missing, _named(entry.run, r"\d+")):
             needs.append(entry)
     return {
         "installed": sum(need.installed_mib for need in needs),
@@ -111,13 +111,18 @@ def space_needed(decision: Decision, part: str, there: There) -> dict[str, int]:
 def _versions(pattern: str, there: There) -> list[str]:
     """Return the installed toolkits, else the newest of those offered that the catalogue knows and the driver runs, or any if the
     driver is unknown."""
-    stem, floors = pattern.removesuffix("{minor}"), cuda.floors()
+    stem, floors = pattern.removesuffix("{minor}"), cuda.list_floors()
 
     def minors(names: Iterable[str]) -> list[str]:
-        return sorted({toolkit_of(name) for name in names if name == stem + dashed(toolkit_of(name))} - {""}, key=order)
+        return sorted(
+            {find_toolkit(name) for name in names if name == stem + format_dashed(find_toolkit(name))} - {""},
+            key=parse_order,
+        )
 
     def runs(version: str) -> bool:
-        return version in floors and (not there.driver or order(there.driver) >= order(floors[major(version)]))
+        return version in floors and (
+            not there.driver or parse_order(there.driver) >= parse_order(floors[take_major(version)])
+        )
 
     found = minors(there.installed) or [version for version in minors(there.offered) if runs(version)][-1:]
     if not found:
@@ -130,7 +135,7 @@ def _release(name: str, version: str, pattern: str, there: There) -> str:
     found = _choose([name], version, "", there)
     if found:
         return found
-    offered = ", ".join(dict.fromkeys(upstream(one) for one in there.offered.get(name, [])))
+    offered = ", ".join(dict.fromkeys(strip_to_upstream(one) for one in there.offered.get(name, [])))
     hint = f"there are: {offered}" if offered else _others(pattern, there.offered)
     raise _Missing(f"the host's repositories have no {name} {version}", hint)
 
@@ -144,9 +149,9 @@ def _library(library: str, version: str, cuda_major: str, part: str, there: Ther
     names, in_name = _named((*entry.run, *entry.build * build), cuda_major), any("{cuda}" in name for name in entry.run)
     exact = _choose(names, version, "" if in_name else cuda_major, there)
     if not exact:
-        offered = [v for v in there.offered.get(names[0], []) if in_name or major(built_for(v)) == cuda_major]
+        offered = [v for v in there.offered.get(names[0], []) if in_name or take_major(find_built_for(v)) == cuda_major]
         whole = [v for v in offered if all(v in there.offered.get(name, []) for name in names)]
-        listed = ", ".join(dict.fromkeys(upstream(one) for one in whole))
+        listed = ", ".join(dict.fromkeys(strip_to_upstream(one) for one in whole))
         other = f"enable NVIDIA's CUDA repository, or a mirror that has {' and '.join(names)}"
         missing = f"the host's repositories have no {library} {version} for CUDA {cuda_major} ({' '.join(names)})"
         raise _Missing(missing, f"there are: {listed}" if listed else other)
@@ -157,7 +162,7 @@ def _library(library: str, version: str, cuda_major: str, part: str, there: Ther
     ]
     # Two cuDNN of different CUDA majors have one soname: which of them a program gets is chance.
     rules = _named((*entry.run, *entry.build, *entry.beside), r"\d+") if in_name else []
-    leaving = [name for name in toolchain.matching(there.installed, rules) if name not in names]
+    leaving = [name for name in toolchain.select_matching(there.installed, rules) if name not in names]
     return dict.fromkeys(names, exact), leaving
 
 
@@ -166,8 +171,8 @@ def _named(rules: Iterable[str], cuda_major: str) -> list[str]:
 
 
 def _entry(library: str, version: str, family: str) -> Library:
-    rows = [row for row in catalogue.toolkits_file().libraries if (row.library, row.family) == (library, family)]
-    found = next((row for row in rows if row.major == major(version)), None)
+    rows = [row for row in catalogue.read_toolkits_file().libraries if (row.library, row.family) == (library, family)]
+    found = next((row for row in rows if row.major == take_major(version)), None)
     if found:
         return found
     known = ", ".join(row.major for row in rows) or "none on a host of this family; leave it out"
@@ -179,7 +184,7 @@ def _choose(names: list[str], wanted: str, cuda_major: str, there: There) -> str
     there is none."""
 
     def fits(version: str) -> bool:
-        return satisfies(version, wanted) and (not cuda_major or major(built_for(version)) == cuda_major)
+        return is_satisfying(version, wanted) and (not cuda_major or take_major(find_built_for(version)) == cuda_major)
 
     have = {there.installed.get(name, "") for name in names}
     if len(have) == 1 and fits(next(iter(have))):
@@ -187,20 +192,26 @@ def _choose(names: list[str], wanted: str, cuda_major: str, there: There) -> str
     offered = there.offered.get(names[0], [])
     whole = [v for v in offered if fits(v) and all(v in there.offered.get(name, []) for name in names)]
     present = there.installed.get(names[0], "")
-    return max(whole, key=lambda v: (v == present, order(v), order(built_for(v) or "0"), -offered.index(v)), default="")
+    return max(
+        whole,
+        key=lambda v: (v == present, parse_order(v), parse_order(find_built_for(v) or "0"), -offered.index(v)),
+        default="",
+    )
 
 
 def _bound(bound: str, versions: list[str], present: str) -> str:
-    exact = [version for version in versions if bound in (version, upstream(version))]
-    if present in exact or (present and not exact and order(present) >= order(bound)):
+    exact = [version for version in versions if bound in (version, strip_to_upstream(version))]
+    if present in exact or (present and not exact and parse_order(present) >= parse_order(bound)):
         return present
-    newer = [version for version in versions if order(version) >= order(bound)]
-    return exact[0] if exact else min(newer, key=order, default="")
+    newer = [version for version in versions if parse_order(version) >= parse_order(bound)]
+    return exact[0] if exact else min(newer, key=parse_order, default="")
 
 
 def _others(pattern: str, index: Mapping[str, list[str]]) -> str:
     stem = pattern.removesuffix("{minor}")
-    there = sorted((toolkit_of(name) for name in index if name.startswith(stem) and toolkit_of(name)), key=order)
+    there = sorted(
+        (find_toolkit(name) for name in index if name.startswith(stem) and find_toolkit(name)), key=parse_order
+    )
     return f"toolkits that are there: {', '.join(there)}" if there else _no_repository("")
 
 

@@ -34,7 +34,7 @@ def to_install(decision: Decision, facts: Facts) -> list[str]:
     ProbeFailed if the components of a release cannot be read: without their versions, the newest would be installed."""
     have, requires = installed(facts), facts.get(REQUIRES)
     for name, version in decision.packages.items():
-        if toolchain.toolkit_of(name) and have.get(name) != version and name not in requires:
+        if toolchain.find_toolkit(name) and have.get(name) != version and name not in requires:
             raise ProbeFailed(
                 f"what {name} {version} depends on cannot be read", "fetch the package lists again, then apply again"
             )
@@ -66,10 +66,10 @@ def default_commands(version: str, state: Toolkits) -> list[list[str]]:
 
 def broken(decision: Decision, part: str, have: Mapping[str, str], state: Toolkits) -> str:
     """Return what the compiler of an installed toolkit reports instead of its release; empty if all report theirs."""
-    known = catalogue.part(part)
+    known = catalogue.get_part(part)
     for version, package in decision.releases.items() if known.nvcc else ():
         kit = state.toolkits.get(version, Toolkit())
-        there = have.get(known.package.format(minor=toolchain.dashed(version))) == package
+        there = have.get(known.package.format(minor=toolchain.format_dashed(version))) == package
         if there and kit.release != version:
             said = kit.complaint or (f"release {kit.release}" if kit.release else "nothing")
             program = f"{catalogue.LINK}-{version}/bin/nvcc"
@@ -94,7 +94,10 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "of": f"the CUDA toolkit {', '.join(decision.releases)}",
         "install": to_install(decision, facts),
         "remove": list(decision.remove),
-        "refuse": {"patterns": [entry.pattern for entry in catalogue.toolkits_file().driver_patterns], **OF_A_DRIVER},
+        "refuse": {
+            "patterns": [entry.pattern for entry in catalogue.read_toolkits_file().driver_patterns],
+            **OF_A_DRIVER,
+        },
         "hold": packages if block.hold else [],
         "release": [] if block.hold else packages,
         "problem": broken(decision, block.parts, installed(facts), state),

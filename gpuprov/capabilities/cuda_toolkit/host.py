@@ -37,23 +37,25 @@ def driver_of(host: HostSpec, facts: Facts) -> str:
     """Return the driver that the toolkits will run on: the installed (or loaded) one if it matches the spec, else the spec's."""
     found = version_now(facts)
     named, least = asked_version(host), asked_driver(host)
-    kept = (not named or toolchain.satisfies(found, named)) and toolchain.order(found) >= toolchain.order(least)
+    kept = (not named or toolchain.is_satisfying(found, named)) and toolchain.parse_order(
+        found
+    ) >= toolchain.parse_order(least)
     return found if kept else least
 
 
 def asked_driver(host: HostSpec) -> str:
     """Return the lowest driver that the spec leads to: the named one, or the oldest that runs the CUDA of `nvidia_driver.cuda`."""
     named = asked_version(host)
-    floor = cuda.floors().get(getattr(host.capabilities.get("nvidia_driver"), "cuda", ""), "")
-    return floor if floor and (not named or named == toolchain.major(floor)) else named
+    floor = cuda.list_floors().get(getattr(host.capabilities.get("nvidia_driver"), "cuda", ""), "")
+    return floor if floor and (not named or named == toolchain.take_major(floor)) else named
 
 
 def way_to(host: HostSpec, version: str, floor: str) -> str:
     """Return the spec's text for a driver that runs this toolkit."""
-    asked = f'cuda: "{toolchain.minor(version)}"'
+    asked = f'cuda: "{toolchain.take_minor(version)}"'
     if not asked_version(host):
         return f"nvidia_driver: {{{asked}}}"
-    return f'nvidia_driver: {{version: "{toolchain.major(floor)}", {asked}}} (or a newer branch)'
+    return f'nvidia_driver: {{version: "{toolchain.take_major(floor)}", {asked}}} (or a newer branch)'
 
 
 def there(host: HostSpec, facts: Facts) -> There:
@@ -72,20 +74,20 @@ def mine(block: CudaToolkit, facts: Facts) -> dict[str, Package]:
     found = facts.get(cuda_toolkit.PACKAGES)
     minors = wanted_minors(block, facts)
     libraries = [
-        entry.replace("{cuda}", toolchain.major(default(block, facts)))
-        for row in catalogue.toolkits_file().libraries
+        entry.replace("{cuda}", toolchain.take_major(default(block, facts)))
+        for row in catalogue.read_toolkits_file().libraries
         if getattr(block, row.library) and row.family == kind(facts)
         for entry in (*row.run, *row.build, *row.beside)
     ]
-    return {name: p for name, p in found.items() if toolchain.toolkit_of(name) in minors or name in libraries}
+    return {name: p for name, p in found.items() if toolchain.find_toolkit(name) in minors or name in libraries}
 
 
 def wanted_minors(block: CudaToolkit, facts: Facts) -> list[str]:
     """Return the requested toolkits (`12.4`); without versions, the installed ones."""
-    named = [toolchain.minor(version) for version in block.versions]
+    named = [toolchain.take_minor(version) for version in block.versions]
     return named or list(decide(block, facts).releases)
 
 
 def default(block: CudaToolkit, facts: Facts) -> str:
     """Return the toolkit that /usr/local/cuda should lead to; empty if there is none."""
-    return block.default or max(wanted_minors(block, facts), key=toolchain.order, default="")
+    return block.default or max(wanted_minors(block, facts), key=toolchain.parse_order, default="")

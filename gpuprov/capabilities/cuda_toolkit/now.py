@@ -34,14 +34,14 @@ def packages(ctx: Ctx) -> Outcome:
     expected = f"{block.parts} of {', '.join(block.versions) or 'any toolkit'}"
     decision = decide(block, ctx.facts)
     if decision.problem:  # without an index: what is asked for is not installed; preflight tells what would be
-        pattern = catalogue.part(block.parts).package
+        pattern = catalogue.get_part(block.parts).package
         there = sorted(
             f"{name} {package.version}"
             for name, package in ctx.facts.get(PACKAGES).items()
-            if name in [pattern.format(minor=toolchain.dashed(version)) for version in block.versions]
+            if name in [pattern.format(minor=toolchain.format_dashed(version)) for version in block.versions]
             or any(
                 name.startswith(row.run[0].partition("{")[0])
-                for row in catalogue.toolkits_file().libraries
+                for row in catalogue.read_toolkits_file().libraries
                 if getattr(block, row.library)
             )
         )
@@ -50,7 +50,7 @@ def packages(ctx: Ctx) -> Outcome:
     if broken:
         repair = family.WORDS[kind(ctx.facts)].repair
         return fail(expected, f"not whole: {' '.join(broken)}", f"{repair}; then {APPLY}")
-    return ok(", ".join(toolchain.upstream(version) for version in decision.releases.values()), expected)
+    return ok(", ".join(toolchain.strip_to_upstream(version) for version in decision.releases.values()), expected)
 
 
 @check(
@@ -64,14 +64,14 @@ def compilers(ctx: Ctx) -> Outcome:
     found, packaged = ctx.facts.get(TOOLKITS).toolkits, ctx.facts.get(PACKAGES)
     told = []
     for version in wanted_minors(ctx.fragment, ctx.facts):
-        kit, dashed = found.get(version, Toolkit()), toolchain.dashed(version)
+        kit, dashed = found.get(version, Toolkit()), toolchain.format_dashed(version)
         hint = f"{family.WORDS[kind(ctx.facts)].reinstall} cuda-nvcc-{dashed} cuda-cudart-{dashed}"
         cudart = packaged.get(f"cuda-cudart-{dashed}")
-        library = toolchain.upstream(cudart.version) if cudart else ""
+        library = toolchain.strip_to_upstream(cudart.version) if cudart else ""
         if not kit.cudart or (library and kit.cudart != library):
             wanted = f"libcudart.so.{library or version} in {catalogue.LINK}-{version}"
             return fail(wanted, f"libcudart.so.{kit.cudart}" if kit.cudart else "no such file", hint)
-        if catalogue.part(ctx.fragment.parts).nvcc and (wrong := wrong_compiler(ctx, version, kit)):
+        if catalogue.get_part(ctx.fragment.parts).nvcc and (wrong := wrong_compiler(ctx, version, kit)):
             return fail(wrong[0], wrong[1], hint)
         told.append(f"{version}: nvcc {kit.build}" if kit.build else f"{version}: libcudart {kit.cudart}")
     if not told:
@@ -81,10 +81,10 @@ def compilers(ctx: Ctx) -> Outcome:
 
 def wrong_compiler(ctx: Ctx, version: str, kit: Toolkit) -> tuple[str, str] | None:
     """Return what a toolkit's nvcc should report, and what it reports; None if they agree."""
-    package = ctx.facts.get(PACKAGES).get(f"cuda-nvcc-{toolchain.dashed(version)}")
-    built = toolchain.upstream(package.version) if package else ""
-    exact = next((v for v in ctx.fragment.versions if toolchain.minor(v) == version and v != version), "")
-    wanted = catalogue.compiler(exact) or built
+    package = ctx.facts.get(PACKAGES).get(f"cuda-nvcc-{toolchain.format_dashed(version)}")
+    built = toolchain.strip_to_upstream(package.version) if package else ""
+    exact = next((v for v in ctx.fragment.versions if toolchain.take_minor(v) == version and v != version), "")
+    wanted = catalogue.find_compiler(exact) or built
     if not kit.build:
         return f"nvcc {wanted or version}", kit.complaint or f"no {catalogue.LINK}-{version}/bin/nvcc"
     if kit.release != version or (wanted and kit.build != wanted):
@@ -140,7 +140,7 @@ def path(ctx: Ctx) -> Outcome:
 def libraries(ctx: Ctx) -> Outcome:
     """The linker finds the libcudart of each toolkit, and cuDNN and NCCL in the packages' versions, which match the spec."""
     block, found = ctx.fragment, ctx.facts.get(TOOLKITS).libraries
-    told = sorted({toolchain.runtime(version) for version in wanted_minors(block, ctx.facts)})
+    told = sorted({toolchain.derive_runtime(version) for version in wanted_minors(block, ctx.facts)})
     missing = [name for name in told if name not in found]
     if missing:
         return fail(
@@ -150,12 +150,12 @@ def libraries(ctx: Ctx) -> Outcome:
         wanted = getattr(block, library)
         if not wanted:
             continue
-        short = f"lib{library}.so.{toolchain.major(wanted)}"
+        short = f"lib{library}.so.{toolchain.take_major(wanted)}"
         number = found.get(short, "").rpartition(".so.")[2]
         package = next((p for name, p in mine(block, ctx.facts).items() if name.startswith(f"lib{library}")), None)
         # cuDNN's package has a fourth number that its file has not: 9.5.1.17 is libcudnn.so.9.5.1.
-        short_of = ".".join((toolchain.upstream(package.version) if package else wanted).split(".")[:3])
-        if package is None or not toolchain.satisfies(package.version, wanted):
+        short_of = ".".join((toolchain.strip_to_upstream(package.version) if package else wanted).split(".")[:3])
+        if package is None or not toolchain.is_satisfying(package.version, wanted):
             return fail(
                 f"{library} {wanted}", package.version if package else "not installed", f"{APPLY}; gpuprov plan"
             )
@@ -165,7 +165,7 @@ def libraries(ctx: Ctx) -> Outcome:
                 found.get(short, "not in the linker's cache"),
                 "ldconfig -p; another copy comes first",
             )
-        told.append(f"{library} {toolchain.upstream(package.version)}")
+        told.append(f"{library} {toolchain.strip_to_upstream(package.version)}")
     header = ctx.facts.get(TOOLKITS).cudnn_header
     if block.cudnn and block.parts != "libraries" and not told_by(header, block.cudnn):
         return fail(f"cudnn_version.h of {block.cudnn}", header or "no such header", APPLY)
@@ -174,7 +174,7 @@ def libraries(ctx: Ctx) -> Outcome:
 
 def told_by(header: str, wanted: str) -> bool:
     """Return whether cuDNN's header is of the wanted version, as far as both go."""
-    return bool(header) and toolchain.satisfies(header, ".".join(wanted.split(".")[:3]))
+    return bool(header) and toolchain.is_satisfying(header, ".".join(wanted.split(".")[:3]))
 
 
 @check(
@@ -194,12 +194,15 @@ def held(ctx: Ctx) -> Outcome:
 def others(ctx: Ctx) -> Outcome:
     """With `only`, no other toolkit and no metapackage is installed; without it, other toolkits do not matter."""
     known, wanted = ctx.facts.get(PACKAGES), wanted_minors(ctx.fragment, ctx.facts)
-    beside = sorted(name for name in known if (kit := toolchain.toolkit_of(name)) and kit not in wanted)
+    beside = sorted(name for name in known if (kit := toolchain.find_toolkit(name)) and kit not in wanted)
     if not ctx.fragment.only:
-        kits = sorted({toolchain.toolkit_of(name) for name in beside}, key=toolchain.order)
+        kits = sorted({toolchain.find_toolkit(name) for name in beside}, key=toolchain.parse_order)
         return not_asked(f"left alone: {', '.join(kits)}") if kits else not_asked()
     beside = sorted(
-        {*beside, *toolchain.matching(known, (entry.pattern for entry in catalogue.toolkits_file().metapackages))}
+        {
+            *beside,
+            *toolchain.select_matching(known, (entry.pattern for entry in catalogue.read_toolkits_file().metapackages)),
+        }
     )
     if beside:
         changes = [Change(kind="package", name=name, before=known[name].version) for name in beside]

@@ -56,7 +56,7 @@ def resolvable(ctx: Ctx) -> Outcome:
     ]
     changes += [Change(kind="package", name=name, before=have[name]) for name in decision.remove]
     told = ", ".join(f"{name} {version}" for name, version in decision.packages.items())
-    shown = ", ".join(toolchain.upstream(version) for version in decision.releases.values())
+    shown = ", ".join(toolchain.strip_to_upstream(version) for version in decision.releases.values())
     return Outcome(status="pass", expected=expected, found=told, changes=tuple(changes), version=shown)
 
 
@@ -79,11 +79,11 @@ def driver(ctx: Ctx) -> Outcome:
 def judged(host: HostSpec, driver: str, releases: list[str]) -> Outcome:
     """Return the outcome of whether a driver runs all these toolkits."""
     for release in releases:
-        support = cuda.supports(driver, release)
+        support = cuda.check_support(driver, release)
         if support.runs is False:
-            older = cuda.max_cuda(toolchain.major(driver))
+            older = cuda.find_max_cuda(toolchain.take_major(driver))
             hint = f"{way_to(host, release, support.floor)}, or an older toolkit"
-            hint += f": branch {toolchain.major(driver)} is of CUDA {older}" if older else ""
+            hint += f": branch {toolchain.take_major(driver)} is of CUDA {older}" if older else ""
             return fail(f"driver {support.floor} or newer for CUDA {release}", f"driver {driver}", hint)
         if support.runs is None:
             return skip(
@@ -101,9 +101,9 @@ def judged(host: HostSpec, driver: str, releases: list[str]) -> Outcome:
 )
 def metapackages(ctx: Ctx) -> Outcome:
     """No metapackage is installed that moves the driver or the toolkit at an upgrade, and no toolkit of the distribution's own."""
-    known, facts = ctx.facts.get(PACKAGES), catalogue.toolkits_file()
+    known, facts = ctx.facts.get(PACKAGES), catalogue.read_toolkits_file()
     remove = family.WORDS[kind(ctx.facts)].remove
-    foreign = {name: told for name in known if (told := catalogue.does(facts.foreign, name))}
+    foreign = {name: told for name in known if (told := catalogue.find_purpose(facts.foreign, name))}
     if foreign:
         told = "; ".join(f"{name} {what}" for name, what in sorted(foreign.items()))
         return fail(
@@ -111,7 +111,7 @@ def metapackages(ctx: Ctx) -> Outcome:
             told,
             f"{remove} {' '.join(sorted(foreign))}: its nvcc is found beside the default's",
         )
-    found = {name: told for name in known if (told := catalogue.does(facts.metapackages, name))}
+    found = {name: told for name in known if (told := catalogue.find_purpose(facts.metapackages, name))}
     if found and not ctx.fragment.only:
         told = "; ".join(f"{name} {what}" for name, what in sorted(found.items()))
         hint = f"{remove} {' '.join(sorted(found))} (removes the metapackage alone), or cuda_toolkit: {{only: true}}"

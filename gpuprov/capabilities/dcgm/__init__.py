@@ -17,10 +17,10 @@ from gpuprov.reading import is_whole
 from gpuprov.shared import resolve
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem, under
+from gpuprov.spec.problem import Problem, report_under
 
 HERE = "dcgm"
-problem = under(HERE)
+problem = report_under(HERE)
 PORTS = range(1, 65536)
 
 

@@ -59,16 +59,16 @@ def decide(fragment: Dcgm, branch: int, facts: Facts) -> Decision:
     """Decide on one version for all of DCGM's packages on this host, from its own package index."""
     there, index = installed(facts), facts.get(dcgm.INDEX)
     cuda = builds(fragment, branch, facts)
-    line = catalogue.line(fragment.version, there, cuda)
+    line = catalogue.find_line(fragment.version, there, cuda)
     if line == "4" and not cuda:
         problem = f"driver branch {branch} is too old" if branch else "no driver says which CUDA build is needed"
         hint = f"a driver of branch {catalogue.MIN_BRANCH} or newer: nvidia_driver, or say dcgm.cuda"
         return Decision(line=line, problem=problem, hint=hint)
     answer: dict[str, Any] = resolve.resolve(
-        fragment.version, catalogue.names(line, parts(fragment), cuda), index, there
+        fragment.version, catalogue.list_names(line, parts(fragment), cuda), index, there
     )
     if answer["problem"]:
-        hint = answer["hint"] if any(index.get(name) for name in catalogue.all_names()) else REPOSITORY
+        hint = answer["hint"] if any(index.get(name) for name in catalogue.list_all_names()) else REPOSITORY
         return Decision(line=line, cuda=cuda, problem=answer["problem"].replace("driver version", "version"), hint=hint)
     full = next(iter(answer["packages"].values()))
     along, gone = catalogue.follow(full, line, answer["packages"], index, there, cuda)
@@ -84,10 +84,10 @@ def _with_exporter(decision: Decision, facts: Facts) -> Decision:
     does."""
     there = installed(facts).get(catalogue.EXPORTER, "")
     offered = facts.get(dcgm.INDEX).get(catalogue.EXPORTER, [])
-    fitting = (one for one in [there, *offered] if one and catalogue.exporter_fits(one, decision.version))
+    fitting = (one for one in [there, *offered] if one and catalogue.is_fitting_exporter(one, decision.version))
     if chosen := next(fitting, ""):
         return msgspec.structs.replace(decision, packages={**decision.packages, catalogue.EXPORTER: chosen})
-    bound = catalogue.exporter_bound(decision.version) or catalogue.PAIRS[0][1]
+    bound = catalogue.find_exporter_bound(decision.version) or catalogue.PAIRS[0][1]
     problem = f"no {catalogue.EXPORTER} {bound} or older: the repositories have none for DCGM {decision.version}"
     hint = "another dcgm.version, or exporter: false" if offered else REPOSITORY
     return msgspec.structs.replace(decision, problem=problem, hint=hint)

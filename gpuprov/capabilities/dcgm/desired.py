@@ -25,7 +25,7 @@ def settings(block: Dcgm) -> dict[str, str]:
     """Return gpuprov's settings of the units, by path: where the host engine listens, and how the exporter is run."""
     files: dict[str, str] = {}
     if block.listen != catalogue.LISTEN:
-        start = f"{catalogue.COMMAND} {catalogue.arguments(block.listen)}"
+        start = f"{catalogue.COMMAND} {catalogue.build_arguments(block.listen)}"
         files[ENGINE] = f"{HEADER}[Service]\nExecStart=\nExecStart={start}\n"
     if block.exporter:
         files[EXPORTER] = HEADER + _exporter(block)
@@ -41,7 +41,7 @@ PartOf={catalogue.UNIT}
 [Service]
 # One host engine per host: without its address the exporter would start another in itself (NVIDIA/DCGM#108).
 Environment=DCGM_EXPORTER_LISTEN=:{block.exporter_port}
-Environment=DCGM_REMOTE_HOSTENGINE_INFO={catalogue.reached_at(block.listen)}
+Environment=DCGM_REMOTE_HOSTENGINE_INFO={catalogue.derive_address(block.listen)}
 {start if block.exporter_counters != catalogue.COUNTERS else ""}\
 # The host engine may not listen yet when the exporter starts, which then ends with a failure.
 Restart=on-failure
@@ -61,7 +61,7 @@ def resources(ctx: Ctx, found: dcgm.Dcgm) -> Iterator[Resource]:
         old = "older than its program or settings"
         yield Unit(name=catalogue.EXPORTER_UNIT, enabled=True, active=True, outdated=old if found.exporter.old else "")
     cuda = builds(ctx.fragment, branch_now(ctx.facts), ctx.facts)
-    if catalogue.line(ctx.fragment.version, installed(ctx.facts), cuda) == "3":
+    if catalogue.find_line(ctx.fragment.version, installed(ctx.facts), cuda) == "3":
         yield Unit(name=catalogue.OLD_UNIT, enabled=False, active=False)
 
 
@@ -73,7 +73,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 def daemons(ctx: Ctx, names: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Yield these units as the module gpuprov_unit takes them."""
-    ask = ["dcgmi", "discovery", "--host", catalogue.reached_at(ctx.fragment.listen), "-l"]
+    ask = ["dcgmi", "discovery", "--host", catalogue.derive_address(ctx.fragment.listen), "-l"]
     files = {
         catalogue.UNIT: [catalogue.PROGRAM, _folder(ENGINE), *LIBRARY_FILES],
         catalogue.EXPORTER_UNIT: [catalogue.EXPORTER_PROGRAM, _folder(EXPORTER)],

@@ -84,7 +84,7 @@ BASE_PROBES = (*DRIVER_PROBES, dcgm.PACKAGES)
 def builds(fragment: Dcgm, branch: int, facts: Facts) -> tuple[str, ...]:
     """Return the CUDA builds for this host with a driver of this branch."""
     ids = [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
-    return catalogue.builds(fragment.cuda, branch, ids)
+    return catalogue.list_builds(fragment.cuda, branch, ids)
 
 
 def parts(fragment: Dcgm) -> dict[str, bool]:
@@ -101,9 +101,9 @@ def needed(fragment: Dcgm, facts: Facts) -> list[str]:
     """Return the packages that the host needs with its current driver; without a known driver, with the installed CUDA builds."""
     there = installed(facts)
     cuda = builds(fragment, branch_now(facts), facts)
-    line = catalogue.line(fragment.version, there, cuda)
+    line = catalogue.find_line(fragment.version, there, cuda)
     present = [major for major in catalogue.CUDA if f"datacenter-gpu-manager-4-cuda{major}" in there]
-    return catalogue.names(line, parts(fragment), cuda or present)
+    return catalogue.list_names(line, parts(fragment), cuda or present)
 
 
 def mine(facts: Facts) -> dict[str, Package]:

@@ -45,7 +45,7 @@ def version(ctx: Ctx) -> Outcome:
     if len(versions) > 1 or not resolve.satisfies(core, ctx.fragment.version):
         told = ", ".join(f"{name} {found[name].version}" for name in names)
         return fail(expected, told, "gpuprov apply")
-    line = catalogue.line(ctx.fragment.version, found, builds(ctx.fragment, branch_now(ctx.facts), ctx.facts))
+    line = catalogue.find_line(ctx.fragment.version, found, builds(ctx.fragment, branch_now(ctx.facts), ctx.facts))
     others = (name for name in found if re.fullmatch(catalogue.PATTERNS[line], name) and name != catalogue.CONFIG)
     astray = [f"{name} {found[name].version}" for name in others if resolve.upstream(found[name].version) != core]
     if astray:
@@ -62,9 +62,9 @@ def leftovers(ctx: Ctx) -> Outcome:
     """Nothing of the other release line is installed (3 and 4 bring the same programs and units), nor a build for another CUDA."""
     found = mine(ctx.facts)
     cuda = builds(ctx.fragment, branch_now(ctx.facts), ctx.facts)
-    line = catalogue.line(ctx.fragment.version, found, cuda)
+    line = catalogue.find_line(ctx.fragment.version, found, cuda)
     other = [name for name in found if not re.fullmatch(catalogue.PATTERNS[line], name)]
-    other += [name for name in catalogue.other_builds(found, cuda) if cuda and name not in other]
+    other += [name for name in catalogue.list_other_builds(found, cuda) if cuda and name not in other]
     expected = f"packages of DCGM {line} only" + (f", for CUDA {' and '.join(cuda)}" if line == "4" and cuda else "")
     if other:
         return fail(expected, f"also installed: {', '.join(other)}", "gpuprov apply removes them")
@@ -136,10 +136,10 @@ def switches(ctx: Ctx) -> Outcome:
     if not followers.wants_library(asked, (followers.DCGM,)):
         return not_asked("the spec wants no library that DCGM reads NVSwitches by (fabric_manager.query_library)")
     functions = [one.identifier for one in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
-    on_bus, bridges = sum(one in board.switches() for one in functions), ctx.facts.get(fabric.BRIDGES)
+    on_bus, bridges = sum(one in board.list_switches() for one in functions), ctx.facts.get(fabric.BRIDGES)
     if not on_bus and not bridges:
         return skip("no NVSwitch on the bus: see fabric_manager.hardware")
-    if board.generation(functions, bridged=bool(bridges)) not in board.LIBRARY:
+    if board.find_generation(functions, bridged=bool(bridges)) not in board.LIBRARY:
         return not_asked("no library is known that reads the NVSwitches of this board")
     container, found = ctx.facts.get(system.CONTAINER), ctx.facts.get(dcgm.DCGM)
     if container and not ctx.facts.get(nvidia.DRIVER).version:
@@ -186,7 +186,7 @@ def exporter(ctx: Ctx) -> Outcome:
     if not there:
         return fail(expected, f"{catalogue.EXPORTER} is not installed", "gpuprov apply")
     core = next((resolve.upstream(one.version) for one in mine(ctx.facts).values()), "")
-    if core and not catalogue.exporter_fits(there, core):
+    if core and not catalogue.is_fitting_exporter(there, core):
         hint = "gpuprov apply takes the exporter that was released for it"
         return fail(f"an exporter for DCGM {core}", f"{catalogue.EXPORTER} {there} is for a newer one", hint)
     if not found.counters:

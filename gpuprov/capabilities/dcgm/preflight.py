@@ -41,7 +41,7 @@ def misfit(version: str, cuda: str, branch: int) -> tuple[tuple[str, str], str, 
     if major and branch and branch < catalogue.CUDA[major]:
         hint = f"cuda: auto, or a driver of branch {catalogue.CUDA[major]} or newer"
         return ("dcgm", "cuda"), f"the build for CUDA {major} does not work with driver branch {branch}", hint
-    user_mode = major or (catalogue.cuda_of(branch) if branch else "")
+    user_mode = major or (catalogue.find_cuda_major(branch) if branch else "")
     if version.partition(".")[0] == "3" and user_mode and int(user_mode) > catalogue.LAST_CUDA_OF_3:
         told = f"DCGM 3 does not work with CUDA {user_mode}" + (f" (driver branch {branch})" if branch else "")
         hint = f'DCGM 3 knows CUDA up to {catalogue.LAST_CUDA_OF_3} ("Detected unsupported Cuda version"): version: "4"'

@@ -19,13 +19,13 @@ from gpuprov.probe.gpus.imex import IMEX
 from gpuprov.probe.host import systemd
 from gpuprov.reading import is_whole
 from gpuprov.shared.followers import LIBRARIES
-from gpuprov.spec.build import convert, show, unknown_key
+from gpuprov.spec.build import convert, report_unknown_key, show
 from gpuprov.spec.kernel import Kernel, Scalar
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem, under
+from gpuprov.spec.problem import Problem, report_under
 
 HERE = "fabric_manager"
-problem = under(HERE)
+problem = report_under(HERE)
 
 
 def rules(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
@@ -43,13 +43,13 @@ def rules(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
 def hardware_problems(gpu: Gpu, version: str) -> Iterable[Problem]:
     """Yield why Fabric Manager cannot be on hosts with this GPU."""
     needed = gpu.fabric_manager
-    if why := catalogue.why_not(gpu):
+    if why := catalogue.explain_absence(gpu):
         severity = "warning" if needed.confidence == "unconfirmed" else "error"
         message = f"fabric_manager has nothing to manage: {why}"
         hint = "switch it off for these hosts: fabric_manager: false"
         yield Problem(path=(HERE,), message=message, hint=hint, severity=severity)  # type: ignore[arg-type]
     elif version and version != "any" and needed.min_branch:
-        branch = drivers.branch_of(version)
+        branch = drivers.derive_branch(version)
         if int(branch) < int(needed.min_branch):
             message = f": boards of {gpu.key} need branch {needed.min_branch} or newer, the driver is {branch}"
             yield problem("", message, f'nvidia_driver: {{version: "{needed.min_branch}"}} or newer')
@@ -59,7 +59,7 @@ def channel_problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
     """Yield a problem for a driver without a parameter for channel 0."""
     version = driver_wanted(host)
     if tray.of_tray(block) and block.imex.channel0 and is_whole(version[:1]):
-        branch, since = drivers.branch_of(version), catalogue.IMEX_PARAMETER_SINCE
+        branch, since = drivers.derive_branch(version), catalogue.IMEX_PARAMETER_SINCE
         if int(branch) < since:
             message = f"fabric_manager.imex.channel0 needs a driver of branch {since} or newer, the driver is {branch}"
             hint = f'nvidia_driver: {{version: "580"}}, or channel0: false and {catalogue.IMEX_CHANNEL} made by hand at each boot'
@@ -68,7 +68,7 @@ def channel_problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
 
 def setting_problems(gpu: Gpu | None, block: FabricManager) -> Iterable[Problem]:
     """Yield unknown keys of fabricmanager.cfg, invalid values, and settings without effect."""
-    known = catalogue.settings()
+    known = catalogue.list_settings()
     ours = [key for key, entry in known.items() if entry.kind != "unit" and key != "FABRIC_MODE"]
     for key, value in block.settings.items():
         path = (HERE, "settings", key)
@@ -78,12 +78,12 @@ def setting_problems(gpu: Gpu | None, block: FabricManager) -> Iterable[Problem]
             message = "fabric_manager.settings: FABRIC_MODE has a field of its own"
             yield Problem(path=path, message=message, hint=f"fabric_manager: {{fabric_mode: {word}}}")
         elif entry is None:
-            _, message, hint = unknown_key((HERE, "settings"), key, ours)
+            _, message, hint = report_unknown_key((HERE, "settings"), key, ours)
             yield Problem(path=path, message=message, hint=hint)
         elif entry.kind == "unit":
             message = f"fabric_manager.settings: {key} is not to be set: {entry.note}"
             yield Problem(path=path, message=message, hint="leave it out")
-        elif allowed := catalogue.refused(entry, written(value)):
+        elif allowed := catalogue.explain_refusal(entry, written(value)):
             yield Problem(
                 path=path, message=f"fabric_manager.settings.{key} is {show(value)}", hint=f"allowed: {allowed}"
             )
@@ -115,13 +115,13 @@ def export(facts: Facts) -> Fragment | None:
         return FabricManager(imex=Imex(nodes=state.nodes, channel0=state.parameter == "1"))
     if facts.get(systemd.SYSTEMD_UNITS)[catalogue.UNIT].file != "enabled":
         return None
-    found, known = facts.get(fabric.DAEMON).settings, catalogue.settings()
+    found, known = facts.get(fabric.DAEMON).settings, catalogue.list_settings()
     mode = next((word for word, number in catalogue.MODES.items() if number == found.get("FABRIC_MODE", "0")), None)
     mine = {
         key: int(value) if is_whole(value) else value
         for key, value in found.items()
         if key in known and known[key].kind != "unit" and key != "FABRIC_MODE" and value != known[key].default
-        and not catalogue.refused(known[key], value)
+        and not catalogue.explain_refusal(known[key], value)
     }  # fmt: skip
     asked = {"fabric_mode": mode or "bare-metal", "settings": mine}
     # DCGM without it is a choice of that host's, or a fault; as a spec, `auto` would ask for what it does not have.

@@ -81,7 +81,7 @@ def decided(ctx: Ctx) -> Decision:
 
 def fits(asked: Any, driver: str) -> bool:
     """Return whether the installed driver satisfies the block `nvidia_driver`."""
-    return bool(driver) and resolve.satisfies(driver, asked.version, cuda.floor(asked.cuda) if asked.cuda else "")
+    return bool(driver) and resolve.satisfies(driver, asked.version, cuda.find_floor(asked.cuda) if asked.cuda else "")
 
 
 def follow(ctx: Ctx, driver: str) -> Decision:
@@ -93,7 +93,7 @@ def follow(ctx: Ctx, driver: str) -> Decision:
     functions = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     on_bus = [function.identifier for function in functions]
     blocks = {**ctx.host.capabilities, followers.FABRIC_MANAGER: ctx.fragment}
-    beside = catalogue.beside(blocks, lambda: on_bus, release.id, release.version)
+    beside = catalogue.list_beside(blocks, lambda: on_bus, release.id, release.version)
     answers = [resolve.follow(driver, known, index, there) for known, _ in beside]
     if refused := [answer for answer in answers if answer["problem"]]:
         problem = "; ".join(answer["problem"] for answer in refused)

@@ -89,7 +89,7 @@ def daemon(ctx: Ctx) -> Daemon:
         active = state.active == "active"
         return Daemon(catalogue.IMEX_UNIT, "nvidia-imex", program, config, files, state.daemon, active, state.written)
     unit = ctx.facts.get(systemd.SYSTEMD_UNITS)[catalogue.UNIT]
-    program, config, seen = catalogue.PROGRAM, catalogue.configuration_file(), ctx.facts.get(fabric.DAEMON)
+    program, config, seen = catalogue.PROGRAM, catalogue.get_configuration_file(), ctx.facts.get(fabric.DAEMON)
     return Daemon(catalogue.UNIT, "nv-fabricmanager", program, config, (program, config), seen, unit.active == "active")
 
 
@@ -251,7 +251,7 @@ RESOURCES = Resources(
     desired,
     lambda _host, block: files(block),
     (fabric.DAEMON, fabric.STATE, IMEX, systemd.SYSTEMD_UNITS, nvidia.DRIVER, system.CONTAINER),
-    lines=(catalogue.configuration_file(), catalogue.IMEX_CONFIG),
+    lines=(catalogue.get_configuration_file(), catalogue.IMEX_CONFIG),
     units=lambda _host, block: (catalogue.IMEX_UNIT if of_tray(block) else catalogue.UNIT,),
     proves={"files": ("fabric_mode", "settings", "imex"), "enabled": ("imex",), "active": ("imex",)},
 )

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.catalog import fabric as catalogue
-from gpuprov.catalog.distributions import managed
-from gpuprov.catalog.drivers.any import installed_driver
+from gpuprov.catalog.distributions import list_managed
+from gpuprov.catalog.drivers.any import find_installed_driver
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import fabric
@@ -103,7 +103,7 @@ DRIVER_PROBES = (system.OS_RELEASE, PACKAGES, nvidia.DRIVER)
 def generation(facts: Facts) -> int:
     """Return the generation of the host's NVSwitches; 0 if it has none."""
     functions = [function.identifier for function in facts.get(pci.NVIDIA_FUNCTIONS)]
-    return catalogue.generation(functions, bridged=bool(facts.get(fabric.BRIDGES)))
+    return catalogue.find_generation(functions, bridged=bool(facts.get(fabric.BRIDGES)))
 
 
 def wanted_settings(fragment: FabricManager) -> dict[str, str]:
@@ -120,10 +120,12 @@ def written(value: object) -> str:
 def rules(facts: Facts, part: str = "fabric-manager") -> tuple[dict[str, object], ...]:
     """Return the package's names on this host's distribution; `part` imex: nvidia-imex's; nscq, nvsdm: the library's."""
     release = facts.get(system.OS_RELEASE)
-    found = catalogue.rules(release.id, release.version, part)
+    found = catalogue.build_rules(release.id, release.version, part)
     if not found:
         what = {"imex": "nvidia-imex", **followers.LIBRARIES}.get(part, "Fabric Manager")
-        known = ", ".join(entry.key for entry in managed() if catalogue.rules(entry.id, entry.version_id, part))
+        known = ", ".join(
+            entry.key for entry in list_managed() if catalogue.build_rules(entry.id, entry.version_id, part)
+        )
         told = f"no {what} packages are known for {release.name or release.id}"
         raise ProbeFailed(told, f"take fabric_manager out of the spec; known for: {known}")
     return found
@@ -141,7 +143,7 @@ def driver_version(facts: Facts) -> str:
     none."""
     release = facts.get(system.OS_RELEASE)
     installed = {name: package.version for name, package in facts.get(PACKAGES).items()}
-    mine = installed_driver(release.id, release.version, installed)
+    mine = find_installed_driver(release.id, release.version, installed)
     return resolve.upstream(mine) if mine else facts.get(nvidia.DRIVER).version
 
 
@@ -159,7 +161,7 @@ def library_part(host: HostSpec, facts: Facts) -> str:
     if not followers.wants_library(str(getattr(block, "query_library", "never")), host.capabilities):
         return ""
     on_bus = [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
-    return followers.library(on_bus, {"library": catalogue.libraries()})
+    return followers.library(on_bus, {"library": catalogue.read_libraries()})
 
 
 def held_packages(facts: Facts, part: str) -> dict[str, Package]:

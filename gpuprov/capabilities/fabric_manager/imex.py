@@ -34,7 +34,7 @@ JOURNAL = f"journalctl -u {UNIT} -n 30; tail /var/log/nvidia-imex.log"
 
 def trays(facts: Facts) -> list[str]:
     """Return the GPUs on the bus that belong to compute trays."""
-    found = (gpus.by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
+    found = (gpus.find_by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
     return [model.key for model in found if model and model.fabric_manager.imex]
 
 
@@ -113,7 +113,7 @@ def alive(ctx: Ctx) -> Outcome:
     state = ctx.facts.get(IMEX)
     if state.daemon.process(PROCESS) is None and (reason := machine_without_driver(ctx.facts)):
         return skip(reason)
-    ready, told = rules.imex(state)
+    ready, told = rules.judge_imex(state)
     return ok(told) if ready else fail("READY", told, JOURNAL)
 
 
@@ -208,7 +208,7 @@ def in_fabric(ctx: Ctx) -> Outcome:
         return skip(reason)
     if not ctx.facts.get(nvidia.DRIVER).version:
         return fail(expected, "no NVIDIA module is loaded", "see nvidia_driver.loaded")
-    bad = [f"{bus} {wrong}" for bus in on_bus if (wrong := rules.detached(states.get(bus)))]
+    bad = [f"{bus} {wrong}" for bus in on_bus if (wrong := rules.explain_detached(states.get(bus)))]
     groups = {(states[bus].cluster, states[bus].clique) for bus in on_bus if bus in states}
     if not bad and len(groups) > 1:
         bad = [f"several: {', '.join(sorted(f'{cluster}.{clique}' for cluster, clique in groups))}"]

@@ -10,10 +10,10 @@ from gpuprov.capabilities.fabric_manager.tray import asked, of_tray, package_onl
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem, under
+from gpuprov.spec.problem import Path, Problem, report_under
 
 HERE = "fabric_manager"
-problem = under(HERE)
+problem = report_under(HERE)
 PLACE: Path = (HERE, "imex", "nodes")
 
 
@@ -27,7 +27,7 @@ def problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
                 'fabric_manager: {imex: {nodes: ["192.0.2.1", ...]}} with all members of the domain, imex: {service: disabled} under '
                 "Kubernetes; or fabric_manager: false"
             )
-            yield problem("", f"has nothing to manage: {catalogue.why_not(gpu)}", hint)
+            yield problem("", f"has nothing to manage: {catalogue.explain_absence(gpu)}", hint)
         return
     if gpu and not gpu.fabric_manager.imex:
         message = f"is for compute trays of GB200 and GB300 racks, and the host has {gpu.key}"

@@ -10,7 +10,7 @@ from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.probe.gpus import fabric
 from gpuprov.shown import counted
-from gpuprov.topology.fabric import SWITCH_RESET, fatal_errors
+from gpuprov.topology.fabric import SWITCH_RESET, list_fatal_errors
 
 Ctx = Context[FabricManager]
 JOURNAL = f"journalctl -u {catalogue.UNIT} -n 30"
@@ -29,7 +29,7 @@ def log(ctx: Ctx) -> Outcome:
     """The daemon's current or last run reported neither a wrong driver version nor a fatal error of an NVSwitch. Non-fatal errors, and
     GPUs that it did not find, are reported."""
     daemon = ctx.facts.get(fabric.DAEMON)
-    if fatal := fatal_errors(daemon):
+    if fatal := list_fatal_errors(daemon):
         return fail("no fatal error of an NVSwitch", f"its log: {_last(fatal)}", SWITCH_RESET)
     if mismatch := mismatched(daemon):
         return fail("no complaint about versions", mismatch, 'gpuprov explain "fabric manager driver version mismatch"')

@@ -106,7 +106,7 @@ def registered(ctx: Ctx) -> Outcome:
     bad, waiting = [], 0
     for bus in on_bus:
         gpu = states.get(bus)
-        if wrong := rules.unregistered(gpu, shared=shared):
+        if wrong := rules.explain_unregistered(gpu, shared=shared):
             bad.append(f"{bus} {wrong}")
         elif gpu and gpu.state == "In Progress":
             waiting += 1
@@ -121,7 +121,7 @@ def registered(ctx: Ctx) -> Outcome:
 @check("fabric_manager.settings", fabric.DAEMON, fields=("fabric_mode", "settings"))
 def settings(ctx: Ctx) -> Outcome:
     """The running daemon was started with fabricmanager.cfg, in which fabric_manager.files compares the settings."""
-    process, file = ctx.facts.get(fabric.DAEMON).process(DAEMON), catalogue.configuration_file()
+    process, file = ctx.facts.get(fabric.DAEMON).process(DAEMON), catalogue.get_configuration_file()
     if process is None:
         return not_asked("no daemon runs: see fabric_manager.active")
     if other := _other_file(process.command, file):

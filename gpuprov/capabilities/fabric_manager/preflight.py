@@ -25,9 +25,9 @@ Ctx = Context[FabricManager]
 
 def useless(facts: Facts) -> str:
     """Return why a host without NVSwitches has none, as far as its GPUs show."""
-    found = (gpus.by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
+    found = (gpus.find_by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
     models = {model.key: model for model in found if model}
-    reasons = [reason for model in models.values() if (reason := catalogue.why_not(model))]
+    reasons = [reason for model in models.values() if (reason := catalogue.explain_absence(model))]
     if reasons:
         return reasons[0]
     named = ", ".join(models) or "no GPU"
@@ -54,7 +54,7 @@ def hardware(ctx: Ctx) -> Outcome:
         told = f"{ctx.facts.get(system.PLATFORM).kernel} has no {' '.join(missing)}"
         return fail(f"{', '.join(catalogue.SUBNET_MODULES)} for NVSwitches of generation {found}", told, hint)
     ids = [function.identifier for function in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
-    count = sum(identifier in catalogue.switches() for identifier in ids)
+    count = sum(identifier in catalogue.list_switches() for identifier in ids)
     seen = (
         counted(count, "NVSwitch")
         if count

@@ -10,7 +10,7 @@ from gpuprov.capabilities.gds.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.gds.fragment import Gds
 from gpuprov.capabilities.gds.rules import contribute, rules
 from gpuprov.capabilities.gds.tasks import TASKS
-from gpuprov.catalog.cuda.toolchain import order
+from gpuprov.catalog.cuda.toolchain import parse_order
 from gpuprov.probe.base import Facts
 from gpuprov.probe.driver import gds as probe
 from gpuprov.spec.model import Fragment
@@ -22,7 +22,7 @@ def export(facts: Facts) -> Fragment | None:
     releases = [f"{match[1]}.{match[2]}" for match in matches if match]
     if not releases or not facts.get(probe.GDS).module:
         return None
-    return Gds(toolkit=max(releases, key=order))
+    return Gds(toolkit=max(releases, key=parse_order))
 
 
 CAPABILITY = Capability(

@@ -11,7 +11,7 @@ from gpuprov.capabilities.driver import asked_version, version_now
 from gpuprov.capabilities.gds.fragment import Gds, packages
 from gpuprov.catalog import cuda
 from gpuprov.catalog import gds as catalogue
-from gpuprov.catalog.cuda.toolchain import dashed, order, toolkit_of
+from gpuprov.catalog.cuda.toolchain import find_toolkit, format_dashed, parse_order
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.driver import gds as probe
 from gpuprov.probe.driver import nvidia
@@ -39,18 +39,18 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 def find_release(ctx: Ctx, offered: Iterable[str] = ()) -> str:
     """Return the CUDA release whose packages the host should have: the named one, else the newest installed, else the newest of these
     packages that the driver runs; X.Y if there is none, for messages."""
-    library = catalogue.user_packages(UNKNOWN)[0].removesuffix(dashed(UNKNOWN))
+    library = catalogue.user_packages(UNKNOWN)[0].removesuffix(format_dashed(UNKNOWN))
 
     def newest(names: Iterable[str]) -> str:
-        return max((toolkit_of(name) for name in names if name.startswith(library)), key=order, default="")
+        return max((find_toolkit(name) for name in names if name.startswith(library)), key=parse_order, default="")
 
     named = probe.toolkit(ctx.host, ctx.fragment) or newest(ctx.facts.get(probe.PACKAGES))
     if named or not offered:
         return named or UNKNOWN
     driver = asked_version(ctx.host) or version_now(ctx.facts)
-    known = [name for name in offered if toolkit_of(name)]
+    known = [name for name in offered if find_toolkit(name)]
     return (
-        newest(name for name in known if not driver or cuda.supports(driver, toolkit_of(name)).runs is not False)
+        newest(name for name in known if not driver or cuda.check_support(driver, find_toolkit(name)).runs is not False)
         or UNKNOWN
     )
 

@@ -11,7 +11,7 @@ from gpuprov.capabilities.base import Desired, Resources
 from gpuprov.capabilities.gds.decision import RESOLVING, SOURCE, Ctx, decide
 from gpuprov.capabilities.gds.fragment import Gds, settings
 from gpuprov.catalog import gds as catalogue
-from gpuprov.catalog.cuda.packages import toolkits_file
+from gpuprov.catalog.cuda.packages import read_toolkits_file
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.driver import gds as probe
 from gpuprov.probe.driver.gds import toolkit
@@ -20,7 +20,7 @@ from gpuprov.resources import Absent, File, Lines, Resource, role_values
 from gpuprov.spec.model import HostSpec
 
 OF_A_DRIVER = {
-    "patterns": [rf"(?!nvidia-fs(-dkms)?$)({entry.pattern})" for entry in toolkits_file().driver_patterns],
+    "patterns": [rf"(?!nvidia-fs(-dkms)?$)({entry.pattern})" for entry in read_toolkits_file().driver_patterns],
     "why": "the driver is nvidia_driver's alone, and nvidia-fs brings, moves or removes none",
     "hint": "nvidia_driver: {build: dkms}, whose packages nvidia-fs-dkms depends on",
 }

@@ -9,15 +9,15 @@ from gpuprov.capabilities.driver import asked_branch
 from gpuprov.capabilities.gds.fragment import COMPAT_MODE, Gds, settings
 from gpuprov.catalog import drivers, gpus, pcie
 from gpuprov.catalog import gds as catalogue
-from gpuprov.catalog.cuda.toolchain import order
+from gpuprov.catalog.cuda.toolchain import parse_order
 from gpuprov.catalog.drivers.sets import MODULE_NAMES
 from gpuprov.probe.driver.gds import toolkit
 from gpuprov.spec.kernel import Kernel, Scalar
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Problem, under
+from gpuprov.spec.problem import Problem, report_under
 
 HERE = "gds"
-problem = under(HERE)
+problem = report_under(HERE)
 OPEN = "nvidia_driver: {kernel_modules: open}"
 PATCHED = ("nvme", "nvmeof", "nfs")
 """File systems of the kernel itself, whose drivers know nvidia-fs only as DOCA-OFED brings them."""
@@ -52,7 +52,7 @@ def _driver(host: HostSpec, block: Gds) -> Iterable[Problem]:
         return
     asked = getattr(driver, "kernel_modules", "auto")
     if asked == "auto" and driver is not None and gpu and branch:
-        asked = drivers.kernel_modules_for(gpu, str(branch))
+        asked = drivers.choose_kernel_modules(gpu, str(branch))
     if asked == "proprietary":
         message = f": {block.path} needs open kernel modules, and nvidia_driver leads to proprietary ones"
         yield problem("", message, OPEN)
@@ -76,7 +76,7 @@ def _nvidia_fs(host: HostSpec, block: Gds) -> Iterable[Problem]:
 def _p2pdma(host: HostSpec, block: Gds) -> Iterable[Problem]:
     needs = catalogue.gds_file().p2pdma
     release, branch = toolkit(host, block), asked_branch(host)
-    if release and order(release) < order(needs.first_cuda):
+    if release and parse_order(release) < parse_order(needs.first_cuda):
         yield problem(
             "path",
             f"is p2pdma, and CUDA {release} does not know it",

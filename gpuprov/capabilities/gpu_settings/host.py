@@ -60,7 +60,7 @@ def asked(ctx: Ctx, name: str = "") -> list[Asked] | Outcome:
         return answer
     here = gpus(ctx)
     try:
-        targets = wanted.targets(config(ctx.fragment), [gpu for gpu, _ in here])
+        targets = wanted.select_targets(config(ctx.fragment), [gpu for gpu, _ in here])
     except wanted.WantedError as error:
         return fail(
             "GPUs that the block names", str(error), "correct gpu_settings.per_gpu; nvidia-smi -L lists the GPUs"

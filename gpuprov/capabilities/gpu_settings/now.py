@@ -10,7 +10,7 @@ from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, o
 from gpuprov.capabilities.gpu_settings.fragment import asks
 from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked, told, unreadable
 from gpuprov.capabilities.gpu_settings.rules import VOLATILE
-from gpuprov.onhost.gpu_settings.plan import span
+from gpuprov.onhost.gpu_settings.plan import format_span
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import gpu_settings as probe
 from gpuprov.probe.host.system import CONTAINER
@@ -126,9 +126,9 @@ def locked_clocks(ctx: Ctx) -> Outcome:
 
     def pair(one: Asked) -> tuple[str, str]:
         wanted = one.settings["locked_clocks"]
-        expected = ", ".join(f"{name} {span(wanted[name])}" for name in wanted)
+        expected = ", ".join(f"{name} {format_span(wanted[name])}" for name in wanted)
         noted = locks.get(one.now.address, {})
-        there = {name: span(noted[name]) if name in noted else "not locked by gpuprov" for name in wanted}
+        there = {name: format_span(noted[name]) if name in noted else "not locked by gpuprov" for name in wanted}
         if any(noted.get(name) != value for name, value in wanted.items()):
             return expected, ", ".join(f"{name} {text}" for name, text in there.items())
         return expected, "; ".join(contradictions(one, wanted)) or expected

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuprov.capabilities.base import Change, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked, driverless
-from gpuprov.onhost.gpu_settings.plan import listed
+from gpuprov.onhost.gpu_settings.plan import format_clocks
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import gpu_settings as probe
 from gpuprov.shown import counted
@@ -63,9 +63,11 @@ def _applications(one: Asked, asked_clocks: Any, clocks: Clocks) -> list[str]:
         return []
     memory, graphics = asked_clocks["memory"], asked_clocks["graphics"]
     if memory not in clocks:
-        return [f"application_clocks.memory is {memory} MHz; allowed: {listed([*clocks])}"]
+        return [f"application_clocks.memory is {memory} MHz; allowed: {format_clocks([*clocks])}"]
     if graphics not in clocks[memory]:
-        return [f"application_clocks.graphics is {graphics} MHz; allowed with {memory}: {listed(clocks[memory])}"]
+        return [
+            f"application_clocks.graphics is {graphics} MHz; allowed with {memory}: {format_clocks(clocks[memory])}"
+        ]
     return []
 
 
@@ -76,7 +78,7 @@ def _locks(one: Asked, locks: Any, clocks: Clocks) -> list[str]:
         for clock in lock if lock != "default" and known else ():
             outside = not min(known) <= clock <= max(known)
             if outside or (name == "memory" and clock not in known):
-                found.append(f"locked_clocks.{name} is {clock} MHz; allowed: {listed(known)}")
+                found.append(f"locked_clocks.{name} is {clock} MHz; allowed: {format_clocks(known)}")
                 break
     return found
 

@@ -36,7 +36,7 @@ def export(facts: Facts) -> Fragment | None:
 def _kept(boot: probe.Kept) -> bool:
     """Return whether gpuprov's unit keeps ECC modes, so that a default mode belongs into the block, too."""
     try:
-        kept = reading.json(boot.text) if boot.text and boot.enabled else {}
+        kept = reading.parse_json(boot.text) if boot.text and boot.enabled else {}
     except ValueError:
         return False
     return isinstance(kept, dict) and '"ecc"' in boot.text

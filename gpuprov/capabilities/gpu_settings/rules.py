@@ -10,9 +10,9 @@ from gpuprov.capabilities.gpu_settings.fragment import HERE, Entry, GpuSettings,
 from gpuprov.catalog import gpu_settings as catalogue
 from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.onhost.gpu_settings.wanted import canonical
+from gpuprov.onhost.gpu_settings.wanted import normalize_name
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem, under
+from gpuprov.spec.problem import Path, Problem, report_under
 
 VOLATILE = ("power_limit", "application_clocks", "locked_clocks", "compute_mode")
 """Settings that the driver forgets when it releases the GPU."""
@@ -39,7 +39,7 @@ def places(block: GpuSettings) -> Iterator[tuple[Path, Settings]]:
     yield from (((HERE, "per_gpu", number), entry) for number, entry in enumerate(block.per_gpu))
 
 
-problem = under()
+problem = report_under()
 
 
 def selectors(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
@@ -54,7 +54,7 @@ def selectors(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
         names = () if entry.gpus == "all" else entry.gpus
         for place, name in enumerate(names):
             path: Path = (*here, "gpus", place)
-            if canonical(name) in [canonical(one) for one in names[:place]]:
+            if normalize_name(name) in [normalize_name(one) for one in names[:place]]:
                 yield problem(path, f": {name} is named twice", "take one out")
             if isinstance(name, int) and count is not None and name >= count:
                 hint = f"allowed: 0 to {count - 1}, or correct gpu.count"
@@ -80,10 +80,10 @@ def hardware(path: Path, entry: Settings, host: HostSpec) -> Iterable[Problem]:
     asked = settings(entry)
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     yield from _power(path, asked.get("power_limit"), gpu)
-    if "ecc" in asked and gpu and (why := catalogue.without_ecc_switch(gpu)):
+    if "ecc" in asked and gpu and (why := catalogue.explain_missing_ecc(gpu)):
         yield problem((*path, "ecc"), f" is {asked['ecc']}: {why}", "leave ecc out, or correct gpu.model")
     for name in asked.get("locked_clocks", {}):
-        if gpu and (why := catalogue.without_lock(gpu, name)):
+        if gpu and (why := catalogue.explain_missing_lock(gpu, name)):
             yield problem((*path, "locked_clocks", name), f": {why}", "leave it out, or correct gpu.model")
     branch = asked_branch(host)
     if asked.get("application_clocks", "default") != "default" and branch >= catalogue.DEPRECATED_SINCE:
@@ -92,7 +92,7 @@ def hardware(path: Path, entry: Settings, host: HostSpec) -> Iterable[Problem]:
 
 
 def _power(path: Path, asked: Any, gpu: Gpu | None) -> Iterable[Problem]:
-    known = catalogue.power_of(gpu) if gpu else None
+    known = catalogue.find_power(gpu) if gpu else None
     if not isinstance(asked, int) or not gpu or not known or known.least <= asked <= known.most:
         return
     hint = f"allowed: {known.least} to {known.most} W, or default, which is {known.default} W"
@@ -123,7 +123,7 @@ def others(path: Path, entry: Settings, host: HostSpec) -> Iterable[Problem]:
 def _chosen(entry: Settings) -> set[str]:
     if not isinstance(entry, Entry) or entry.gpus == "all":
         return {"all"}
-    return {canonical(name) for name in entry.gpus}
+    return {normalize_name(name) for name in entry.gpus}
 
 
 def _overlap(chosen: set[str], taken: set[str]) -> str:
@@ -143,7 +143,7 @@ def _mps(host: HostSpec) -> set[str]:
         return set()
     if block.scope != "groups":
         return {"all"}
-    return {canonical(name) for group in block.groups for name in group.gpus}
+    return {normalize_name(name) for group in block.groups for name in group.gpus}
 
 
 def _mig(host: HostSpec) -> set[str]:
@@ -155,7 +155,7 @@ def _mig(host: HostSpec) -> set[str]:
         return {"all"}
     on: set[str] = set()
     for entry in block.layout:
-        names = {"all"} if entry.gpus == "all" else {canonical(name) for name in entry.gpus}
+        names = {"all"} if entry.gpus == "all" else {normalize_name(name) for name in entry.gpus}
         if entry.mode == "enabled":
             on |= names
         else:

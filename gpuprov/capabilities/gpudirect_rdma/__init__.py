@@ -22,7 +22,7 @@ def export(facts: Facts) -> Fragment | None:
     """Return the method in use: a peer module that gpuprov's unit loads, or dma-buf if there is an RDMA device for it."""
     state = facts.get(GPUDIRECT)
     unit = state.units.get(catalogue.UNIT)
-    devices = [device for device in rdma.hcas(facts.get(rdma.DEVICES)) if not device.soft]
+    devices = [device for device in rdma.list_hcas(facts.get(rdma.DEVICES)) if not device.soft]
     ready = [kernel for kernel in state.targets() if kernel.open and kernel.uverbs == "yes"]
     words = {str(value): word for word, value in OVERRIDES.items()}
     packages = facts.get(gdrcopy_probe.PACKAGES)

@@ -171,7 +171,9 @@ def topology_check(ctx: Ctx) -> Outcome:
     running = ctx.facts.get(nvidia.PARAMETERS).get(OVERRIDE)
     if running is None and wanted != "0":
         return fail(
-            expected, "the loaded driver has no such parameter", f"a driver from {catalogue.first_branch(OVERRIDE)} on"
+            expected,
+            "the loaded driver has no such parameter",
+            f"a driver from {catalogue.find_first_branch(OVERRIDE)} on",
         )
     if running is not None and running != wanted:
         reason = f"the loaded driver has {OVERRIDE}={running}, {wanted} is wanted"

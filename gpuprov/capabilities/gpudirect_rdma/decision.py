@@ -78,12 +78,12 @@ def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
     gpu = next((one for one in found if one), gpu)
     disk = [kernel for kernel in targets if kernel.nvidia]
     if not branch and disk:
-        branch = int(drivers.branch_of(disk[-1].nvidia))
+        branch = int(drivers.derive_branch(disk[-1].nvidia))
     flavour = _flavour(driver, gpu, branch if version or not disk else 0)
     if not flavour and disk:
         flavour = "open" if disk[-1].open else "proprietary"
     ofed = state.ofed or known["stack"] == "doca-ofed"  # brings RDMA modules of its own configuration
-    lacking = [option.key for option in catalogue.gpudirect_file().kernel_options]
+    lacking = [option.key for option in catalogue.read_gpudirect_file().kernel_options]
     unset = [
         f"kernel {kernel.release} has no {option}"
         for kernel in targets
@@ -105,7 +105,7 @@ def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
 
 def on_bus(facts: Facts) -> list[gpus.Gpu | None]:
     """Return the host's GPUs; None for each that the catalogue does not know."""
-    return [gpus.by_pci_id(one.identifier) for one in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
+    return [gpus.find_by_pci_id(one.identifier) for one in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
 
 
 def excluded(found: Iterable[gpus.Gpu | None]) -> catalogue.Excluded | None:
@@ -122,7 +122,7 @@ def _flavour(driver: Any, gpu: gpus.Gpu | None, branch: int) -> Flavour:
     if gpu and gpu.kernel_modules.flavour != "either":
         return "open" if gpu.kernel_modules.flavour == "open-required" else "proprietary"
     if driver is not None and gpu and branch:
-        return drivers.kernel_modules_for(gpu, str(branch))
+        return drivers.choose_kernel_modules(gpu, str(branch))
     return ""
 
 
@@ -137,7 +137,7 @@ def _without_peer(host: HostSpec, facts: Facts) -> str:
 
 def no_dmabuf(base: Ground) -> tuple[str, str]:
     """Return why dma-buf cannot work on this basis, and the fix if there is one; both empty if it can."""
-    needs = catalogue.method("dmabuf")
+    needs = catalogue.get_method("dmabuf")
     if base.gpu and base.gpu.kernel_modules.flavour == "proprietary-required":
         return f"{base.gpu.key} ({base.gpu.arch}) has no open kernel modules, which dma-buf needs", ""
     if base.branch and base.branch < int(needs.first_branch):
@@ -147,8 +147,8 @@ def no_dmabuf(base: Ground) -> tuple[str, str]:
         return why, f"a driver of branch {needs.first_branch} or newer"
     if base.flavour == "proprietary":
         return "dma-buf needs open kernel modules, and the host has, or gets, proprietary ones", OPEN
-    first = catalogue.kernel_order(needs.first_kernel)
-    if old := [kernel for kernel in base.kernels if catalogue.kernel_order(kernel) < first]:
+    first = catalogue.parse_kernel_order(needs.first_kernel)
+    if old := [kernel for kernel in base.kernels if catalogue.parse_kernel_order(kernel) < first]:
         return (
             f"kernel {', '.join(old)} is older than {needs.first_kernel}, the first with dma-buf for RDMA",
             "a newer kernel",
@@ -158,7 +158,7 @@ def no_dmabuf(base: Ground) -> tuple[str, str]:
 
 def no_peer(base: Ground, name: Literal["nvidia_peermem", "nv_peer_mem"]) -> tuple[str, str]:
     """Return the same for the modules."""
-    needs = catalogue.method(name)
+    needs = catalogue.get_method(name)
     if needs.first_branch and base.branch and base.branch < int(needs.first_branch):
         why = f"driver {base.branch} has no nvidia_peermem: {needs.first_branch} is the first"
         return why, f"a driver of branch {needs.first_branch} or newer"

@@ -85,7 +85,9 @@ def peer(ctx: Ctx, name: str) -> dict[str, Any]:
         return {}
     asked = ("peerdirect_support", "persistent_api_support")
     own = {key: str(getattr(ctx.fragment, key)) for key in asked} if name == "nvidia_peermem" else {}
-    causes = [{"text": one.text, "cause": one.cause, "way": one.way} for one in catalogue.gpudirect_file().messages]
+    causes = [
+        {"text": one.text, "cause": one.cause, "way": one.way} for one in catalogue.read_gpudirect_file().messages
+    ]
     return {"name": name, "other": OTHERS[name], "parameters": own, "causes": causes}
 
 
@@ -174,7 +176,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-SERVICES = tuple(one.service for one in catalogue.gpudirect_file().gdrcopy)
+SERVICES = tuple(one.service for one in catalogue.read_gpudirect_file().gdrcopy)
 RESOURCES = Resources(
     desired,
     lambda _host, _block: PATHS,

@@ -27,7 +27,7 @@ SOURCE = (
 def known(facts: Facts) -> catalogue.Gdrcopy:
     """Return gdrcopy on this distribution. Raises ProbeFailed if nothing is known."""
     release = facts.get(system.OS_RELEASE)
-    found = catalogue.gdrcopy(family(release) or "")
+    found = catalogue.find_gdrcopy(family(release) or "")
     if found is None:
         told = f"gpudirect_rdma.gdrcopy.install: no packages of gdrcopy are known for {release.name or release.id}"
         raise ProbeFailed(told, "gdrcopy: {install: false}")

@@ -91,7 +91,7 @@ def why_not(state: Gpudirect, name: str) -> tuple[str, str]:
     """Return why a module that is sound on disk is not loaded: by its parameters, its build, the kernel's messages, other loaded
     modules."""
     running = next((kernel for kernel in state.kernels if kernel.release == state.running), None)
-    said = catalogue.spoken(state.log)
+    said = catalogue.find_message(state.log)
     if said and said.key == "parameter":
         return said.cause, said.way
     if running and (told := fault(running, name))[0] and name in running.modules:
@@ -158,7 +158,7 @@ def parameters(ctx: Ctx) -> Outcome:
     state = ctx.facts.get(GPUDIRECT)
     wanted = DEFAULTS | {key: str(value) for key, value in asked_parameters(ctx.fragment).items()}
     expected = " ".join(f"{key}={value}" for key, value in wanted.items())
-    names = {modules.underscored(name) for name in catalogue.method("nvidia_peermem").modules}
+    names = {modules.underscored(name) for name in catalogue.get_method("nvidia_peermem").modules}
     given = [
         (key, value)
         for name, values in ctx.facts.get(modules.MODPROBE).options.items()
@@ -188,7 +188,7 @@ def parameters(ctx: Ctx) -> Outcome:
         key for key in asked_parameters(ctx.fragment) if module and module.parameters and key not in module.parameters
     ]
     if unknown:
-        first = catalogue.first_branch(unknown[0])
+        first = catalogue.find_first_branch(unknown[0])
         return fail(
             expected, f"{module.path if module else 'the module'} has no {unknown[0]}", f"a driver from {first} on"
         )
@@ -211,7 +211,7 @@ def log(ctx: Ctx) -> Outcome:
     """The kernel has logged no GPU memory whose context peer memory had lost."""
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the kernel's log is the machine's")
-    bad = catalogue.gpudirect_file().bad_context
+    bad = catalogue.read_gpudirect_file().bad_context
     lines = [line for line in ctx.facts.get(GPUDIRECT).log if re.search(bad.text, line)]
     if lines:
         return fail("no lost context", lines[-1].strip(), bad.way)

@@ -10,15 +10,15 @@ from gpuprov.capabilities.driver import asked_version
 from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
 from gpuprov.catalog import drivers, gpus, pcie
 from gpuprov.catalog.rdma import gpudirect as catalogue
-from gpuprov.onhost.at_boot.pcie import UNREADABLE, differences
+from gpuprov.onhost.at_boot.pcie import UNREADABLE, list_differences
 from gpuprov.onhost.at_boot.program import Refused
 from gpuprov.probe.host import system, virtualization
 from gpuprov.probe.host.pcie import PCIE, Pcie
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Problem, under
+from gpuprov.spec.problem import Problem, report_under
 
 HERE = "gpudirect_rdma"
-problem = under(HERE)
+problem = report_under(HERE)
 PROBES = (PCIE, virtualization.MACHINE, system.CONTAINER)
 BOARDS = ("SXM", "superchip")
 """Prefixes of the form factors of GPUs that come with a server's board."""
@@ -99,13 +99,13 @@ def describe_path(ctx: Context[GpudirectRdma]) -> str:
 
 
 def _access(state: Pcie) -> Iterator[str]:
-    computed = [name for one in state.others if (name := pcie.computed_acs(one))]
+    computed = [name for one in state.others if (name := pcie.find_acs_kind(one))]
     if computed:
         if state.topo_wrong:
             yield f"rdma_topo check: {state.topo_wrong[0]}"
         return
     try:
-        wrong = list(differences(state.path(), {"acs": "disabled"}))
+        wrong = list(list_differences(state.path(), {"acs": "disabled"}))
     except Refused:
         return
     if on := [one.address for one in wrong if one.found != UNREADABLE]:

@@ -11,10 +11,10 @@ from gpuprov.capabilities.gpudirect_rdma.platforms import judge_bare_metal, judg
 from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.spec.kernel import Kernel, Scalar
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Problem, under
+from gpuprov.spec.problem import Problem, report_under
 
 HERE = "gpudirect_rdma"
-problem = under(HERE)
+problem = report_under(HERE)
 OVERRIDE = catalogue.OVERRIDE
 
 
@@ -57,7 +57,7 @@ def _stack(block: GpudirectRdma, fabric: str, stack: str, method: str, reason: s
         message = f": {method} needs {what}, and rdma.stack is {stack}"
         yield problem("", message, f"{OFED}, or method dmabuf", warning=True)
     if method == "nv_peer_mem":
-        needs = catalogue.method("nv_peer_mem")
+        needs = catalogue.get_method("nv_peer_mem")
         since = f"CUDA {needs.deprecated_since_cuda} (driver {needs.deprecated_since_branch})"
         message = f"nv_peer_mem is deprecated since {since}"
         yield problem("method", message, "method: nvidia_peermem takes its place", warning=True)
@@ -77,10 +77,10 @@ def _values(host: HostSpec, block: GpudirectRdma, branch: int, method: str) -> I
         if method in ("dmabuf", "nv_peer_mem"):
             message = f"is {value}, and method {method} has no such parameter"
             yield problem((name,), message, "method: nvidia_peermem, or leave it out")
-        elif branch and branch < catalogue.first_branch(name):
+        elif branch and branch < catalogue.find_first_branch(name):
             message = f"is {value}, and nvidia_peermem of driver {branch} has no such parameter"
-            yield problem((name,), message, f"a driver from {catalogue.first_branch(name)} on, or leave it out")
-    first = catalogue.first_branch(OVERRIDE)
+            yield problem((name,), message, f"a driver from {catalogue.find_first_branch(name)} on, or leave it out")
+    first = catalogue.find_first_branch(OVERRIDE)
     if OVERRIDE in getattr(host.capabilities.get("nvidia_driver"), "module_parameters", {}):
         message = f"nvidia_driver.module_parameters has {OVERRIDE}, which is gpudirect_rdma.topology_check's to say"
         hint = "topology_check: allow (1) or deny (2), and take it out of module_parameters"
@@ -88,7 +88,7 @@ def _values(host: HostSpec, block: GpudirectRdma, branch: int, method: str) -> I
     if block.topology_check != "driver" and branch and branch < first:
         message = f"is {block.topology_check}, and driver {branch} has no {OVERRIDE}"
         yield problem("topology_check", message, f"a driver from {first} on, or leave it out")
-    gone = catalogue.gone_branch(OVERRIDE)
+    gone = catalogue.find_gone_branch(OVERRIDE)
     if block.topology_check != "driver" and gone and branch >= gone:
         message = f"is {block.topology_check}, and drivers from {gone} on have no {OVERRIDE} any more"
         yield problem("topology_check", message, f"a driver before {gone}, or leave it out")
@@ -97,9 +97,11 @@ def _values(host: HostSpec, block: GpudirectRdma, branch: int, method: str) -> I
 def _cuda(host: HostSpec, block: GpudirectRdma, method: str) -> Iterable[Problem]:
     """Yield a problem of programs built by an older CUDA, which do not use dma-buf."""
     toolkit: Any = host.capabilities.get("cuda_toolkit")
-    first = catalogue.method("dmabuf").first_cuda
+    first = catalogue.get_method("dmabuf").first_cuda
     old = [
-        one for one in getattr(toolkit, "versions", ()) if catalogue.kernel_order(one) < catalogue.kernel_order(first)
+        one
+        for one in getattr(toolkit, "versions", ())
+        if catalogue.parse_kernel_order(one) < catalogue.parse_kernel_order(first)
     ]
     if method == "dmabuf" and old:
         hint = "method: nvidia_peermem for programs of that CUDA, or a newer toolkit"
@@ -116,7 +118,7 @@ def contribute(_host: HostSpec, block: GpudirectRdma) -> Kernel | None:
     """
     options: dict[str, dict[str, Scalar]] = {}
     if asked := parameters(block):
-        options |= {name: dict(asked) for name in catalogue.method("nvidia_peermem").modules}
+        options |= {name: dict(asked) for name in catalogue.get_method("nvidia_peermem").modules}
     if value := OVERRIDES[block.topology_check]:
         options |= {name: {OVERRIDE: value} for name in catalogue.DRIVER_MODULES}
     return Kernel(module_options=options) if options else None

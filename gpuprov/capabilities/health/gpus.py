@@ -26,7 +26,7 @@ BELOW = "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"
 
 def reset_fix() -> str:
     """Return what a person does about a GPU that needs a reset."""
-    return catalogue.recovery("GPU Reset").fix
+    return catalogue.get_recovery("GPU Reset").fix
 
 
 def shown(ctx: Ctx) -> Gpus:
@@ -96,13 +96,13 @@ def recovery(ctx: Ctx) -> Outcome:
         return nothing
     needs: list[tuple[GpuHealth, Recovery, str]] = []
     for gpu in asked:
-        known = catalogue.recovery(gpu.recovery) if gpu.recovery else None
+        known = catalogue.get_recovery(gpu.recovery) if gpu.recovery else None
         if known and known.action != "none":
             needs.append((gpu, known, f"needs: {gpu.recovery}, {known.words}"))
         elif gpu.reset_required:
-            needs.append((gpu, catalogue.recovery("GPU Reset"), "needs a reset"))
+            needs.append((gpu, catalogue.get_recovery("GPU Reset"), "needs a reset"))
         elif gpu.reset_advised and not known:
-            needs.append((gpu, catalogue.recovery("Drain and Reset"), "is to be drained and reset"))
+            needs.append((gpu, catalogue.get_recovery("Drain and Reset"), "is to be drained and reset"))
     if needs:
         top = max((row for _, row, _ in needs), key=lambda row: catalogue.SEVERITY.index(row.action))
         bad = told([(gpu, words) for gpu, _, words in needs])

@@ -72,7 +72,7 @@ def _bad_links(gpu: NvLinkErrors, limit: int) -> str:
     if (gpu.faults or 0) > limit:
         told.append(f"{gpu.faults} errors")
     for key, words in RATES.items():
-        if (getattr(gpu, key) or 0) > (most := catalogue.limit(key)):
+        if (getattr(gpu, key) or 0) > (most := catalogue.get_limit(key)):
             told.append(f"{words} {getattr(gpu, key):g}, above {most:g}")
     return ", ".join(told)
 

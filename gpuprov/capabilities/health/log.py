@@ -39,7 +39,7 @@ def recovery_changes(log: KernelLog) -> dict[str, list[Change]]:
     for line in log.lines:
         match = XID.match(line.text)
         if match and int(match[2]) == RECOVERY:
-            change = Change(line.at, catalogue.recovery(recovery_word(match[3] or "")))
+            change = Change(line.at, catalogue.get_recovery(recovery_word(match[3] or "")))
             found.setdefault(match[1].lower(), []).append(change)
     return found
 

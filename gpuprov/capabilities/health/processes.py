@@ -86,7 +86,9 @@ def processes(ctx: Ctx) -> Outcome:
     if told:
         expected = "no process that is left, and no memory without a process"
         more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
-        return fail(expected, "; ".join(told[:SHOWN]) + more, "; ".join(hints), action=catalogue.worst(tuple(actions)))
+        return fail(
+            expected, "; ".join(told[:SHOWN]) + more, "; ".join(hints), action=catalogue.find_worst(tuple(actions))
+        )
     if unproven:
         return skip("; ".join(unproven[:SHOWN]), "have squeue -j JOB answer on this host")
     if once:

@@ -7,14 +7,14 @@ from typing import Any
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.health.fragment import HERE, Ctx
-from gpuprov.catalog.xids import worst
+from gpuprov.catalog.xids import find_worst
 from gpuprov.probe.base import Facts, NotRecorded, ProbeFailed
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
 from gpuprov.probe.gpus.nvlink import ALONE
 from gpuprov.probe.host import system
 from gpuprov.probe.host.virtualization import hidden
-from gpuprov.probe.rdma import hcas
+from gpuprov.probe.rdma import list_hcas
 from gpuprov.spec.model import HostSpec
 from gpuprov.topology import defects, read
 from gpuprov.topology import fabric as rules
@@ -34,7 +34,7 @@ def _outcome(found: Iterable[Defect | Fault], expected: str, passed: str) -> Out
     told = "; ".join(one.found for one in every if one.unproven)
     if not bad:
         return ok(f"{passed}; told: {told}" if told else passed, expected)
-    action = worst(tuple(one.action for one in bad))
+    action = find_worst(tuple(one.action for one in bad))
     fixes = dict.fromkeys(one.fix for one in bad if one.action == action)
     return fail(expected, "; ".join(one.found for one in bad), "; ".join(fixes), action=action)
 
@@ -65,7 +65,7 @@ def pcie_links(ctx: Ctx) -> Outcome:
     ends = len(wiring.gpus) + len(wiring.hcas)
     if not ends:
         return not_asked("no NVIDIA GPU and no HCA on the PCI bus")
-    return _outcome(defects.links(wiring), expected, f"{ends} devices")
+    return _outcome(defects.find_narrow_links(wiring), expected, f"{ends} devices")
 
 
 @check("health.nvlinks", *PROBES, nvidia.DRIVER, system.CONTAINER, evidence="nvidia-smi nvlink -s")
@@ -80,7 +80,7 @@ def nvlinks(ctx: Ctx) -> Outcome:
         if len(wiring.gpus) < 2 or bare or hidden(wiring.guest, "nvswitches"):
             return not_asked(wiring.nvlinks.complaint + f", {ALONE}" * (len(wiring.gpus) == 1))
         raise ProbeFailed(f"NVLinks are not known: {wiring.nvlinks.complaint}", "see health.gpus")
-    found = tuple(defects.nvlinks(wiring))
+    found = tuple(defects.find_missing_nvlinks(wiring))
     if not linked and not found:
         return not_asked("no GPU has NVLinks")
     return _outcome(found, "all NVLinks of each GPU up", f"{len(linked)} GPUs with NVLinks")
@@ -91,11 +91,11 @@ def port_state(ctx: Ctx) -> Outcome:
     """No port of an RDMA device is down or slow while similar ports on this host are up, or faster. With rdma in the spec, every port
     of its devices is up."""
     wiring = read(ctx.facts)
-    ports = sum(len(one.ports) for one in hcas(wiring.devices))
+    ports = sum(len(one.ports) for one in list_hcas(wiring.devices))
     if not ports:
         return not_asked("no RDMA device")
     return _outcome(
-        defects.ports(wiring, _block(ctx, "rdma")), "each port ACTIVE, as fast as its like", f"{ports} ports"
+        defects.list_bad_ports(wiring, _block(ctx, "rdma")), "each port ACTIVE, as fast as its like", f"{ports} ports"
     )
 
 
@@ -113,9 +113,9 @@ def fabric(ctx: Ctx) -> Outcome:
         return not_asked("no NVIDIA module is loaded: see health.gpus")
     expected, passed = "daemons and GPUs of the NVLink fabric well", "nothing is wrong"
     try:
-        return _outcome(rules.faults(ctx.facts), expected, passed)
+        return _outcome(rules.find_faults(ctx.facts), expected, passed)
     except NotRecorded as lacking:
-        return _recorded(rules.of_gpus(ctx.facts), expected, lacking)
+        return _recorded(rules.find_gpu_faults(ctx.facts), expected, lacking)
 
 
 UNASKED = BUS
@@ -131,8 +131,8 @@ def unasked(spec: HostSpec, facts: Facts) -> list[str]:
         wiring = read_bus(facts)
     except ProbeFailed:
         return []
-    found = [] if "topology" in spec.capabilities else [*defects.links(wiring)]
-    found += [] if "rdma" in spec.capabilities else defects.ports(wiring)
+    found = [] if "topology" in spec.capabilities else [*defects.find_narrow_links(wiring)]
+    found += [] if "rdma" in spec.capabilities else defects.list_bad_ports(wiring)
     return [one.found for one in found if not one.unproven]
 
 

@@ -15,7 +15,7 @@ from gpuprov.catalog import fabric as nvswitches
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.chips import described
-from gpuprov.catalog.distributions import supported_distributions
+from gpuprov.catalog.distributions import list_supported_names
 from gpuprov.catalog.drivers.sets import GPU_SERVICES
 from gpuprov.onhost import first_boot_tools, lock
 from gpuprov.onhost.packages import half_configured
@@ -77,7 +77,7 @@ def _gpu(ctx: Ctx, *, needed: bool) -> Outcome:
     if kind and not found:
         return skip(f"{kind} container: no NVIDIA GPU is visible in it")
     names = [
-        model.key if (model := catalogue.by_pci_id(f.identifier, f.subsystem)) else described(f.identifier)
+        model.key if (model := catalogue.find_by_pci_id(f.identifier, f.subsystem)) else described(f.identifier)
         for f in found
     ]
     told = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no NVIDIA GPU on the PCI bus"
@@ -160,7 +160,7 @@ def supported(ctx: Ctx) -> Outcome:
     if platform.system != "Linux":
         return fail("Linux", platform.system, "gpuprov manages Linux hosts only; remove the host from the inventory")
     release = ctx.facts.get(system.OS_RELEASE)
-    known = supported_distributions()
+    known = list_supported_names()
     entry = find_distribution(release.id, release.version)
     if entry is None or f"{entry.id} {entry.version_id}" not in known:
         told = release.name or release.id
@@ -178,7 +178,7 @@ def supported(ctx: Ctx) -> Outcome:
 @check("host.clock", system.CLOCK, moment="preflight")
 def clock(ctx: Ctx) -> Outcome:
     """The host's clock agrees with this machine's, within five minutes or as the site says (host_max_clock_skew)."""
-    allowed = overrides.max_clock_skew(ctx.host.site)
+    allowed = overrides.get_max_clock_skew(ctx.host.site)
     skew = ctx.facts.get(system.CLOCK) - ctx.facts.read_at
     if abs(skew) > allowed:
         told = f"{abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}"
@@ -191,10 +191,10 @@ def package_database(ctx: Ctx) -> Outcome:
     """The package database is consistent, or was left half-way by an unfinished apply, which the next apply repairs, unless a
     package's script asks for a person's decision."""
     complaint, release = ctx.facts.get(packages.AUDIT), ctx.facts.get(system.OS_RELEASE)
-    names = half_configured.packages(complaint) if family(release) == "debian" else []
+    names = half_configured.parse_audit(complaint) if family(release) == "debian" else []
     if complaint and (not ctx.facts.get(house.MARKER) or half_configured.needs_answer(names)):
-        told = half_configured.told(names) if names else " ".join(complaint.split())[:300]
-        hint = half_configured.way_out(names) if names else words(release).repair
+        told = half_configured.describe_packages(names) if names else " ".join(complaint.split())[:300]
+        hint = half_configured.describe_fix(names) if names else words(release).repair
         return fail("a whole package database", told, hint)
     return ok("left half-way by an apply, which will be completed" if complaint else "whole")
 

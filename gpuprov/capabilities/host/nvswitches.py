@@ -30,7 +30,7 @@ def nvswitch_fabric(driverless: Collection[str]) -> Check:
 
 def _nvswitch_fabric(ctx: Ctx, *, needed: bool) -> Outcome:
     ids = [function.identifier for function in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
-    found = nvswitches.generation(ids, bridged=bool(ctx.facts.get(fabric.BRIDGES)))
+    found = nvswitches.find_generation(ids, bridged=bool(ctx.facts.get(fabric.BRIDGES)))
     if not found:
         return not_asked("no NVSwitch")
     if "fabric_manager" in ctx.host.capabilities:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from gpuprov.catalog import recipes as catalogue
-from gpuprov.catalog.drivers import branch_of
+from gpuprov.catalog.drivers import derive_branch
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.spec.build import show
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Problem, dotted
+from gpuprov.spec.problem import Problem, format_path
 
 DRIVER = ("nvidia_driver", "version")
 MISSING = object()
@@ -38,7 +38,7 @@ def problems(host: HostSpec) -> Iterable[Problem]:
         if not _follows(value, line):
             said = "is not in the spec" if value is MISSING else f"is {_written(value)}"
             wanted = "has it" if line.value == {} else f"has {_written(line.value)}"
-            message = f"{dotted(line.at)} {said}, and recipe {found.key} {wanted}"
+            message = f"{format_path(line.at)} {said}, and recipe {found.key} {wanted}"
             hint = f"source: {catalogue.origin_of(line)}"
             yield Problem(path=line.at, message=message, hint=hint, severity="warning")
 
@@ -58,7 +58,7 @@ def _follows(value: object, line: catalogue.Line) -> bool:
     if value is MISSING or line.value == {}:
         return value is not MISSING
     if line.at == DRIVER and isinstance(value, str) and value != "any":
-        return line.value in (value, branch_of(value))
+        return line.value in (value, derive_branch(value))
     return msgspec.json.encode(value) == msgspec.json.encode(line.value)
 
 

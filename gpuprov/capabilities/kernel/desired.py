@@ -11,7 +11,7 @@ from gpuprov.capabilities.at_boot import files as at_boot
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.kernel.machine import elsewhere
 from gpuprov.capabilities.kernel.now import IN_KIB, MODPROBE_FILE, as_text
-from gpuprov.onhost.at_boot.governor import differing
+from gpuprov.onhost.at_boot.governor import select_differing
 from gpuprov.onhost.running_kernel import SYSCTL_FILE
 from gpuprov.probe.base import Facts
 from gpuprov.probe.host import cpu, system, virtualization
@@ -148,7 +148,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "running_kernel": running,
     }
     if values.pop("on"):
-        slow = differing(ctx.facts.get(cpu.FREQUENCY).policies, kernel.cpu_governor)
+        slow = select_differing(ctx.facts.get(cpu.FREQUENCY).policies, kernel.cpu_governor)
         differs = " ".join(one.name for one in slow)
         own = {"name": UNIT, "state": "ran", "enabled": True, "program": "governor"}
         tasks["unit"] = {**own, "differs": differs, "way_out": GOVERNOR_FIX}

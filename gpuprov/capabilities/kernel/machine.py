@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.onhost.at_boot.governor import differing
+from gpuprov.onhost.at_boot.governor import select_differing
 from gpuprov.probe.host import cpu, system, virtualization
 from gpuprov.probe.kernel import boot
 from gpuprov.shown import counted
-from gpuprov.spec.kernel import HUGEPAGE_KIB, NUMA_SYSCTL, Kernel, implied
+from gpuprov.spec.kernel import HUGEPAGE_KIB, NUMA_SYSCTL, Kernel, add_implied
 
 Ctx = Context[Kernel]
 
@@ -41,7 +41,7 @@ def hugepages(ctx: Ctx) -> Outcome:
             for size, have in few.items()
         ]
         said = ", ".join(f"{have} x {size}" for size, have in few.items())
-        asked = implied(ctx.fragment).command_line
+        asked = add_implied(ctx.fragment).command_line
         if "1G" in few and asked.items() <= ctx.facts.get(boot.COMMAND_LINE).items():
             hint = "fewer, or more memory; dmesg | grep HugeTLB"
             return fail(told, f"{said}, although the kernel was started with {asked['hugepages']} x 1G", hint)
@@ -74,7 +74,7 @@ def governor(ctx: Ctx) -> Outcome:
         return fail(
             f"governor {asked}", f"the driver has {', '.join(unknown)}", f"kernel: {{cpu_governor: {unknown[0]}}}"
         )
-    wrong = differing(state.policies, asked)
+    wrong = select_differing(state.policies, asked)
     if wrong:
         found = ", ".join(sorted({one.governor for one in wrong}))
         change = Change(kind="setting", name=f"governor of {counted(len(wrong), 'policy')}", before=found, after=asked)

@@ -150,7 +150,7 @@ def allocatable(block: Kubernetes, gpus: Iterable[tuple[bool, tuple[str, ...]]])
         if not on or strategy == "none":
             found[GPU] += 1
         else:
-            found.update(catalogue.mig_resource(one) if strategy == "mixed" else GPU for one in profiles)
+            found.update(catalogue.name_mig_resource(one) if strategy == "mixed" else GPU for one in profiles)
     ways = shared(block)
     resources: tuple[SharedResource, ...] = ways.resources if ways else ()
     times = {one.name: one.replicas for one in resources}

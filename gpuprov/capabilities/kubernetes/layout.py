@@ -47,7 +47,7 @@ def selected(block: dict[str, Any]) -> list[Entry] | None:
 
 @lru_cache(maxsize=8)
 def _read(path: str, _changed: int) -> object:
-    return reading.yaml(reading.contents(path), reading.FILE)
+    return reading.parse_yaml(reading.read_contents(path), reading.FILE)
 
 
 def parted(host: HostSpec) -> list[Entry]:
@@ -57,7 +57,7 @@ def parted(host: HostSpec) -> list[Entry]:
         raise NotExpressible("the host has no mig block")
     taken = selected(block)
     try:  # a layout that cannot be read is told by the rules of mig
-        mig_layout.normalise(str(block["mode"]), block["layout"], taken)
+        mig_layout.normalize_layout(str(block["mode"]), block["layout"], taken)
     except mig_layout.LayoutError as error:
         raise NotExpressible(str(error)) from error
     if taken is not None:
@@ -151,8 +151,8 @@ def planned(host: HostSpec) -> list[tuple[bool, tuple[str, ...]]] | None:
         return [(False, ())] * host.gpu.count
     gpus = [_stand_in(gpu, index) for index in range(host.gpu.count)]
     try:
-        entries = mig_layout.normalise(str(block["mode"]), block["layout"], selected(block))
-        wanted = mig_layout.targets(entries, gpus)
+        entries = mig_layout.normalize_layout(str(block["mode"]), block["layout"], selected(block))
+        wanted = mig_layout.select_targets(entries, gpus)
     except (mig_layout.LayoutError, NotExpressible):
         return None
     return [_told(wanted[one.index]) for one in gpus] if len(wanted) == len(gpus) else None

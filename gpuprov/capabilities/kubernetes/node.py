@@ -9,7 +9,7 @@ from gpuprov.capabilities.kubernetes.documents import CDI
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.container_toolkit import CONFIG
-from gpuprov.catalog.gpus import by_pci_id
+from gpuprov.catalog.gpus import find_by_pci_id
 from gpuprov.probe.containers import kubernetes
 from gpuprov.probe.containers.container_engines import ENGINES
 from gpuprov.probe.containers.container_toolkit import TOOLKIT
@@ -144,7 +144,7 @@ def replicas(ctx: Ctx) -> Outcome:
     here = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     installed = ctx.facts.get(nvidia.LIBRARIES).get("libcuda", "")
     own = asked_branch(ctx.host) or (resolve.order(installed)[0] if installed else 0)
-    limit, why = catalogue.replica_limit([gpu for one in here if (gpu := by_pci_id(one.identifier))], own)
+    limit, why = catalogue.find_replica_limit([gpu for one in here if (gpu := find_by_pci_id(one.identifier))], own)
     if wanted > limit:
         return fail(f"at most {limit} replicas", f"{wanted}: {why}", f"replicas: {limit} or fewer")
     return ok(f"{wanted} of at most {limit}")

@@ -51,7 +51,7 @@ def difference(text: str | None, wanted: dict[str, Any] | None) -> str:
     if text is None or wanted is None:
         return "is absent" if wanted is not None else "is left over" if text is not None else ""
     try:
-        read = reading.yaml(text)
+        read = reading.parse_yaml(text)
     except reading.Unreadable:
         return "is not YAML"
     if not isinstance(read, dict):

@@ -34,7 +34,7 @@ def snake(name: str) -> str:
 def export(facts: Facts) -> Fragment | None:
     """Return the block that gpuprov's files on the host came from; None without them."""
     try:
-        return _block({name: reading.yaml(text) for name, text in facts.get(kubernetes.FILES).items()})
+        return _block({name: reading.parse_yaml(text) for name, text in facts.get(kubernetes.FILES).items()})
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         return None  # what somebody made of the files is no spec
 
@@ -89,5 +89,5 @@ def hami(read: object) -> dict[str, Any]:
     table = at(values, "nodeConfiguration", "config")
     if not table:
         return {"hami": block}
-    one = reading.json(table)["nodeconfig"][0]
+    one = reading.parse_json(table)["nodeconfig"][0]
     return {"node": one["name"], "hami": {**block, "mode": one["operatingmode"]}}

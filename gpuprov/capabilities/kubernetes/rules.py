@@ -19,7 +19,7 @@ from gpuprov.capabilities.kubernetes.fragment import (
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem, dotted, under
+from gpuprov.spec.problem import Path, Problem, format_path, report_under
 
 HERE = "kubernetes"
 SHARING: Path = (HERE, "device_plugin", "sharing")
@@ -28,7 +28,7 @@ STARTS = {catalogue.MPS_CAPABLE: "true", catalogue.GPUSHARE_NODE: "true", catalo
 """Labels that start a plugin or a daemon. The label gpu is also used by others than HAMi."""
 
 
-problem = under()
+problem = report_under()
 
 
 def rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
@@ -43,7 +43,7 @@ def rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     found, hint = fit.misfit(block, layout.somewhere(host) if gpus is None else gpus)
     if found:
         path: Path = (HERE, "device_plugin", "mig_strategy") if block.plugin == "nvidia" else (HERE, "plugin")
-        yield Problem(path=path, message=f"{dotted(path)}: by mig, {found}", hint=hint)
+        yield Problem(path=path, message=f"{format_path(path)}: by mig, {found}", hint=hint)
 
 
 def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
@@ -128,7 +128,7 @@ def mps(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
         told = f"does not work with mig_strategy {block.device_plugin.mig_strategy}: the plugin has MPS for whole GPUs only"
         yield problem(path, told, "mig_strategy: none, or time_slicing in place of mps")
     gpu = find_gpu(host.gpu.model) if host.gpu else None
-    limit, why = catalogue.replica_limit([gpu] if gpu else [], asked_branch(host))
+    limit, why = catalogue.find_replica_limit([gpu] if gpu else [], asked_branch(host))
     for number, one in enumerate(block.device_plugin.sharing.mps.resources):
         here: Path = (*path, "resources", number)
         if one.name != documents.GPU:
@@ -237,6 +237,6 @@ def node_labels(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
         elif STARTS.get(key) == value and key not in own:
             told = f'is "{value}", by which something is started on the node that is not of its strategy'
             yield problem(path, told, "leave it out, or ask for it in kubernetes", warning=key == catalogue.HAMI_NODE)
-        if block.label_node and not catalogue.kubelet_may_set(key):
+        if block.label_node and not catalogue.is_settable_by_kubelet(key):
             told = "may not be set with a kubelet's credentials (NodeRestriction)"
             yield problem(path, told, "leave it out, or label_node: false and set it as an administrator")

@@ -15,7 +15,7 @@ from gpuprov import reading
 from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.onhost.mig.layout import PARTED_KEYS as ENTRY_KEYS
 from gpuprov.shown import counted
-from gpuprov.spec.build import show, unknown_key
+from gpuprov.spec.build import report_unknown_key, show
 
 KEYS = ("version", "mig-configs")
 
@@ -50,7 +50,7 @@ def read(path: str, label: str) -> Selected:
 
 @lru_cache(maxsize=8)
 def _load(path: str, _changed: int, _size: int) -> object:
-    return reading.yaml(reading.contents(path), reading.FILE)
+    return reading.parse_yaml(reading.read_contents(path), reading.FILE)
 
 
 def _refused(field: str, message: str, hint: str) -> Selected:
@@ -65,7 +65,7 @@ def _select(path: str, label: str, loaded: object) -> Selected:
         return _refused("config_file", f"{path}: version is {show(loaded.get('version'))}, and not v1", hint)
     for key in loaded:
         if key not in KEYS:
-            _, message, hint = unknown_key((), key, list(KEYS))
+            _, message, hint = report_unknown_key((), key, list(KEYS))
             return _refused("config_file", f"{path}: {message}", hint)
     configs = loaded.get("mig-configs")
     if not isinstance(configs, Mapping) or not configs:
@@ -95,15 +95,15 @@ def _judged(place: str, entries: object) -> Selected:
     for number, entry in enumerate(entries):
         strange = [key for key in entry if key not in ENTRY_KEYS] if isinstance(entry, Mapping) else []
         if strange:
-            _, message, hint = unknown_key((), strange[0], list(ENTRY_KEYS))
+            _, message, hint = report_unknown_key((), strange[0], list(ENTRY_KEYS))
             troubles.append(Trouble("config_file", f"{place}[{number}]: {message}", hint))
             continue
         try:
-            mig_layout.normalise("enabled", [], [entry])
+            mig_layout.normalize_layout("enabled", [], [entry])
         except mig_layout.LayoutError as error:
             text = str(error).removeprefix("entry 0")
             troubles.append(Trouble("config_file", f"{place}[{number}]{text}", "correct the file"))
-    troubles += () if troubles else _two_modes(place, mig_layout.normalise("enabled", [], entries))
+    troubles += () if troubles else _two_modes(place, mig_layout.normalize_layout("enabled", [], entries))
     return Selected([] if troubles else entries, tuple(troubles))
 
 

@@ -79,9 +79,9 @@ def stopped(spec: HostSpec, ending: list[str]) -> list[str]:
 def desired(ctx: Ctx) -> Iterator[Resource]:
     """Yield the unit, the program that it starts, and the file that the program reads."""
     yield from (Program(f"{FOLDER}/{name}", name) for name in PROGRAM)
-    yield File(MODELS, json.dumps(gpus.models_by_nvml_id()) + "\n")
+    yield File(MODELS, json.dumps(gpus.index_by_nvml_id()) + "\n")
     yield File(UNIT_FILE, unit(ctx.host))
-    yield File(mig_program.WANTED, mig_program.text(msgspec.to_builtins(asked(ctx.fragment))))
+    yield File(mig_program.WANTED, mig_program.format_config(msgspec.to_builtins(asked(ctx.fragment))))
     answer = unreadable(ctx)
     waits = answer.found if answer and answer.status == "skip" else ""
     yield Unit(name=mig.UNIT, enabled=True, active=None if waits else True, waits=waits)

@@ -17,10 +17,10 @@ from gpuprov.mig import model_of
 from gpuprov.mig.judge import instead, judge, of_driver
 from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem, under
+from gpuprov.spec.problem import Path, Problem, report_under
 
 HERE = "mig"
-_problem = under(HERE)
+_problem = report_under(HERE)
 
 
 def entry_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[Problem]:

@@ -9,7 +9,7 @@ from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig import config_file
 from gpuprov.capabilities.mig.fragment import Mig, plain_layout
 from gpuprov.catalog import gpus as catalogue
-from gpuprov.catalog.drivers.sets import gpu_services, is_gpu_service
+from gpuprov.catalog.drivers.sets import is_gpu_service, list_gpu_services
 from gpuprov.mig import model_of
 from gpuprov.onhost.clients import OURS
 from gpuprov.onhost.mig import fit as mig_fit
@@ -45,11 +45,11 @@ class Needs(NamedTuple):
 def entries(block: Mig) -> list[mig_layout.Entry]:
     """Return the entries of the layout, or of the configuration selected in config_file. Raises LayoutError."""
     if not block.config_file:
-        return mig_layout.normalise(block.mode, plain_layout(block))
+        return mig_layout.normalize_layout(block.mode, plain_layout(block))
     found = config_file.read(block.config_file, block.selected)
     if found.troubles:
         raise mig_layout.LayoutError(found.troubles[0].message)
-    return mig_layout.normalise(block.mode, [], found.entries)
+    return mig_layout.normalize_layout(block.mode, [], found.entries)
 
 
 def enables(block: Mig) -> bool:
@@ -59,7 +59,7 @@ def enables(block: Mig) -> bool:
 
 def seen(gpu: MigGpu) -> mig_layout.Gpu:
     """Return a GPU as layouts name it."""
-    known = catalogue.by_pci_id(gpu.pci, gpu.subsystem)
+    known = catalogue.find_by_pci_id(gpu.pci, gpu.subsystem)
     return mig_layout.Gpu(
         index=gpu.index,
         address=gpu.address,
@@ -74,7 +74,7 @@ def seen(gpu: MigGpu) -> mig_layout.Gpu:
 
 def without(gpu: MigGpu) -> str:
     """Describe a GPU that has no MIG; and what its model needs for MIG, if it supports it."""
-    known = catalogue.by_pci_id(gpu.pci, gpu.subsystem)
+    known = catalogue.find_by_pci_id(gpu.pci, gpu.subsystem)
     oldest = [one.version for one in known.mig.min_vbios] if known else []
     why = f" (VBIOS {oldest[0]} or newer, and compute mode by NVIDIA's displaymodeselector)" if oldest else ""
     return f"{gpu.told} {gpu.name} has no MIG{why}"
@@ -84,13 +84,13 @@ def left_out(block: Mig, found: MigState) -> list[MigGpu]:
     """Return the GPUs that an entry for all GPUs would partition, but for which the driver reports no MIG, although their model has
     it."""
     meant = any(entry.gpus is None and entry.enabled for entry in entries(block))
-    known = {gpu: catalogue.by_pci_id(gpu.pci, gpu.subsystem) for gpu in found.gpus if meant and not gpu.capable}
+    known = {gpu: catalogue.find_by_pci_id(gpu.pci, gpu.subsystem) for gpu in found.gpus if meant and not gpu.capable}
     return [gpu for gpu, model in known.items() if model and model.mig.capable]
 
 
 def asked(block: Mig, found: MigState) -> dict[int, mig_layout.Target]:
     """Return the target of each GPU by index; a GPU without MIG, and one that no entry names, is absent. Raises LayoutError."""
-    return mig_layout.targets(entries(block), [seen(gpu) for gpu in found.gpus])
+    return mig_layout.select_targets(entries(block), [seen(gpu) for gpu in found.gpus])
 
 
 def table(gpu: MigGpu) -> tuple[tuple[mig_fit.Profile, ...], int]:
@@ -98,7 +98,7 @@ def table(gpu: MigGpu) -> tuple[tuple[mig_fit.Profile, ...], int]:
     own = tuple(_profile(one.name, one.slices, one.size, one.starts, one.count) for one in gpu.profiles if one.starts)
     if own:
         return own, max(start + one.size for one in own for start in one.starts)
-    known = catalogue.by_pci_id(gpu.pci, gpu.subsystem)
+    known = catalogue.find_by_pci_id(gpu.pci, gpu.subsystem)
     model = model_of(known) if known else None
     return (model.profiles, model.grid) if model and model.grid is not None else ((), 0)
 
@@ -136,18 +136,18 @@ def as_user(user: User) -> state.User:
 
 def needs(gpu: MigGpu, target: mig_layout.Target, users: Sequence[User] = ()) -> Needs:
     """Return the changes that a GPU needs, moving nothing that is in use if possible. Raises LayoutError (`card`)."""
-    return Needs(gpu, target, plan.change(card(gpu), target, [as_user(one) for one in users]))
+    return Needs(gpu, target, plan.plan_change(card(gpu), target, [as_user(one) for one in users]))
 
 
 def resets(gpu: MigGpu) -> bool:
     """Return whether a change of MIG mode resets the GPU: on Ampere, and on no later architecture."""
-    known = catalogue.by_pci_id(gpu.pci, gpu.subsystem)
+    known = catalogue.find_by_pci_id(gpu.pci, gpu.subsystem)
     return known is not None and known.arch == "Ampere"
 
 
 def services(spec: HostSpec) -> list[str]:
     """Return the units that apply may stop for a change and starts again; names may be patterns."""
-    return [OURS, *gpu_services(spec.site)]
+    return [OURS, *list_gpu_services(spec.site)]
 
 
 def is_service(unit: str, spec: HostSpec) -> bool:
@@ -162,7 +162,7 @@ def concerns(one: Needs, user: User) -> bool:
 
 def named(one: GpuInstance) -> str:
     """Return `3g.40gb at 4`, with its compute instances unless there is one with all slices."""
-    return state.named(one.profile, one.start, mig_layout.parse_profile(one.profile).slices, present(one))
+    return state.format_instance(one.profile, one.start, mig_layout.parse_profile(one.profile).slices, present(one))
 
 
 def changes(one: Needs) -> list[Change]:
@@ -171,10 +171,10 @@ def changes(one: Needs) -> list[Change]:
     mode = ["enabled" if on else "disabled" for on in (gpu.current, one.target.enabled)]
     told = [Change(kind="setting", name=f"{gpu.told}: MIG mode", before=mode[0], after=mode[1])] if one.mode else []
     for gone in made.destroy:
-        name = state.named(gone.profile, gone.start, gone.slices, gone.sizes)
+        name = state.format_instance(gone.profile, gone.start, gone.slices, gone.sizes)
         told.append(Change(kind="setting", name=f"{gpu.told}: {name}", before="there", after="destroyed"))
     for at, compute in made.create:
-        name = state.named(at.profile, at.start, made.card.slices(at.profile), compute)
+        name = state.format_instance(at.profile, at.start, made.card.slices(at.profile), compute)
         told.append(Change(kind="setting", name=f"{gpu.told}: {name}", after="created"))
     if made.blind:
         told.append(Change(kind="setting", name=f"{gpu.told}: its instances", after="created"))

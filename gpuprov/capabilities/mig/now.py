@@ -146,7 +146,7 @@ def _asked(one: host.Needs) -> str:
         + ("" if not part.compute else f" with {', '.join(f'{size}c' for size in part.compute)}")
         for part in one.target.instances
     ]
-    return mig_fit.named(parts) or "no instance"
+    return mig_fit.format_profiles(parts) or "no instance"
 
 
 def _there(gpu: mig.MigGpu) -> str:

@@ -11,7 +11,7 @@ from gpuprov.capabilities.mig import host, now
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.onhost.mig.layout import LayoutError, parse_profile
-from gpuprov.onhost.mig.state import named
+from gpuprov.onhost.mig.state import format_instance
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.gpus import mig
 from gpuprov.probe.host import pci, system
@@ -73,7 +73,7 @@ def _on_bus(index: int, function: pci.PciFunction) -> mig.MigGpu | None:
     """Return a GPU as NVML will show it; None for an unknown model. NVML has device and vendor in one number."""
     (vendor, device), (owner, board) = (one.upper().split(":") for one in (function.identifier, function.subsystem))
     identifier, subsystem = f"0x{device}{vendor}", f"0x{board}{owner}"
-    model = catalogue.by_pci_id(identifier, subsystem)
+    model = catalogue.find_by_pci_id(identifier, subsystem)
     if model is None:
         return None
     return mig.MigGpu(
@@ -127,5 +127,8 @@ def _part(
     fate: Fate,
 ) -> Part:
     return Part(
-        start=start, size=size, name=named(profile, None, slices or parse_profile(profile).slices, sizes), fate=fate
+        start=start,
+        size=size,
+        name=format_instance(profile, None, slices or parse_profile(profile).slices, sizes),
+        fate=fate,
     )

@@ -9,7 +9,7 @@ from typing import Any
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import LayoutEntry, Mig
 from gpuprov.onhost.mig import layout as mig_layout
-from gpuprov.onhost.mig.state import sizes_of
+from gpuprov.onhost.mig.state import list_sizes
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.gpus import mig
 from gpuprov.probe.host import pci
@@ -102,12 +102,12 @@ def _counts(instances: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, int]:
 
 
 def _sizes(profile: str, compute: tuple[int, ...]) -> tuple[int, ...]:
-    return sizes_of(mig_layout.parse_profile(profile).slices, compute)
+    return list_sizes(mig_layout.parse_profile(profile).slices, compute)
 
 
 def _says(counts: dict[str, int], instances: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
     """Return whether the counts, read back, give these instances."""
-    (entry,) = mig_layout.normalise("enabled", [{"gpus": "all", "instances": counts}])
+    (entry,) = mig_layout.normalize_layout("enabled", [{"gpus": "all", "instances": counts}])
     read = Counter((one.profile, _sizes(one.profile, one.compute)) for one in entry.instances)
     return read == Counter(instances)
 

@@ -77,7 +77,7 @@ def shape_problems(block: Mig) -> Iterable[Problem]:
             yield Problem(path=(*path, "gpus"), message=f"mig.layout[{number}].gpus is an empty list", hint=hint)
         elif not found:
             try:
-                mig_layout.normalise("enabled", [plain_entry(entry)])
+                mig_layout.normalize_layout("enabled", [plain_entry(entry)])
             except mig_layout.LayoutError as error:
                 text = str(error).replace("layout[0]", f"mig.layout[{number}]", 1)
                 yield Problem(path=path, message=text, hint="gpuprov explain mig.layout")
@@ -160,7 +160,7 @@ def _is_hardware(name: str) -> bool:
 def _model_problem(path: Path, said: str, name: str, gpu: Gpu | None) -> Iterable[Problem]:
     known = gpus.find_gpu(name)
     if known is None:
-        near = gpus.nearest_gpu(name)
+        near = gpus.find_nearest(name)
         hint = (
             f'did you mean "{near[0]}"?'
             if near

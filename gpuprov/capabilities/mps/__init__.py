@@ -63,7 +63,7 @@ def export(facts: Facts) -> Fragment | None:
 
 def _written(text: str) -> dict[str, Any]:
     try:
-        found = reading.json(text)
+        found = reading.parse_json(text)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

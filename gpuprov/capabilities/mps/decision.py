@@ -45,7 +45,7 @@ def decide(ctx: Ctx) -> Decision:
         return Decision(problem="no NVIDIA driver", hint="add nvidia_driver to the spec, or install a driver first")
     driver = ctx.facts.get(nvidia.LIBRARIES).get("libcuda", "") or ctx.facts.get(nvidia.DRIVER).version
     index = ctx.facts.get(mps.INDEX)
-    names = catalogue.program_packages(family(ctx.facts.get(system.OS_RELEASE)) or "debian", branch)
+    names = catalogue.list_program_packages(family(ctx.facts.get(system.OS_RELEASE)) or "debian", branch)
     for name in names:
         for offered in index.get(name, []):
             if resolve.upstream(offered) == driver:

@@ -18,7 +18,7 @@ from gpuprov.capabilities.mps.now import called, pairs, unit
 from gpuprov.catalog import mps as catalogue
 from gpuprov.onhost import mps_program
 from gpuprov.onhost.files import PYTHON
-from gpuprov.onhost.mps.program import names_without_driver
+from gpuprov.onhost.mps.program import list_names_without_driver
 from gpuprov.onhost.unit_files import Loaded
 from gpuprov.probe.gpus import mps
 from gpuprov.reading import is_whole
@@ -121,7 +121,7 @@ def units(ctx: Ctx) -> Iterator[Unit]:
         return
     named: dict[str, Wanted | None] = {one.name: one for one in rows}
     if not state.gpus:
-        named = dict.fromkeys(names_without_driver(plain(ctx.host, block)))
+        named = dict.fromkeys(list_names_without_driver(plain(ctx.host, block)))
     elif block.scope == "mig":
         named = {called(one, daemon): one for one, daemon in pairs(ctx)}
     running, waits = {one.unit: one for one in state.daemons}, without_gpu(ctx.facts)
@@ -153,7 +153,7 @@ def states(ctx: Ctx) -> dict[str, Loaded]:
 def contents(ctx: Ctx) -> Iterator[File | Absent]:
     """Yield the daemons' unit, its program and the program's input, and the files that configure clients of the daemons."""
     made = dict(files(ctx.host, ctx.fragment))
-    yield from (File(path, text) for path, text in {**made, **mps_program.texts(), UNIT_FILE: UNIT}.items())
+    yield from (File(path, text) for path, text in {**made, **mps_program.list_texts(), UNIT_FILE: UNIT}.items())
     if catalogue.PROFILE not in made:
         yield Absent(catalogue.PROFILE)
 
@@ -174,13 +174,13 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 def paths(host: HostSpec, block: Mps) -> Iterator[str]:
     """Yield every path that the role may write."""
     yield from dict(files(host, block))
-    yield from (catalogue.PROFILE, UNIT_FILE, *mps_program.texts())
+    yield from (catalogue.PROFILE, UNIT_FILE, *mps_program.list_texts())
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """Return the role's values. `install`: packages. The values of its resources; step mps brings the program along, and has the
     daemons run with `wanted`, the program's input. `coming`: driver or MIG devices change before the daemons do, in this run."""
-    own = mps_program.texts()
+    own = mps_program.list_texts()
     values = role_values((one for one in contents(ctx) if one.path not in own), "files", "units", "absent")
     return {
         "of": "MPS",
@@ -204,7 +204,7 @@ RESOURCES: Resources[Any] = Resources(
     desired,
     paths,
     STATE,
-    units=lambda host, block: map(unit, names_without_driver(plain(host, block))),
+    units=lambda host, block: map(unit, list_names_without_driver(plain(host, block))),
     states=states,
     proves={"enabled": ("scope", "groups"), "active": ("scope", "groups", "protocol")},
 )

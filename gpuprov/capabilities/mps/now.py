@@ -9,7 +9,7 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.driver import branch_now
 from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, limit_for, shown, wanted, without_gpu
-from gpuprov.catalog import by_pci_id
+from gpuprov.catalog import find_by_pci_id
 from gpuprov.catalog import mps as catalogue
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import mps
@@ -224,12 +224,13 @@ def servers(ctx: Ctx) -> Outcome:
 def clients(ctx: Ctx) -> Outcome:
     """The host's driver and GPUs allow the planned number of clients on a device; on a MIG device its share of them."""
     planned, branch = ctx.fragment.clients, branch_now(ctx.facts)
-    models = [by_pci_id(gpu.identifier) for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))]
+    models = [find_by_pci_id(gpu.identifier) for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))]
     limit = min(
-        (catalogue.client_limit(model, branch) for model in models), default=catalogue.client_limit(None, branch)
+        (catalogue.find_client_limit(model, branch) for model in models),
+        default=catalogue.find_client_limit(None, branch),
     )
     slices = [size for gpu in ctx.facts.get(mps.MPS).gpus for size in gpu.mig_devices.values()]
-    if ctx.fragment.scope == "mig" and slices and planned > (share := catalogue.mig_share(limit, min(slices))):
+    if ctx.fragment.scope == "mig" and slices and planned > (share := catalogue.compute_mig_share(limit, min(slices))):
         told = f"inferred {share} on the smallest MIG device ({min(slices)} compute slices)"
         return fail(f"{planned} clients on each MIG device", told, f"clients: {share}, or larger MIG devices")
     if planned > limit:

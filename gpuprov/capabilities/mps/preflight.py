@@ -7,7 +7,7 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not
 from gpuprov.capabilities.driver import branch_wanted
 from gpuprov.capabilities.mps.decision import DRIVER, PROBES, decide
 from gpuprov.capabilities.mps.fragment import Mps, listed, selects, wanted
-from gpuprov.catalog import by_pci_id
+from gpuprov.catalog import find_by_pci_id
 from gpuprov.catalog import mps as catalogue
 from gpuprov.probe.gpus import mps
 from gpuprov.probe.host import pci
@@ -56,7 +56,7 @@ def user(ctx: Ctx) -> Outcome:
 def features(ctx: Ctx) -> Outcome:
     """The driver, as installed or as the spec wants it, and the GPUs support the requested protocol and partitions."""
     branch = branch_wanted(ctx.host, ctx.facts)
-    models = [by_pci_id(gpu.identifier) for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))]
+    models = [find_by_pci_id(gpu.identifier) for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))]
     asked: list[tuple[catalogue.Feature, str, bool]] = [
         ("v3", "protocol v3", ctx.fragment.protocol == "v3"),
         ("static_partitions", "static_partitions", bool(ctx.fragment.static_partitions)),
@@ -64,7 +64,11 @@ def features(ctx: Ctx) -> Outcome:
         ("memory_limit", "pinned_memory_limit", bool(ctx.fragment.pinned_memory_limit)),
     ]
     for feature, shown, wants in asked:
-        lacking = [why for model in models or [None] if wants and (why := catalogue.lacks(feature, branch, model))]
+        lacking = [
+            why
+            for model in models or [None]
+            if wants and (why := catalogue.explain_missing_feature(feature, branch, model))
+        ]
         if lacking:
             return fail(shown, lacking[0], "leave it out, or take a newer nvidia_driver.version")
     return ok(f"driver branch {branch}" if branch else "the driver that nvidia_driver installs")

@@ -18,12 +18,12 @@ from gpuprov.catalog import mps as catalogue
 from gpuprov.reading import is_whole
 from gpuprov.shown import counted
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem, under
+from gpuprov.spec.problem import Path, Problem, report_under
 
 HERE = "mps"
 
 
-problem = under(HERE)
+problem = report_under(HERE)
 
 
 def rules(host: HostSpec, block: Mps) -> Iterable[Problem]:
@@ -110,21 +110,21 @@ def mig_indexes(host: HostSpec) -> set[str]:
 def features(host: HostSpec, block: Mps) -> Iterable[Problem]:
     """Yield features that the driver branch or the GPU model lacks."""
     branch, gpu = asked_branch(host), gpus.find_gpu(host.gpu.model) if host.gpu else None
-    if block.protocol == "v3" and (why := catalogue.lacks("v3", branch, gpu)):
+    if block.protocol == "v3" and (why := catalogue.explain_missing_feature("v3", branch, gpu)):
         yield problem(("protocol",), f" is v3: {why}", "protocol: v2, or a newer nvidia_driver.version")
     limits: tuple[tuple[catalogue.Feature, str, bool], ...] = (
         ("thread_percentage", "active_thread_percentage", block.active_thread_percentage != 100),
         ("memory_limit", "pinned_memory_limit", bool(block.pinned_memory_limit)),
     )
     for feature, field, asked in limits:
-        if asked and (why := catalogue.lacks(feature, branch, gpu)):
+        if asked and (why := catalogue.explain_missing_feature(feature, branch, gpu)):
             yield problem((field,), f" is set: {why}", f"leave {field} out: MPS has no limits there")
     if not block.static_partitions:
         return
     here = ("static_partitions",)
-    if why := catalogue.lacks("static_partitions", branch, gpu):
+    if why := catalogue.explain_missing_feature("static_partitions", branch, gpu):
         yield problem(here, f": {why}", "active_thread_percentage in their place, or a newer nvidia_driver.version")
-    most, each = (catalogue.most_sms(gpu), catalogue.chunk_sms(gpu)) if gpu else (0, 0)
+    most, each = (catalogue.compute_most_sms(gpu), catalogue.find_chunk_sms(gpu)) if gpu else (0, 0)
     if gpu and most and (sms := sum(block.static_partitions) * each) > most:
         told = f" asks for {sms} SMs, {each} a chunk, and {gpu.key} has at most {most}"
         yield problem(here, told, f"at most {most // each} chunks in all")
@@ -152,14 +152,14 @@ def limits(host: HostSpec, block: Mps) -> Iterable[Problem]:
         if gpu and memory and size > memory:
             yield problem(path, f" is {value}, more than the {memory} GB of {gpu.key}", f"{memory}G or less")
     branch = asked_branch(host)
-    limit = catalogue.client_limit(gpu, branch)
+    limit = catalogue.find_client_limit(gpu, branch)
     if block.clients > limit:
         known = [f"driver branch {branch}"] if branch else []
         what = " and ".join([*known, *([f"a {gpu.key}"] if gpu else [])]) or "any driver"
         hint = f"allowed: {limit} or fewer" + (", 60 from branch 590 on" if limit == 48 else "")
         yield problem(("clients",), f" is {block.clients}, and a device takes {limit} with {what}", hint)
     if block.scope == "mig" and block.clients and (slices := smallest(host)):
-        share = catalogue.mig_share(limit, slices)
+        share = catalogue.compute_mig_share(limit, slices)
         if share < block.clients <= limit:
             hint = "fewer clients, or larger MIG devices; NVIDIA gives no table of it"
             message = f"is {block.clients}, and MIG devices of {slices} compute slices take about {share} of {limit}"

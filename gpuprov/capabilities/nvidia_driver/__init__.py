@@ -22,7 +22,7 @@ from gpuprov.capabilities.nvidia_driver.desired import DESIRED
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, package_names, versions
 from gpuprov.catalog import cuda, drivers, gpus
 from gpuprov.catalog.drivers import data
-from gpuprov.catalog.drivers.sets import BUILDS, MODULE_NAMES, SOURCES, driver_packages
+from gpuprov.catalog.drivers.sets import BUILDS, MODULE_NAMES, SOURCES, find_packages
 from gpuprov.probe.base import Facts
 from gpuprov.probe.driver.runfile import RUNFILE
 from gpuprov.probe.host import system
@@ -32,17 +32,17 @@ from gpuprov.shared import resolve
 from gpuprov.spec import repository, signing
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem, under
+from gpuprov.spec.problem import Problem, report_under
 
 HERE = "nvidia_driver"
-problem = under(HERE)
+problem = report_under(HERE)
 NEUTRAL_BRANCH = "580"
 """The branch by which a flavour is judged if the spec names none: 580 has both flavours and supports every GPU of the catalogue."""
 
 
 def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
-    branch = "" if driver.version == "any" else drivers.branch_of(driver.version)
-    known = [b.branch for b in drivers.branches()]
+    branch = "" if driver.version == "any" else drivers.derive_branch(driver.version)
+    known = [b.branch for b in drivers.list_branches()]
     if branch and branch not in known:
         near = min(known, key=lambda b: abs(int(b) - int(branch)))
         message = f'is "{driver.version}": there is no branch {branch}'
@@ -56,14 +56,14 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     if gpu and (not branch or branch in known):
         asked = branch or NEUTRAL_BRANCH
         modules_wanted = driver.kernel_modules
-        flavour = drivers.kernel_modules_for(gpu, asked) if modules_wanted == "auto" else modules_wanted
-        refusal = drivers.refusal(gpu, asked, flavour)
+        flavour = drivers.choose_kernel_modules(gpu, asked) if modules_wanted == "auto" else modules_wanted
+        refusal = drivers.explain_refusal(gpu, asked, flavour)
         if refusal:
             field = "version" if modules_wanted == "auto" or "is not" in refusal.partition(";")[0] else "kernel_modules"
             yield problem((field,), f": {refusal}", f"gpuprov catalog gpus {gpu.key}")
     yield from cuda_problems(driver)
     yield from source_problems(driver)
-    yield from signing.problems(driver.signing, (HERE, "signing"))
+    yield from signing.find_problems(driver.signing, (HERE, "signing"))
     yield from precompiled.problems(driver)
     yield from kernels.problems(host, driver)
     yield from runfile.problems(host, driver)
@@ -78,7 +78,7 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
 
 def coherent_problems(host: HostSpec, driver: NvidiaDriver, gpu: gpus.Gpu | None, branch: str) -> Iterable[Problem]:
     """Yield problems of how a superchip's GPU memory is given to the kernel: an unknown mode, and Kubernetes without the parameter."""
-    known = data.coherent_memory()
+    known = data.get_coherent_memory()
     given = driver.module_parameters.get(known.key)
     since = known.min_branch
     if given is not None and str(given) not in known.choices:
@@ -101,24 +101,24 @@ def cuda_problems(driver: NvidiaDriver) -> Iterable[Problem]:
     """Yield a problem for a CUDA version that does not exist, or that the named driver cannot run."""
     if not driver.cuda:
         return
-    known = list(cuda.floors())
+    known = list(cuda.list_floors())
     if driver.cuda not in known:
         asked = [int(part) for part in driver.cuda.split(".")]
         alike = [version for version in known if version.count(".") == driver.cuda.count(".")]
         near = min(alike or known, key=lambda v: [abs(int(a) - b) for a, b in zip(v.split("."), asked, strict=False)])
         message = f'is "{driver.cuda}": there is no such CUDA'
         yield problem("cuda", message, f'the nearest is "{near}"; all: gpuprov catalog cuda')
-    elif driver.version != "any" and cuda.supports(driver.version, driver.cuda).runs is False:
-        floor = cuda.floor(driver.cuda)
+    elif driver.version != "any" and cuda.check_support(driver.version, driver.cuda).runs is False:
+        floor = cuda.find_floor(driver.cuda)
         message = f"nvidia_driver.cuda {driver.cuda} runs from driver {floor} on, and nvidia_driver.version is {driver.version}"
-        hint = f'version: "{drivers.branch_of(floor)}" or a newer branch, or an older CUDA (gpuprov catalog cuda)'
+        hint = f'version: "{drivers.derive_branch(floor)}" or a newer branch, or an older CUDA (gpuprov catalog cuda)'
         yield Problem(path=(HERE, "cuda"), message=message, hint=hint)
-    elif driver.version != "any" and (support := cuda.supports(driver.version, driver.cuda)).full is False:
+    elif driver.version != "any" and (support := cuda.check_support(driver.version, driver.cuda)).full is False:
         message = (
             f"nvidia_driver.cuda {driver.cuda} runs with driver {driver.version} by minor-version compatibility: "
             f"all features of CUDA {driver.cuda} from driver {support.full_driver} on"
         )
-        hint = f'version: "{drivers.branch_of(support.full_driver)}" or a newer branch, or leave version out'
+        hint = f'version: "{drivers.derive_branch(support.full_driver)}" or a newer branch, or leave version out'
         yield Problem(path=(HERE, "cuda"), message=message, hint=hint, severity="warning")
 
 
@@ -131,12 +131,12 @@ def source_problems(driver: NvidiaDriver) -> Iterable[Problem]:
     elif driver.source in ("auto", "distribution") and given:
         hint = "source: mirror (the site's copy of NVIDIA's repository), or leave the repository out"
         yield problem("repository", f"is not used by source {driver.source}", hint)
-    yield from repository.problems(driver.repository, (HERE, "repository"))
+    yield from repository.find_problems(driver.repository, (HERE, "repository"))
 
 
 def without_flavour(branch: str, modules_wanted: str) -> str:
     """Return why no GPU can run with these modules on the branch; empty if some can."""
-    facts = data.drivers_file().modules
+    facts = data.read_drivers_file().modules
     first, last = int(facts.open_first_branch.branch), int(facts.open_only_since.branch)
     if modules_wanted == "open" and int(branch) < first:
         return f"branch {branch} has no open kernel modules: {first} is the first"
@@ -160,7 +160,7 @@ def export(facts: Facts) -> Fragment | None:
         return gsp.exported(driver)
     release, installed = facts.get(system.OS_RELEASE), versions(facts)
     kinds = [(source, build) for source in ("auto", *SOURCES[:2]) for build in BUILDS]
-    known = [(kind, driver_packages(release.id, release.version, *kind)) for kind in kinds]
+    known = [(kind, find_packages(release.id, release.version, *kind)) for kind in kinds]
     found = [
         (kind, names, kernel)
         for kind, names in known

@@ -21,7 +21,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     served,
 )
 from gpuprov.catalog import find_distribution
-from gpuprov.catalog.drivers.sets import default_source, kernel_module_table
+from gpuprov.catalog.drivers.sets import build_kernel_module_table, pick_source
 from gpuprov.onhost import sources
 from gpuprov.probe.base import Facts
 from gpuprov.probe.driver import driver_packages, nvidia, runfile
@@ -33,7 +33,7 @@ from gpuprov.probe.kernel import modules
 from gpuprov.probe.software.packages import INDEX, LOCKING, Index
 from gpuprov.probe.software.repositories import REPOSITORIES
 from gpuprov.shared import package_lists, reload, resolve
-from gpuprov.spec.overrides import manages_components
+from gpuprov.spec.overrides import can_add_components
 
 Ctx = Context[NvidiaDriver]
 RESOLVING = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS, *package_sources.COMING)
@@ -51,7 +51,7 @@ def chosen(driver: NvidiaDriver, facts: Facts) -> str:
     distribution = find_distribution(release.id, release.version)
     if driver.source != "auto" or distribution is None:
         return driver.source if distribution else ""
-    return default_source(distribution)
+    return pick_source(distribution)
 
 
 def leaving(driver: NvidiaDriver, facts: Facts) -> list[str]:
@@ -60,7 +60,7 @@ def leaving(driver: NvidiaDriver, facts: Facts) -> list[str]:
     kind = family(facts.get(system.OS_RELEASE))
     if kind is None or driver.repository.url or chosen(driver, facts) != "distribution":
         return []
-    return [SOURCE] if sources.path(SOURCE, kind) in facts.get(REPOSITORIES)["files"] else []
+    return [SOURCE] if sources.derive_path(SOURCE, kind) in facts.get(REPOSITORIES)["files"] else []
 
 
 def seen(driver: NvidiaDriver, facts: Facts) -> Index:
@@ -69,7 +69,7 @@ def seen(driver: NvidiaDriver, facts: Facts) -> Index:
     if not leaving(driver, facts) or kind != "debian":
         return index
     told = facts.get(REPOSITORIES)
-    mine = next((row["url"] for row in told["sources"] if row["file"] == sources.path(SOURCE, kind)), "")
+    mine = next((row["url"] for row in told["sources"] if row["file"] == sources.derive_path(SOURCE, kind)), "")
     return driver_packages.without(index, mine)
 
 
@@ -83,7 +83,7 @@ def is_offered(driver: NvidiaDriver, facts: Facts) -> bool:
     """Return whether the host's own package sources have any complete set that its GPUs run with."""
     on_bus = [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
     sets = package_names(driver, facts).sets
-    answer = resolve.decide("any", "auto", on_bus, kernel_module_table(), sets, seen(driver, facts), {})
+    answer = resolve.decide("any", "auto", on_bus, build_kernel_module_table(), sets, seen(driver, facts), {})
     return not answer["problem"]
 
 
@@ -94,7 +94,7 @@ def repository(ctx: Ctx) -> dict[str, object]:
         return {}
     told = ctx.facts.get(REPOSITORIES)
     if not ctx.fragment.repository.url and is_offered(ctx.fragment, ctx.facts):
-        own = sources.path(SOURCE, kind) in told["files"]
+        own = sources.derive_path(SOURCE, kind) in told["files"]
         return asked if own and package_sources.judge(told, asked, kind).status == "fail" else {}
     return asked
 
@@ -104,7 +104,7 @@ def components(ctx: Ctx, archives: Iterable[tuple[str, str]]) -> dict[str, str]:
     release, index = ctx.facts.get(system.OS_RELEASE), seen(ctx.fragment, ctx.facts)
     rules = [rule for each in package_names(ctx.fragment, ctx.facts).sets.values() for rule in each]
     there = any(rule["name"] in index for rule in rules)
-    allowed = manages_components(ctx.host.site)
+    allowed = can_add_components(ctx.host.site)
     if release.id != "debian" or chosen(ctx.fragment, ctx.facts) != "distribution" or there or not allowed:
         return {}
     text = "# Managed by gpuprov: change the inventory, then apply again.\n"
@@ -119,9 +119,9 @@ def components(ctx: Ctx, archives: Iterable[tuple[str, str]]) -> dict[str, str]:
 def _signed_by(told: Mapping[str, Any], address: str, suite: str) -> str:
     """Return the key by which the host's own source of this archive is trusted: apt reads no list if another source of it names
     another key."""
-    place = sources.served(address, told)
+    place = sources.parse_url(address, told)
     rows = [row for row in told["sources"] if row["suite"].rstrip("/") == suite.rstrip("/")]
-    return next((row["signed_by"] for row in rows if sources.served(row["url"], told) == place), "")
+    return next((row["signed_by"] for row in rows if sources.parse_url(row["url"], told) == place), "")
 
 
 def waits_for(ctx: Ctx, decision: Decision) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from gpuprov.capabilities.booting import started
 from gpuprov.catalog import cuda, drivers, fabric, find_distribution
-from gpuprov.catalog.drivers.sets import DriverPackages, default_source, driver_packages, kernel_module_table
+from gpuprov.catalog.drivers.sets import DriverPackages, build_kernel_module_table, find_packages, pick_source
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.driver.precompiled import Precompiled
 from gpuprov.probe.host import pci, system
@@ -21,7 +21,7 @@ from gpuprov.spec.kernel import ParameterName, Scalar
 from gpuprov.spec.model import Fragment, HostSpec, Sha256
 from gpuprov.spec.repository import Repository
 from gpuprov.spec.signing import Signing
-from gpuprov.spec.url import url
+from gpuprov.spec.url import build_pattern
 
 VERSION = r"^(any|[0-9]{3}|[0-9]{3}\.[0-9]{1,3}(\.[0-9]{1,2})?)$"
 CUDA = r"^([0-9]{1,2}(\.[0-9]{1,2}){0,2})?$"
@@ -35,7 +35,7 @@ class Runfile(Fragment, frozen=True):
     url: Annotated[
         str,
         msgspec.Meta(
-            pattern=url(),
+            pattern=build_pattern(),
             description="https://HOST/PATH or http://HOST/PATH, without user name, password and "
             "query (a signed link runs out: fetch it, and name the file); the host fetches it",
         ),
@@ -147,7 +147,7 @@ def offered(driver: NvidiaDriver, facts: Facts) -> DriverPackages | None:
     """Return the driver's packages on this host's distribution; None if its driver is not managed, or not of the wanted source."""
     release = facts.get(system.OS_RELEASE)
     source = "auto" if driver.source == "runfile" else driver.source
-    found = driver_packages(release.id, release.version, source, driver.build)
+    found = find_packages(release.id, release.version, source, driver.build)
     return found if driver.source == "runfile" or (found and found.ask) else None
 
 
@@ -157,7 +157,7 @@ def package_names(driver: NvidiaDriver, facts: Facts) -> DriverPackages:
     if names is None:
         release = facts.get(system.OS_RELEASE)
         known = find_distribution(release.id, release.version)
-        if known and known.no_driver and (driver.source == "distribution" or default_source(known) == "runfile"):
+        if known and known.no_driver and (driver.source == "distribution" or pick_source(known) == "runfile"):
             raise ProbeFailed(known.no_driver)
         if driver.build == "precompiled":
             raise ProbeFailed(f"{release.name or release.id} has no precompiled modules of source {driver.source}")
@@ -178,7 +178,7 @@ def followers(host: HostSpec, facts: Facts) -> tuple[resolve.Rules, ...]:
     def on_bus() -> list[str]:
         return [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
 
-    return tuple(rules for rules, _ in fabric.beside(host.capabilities, on_bus, release.id, release.version))
+    return tuple(rules for rules, _ in fabric.list_beside(host.capabilities, on_bus, release.id, release.version))
 
 
 def decide(
@@ -215,14 +215,14 @@ def _decide(
         driver.version,
         driver.kernel_modules,
         on_bus,
-        kernel_module_table(),
+        build_kernel_module_table(),
         sets,
         index or {},
         installed,
         beside=beside,
-        cuda=cuda.floor(driver.cuda) if driver.cuda else "",
+        cuda=cuda.find_floor(driver.cuda) if driver.cuda else "",
         others=names.others,
-        first=drivers.settled(),
+        first=drivers.list_settled(),
     )
     answer["packages"] = package_lists.real_versions(answer["packages"], built.exact if built else {})
     if names.precompiled and not answer["problem"] and answer["flavour"] not in names.precompiled:
@@ -234,8 +234,8 @@ def _decide(
 
 
 def _of_runfile(driver: NvidiaDriver, on_bus: list[str]) -> Decision:
-    branch = drivers.branch_of(driver.version)
-    choice = resolve.flavour(driver.kernel_modules, on_bus, kernel_module_table(), branch)
+    branch = drivers.derive_branch(driver.version)
+    choice = resolve.flavour(driver.kernel_modules, on_bus, build_kernel_module_table(), branch)
     answer = {
         **choice,
         "version": driver.version,

@@ -40,7 +40,7 @@ def problems(driver: NvidiaDriver, gpu: Gpu | None, branch: str) -> Iterable[Pro
     """Yield a problem for the parameter if the modules will be open on any host."""
     flavour = driver.kernel_modules
     if flavour == "auto" and gpu and (branch or gpu.kernel_modules.flavour == "open-required"):
-        flavour = drivers.kernel_modules_for(gpu, branch or drivers.branches()[-1].branch)
+        flavour = drivers.choose_kernel_modules(gpu, branch or drivers.list_branches()[-1].branch)
     if switched_off(driver) and flavour == "open":
         message = f"nvidia_driver.module_parameters.{KEY} switches GSP firmware off, without effect: {WHY}"
         yield Problem(path=("nvidia_driver", "module_parameters", KEY), message=message, hint=WITHOUT)

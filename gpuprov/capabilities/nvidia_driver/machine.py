@@ -19,21 +19,21 @@ OF_MACHINE = "the driver is that of the machine that it is on"
 
 def described(machine: Machine) -> str:
     """Return the machine in words: `Azure (Hyper-V), UEFI`."""
-    found = catalogue.hypervisor(machine.kind)
+    found = catalogue.find_hypervisor(machine.kind)
     name = found.name if found else machine.kind or "bare metal"
-    cloud = catalogue.cloud(machine.vendor, machine.product, machine.tag)
+    cloud = catalogue.find_cloud(machine.vendor, machine.product, machine.tag)
     firmware = "UEFI" if machine.efi else "BIOS"
     return f"{f'{cloud} ({name})' if cloud else name}, {firmware}"
 
 
 def room(machine: Machine) -> str:
     """Return how to make room for the memory of GPUs on this kind of machine."""
-    cloud = catalogue.cloud(machine.vendor, machine.product, machine.tag)
+    cloud = catalogue.find_cloud(machine.vendor, machine.product, machine.tag)
     if cloud and machine.kind:
         return catalogue.CLOUD.format(name=cloud)
     if not machine.kind:
         return catalogue.BARE_METAL
-    found = catalogue.hypervisor(machine.kind)
+    found = catalogue.find_hypervisor(machine.kind)
     return f"{found.name}: {found.memory}" if found else f"{machine.kind}: {catalogue.OTHER_HYPERVISOR}"
 
 
@@ -111,9 +111,11 @@ def hypervisor(ctx: Ctx) -> Outcome:
     if why := outside_vm(ctx):
         return skip(why)
     found, machine = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)), ctx.facts.get(MACHINE)
-    since = catalogue.vgpu_file().visible_hypervisor_since.branch
+    since = catalogue.read_vgpu_file().visible_hypervisor_since.branch
     wanted = ctx.fragment.version
-    branch = drivers.branch_of(wanted) if wanted != "any" else ctx.facts.get(nvidia.DRIVER).version.partition(".")[0]
+    branch = (
+        drivers.derive_branch(wanted) if wanted != "any" else ctx.facts.get(nvidia.DRIVER).version.partition(".")[0]
+    )
     consumer = [one.address for one in found if is_geforce(one.identifier)]
     if not consumer or not branch or int(branch) >= int(since):
         told = f"driver {branch or 'still to be chosen'}" if consumer else "no GeForce"
@@ -121,7 +123,7 @@ def hypervisor(ctx: Ctx) -> Outcome:
     expected = f"driver {since} or newer, or a hypervisor that is not seen"
     if machine.hidden:
         return ok(f"driver {branch}, and {described(machine)} hides itself", expected)
-    known = catalogue.hypervisor(machine.kind)
+    known = catalogue.find_hypervisor(machine.kind)
     way = f"; or hide the hypervisor: {known.hidden}" if known and known.hidden else ""
     told = f"driver {branch} starts no GeForce ({' '.join(consumer)}) where it sees {described(machine)}"
     return fail(expected, told, f'nvidia_driver: {{version: "{since}"}} or newer{way}')
@@ -129,7 +131,7 @@ def hypervisor(ctx: Ctx) -> Outcome:
 
 def is_geforce(identifier: str) -> bool:
     """Return whether the catalogue knows the function as a GeForce."""
-    gpu = gpus.by_pci_id(identifier)
+    gpu = gpus.find_by_pci_id(identifier)
     return gpu is not None and gpus.is_of(gpu, "GeForce")
 
 

@@ -20,8 +20,8 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
 from gpuprov.capabilities.nvidia_driver.installed import installed_version
 from gpuprov.catalog import cuda as catalogue
 from gpuprov.catalog import find_distribution
-from gpuprov.catalog.drivers.sets import default_source, driver_packages
-from gpuprov.catalog.drivers.sets import sources as known_sources
+from gpuprov.catalog.drivers.sets import find_packages, pick_source
+from gpuprov.catalog.drivers.sets import list_sources as known_sources
 from gpuprov.onhost import sources
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import system
@@ -84,9 +84,9 @@ def repository(ctx: Ctx) -> Outcome:
     if asked is None or kind is None:
         return not_asked("provided by the host's own package sources")
     told = ctx.facts.get(REPOSITORIES)
-    if not ctx.fragment.repository.url and sources.path(asked["name"], kind) not in told["files"]:
+    if not ctx.fragment.repository.url and sources.derive_path(asked["name"], kind) not in told["files"]:
         named = [row["url"] for row in told["sources"] if re.search("nvidia|cuda", row["url"], re.IGNORECASE)]
-        if named or sources.others(told, asked, kind):
+        if named or sources.find_others(told, asked, kind):
             return ok(f"provided by the host's own sources: {', '.join(named) or asked['url']}")
         return skip(
             "no source of the host is NVIDIA's by its name: whether one has the set, apply sees, and adds NVIDIA's"
@@ -110,10 +110,10 @@ def source_offered(ctx: Ctx) -> Outcome:
     if distribution is None:
         return fail("a distribution whose driver gpuprov manages", told, "see host.supported")
     if offered(ctx.fragment, ctx.facts) is None:
-        if ctx.fragment.build == "precompiled" and driver_packages(release.id, release.version, ctx.fragment.source):
+        if ctx.fragment.build == "precompiled" and find_packages(release.id, release.version, ctx.fragment.source):
             hint = "nvidia_driver: {build: dkms}; Ubuntu's archive has them, and NVIDIA's repository for EL 8 and 9"
             return fail(f"precompiled modules of source {ctx.fragment.source}", f"{told} has none", hint)
-        bare = ctx.fragment.source == "distribution" or default_source(distribution) == "runfile"
+        bare = ctx.fragment.source == "distribution" or pick_source(distribution) == "runfile"
         hint = (bare and distribution.no_driver) or ", ".join(known_sources(distribution))
         return fail(f"source {ctx.fragment.source}", f"{told} has no such source", hint)
     asked = package_sources.driver_block(ctx.fragment, ctx.facts)
@@ -121,7 +121,7 @@ def source_offered(ctx: Ctx) -> Outcome:
         hint = "source: mirror with a repository that has packages for it"
         return fail(f"NVIDIA's repository for {told} on {machine}", "NVIDIA has none", hint)
     kind = family(release)
-    there = bool(asked and kind and sources.others(ctx.facts.get(REPOSITORIES), asked, kind))
+    there = bool(asked and kind and sources.find_others(ctx.facts.get(REPOSITORIES), asked, kind))
     if not there and not ctx.fragment.repository.url:
         there = bool(resolve.kernel_versions(package_names(ctx.fragment, ctx.facts).sets, ctx.facts.get(INDEX)))
     if asked and not (asked["fingerprint"] or asked["key_file"] or there):
@@ -141,15 +141,15 @@ def cuda(ctx: Ctx) -> Outcome:
     wanted = ctx.fragment.cuda
     if not wanted:
         return not_asked()
-    expected = f"CUDA {wanted}: driver {catalogue.floor(wanted)} or newer"
+    expected = f"CUDA {wanted}: driver {catalogue.find_floor(wanted)} or newer"
     mine = installed_version(ctx.fragment, ctx.facts)
     if not mine:
         return fail(expected, "no driver package is installed", "gpuprov apply")
-    support = catalogue.supports(mine, wanted)
+    support = catalogue.check_support(mine, wanted)
     if not support.runs:
         return fail(expected, f"{mine} is installed: {support.reason}", "gpuprov apply")
     loaded = "" if ctx.facts.get(system.CONTAINER) else ctx.facts.get(nvidia.DRIVER).version
-    if loaded and not catalogue.supports(loaded, wanted).runs:
+    if loaded and not catalogue.check_support(loaded, wanted).runs:
         reason = f"the loaded driver {loaded} does not run CUDA {wanted}, the installed {mine} does"
         return fail(expected, reason, "stop the GPU's users and reload the module, or reboot", reboot=reason)
     return ok(f"{mine}; {support.reason}", expected)

@@ -110,10 +110,12 @@ def ended(problem: str, index: Index) -> str:
 
 def refusals(facts: Facts, decision: Decision) -> list[str]:
     """Return why GPUs on the bus cannot run with the decided driver."""
-    found = (gpus.by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
+    found = (gpus.find_by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
     models = {model.key: model for model in found if model}
     flavour: gpus.Flavour = "open" if decision.flavour == "open" else "proprietary"
-    return [reason for model in models.values() if (reason := drivers.refusal(model, decision.version, flavour))]
+    return [
+        reason for model in models.values() if (reason := drivers.explain_refusal(model, decision.version, flavour))
+    ]
 
 
 @check(

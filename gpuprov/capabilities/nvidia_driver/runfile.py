@@ -11,7 +11,7 @@ from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fa
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, Runfile, decide
 from gpuprov.capabilities.nvidia_driver.now import LISTED
 from gpuprov.capabilities.nvidia_driver.preflight import refusals
-from gpuprov.catalog.drivers.any import of_any_driver
+from gpuprov.catalog.drivers.any import build_patterns
 from gpuprov.onhost.packages.other_driver import RECORD
 from gpuprov.probe.base import Facts
 from gpuprov.probe.driver import nvidia, runfile
@@ -20,12 +20,12 @@ from gpuprov.probe.host.family import words
 from gpuprov.probe.kernel import modules
 from gpuprov.probe.software.packages import PACKAGES, Package
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Problem, under
+from gpuprov.spec.problem import Problem, report_under
 
 Ctx = Context[NvidiaDriver]
 Answer = Callable[[Ctx], Outcome]
 HERE = "nvidia_driver"
-problem = under(HERE)
+problem = report_under(HERE)
 EXACT = re.compile(r"\d{3}(\.\d+){1,2}")
 NAMED = re.compile(r"NVIDIA-Linux-\w+-(\d{3}(?:\.\d+){1,2})(?:[-\w]*)\.run\Z")
 """File names as NVIDIA gives them: https://download.nvidia.com/XFree86/Linux-x86_64/"""
@@ -95,7 +95,7 @@ def exported(facts: Facts) -> NvidiaDriver | None:
 def driver_packages(facts: Facts) -> dict[str, Package]:
     """Return the installed packages of any driver: each would overwrite files of the .run file, or already has."""
     release = facts.get(system.OS_RELEASE)
-    names, sources = of_any_driver(release.id, release.version)
+    names, sources = build_patterns(release.id, release.version)
     found = facts.get(PACKAGES)
     return {
         n: p for n, p in found.items() if n == p.name and (re.fullmatch(names, n) or re.fullmatch(sources, p.source))

@@ -18,10 +18,10 @@ from gpuprov.probe.host.pcie import PCIE
 from gpuprov.reading import is_whole
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem, under
+from gpuprov.spec.problem import Problem, report_under
 
 HERE = "pcie"
-problem = under(HERE)
+problem = report_under(HERE)
 
 
 def rules(host: HostSpec, block: Pcie) -> Iterable[Problem]:
@@ -30,7 +30,7 @@ def rules(host: HostSpec, block: Pcie) -> Iterable[Problem]:
         if value and value not in catalogue.READ_REQUESTS:
             allowed = ", ".join(str(size) for size in catalogue.READ_REQUESTS)
             yield problem((key,), f"is {value}", f"allowed: {allowed}, or 0, which leaves it alone")
-    if block.iommu != "keep" and not catalogue.words(block.iommu, block.cpu, model(host)):
+    if block.iommu != "keep" and not catalogue.build_parameters(block.iommu, block.cpu, model(host)):
         message = f"is {block.iommu}, and no kernel parameter switches the IOMMU of an Arm processor off"
         yield problem("iommu", message, "iommu: passthrough, or set it in the firmware")
     if block.acs == "disabled" and model(host).startswith(catalogue.ARM_GPUS):
@@ -46,7 +46,7 @@ def rules(host: HostSpec, block: Pcie) -> Iterable[Problem]:
 
 def contribute(host: HostSpec, block: Pcie) -> Kernel | None:
     """Return the IOMMU's parameters."""
-    found = catalogue.words(block.iommu, block.cpu, model(host)) if block.iommu != "keep" else {}
+    found = catalogue.build_parameters(block.iommu, block.cpu, model(host)) if block.iommu != "keep" else {}
     return Kernel(command_line=found) if found else None
 
 
@@ -55,7 +55,7 @@ def export(facts: Facts) -> Fragment | None:
     state = facts.get(PCIE)
     if not state.config or state.file != "enabled":
         return None
-    known = {device.address for device in rdma.hcas(facts.get(rdma.DEVICES))}
+    known = {device.address for device in rdma.list_hcas(facts.get(rdma.DEVICES))}
     hcas = [one for one in state.of("hca") if one.address in known]
     asked = dict(line.split() for line in state.config if len(line.split()) == 2)
     sizes = {

@@ -8,7 +8,7 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.pcie.fragment import REASON, Ctx, guest, model
 from gpuprov.catalog import pcie as catalogue
-from gpuprov.onhost.at_boot.pcie import Difference, Function, differences
+from gpuprov.onhost.at_boot.pcie import Difference, Function, list_differences
 from gpuprov.probe import rdma
 from gpuprov.probe.host import system, virtualization
 from gpuprov.probe.host.pcie import PCIE
@@ -23,7 +23,7 @@ HIDDEN = "take the field out of pcie: what runs the virtual machine hides the ca
 
 def hcas(ctx: Ctx) -> tuple[Function, ...]:
     """Return the functions of RDMA devices that are not NVLink bridges."""
-    known = {device.address for device in rdma.hcas(ctx.facts.get(rdma.DEVICES))}
+    known = {device.address for device in rdma.list_hcas(ctx.facts.get(rdma.DEVICES))}
     return tuple(one for one in ctx.facts.get(PCIE).of("hca") if one.address in known)
 
 
@@ -38,7 +38,7 @@ def conventional(functions: Iterable[Function]) -> list[str]:
 
 def differing(functions: Iterable[Function], **wanted: str) -> list[Difference]:
     """Return what the boot unit's program would set."""
-    return list(differences(tuple(functions), wanted))
+    return list(list_differences(tuple(functions), wanted))
 
 
 def changes_of(wrong: Iterable[Difference], register: str) -> list[Change]:
@@ -60,7 +60,7 @@ def iommu(ctx: Ctx) -> Outcome:
         return not_asked()
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: the IOMMU is the machine's, and so are its parameters")
-    wanted = catalogue.words(mode, ctx.fragment.cpu, model(ctx.host))
+    wanted = catalogue.build_parameters(mode, ctx.fragment.cpu, model(ctx.host))
     running = ctx.facts.get(boot.COMMAND_LINE)
     lacking = [f"{key}={running.get(key, 'missing')}" for key, value in wanted.items() if running.get(key) != value]
     told = " ".join(f"{key}={value}" for key, value in wanted.items())
@@ -111,7 +111,7 @@ def acs(ctx: Ctx) -> Outcome:
     if hidden := unreadable(path):
         return fail("ACSCtl of each", f"not readable: {' '.join(hidden)}", ROOT)
     if wrong := differing(path, acs="disabled"):
-        told = "; ".join(f"{one.address} {catalogue.acs_bits(int(one.found, 16))}" for one in wrong)
+        told = "; ".join(f"{one.address} {catalogue.format_acs(int(one.found, 16))}" for one in wrong)
         return fail("ACS off above GPUs and HCAs", told, RESET, changes=changes_of(wrong, "ACSCtl"))
     having = sum(one.acs is not None for one in path)
     return ok(f"off in {having} of {counted(len(path), 'function')}; the others have no ACS")

@@ -11,7 +11,7 @@ from gpuprov.capabilities.at_boot import files as at_boot
 from gpuprov.capabilities.base import Desired, Resources
 from gpuprov.capabilities.pcie.fragment import REASON, Ctx, Pcie, lines, settings
 from gpuprov.catalog import pcie as catalogue
-from gpuprov.onhost.at_boot.pcie import CONFIG, differences, set_here
+from gpuprov.onhost.at_boot.pcie import CONFIG, list_differences, set_here
 from gpuprov.onhost.at_boot.program import Refused
 from gpuprov.probe.host import system
 from gpuprov.probe.host.pcie import PCIE
@@ -63,7 +63,7 @@ def differs(ctx: Ctx) -> str:
     wanted = settings(ctx.fragment)
     functions = set_here(ctx.facts.get(PCIE).functions.values(), container=bool(ctx.facts.get(system.CONTAINER)))
     try:
-        return ", ".join(str(one) for one in differences(functions, wanted))
+        return ", ".join(str(one) for one in list_differences(functions, wanted))
     except Refused:
         return ", ".join(lines(ctx.fragment))
 

@@ -61,7 +61,7 @@ def _acs(ctx: Ctx) -> Refusal:
 
 
 def _zeros(state: State) -> Refusal:
-    computed = dict.fromkeys(name for one in state.others if (name := catalogue.computed_acs(one)))
+    computed = dict.fromkeys(name for one in state.others if (name := catalogue.find_acs_kind(one)))
     if computed:
         hint = f"pcie: {{acs: rdma_topo}}, with rdma-core 61 or later; or {KEEP}"
         yield "ACS that may be off everywhere", f"{', '.join(computed)}: each port needs a mask of its own", hint
@@ -81,7 +81,7 @@ def _registers(ctx: Ctx) -> Refusal:
     broken = [
         f"{one.address} ({name})"
         for one in state.of("bridge")
-        if (name := catalogue.no_relaxed_ordering(one.identifier))
+        if (name := catalogue.find_excluded_processor(one.identifier))
     ]
     if asked.relaxed_ordering == "enabled" and broken:
         told = f"an erratum, for which the kernel switches it off: {' '.join(broken)}"
@@ -91,7 +91,7 @@ def _registers(ctx: Ctx) -> Refusal:
 def _devices(ctx: Ctx) -> Refusal:
     state, asked = ctx.facts.get(PCIE), ctx.fragment
     if (asked.max_read_request or asked.affinity == "local") and "rdma" not in ctx.host.capabilities:
-        known = {device.address for device in rdma.hcas(ctx.facts.get(rdma.DEVICES))}
+        known = {device.address for device in rdma.list_hcas(ctx.facts.get(rdma.DEVICES))}
         if not any(one.address in known for one in state.of("hca")):
             yield "an HCA", "no HCA in /sys/class/infiniband", "add rdma to the spec, or take out what is set of HCAs"
     own = re.search(r"(?:--policyscript[= ]|-l )(\S+)", state.irqbalance)
@@ -104,7 +104,7 @@ def _processor(ctx: Ctx) -> Refusal:
     found = VENDORS.get(ctx.facts.get(PCIE).vendor, "")
     if ctx.fragment.iommu == "keep" or not found:
         return
-    meant = catalogue.processors(ctx.fragment.cpu, model(ctx.host))
+    meant = catalogue.list_processors(ctx.fragment.cpu, model(ctx.host))
     if found not in meant:
         yield f"a processor of {' or '.join(meant)}", f"one of {found}", f"pcie: {{cpu: {found}}}"
 

@@ -33,7 +33,7 @@ def contribute(_host: HostSpec, block: Rdma) -> Kernel | None:
         drivers = {one.driver for one in block.devices if one.driver}
         mellanox = block.fabric in ("infiniband", "roce") and (not drivers or "mlx5_core" in drivers)
         keys = ["all", block.fabric, *["ipoib"] * block.ipoib, *["mlx5_core"] * mellanox]
-        modules = catalogue.modules(*keys)
+        modules = catalogue.list_modules(*keys)
     limit: Limit = int(block.memlock) if is_whole(block.memlock) else "unlimited"
     if not modules and not block.memlock:
         return None

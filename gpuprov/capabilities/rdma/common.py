@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.onhost.at_boot import devices as onhost
-from gpuprov.onhost.at_boot.devices import IWARP, RdmaDevice, Selector, speaks, words
-from gpuprov.topology.ports import selected, selectors
+from gpuprov.onhost.at_boot.devices import IWARP, RdmaDevice, Selector, format_selector, is_of_fabric
+from gpuprov.topology.ports import convert_selectors, select_devices
 
-__all__ = ("IWARP", "selected", "selectors", "speaks", "unmet", "words")
+__all__ = ("IWARP", "convert_selectors", "format_selector", "is_of_fabric", "select_devices", "unmet")
 
 
 def unmet(block: Rdma, devices: tuple[RdmaDevice, ...]) -> list[Selector]:
     """Return the selectors that match no device."""
-    return onhost.unmet(selectors(block), devices)
+    return onhost.find_unmatched(convert_selectors(block), devices)

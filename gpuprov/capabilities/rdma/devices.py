@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
-from gpuprov.capabilities.rdma.common import selected, speaks, unmet, words
+from gpuprov.capabilities.rdma.common import format_selector, is_of_fabric, select_devices, unmet
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe.rdma import DEVICES, RdmaDevice, RdmaPort, slow_ports
 from gpuprov.probe.rdma.surroundings import HOST, RdmaHost, Silent
@@ -27,16 +27,16 @@ def devices(ctx: Ctx) -> Outcome:
     sub-devices for the subnet manager (smi) do not count, nor do SR-IOV functions that `devices` does not name. If the spec neither
     names nor counts devices, every adapter of the fabric on the PCI bus has its RDMA device."""
     block, found = ctx.fragment, ctx.facts.get(DEVICES)
-    mine = selected(block, found)
+    mine = select_devices(block, found)
     beside = _left_out(found, mine)
     number = str(block.count) if block.count else "one or more"
     expected = f"{number} {block.fabric} device{'s' if block.count != 1 else ''}"
-    wrong = [device for device in mine if not speaks(block.fabric, device)]
+    wrong = [device for device in mine if not is_of_fabric(block.fabric, device)]
     if wrong:
         told = "; ".join(f"{device.name} ({device.address or device.driver}) is {_is(device)}" for device in wrong)
         return fail(expected, told + beside, _other_way(block, wrong[0]))
     if lost := unmet(block, found):
-        told = "; ".join(f"no device has {words(one)}" for one in lost)
+        told = "; ".join(f"no device has {format_selector(one)}" for one in lost)
         return fail(expected, told + beside, f"{SHOW}; correct rdma.devices in the spec, or {_absent(ctx)}")
     if not mine:
         others = [device for device in found if device.works]
@@ -81,7 +81,7 @@ def silent(block: Rdma, host: RdmaHost) -> tuple[Silent, ...]:
 def ports(ctx: Ctx) -> Outcome:
     """Every port of these devices is ACTIVE; on InfiniBand it has a LID and knows a subnet manager. On Ethernet LID 0 is right. No
     interface of a bond is down or left out by LACP: the bond's device would stay ACTIVE regardless."""
-    mine = selected(ctx.fragment, ctx.facts.get(DEVICES))
+    mine = select_devices(ctx.fragment, ctx.facts.get(DEVICES))
     if not mine:
         return fail("active ports", "no such device: see rdma.devices", SHOW)
     told, hints = [], []
@@ -105,7 +105,7 @@ def ports(ctx: Ctx) -> Outcome:
 def rate(ctx: Ctx) -> Outcome:
     """Every port runs at the rate that the spec asks for, or faster: a worn cable reduces a link to fewer lanes or a lower speed."""
     asked = ctx.fragment.rate
-    mine = selected(ctx.fragment, ctx.facts.get(DEVICES))
+    mine = select_devices(ctx.fragment, ctx.facts.get(DEVICES))
     rows = [(device, port) for device in mine for port in device.ports]
     if not asked:
         return not_asked()

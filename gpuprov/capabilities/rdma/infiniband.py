@@ -9,7 +9,7 @@ from typing import Any
 from gpuprov.capabilities.answers import APPLY, HEADER
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.at_boot import UNITS
-from gpuprov.capabilities.rdma.common import selected
+from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import OPENSM_UNIT
 from gpuprov.probe.rdma import DEVICES
@@ -67,7 +67,7 @@ def umad(ctx: Ctx) -> Outcome:
     if ctx.fragment.fabric != "infiniband":
         return not_asked(f"{ctx.fragment.fabric} has no management datagrams")
     host = ctx.facts.get(HOST)
-    needed = sum(len(device.ports) for device in selected(ctx.fragment, ctx.facts.get(DEVICES)))
+    needed = sum(len(device.ports) for device in select_devices(ctx.fragment, ctx.facts.get(DEVICES)))
     if host.modules.get("ib_umad") != "loaded":
         change = Change(kind="module", name="ib_umad", after="loaded")
         return fail("ib_umad loaded", "ib_umad is not loaded", f"modprobe ib_umad; {APPLY}", changes=[change])
@@ -81,7 +81,7 @@ def ipoib(ctx: Ctx) -> Outcome:
     """Each InfiniBand device has an IP network interface, if the spec asks for that."""
     if not ctx.fragment.ipoib:
         return not_asked()
-    host, mine = ctx.facts.get(HOST), selected(ctx.fragment, ctx.facts.get(DEVICES))
+    host, mine = ctx.facts.get(HOST), select_devices(ctx.fragment, ctx.facts.get(DEVICES))
     if host.modules.get("ib_ipoib") != "loaded":
         change = Change(kind="module", name="ib_ipoib", after="loaded")
         return fail("ib_ipoib loaded", "ib_ipoib is not loaded", f"modprobe ib_ipoib; {APPLY}", changes=[change])

@@ -18,7 +18,7 @@ def wanted_packages(ctx: Ctx) -> tuple[str, ...]:
     kind = family(ctx.facts.get(system.OS_RELEASE))
     if ctx.fragment.own_stack != "inbox" or kind is None:
         return ()
-    return catalogue.packages(kind, *_keys(ctx))
+    return catalogue.list_packages(kind, *_keys(ctx))
 
 
 def _keys(ctx: Ctx) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def packages(ctx: Ctx) -> Outcome:
     if not wanted:
         return not_asked(f"the stack is {ctx.fragment.own_stack}")
     kind = family(ctx.facts.get(system.OS_RELEASE))
-    if lacking := catalogue.unknown(kind, *_keys(ctx)) if kind else ():
+    if lacking := catalogue.list_unknown(kind, *_keys(ctx)) if kind else ():
         told = f"no package names are known for {' or '.join(lacking)} on {ctx.facts.get(system.OS_RELEASE).name}"
         return fail(" ".join(wanted), told, f"another host for {lacking[0]}")
     missing = [name for name in wanted if name not in there]
@@ -50,10 +50,10 @@ def packages(ctx: Ctx) -> Outcome:
 def needed_modules(block: Rdma) -> tuple[str, ...]:
     """Return the modules that the running kernel must have: those of software devices, and of the inbox stack."""
     if block.fabric == "soft":
-        return (catalogue.SOFT_MODULES[block.soft.driver], *catalogue.modules("all"))
+        return (catalogue.SOFT_MODULES[block.soft.driver], *catalogue.list_modules("all"))
     if block.own_stack != "inbox":
         return ()
-    return catalogue.modules("all", block.fabric, *(("ipoib",) if block.ipoib else ()))
+    return catalogue.list_modules("all", block.fabric, *(("ipoib",) if block.ipoib else ()))
 
 
 @check(
@@ -74,7 +74,7 @@ def kernel(ctx: Ctx) -> Outcome:
             return fail(expected, f"{kind} container: {' '.join(absent)} not loaded on the machine", hint)
         return skip(f"{kind} container: the modules are the machine's")
     if absent:
-        known = (catalogue.why_absent(name, distribution.id, release) for name in absent)
+        known = (catalogue.explain_absence(name, distribution.id, release) for name in absent)
         hint = next(
             (one for one in known if one), f"{words(distribution).install} a kernel that has {' '.join(absent)}"
         )

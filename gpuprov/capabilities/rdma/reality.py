@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprov.capabilities.rdma.common import IWARP, selected, speaks
+from gpuprov.capabilities.rdma.common import IWARP, is_of_fabric, select_devices
 from gpuprov.capabilities.rdma.efa import checks as efa
 from gpuprov.capabilities.rdma.erdma import checks as erdma
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -14,7 +14,7 @@ from gpuprov.catalog import rdma as catalogue
 from gpuprov.probe.base import Facts
 from gpuprov.probe.host import systemd
 from gpuprov.probe.kernel import boot
-from gpuprov.probe.rdma import DEVICES, RdmaDevice, hcas, slow_ports
+from gpuprov.probe.rdma import DEVICES, RdmaDevice, list_hcas, slow_ports
 from gpuprov.probe.rdma.surroundings import HOST, RdmaHost
 from gpuprov.reading import is_whole
 from gpuprov.spec.build import convert
@@ -37,7 +37,7 @@ PROBES = tuple(
 def export(facts: Facts) -> Fragment | None:
     """Return the fabric of the devices that are present (InfiniBand first, software last), their number, rate and limits. A host that
     runs opensm is not named: only the inventory knows its name there."""
-    devices, host = hcas(facts.get(DEVICES)), facts.get(HOST)
+    devices, host = list_hcas(facts.get(DEVICES)), facts.get(HOST)
     fabric = _fabric(devices)
     if not fabric:
         return None
@@ -56,7 +56,7 @@ def export(facts: Facts) -> Fragment | None:
         told |= efa.exported(facts)
     elif fabric in ("infiniband", "roce") and (known := roce_reality.ofed(facts)):
         told |= {"stack": "doca-ofed", "ofed": known}
-    mine = selected(Rdma(fabric=fabric), devices)  # type: ignore[arg-type]
+    mine = select_devices(Rdma(fabric=fabric), devices)  # type: ignore[arg-type]
     slow = {(one.device, one.port) for one in slow_ports(mine)}
     rates = [port.rate for device in mine for port in device.ports if (device.name, port.number) not in slow]
     if fabric == "efa":
@@ -79,7 +79,7 @@ def export(facts: Facts) -> Fragment | None:
 
 def _fabric(devices: tuple[RdmaDevice, ...]) -> str:
     drivers = {device.driver for device in devices}
-    if any(speaks("infiniband", device) for device in devices):
+    if any(is_of_fabric("infiniband", device) for device in devices):
         return "infiniband"
     if "erdma" in drivers:
         return "erdma"

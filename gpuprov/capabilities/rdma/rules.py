@@ -13,12 +13,12 @@ from gpuprov.capabilities.rdma.ofed import checks as ofed
 from gpuprov.capabilities.rdma.roce import checks as roce
 from gpuprov.catalog import gpus, topology
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem, under
+from gpuprov.spec.problem import Path, Problem, report_under
 
 HERE = "rdma"
 
 
-problem = under(HERE)
+problem = report_under(HERE)
 
 
 def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
@@ -88,7 +88,9 @@ def selectors(block: Rdma) -> Iterable[Problem]:
             yield problem(("devices", number), " is empty", 'give pci: "0000:3b:00.0", driver or netdev')
         if one in block.devices[:number]:
             yield problem(
-                ("devices", number), f" is {common.words(common.selectors(block)[number])} again", "take one out"
+                ("devices", number),
+                f" is {common.format_selector(common.convert_selectors(block)[number])} again",
+                "take one out",
             )
     single = [one for one in block.devices if one.pci or one.netdev]
     if block.count and len(single) == len(block.devices) > 0 and block.count != len(single):

@@ -76,7 +76,7 @@ def devices(block: Rdma, facts: Facts) -> list[tuple[Netdev, list[RdmaDevice], l
     """Return each requested interface that is present, its software devices of the requested driver, and its other ones."""
     module, found = catalogue.SOFT_MODULES[block.soft.driver], []
     for netdev in filter(None, interfaces(block, facts).values()):
-        on = onhost.on(netdev.name, facts.get(DEVICES))
+        on = onhost.select_of_netdev(netdev.name, facts.get(DEVICES))
         mine = [device for device in on if device.driver == module]
         found.append((netdev, mine, [device for device in on if device not in mine]))
     return found

@@ -16,9 +16,9 @@ from gpuprov.capabilities.slurm.tasks import TASKS
 from gpuprov.probe.base import Facts
 from gpuprov.probe.host.slurm import SLURM
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem, under
+from gpuprov.spec.problem import Problem, report_under
 
-problem = under(HERE)
+problem = report_under(HERE)
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ def rules(host: HostSpec, block: Slurm) -> Iterable[Problem]:
 def export(facts: Facts) -> Fragment | None:
     """Return the block that gpuprov applied: without its files nobody can say what Slurm's own were meant to be."""
     try:
-        return reading.typed_json(facts.get(SLURM).wanted, Applied).block
+        return reading.parse_typed_json(facts.get(SLURM).wanted, Applied).block
     except reading.Unreadable:
         return None
 

@@ -63,11 +63,11 @@ def gpu_type(host: HostSpec, block: Slurm) -> str:
 def wanted(ctx: Ctx) -> dict[str, Any]:
     """Return the content of slurm.json, the input of the programs on the host."""
     block, host = ctx.fragment, ctx.host
-    known = xids.xids_file().xids
+    known = xids.read_xids_file().xids
     found = {
         number
         for one in known
-        if (needs := xids.resolution(one.nvidia)) and needs.action in FATAL
+        if (needs := xids.find_resolution(one.nvidia)) and needs.action in FATAL
         for number in one.xids
     }
     detected = "nvml" if ctx.facts.get(SLURM).nvml else "files"

@@ -8,18 +8,18 @@ from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.topology.checks import CHECKS, PROBES
 from gpuprov.capabilities.topology.fragment import Topology, number
 from gpuprov.catalog import gpus as catalogue
-from gpuprov.catalog.topology import nvlinks
+from gpuprov.catalog.topology import count_nvlinks
 from gpuprov.probe.base import Facts
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem, under
+from gpuprov.spec.problem import Problem, report_under
 from gpuprov.topology import DISTANCES, Wiring, read
-from gpuprov.topology.judge import crosses
-from gpuprov.topology.links import lowered, unlinked
+from gpuprov.topology.judge import is_across_sockets
+from gpuprov.topology.links import find_lowered, find_unlinked
 from gpuprov.topology.model import Distance
-from gpuprov.topology.rails import rails
+from gpuprov.topology.rails import build_rails
 
 HERE = "topology"
-problem = under(HERE)
+problem = report_under(HERE)
 
 
 def rules(host: HostSpec, block: Topology) -> Iterable[Problem]:
@@ -29,7 +29,7 @@ def rules(host: HostSpec, block: Topology) -> Iterable[Problem]:
 
 def _nvlinks(host: HostSpec, block: Topology) -> Iterable[Problem]:
     gpu = catalogue.find_gpu(host.gpu.model) if host.gpu else None
-    known = nvlinks(gpu)
+    known = count_nvlinks(gpu)
     if gpu is None or known is None or number(block) <= known:
         return
     has = f"{known} at most" if known else "none"
@@ -66,10 +66,10 @@ def export(facts: Facts) -> Fragment | None:
     linked = [gpu for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.active]
     if not wiring.gpus or not (wiring.hcas or len(linked) > 1):
         return None
-    full = not any(one.is_defect for one in lowered(wiring))
+    full = not any(one.is_defect for one in find_lowered(wiring))
     return Topology(
         gpu_hca=_farthest(wiring) or "any",
-        rails="matched" if rails(wiring, _limit(wiring)).matched else "any",
+        rails="matched" if build_rails(wiring, _limit(wiring)).matched else "any",
         same_socket=_same_socket(wiring),
         hcas=len(wiring.hcas),
         pcie="full" if full else "any",
@@ -98,14 +98,18 @@ def _same_socket(wiring: Wiring) -> bool:
         for gpu, hcas in pairs
     )
     several = len({wiring.socket(gpu.function) for gpu, _ in pairs} | set(wiring.tree.sockets.values())) > 1
-    return bool(known) and several and not any(all(crosses(wiring, gpu, hca) for hca in hcas) for gpu, hcas in pairs)
+    return (
+        bool(known)
+        and several
+        and not any(all(is_across_sockets(wiring, gpu, hca) for hca in hcas) for gpu, hcas in pairs)
+    )
 
 
 def _up(wiring: Wiring) -> str:
     """Return all if every GPU has as many NVLinks up as its model has, else the number of the GPU with the fewest."""
     if wiring.nvlinks.complaint or any(gpu.nvlink is None for gpu in wiring.gpus):
         return "any"
-    if not tuple(unlinked(wiring)):
+    if not tuple(find_unlinked(wiring)):
         return "all"
     return str(min(gpu.nvlink.active for gpu in wiring.gpus if gpu.nvlink and not gpu.nvlink.mig) or "any")
 

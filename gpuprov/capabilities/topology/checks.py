@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.topology.fragment import Topology, number
-from gpuprov.catalog.topology import nvlinks as of_model
+from gpuprov.catalog.topology import count_nvlinks as of_model
 from gpuprov.probe import rdma
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import nvlink, topology
@@ -13,11 +13,11 @@ from gpuprov.probe.host import system
 from gpuprov.probe.host.virtualization import MACHINE, hidden
 from gpuprov.shown import counted
 from gpuprov.topology import DISTANCES, Wiring, defects, read
-from gpuprov.topology.defects import named
-from gpuprov.topology.judge import crosses, theirs
-from gpuprov.topology.links import lowered
+from gpuprov.topology.defects import name_function
+from gpuprov.topology.judge import assign_hcas, is_across_sockets
+from gpuprov.topology.links import find_lowered
 from gpuprov.topology.model import Distance
-from gpuprov.topology.rails import rails, spare
+from gpuprov.topology.rails import build_rails, find_spare
 
 Ctx = Context[Topology]
 PROBES = (topology.PCI, rdma.DEVICES, nvlink.NVLINKS, MACHINE)
@@ -46,7 +46,7 @@ def gpu_hca(ctx: Ctx) -> Outcome:
     if wanting := _wanting(wiring, expected):
         return wanting
     told, far = [], []
-    best = theirs(wiring)
+    best = assign_hcas(wiring)
     for gpu in wiring.gpus:
         distance, _ = wiring.near(gpu)
         told.append(str(distance))
@@ -93,11 +93,11 @@ def rail(ctx: Ctx) -> Outcome:
     expected = f"an HCA within {limit} for each GPU, its own or evenly shared"
     if wanting := _wanting(wiring, expected):
         return wanting
-    found, best = rails(wiring, limit), theirs(wiring)
+    found, best = build_rails(wiring, limit), assign_hcas(wiring)
     hint = f"compare the HCAs' slots with the machine's manual; {SEE}"
     told = [f"{gpu.name} has none: {best[gpu.index].name} is {wiring.near(gpu)[0]}" for gpu in found.without]
     told += [f"{hca.name} is shared by {' and '.join(gpu.name for gpu in gpus)}" for hca, gpus in found.crowded]
-    left = ", ".join(named(wiring, hca.function.address) for hca in spare(wiring, found))
+    left = ", ".join(name_function(wiring, hca.function.address) for hca in find_spare(wiring, found))
     if told:
         told += [f"paired with no GPU: {left}"] * bool(left and found.pairs)
         if unseen := _unseen(wiring):
@@ -126,7 +126,7 @@ def same_socket(ctx: Ctx) -> Outcome:
         near = wiring.near(gpu)[1]
         if wiring.socket(gpu.function) is None or all(wiring.socket(hca.function) is None for hca in near):
             unknown.append(gpu.name)
-        elif all(crosses(wiring, gpu, hca) for hca in near):
+        elif all(is_across_sockets(wiring, gpu, hca) for hca in near):
             told.append(f"{gpu.name} to {near[0].name}")
     if told:
         return fail(
@@ -158,7 +158,7 @@ def hcas(ctx: Ctx) -> Outcome:
 def pcie(ctx: Ctx) -> Outcome:
     """Each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both ends support."""
     wiring = read(ctx.facts)
-    found = tuple(defects.links(wiring))
+    found = tuple(defects.find_narrow_links(wiring))
     told = "; ".join(one.brief for one in found)
     if ctx.fragment.pcie == "any":
         return not_asked("; ".join(filter(None, ("pcie: any", told))))
@@ -173,7 +173,7 @@ def pcie(ctx: Ctx) -> Outcome:
     ends = [*(gpu.function for gpu in wiring.gpus), *(hca.function for hca in wiring.hcas)]
     if not any(one.link.width for one in ends):
         return skip("the bus reports no link's width, as in some VMs")
-    idle = sum(one.idle for one in lowered(wiring))
+    idle = sum(one.idle for one in find_lowered(wiring))
     slow = f"; {idle} idle GPUs' links are slow now, which says nothing" if idle else ""
     return ok(f"{counted(len(ends), 'device')}{slow}", expected)
 
@@ -185,7 +185,7 @@ def links(ctx: Ctx) -> Outcome:
     """Each GPU that is not in MIG mode has as many NVLinks up as the spec asks for, else as its model has."""
     wiring, asked = read(ctx.facts), number(ctx.fragment)
     if ctx.fragment.nvlinks == "any":
-        return not_asked("; ".join(["nvlinks: any", *(one.brief for one in defects.nvlinks(wiring))]))
+        return not_asked("; ".join(["nvlinks: any", *(one.brief for one in defects.find_missing_nvlinks(wiring))]))
     known = [of_model(gpu.entry) for gpu in wiring.gpus]
     wanted = f"{asked}" if asked else " or ".join(dict.fromkeys(str(one) for one in known if one))
     expected = f"{wanted or 'equally many'} NVLinks up on each GPU"
@@ -206,7 +206,7 @@ def links(ctx: Ctx) -> Outcome:
     if wiring.nvlinks.complaint or untold:
         told = wiring.nvlinks.complaint or f"nvidia-smi does not show {', '.join(untold)}"
         return fail(expected, told, "see nvidia_driver.user_space; nvidia-smi nvlink -s")
-    if missing := tuple(defects.nvlinks(wiring, asked)):
+    if missing := tuple(defects.find_missing_nvlinks(wiring, asked)):
         return fail(expected, "; ".join(one.brief for one in missing), hint, action=missing[0].action)
     cut = [gpu.name for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.mig]
     if len(cut) == len(wiring.gpus):

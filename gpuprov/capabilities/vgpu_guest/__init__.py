@@ -16,10 +16,10 @@ from gpuprov.probe.base import Facts
 from gpuprov.probe.gpus.vgpu import GRIDD
 from gpuprov.reading import is_whole
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem, under
+from gpuprov.spec.problem import Problem, report_under
 
 HERE = "vgpu_guest"
-_problem = under(HERE)
+_problem = report_under(HERE)
 
 
 def rules(host: HostSpec, block: VgpuGuest) -> Iterable[Problem]:
@@ -47,7 +47,7 @@ def rules(host: HostSpec, block: VgpuGuest) -> Iterable[Problem]:
 
 
 def fields_that_mean_nothing(block: VgpuGuest) -> Iterable[Problem]:
-    meant = {setting.field for setting in catalogue.settings_for(block.licensing)} | {"licensing"}
+    meant = {setting.field for setting in catalogue.list_settings(block.licensing)} | {"licensing"}
     meant |= set(TOKEN_FIELDS) if block.licensing == "token" else set()
     default = VgpuGuest()
     for field in dict.fromkeys((*SETTING_FIELDS, *TOKEN_FIELDS)):
@@ -90,7 +90,7 @@ def export(facts: Facts) -> Fragment | None:
     settings = gridd.settings
     licensing = "server" if settings.get("ServerAddress") else "token" if gridd.tokens else "provider"
     values: dict[str, object] = {"licensing": licensing}
-    for setting in catalogue.settings_for(licensing):
+    for setting in catalogue.list_settings(licensing):
         text = settings.get(setting.key, "")
         if not text or text.casefold() == setting.default.casefold():
             continue

@@ -96,15 +96,15 @@ class VgpuGuest(Fragment, frozen=True):
     ] = 0
 
 
-SETTING_FIELDS = tuple(setting.field for setting in catalogue.vgpu_file().settings)
+SETTING_FIELDS = tuple(setting.field for setting in catalogue.read_vgpu_file().settings)
 TOKEN_FIELDS = ("token_file", "token_mode")
 
 
 def wanted_settings(fragment: VgpuGuest) -> dict[str, str]:
     """Return the keys that gridd.conf should have, in order; keys at gridd's defaults are omitted."""
     found = {}
-    for setting in catalogue.settings_for(fragment.licensing):
-        value = catalogue.written(setting, getattr(fragment, setting.field))
+    for setting in catalogue.list_settings(fragment.licensing):
+        value = catalogue.format_value(setting, getattr(fragment, setting.field))
         if value != setting.default:
             found[setting.key] = value
     return found
@@ -113,7 +113,7 @@ def wanted_settings(fragment: VgpuGuest) -> dict[str, str]:
 def differences(fragment: VgpuGuest, found: dict[str, str]) -> list[str]:
     """Return how the keys of a gridd.conf differ in effect from the requested ones."""
     wanted = wanted_settings(fragment)
-    defaults = {one.key: one.default for one in catalogue.vgpu_file().settings}
+    defaults = {one.key: one.default for one in catalogue.read_vgpu_file().settings}
     told = []
     for key in dict.fromkeys([*wanted, *found]):
         asked, is_set = wanted.get(key, defaults.get(key, "")), found.get(key, defaults.get(key, ""))

@@ -79,18 +79,18 @@ def branch(ctx: Ctx) -> Outcome:
     version = version_now(ctx.facts)
     if not version:
         return skip("no driver is installed: see vgpu_guest.driver")
-    guest = drivers.branch_of(version)
-    known = [one.branch for one in catalogue.vgpu_file().releases]
+    guest = drivers.derive_branch(version)
+    known = [one.branch for one in catalogue.read_vgpu_file().releases]
     if guest not in known and int(guest) < max(int(one) for one in known):
         near = min(known, key=lambda one: abs(int(one) - int(guest)))
         hint = f'the nearest is "{near}" (vGPU {catalogue.release_of(near)}): {catalogue.PORTAL}'
         return fail(f"a guest driver of branch {', '.join(known)}", f"driver {version}: no vGPU release has it", hint)
     for one in ctx.facts.get(FUNCTIONS):
-        if one.kind == "vgpu" and one.host_branch and not catalogue.together(guest, one.host_branch):
+        if one.kind == "vgpu" and one.host_branch and not catalogue.is_compatible(guest, one.host_branch):
             found = f"guest driver {version}, vGPU manager {one.host_driver or one.host_branch} ({one.address})"
             hint = f"the guest driver of branch {one.host_branch}, or another vGPU manager on the hypervisor"
             return fail("a guest driver of the vGPU manager's branch, or of the one before it", found, hint)
-    last = catalogue.vgpu_file().legacy_server_last.branch
+    last = catalogue.read_vgpu_file().legacy_server_last.branch
     if ctx.fragment.licensing == "server" and int(guest) > int(last):
         found = f"driver {version}: guest drivers after branch {last} know no legacy licence server"
         return fail(

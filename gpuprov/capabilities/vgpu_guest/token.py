@@ -28,7 +28,7 @@ class ControllerToken(msgspec.Struct, frozen=True, kw_only=True):
 def read(path: str) -> ControllerToken:
     """Return the token file on this machine. Never raises; `problem`: its fault, if any."""
     try:
-        content = reading.contents(path)
+        content = reading.read_contents(path)
     except OSError as error:
         return ControllerToken(problem=f"{path} cannot be read here: {error.strerror}", missing=True)
     except reading.Unreadable as error:
@@ -49,7 +49,7 @@ def _claims(content: bytes) -> dict[str, object] | None:
     if len(parts) != 3:
         return None
     try:
-        claims = reading.json(base64.urlsafe_b64decode(parts[1] + b"==="))
+        claims = reading.parse_json(base64.urlsafe_b64decode(parts[1] + b"==="))
     except (binascii.Error, ValueError):
         return None
     return claims if isinstance(claims, dict) else None

@@ -37,7 +37,7 @@ class Support(NamedTuple):
     """The answer whether a driver runs a toolkit (`runs`) and has all its features (`full`); None: unknown, `reason`
     says why.
 
-    `floor` and `full_driver` are the oldest drivers for each; "" if unknown.
+    `find_floor` and `full_driver` are the oldest drivers for each; "" if unknown.
     """
 
     runs: bool | None
@@ -48,40 +48,40 @@ class Support(NamedTuple):
     confidence: Confidence
 
 
-def families() -> tuple[Family, ...]:
+def list_families() -> tuple[Family, ...]:
     """CUDA majors, newest first."""
     return load("cuda", CudaFile).families
 
 
-def toolkits() -> tuple[Toolkit, ...]:
+def list_toolkits() -> tuple[Toolkit, ...]:
     """All toolkits, newest first."""
     return load("cuda", CudaFile).toolkits
 
 
-def max_cuda(branch: str) -> str | None:
+def find_max_cuda(branch: str) -> str | None:
     """The CUDA version that drivers of the branch report ("580" -> "13.0"); None when not known."""
     entry = find_branch(branch)
     return entry.cuda if entry else None
 
 
-def floor(cuda: str) -> str:
+def find_floor(cuda: str) -> str:
     """Return the oldest driver that runs CUDA `cuda`; "" if unknown."""
-    return supports("1", cuda).floor
+    return check_support("1", cuda).floor
 
 
-def floors() -> dict[str, str]:
-    """Return the `floor` of every CUDA version in the catalogue: majors, minors and full versions."""
-    return dict(_floors())
+def list_floors() -> dict[str, str]:
+    """Return the `find_floor` of every CUDA version in the catalogue: majors, minors and full versions."""
+    return dict(compute_floors())
 
 
 @cache
-def _floors() -> dict[str, str]:
-    cells = [row.cuda.split(".") for row in toolkits()]
+def compute_floors() -> dict[str, str]:
+    cells = [row.cuda.split(".") for row in list_toolkits()]
     known = {".".join(parts[:n]) for parts in cells for n in range(1, len(parts) + 1)}
-    return {version: floor(version) for version in sorted(known, key=lambda v: [int(n) for n in v.split(".")])}
+    return {version: find_floor(version) for version in sorted(known, key=lambda v: [int(n) for n in v.split(".")])}
 
 
-def _at_least(driver: str, needed: str) -> bool | None:
+def is_at_least(driver: str, needed: str) -> bool | None:
     """Compare; None for a branch alone if the needed version lies within it."""
     has, want = Version.parse(driver), Version.parse(needed)
     if has.is_branch and not want.is_branch and has.parts[0] == want.parts[0]:
@@ -89,13 +89,13 @@ def _at_least(driver: str, needed: str) -> bool | None:
     return has >= want
 
 
-def _toolkit(cuda: str) -> Toolkit | None:
+def find_toolkit(cuda: str) -> Toolkit | None:
     """Return the row of the toolkit; for "12.4" its first release, for "12" the first of all."""
-    rows = [row for row in toolkits() if row.cuda == cuda or row.cuda.startswith(f"{cuda}.")]
+    rows = [row for row in list_toolkits() if row.cuda == cuda or row.cuda.startswith(f"{cuda}.")]
     return min(rows, key=lambda row: tuple(int(part) for part in row.cuda.split(".")), default=None)
 
 
-def supports(driver_version: str, cuda: str) -> Support:
+def check_support(driver_version: str, cuda: str) -> Support:
     """Return whether the driver runs CUDA `cuda` ("12", "12.4" or "12.4.1").
 
     The floor of the family decides; before CUDA 11 there was none, and the toolkit's own driver decides.
@@ -104,14 +104,14 @@ def supports(driver_version: str, cuda: str) -> Support:
     if not re.fullmatch(r"\d+(\.\d+){0,2}", cuda.strip()):
         raise GpuprovError(f"{cuda!r} is not a CUDA version", "A CUDA version is like 12.4 or 12.4.1.")
     cuda = cuda.strip()
-    family = next((entry for entry in families() if entry.family == cuda.split(".")[0]), None)
-    row = _toolkit(cuda)
+    family = next((entry for entry in list_families() if entry.family == cuda.split(".")[0]), None)
+    row = find_toolkit(cuda)
     needed = (row.driver or row.branch) if row else ""
-    full = _at_least(driver_version, needed) if needed else None
+    full = is_at_least(driver_version, needed) if needed else None
     if family is None:
         text = f"CUDA {cuda} needs driver {needed}" if needed else f"CUDA {cuda} is not in the catalogue"
         return Support(full, full, needed, needed, text, row.confidence if row else "unconfirmed")
-    runs = _at_least(driver_version, family.min_driver)
+    runs = is_at_least(driver_version, family.min_driver)
     text = f"CUDA {family.family}.x runs from driver {family.min_driver} on"
     if needed:
         text += f"; all features of {cuda} need {needed}"

@@ -26,7 +26,7 @@ class PartFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Pattern(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Package names by a regular expression that must match the whole name; `does` describes the effect of such a package."""
+    """Package names by a regular expression that must match the whole name; `find_purpose` describes the effect of such a package."""
 
     pattern: str
     does: str = ""
@@ -71,29 +71,29 @@ class ToolkitsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     architectures: tuple[Architectures, ...]
 
 
-def toolkits_file() -> ToolkitsFile:
+def read_toolkits_file() -> ToolkitsFile:
     """The whole file."""
     return load("toolkits", ToolkitsFile)
 
 
-def part(name: str) -> PartFact:
+def get_part(name: str) -> PartFact:
     """Return the facts about a part."""
-    return next(entry for entry in toolkits_file().parts if entry.part == name)
+    return next(entry for entry in read_toolkits_file().parts if entry.part == name)
 
 
-def compiler(release: str) -> str:
+def find_compiler(release: str) -> str:
     """Return the build that nvcc of the release prints; "" if unknown."""
-    return next((entry.nvcc for entry in toolkits_file().compilers if entry.release == release), "")
+    return next((entry.nvcc for entry in read_toolkits_file().compilers if entry.release == release), "")
 
 
-def does(patterns: tuple[Pattern, ...], name: str) -> str:
+def find_purpose(patterns: tuple[Pattern, ...], name: str) -> str:
     """Return a package's purpose by the first pattern that matches its whole name; "" if none does."""
     return next((entry.does for entry in patterns if re.fullmatch(entry.pattern, name)), "")
 
 
-def dropped(version: str, architecture: str) -> bool:
+def is_dropped(version: str, architecture: str) -> bool:
     """Return whether a toolkit no longer compiles for the architecture."""
     return any(
-        architecture in entry.dropped and int(toolchain.major(version)) >= int(entry.cuda)
-        for entry in toolkits_file().architectures
+        architecture in entry.dropped and int(toolchain.take_major(version)) >= int(entry.cuda)
+        for entry in read_toolkits_file().architectures
     )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpuprov.catalog.drivers.data import Branch, Lifecycle, drivers_file
+from gpuprov.catalog.drivers.data import Branch, Lifecycle, read_drivers_file
 from gpuprov.catalog.gpus import Flavour, Gpu
 from gpuprov.catalog.reader import BranchFact, Confidence
 from gpuprov.errors import GpuprovError
@@ -44,34 +44,34 @@ class EndOfLife(NamedTuple):
     confidence: Confidence
 
 
-def branches() -> tuple[Branch, ...]:
+def list_branches() -> tuple[Branch, ...]:
     """All branches, oldest first."""
-    return drivers_file().branches
+    return read_drivers_file().branches
 
 
-def lifecycles() -> tuple[Lifecycle, ...]:
+def list_lifecycles() -> tuple[Lifecycle, ...]:
     """Return how long branches of each type are supported."""
-    return drivers_file().lifecycles
+    return read_drivers_file().lifecycles
 
 
-def settled() -> tuple[str, ...]:
+def list_settled() -> tuple[str, ...]:
     """Return production and long-term support branches, which are preferred to a New Feature Branch if any version will do."""
-    return tuple(entry.branch for entry in branches() if entry.type in ("PB", "LTSB"))
+    return tuple(entry.branch for entry in list_branches() if entry.type in ("PB", "LTSB"))
 
 
 @cache
-def _by_name() -> dict[str, Branch]:
-    return {entry.branch: entry for entry in branches()}
+def index_by_name() -> dict[str, Branch]:
+    return {entry.branch: entry for entry in list_branches()}
 
 
-def branch_of(version: str) -> str:
+def derive_branch(version: str) -> str:
     """Return the branch: '535.261.03' -> '535'; a branch is its own. Raises GpuprovError for anything else."""
     return str(Version.parse(version).parts[0])
 
 
 def find_branch(version: str) -> Branch | None:
     """Return the branch of a version or branch; None if the catalogue does not know it."""
-    return _by_name().get(branch_of(version))
+    return index_by_name().get(derive_branch(version))
 
 
 def end_of_life(branch: str, today: date | None = None) -> EndOfLife:
@@ -94,43 +94,45 @@ def end_of_life(branch: str, today: date | None = None) -> EndOfLife:
     return EndOfLife(None, "", f"end of support of branch {entry.branch} is not known", entry.sure("eol"))
 
 
-def _before(branch: str, fact: BranchFact) -> bool:
-    return int(branch_of(branch)) < int(fact.branch)
+def is_before(branch: str, fact: BranchFact) -> bool:
+    return int(derive_branch(branch)) < int(fact.branch)
 
 
-def _hedge(fact: BranchFact) -> str:
+def hedge_fact(fact: BranchFact) -> str:
     return "" if fact.confidence == "confirmed" else f" ({fact.confidence})"
 
 
-def kernel_modules_for(gpu: Gpu, branch: str) -> Flavour:
-    """Return the flavour to install if the spec does not name one. `refusal` decides whether it can work at all."""
+def choose_kernel_modules(gpu: Gpu, branch: str) -> Flavour:
+    """Return the flavour to install if the spec does not name one. `explain_refusal` decides whether it can work at all."""
     ids = [entry.id for entry in gpu.pci_ids]
     needs: dict[str, str] = dict.fromkeys(ids, gpu.kernel_modules.flavour)
-    return "open" if resolve.flavour("auto", ids, needs, branch_of(branch))["flavour"] == "open" else "proprietary"
+    return "open" if resolve.flavour("auto", ids, needs, derive_branch(branch))["flavour"] == "open" else "proprietary"
 
 
-def refusal(gpu: Gpu, branch: str, flavour: Flavour) -> str | None:
+def explain_refusal(gpu: Gpu, branch: str, flavour: Flavour) -> str | None:
     """Return the reason why this GPU cannot run with this branch and flavour, and the fix; None if it can.
 
     `branch` may be a full version. A reason that is not confirmed says so.
     """
-    name, modules, who = branch_of(branch), drivers_file().modules, f"{gpu.key} ({gpu.arch})"
+    name, modules, who = derive_branch(branch), read_drivers_file().modules, f"{gpu.key} ({gpu.arch})"
     if gpu.last_branch and int(name) > int(gpu.last_branch.branch):
         last = gpu.last_branch
-        return f"{who} is not supported by branch {name}: {last.branch} is the last{_hedge(last)}; use {last.branch}"
-    if gpu.min_branch and _before(branch, gpu.min_branch):
+        return (
+            f"{who} is not supported by branch {name}: {last.branch} is the last{hedge_fact(last)}; use {last.branch}"
+        )
+    if gpu.min_branch and is_before(branch, gpu.min_branch):
         first = gpu.min_branch
-        return f"{who} is not known to branch {name}: it needs {first.branch} or newer{_hedge(first)}"
+        return f"{who} is not known to branch {name}: it needs {first.branch} or newer{hedge_fact(first)}"
     if flavour == "open":
         if gpu.kernel_modules.flavour == "proprietary-required":
             return f"{who} has no GSP, which open kernel modules need; use proprietary kernel modules"
-        if _before(branch, modules.open_first_branch):
+        if is_before(branch, modules.open_first_branch):
             first = modules.open_first_branch
-            return f"branch {name} has no open kernel modules: {first.branch} is the first{_hedge(first)}"
+            return f"branch {name} has no open kernel modules: {first.branch} is the first{hedge_fact(first)}"
     else:
         if gpu.kernel_modules.flavour == "open-required":
             return f"{who} works with open kernel modules only; use open kernel modules"
-        if not _before(branch, modules.open_only_since):
+        if not is_before(branch, modules.open_only_since):
             first = modules.open_only_since
-            return f"branch {name} has no proprietary kernel modules: open only since {first.branch}{_hedge(first)}"
+            return f"branch {name} has no proprietary kernel modules: open only since {first.branch}{hedge_fact(first)}"
     return None

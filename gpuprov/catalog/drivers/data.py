@@ -174,34 +174,34 @@ class DriversFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     settings: tuple[Setting, ...]
 
 
-def coherent_memory() -> Setting:
+def get_coherent_memory() -> Setting:
     """The module's parameter for the memory of GPUs that share it with their CPU."""
-    return next(entry for entry in drivers_file().settings if entry.key == "NVreg_CoherentGPUMemoryMode")
+    return next(entry for entry in read_drivers_file().settings if entry.key == "NVreg_CoherentGPUMemoryMode")
 
 
 @cache
-def drivers_file() -> DriversFile:
+def read_drivers_file() -> DriversFile:
     """The whole file, with the keys of distributions in place of their groups."""
     file = load("drivers", DriversFile)
-    origins, package_sets = _expanded(file.origins, "origins"), _expanded(file.package_sets, "package_sets")
+    origins, package_sets = expand_rows(file.origins, "origins"), expand_rows(file.package_sets, "package_sets")
     return msgspec.structs.replace(file, origins=origins, package_sets=package_sets)
 
 
 Listed = TypeVar("Listed", Origin, PackageSet)
 
 
-def _expanded(rows: tuple[Listed, ...], table: str) -> tuple[Listed, ...]:
+def expand_rows(rows: tuple[Listed, ...], table: str) -> tuple[Listed, ...]:
     where = f"gpuprov/catalog/data/drivers.yaml: {table}: distributions"
     keys = {names: expand_groups(names, where) for names in dict.fromkeys(row.distributions for row in rows)}
     return tuple(msgspec.structs.replace(row, distributions=keys[row.distributions]) for row in rows)
 
 
-def origin_of(key: str) -> Origin | None:
+def find_origin(key: str) -> Origin | None:
     """The archive with this key."""
-    return next((entry for entry in drivers_file().origins if entry.key == key), None)
+    return next((entry for entry in read_drivers_file().origins if entry.key == key), None)
 
 
-def same_packages(origin: str) -> tuple[str, ...]:
+def list_same_packages(origin: str) -> tuple[str, ...]:
     """Return the origins whose package sets an archive has: its own, that of the archive it mirrors, and the distribution's."""
-    known = origin_of(origin)
+    known = find_origin(origin)
     return (origin, *((known.mirrors,) if known and known.mirrors else ()), "distribution")

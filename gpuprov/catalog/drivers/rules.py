@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpuprov.catalog.distributions import Distribution
-from gpuprov.catalog.drivers import branches
-from gpuprov.catalog.drivers.data import PackageSet, drivers_file, same_packages
+from gpuprov.catalog.drivers import list_branches
+from gpuprov.catalog.drivers.data import PackageSet, list_same_packages, read_drivers_file
 from gpuprov.catalog.gpus import Flavour
 
 PARTS = ("kernel-modules", "kernel-common", "firmware", "user-space", "mps", "persistence")
@@ -17,14 +17,16 @@ NO_LIMIT = 9999
 FLAVOURS: tuple[Flavour, ...] = ("proprietary", "open")
 
 
-def entries(distribution: Distribution, origin: str, part: str, flavour: Flavour | None = None) -> list[PackageSet]:
+def list_entries(
+    distribution: Distribution, origin: str, part: str, flavour: Flavour | None = None
+) -> list[PackageSet]:
     """The package sets of a part that an archive has for a distribution, or the distribution itself."""
     return [
         entry
-        for entry in drivers_file().package_sets
+        for entry in read_drivers_file().package_sets
         if entry.part == part
         and distribution.key in entry.distributions
-        and entry.origin in same_packages(origin)
+        and entry.origin in list_same_packages(origin)
         and flavour in (None, entry.flavour or flavour)
     ]
 
@@ -34,18 +36,18 @@ def of_driver(package_sets: Iterable[PackageSet]) -> list[PackageSet]:
     return [entry for entry in package_sets if entry.version == "driver"]
 
 
-def rule(entry: PackageSet, name: str, like: str, *, companion: bool = False) -> dict[str, Any]:
+def make_rule(entry: PackageSet, name: str, like: str, *, companion: bool = False) -> dict[str, Any]:
     """Return a rule. A name that contains the branch ends with the newest branch in the catalogue: a newer one cannot be looked up
     by name."""
-    newest = max(int(branch.branch) for branch in branches())
+    newest = max(int(branch.branch) for branch in list_branches())
     most = int(entry.max_branch or (newest if "{branch}" in name else NO_LIMIT))
     made = {"name": name, "min": int(entry.min_branch or 0), "max": most}
     return made | ({"like": like} if like else {}) | ({"companion": True} if companion else {})
 
 
-def asked(rules: Iterable[dict[str, Any]]) -> list[str]:
+def list_names(rules: Iterable[dict[str, Any]]) -> list[str]:
     """Return every name of the rules that can be known in advance."""
-    known = [int(branch.branch) for branch in branches()]
+    known = [int(branch.branch) for branch in list_branches()]
     names: dict[str, None] = {}
     for entry in rules:
         if "{version}" in entry["name"]:

@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov.catalog.distributions import Distribution, find_distribution, managed
-from gpuprov.catalog.drivers.data import PackageSet, origin_of
-from gpuprov.catalog.drivers.rules import FLAVOURS, NO_LIMIT, PARTS, asked, entries, of_driver, rule
+from gpuprov.catalog.distributions import Distribution, find_distribution, list_managed
+from gpuprov.catalog.drivers.data import PackageSet, find_origin
+from gpuprov.catalog.drivers.rules import FLAVOURS, NO_LIMIT, PARTS, list_entries, list_names, make_rule, of_driver
 from gpuprov.catalog.drivers.traits import PREBUILT, TRAITS
-from gpuprov.catalog.gpus import Flavour, gpus
-from gpuprov.catalog.packages import origins
+from gpuprov.catalog.gpus import Flavour, list_gpus
+from gpuprov.catalog.packages import list_origins
 from gpuprov.onhost.clients import OURS
 from gpuprov.shared import resolve
 
@@ -52,7 +52,7 @@ unit: it comes before it, so that it is recorded as running. A name may be a pat
 ones."""
 
 
-def gpu_services(site: Mapping[str, object]) -> list[str]:
+def list_gpu_services(site: Mapping[str, object]) -> list[str]:
     """Return the services that the site names instead (also as Ansible takes a list: names with commas between), or GPU_SERVICES."""
     given = site.get("host_gpu_services", GPU_SERVICES)
     named = given.split(",") if isinstance(given, str) else given if isinstance(given, list | tuple) else GPU_SERVICES
@@ -61,7 +61,7 @@ def gpu_services(site: Mapping[str, object]) -> list[str]:
 
 def is_gpu_service(unit: str, site: Mapping[str, object]) -> bool:
     """Return whether a unit that holds a GPU is a known GPU service or gpuprov's own, rather than a user's work."""
-    return any(fnmatchcase(unit, name) for name in (OURS, *gpu_services(site)))
+    return any(fnmatchcase(unit, name) for name in (OURS, *list_gpu_services(site)))
 
 
 class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,69 +122,69 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
         return bool(like) and any(re.fullmatch(pattern, source_package) for pattern in self.sources)
 
 
-def default_source(distribution: Distribution) -> Source:
+def pick_source(distribution: Distribution) -> Source:
     """Return the meaning of `auto`: the distribution's own archive if it has a driver, else NVIDIA's repository."""
-    return sources(distribution)[0]
+    return list_sources(distribution)[0]
 
 
-def sources(distribution: Distribution) -> tuple[Source, ...]:
+def list_sources(distribution: Distribution) -> tuple[Source, ...]:
     """Return the sources from which the driver can be installed on a distribution."""
-    if not origins(distribution.key):
+    if not list_origins(distribution.key):
         return ("runfile",)
-    return SOURCES[:3] if own_archive(distribution) else SOURCES[1:3]
+    return SOURCES[:3] if get_archive(distribution) else SOURCES[1:3]
 
 
-def own_archive(distribution: Distribution) -> str:
+def get_archive(distribution: Distribution) -> str:
     """Return the distribution's own archive that has a driver; "" if there is none."""
-    return next((archive.key for archive in origins(distribution.key) if not archive.url), "")
+    return next((archive.key for archive in list_origins(distribution.key) if not archive.url), "")
 
 
 @cache
-def driver_packages(os_id: str, version_id: str, source: str = "auto", build: str = "dkms") -> DriverPackages | None:
+def find_packages(os_id: str, version_id: str, source: str = "auto", build: str = "dkms") -> DriverPackages | None:
     """Return the packages for a distribution in /etc/os-release; None if gpuprov does not manage its driver, or has none from that
     source, or no precompiled modules there."""
     distribution = find_distribution(os_id, version_id)
     if distribution is None or not distribution.managed:
         return None
-    chosen = default_source(distribution) if source == "auto" else next((s for s in SOURCES if s == source), None)
-    if not chosen or chosen not in sources(distribution):
+    chosen = pick_source(distribution) if source == "auto" else next((s for s in SOURCES if s == source), None)
+    if not chosen or chosen not in list_sources(distribution):
         return None
-    return _precompiled(distribution, chosen) if build == "precompiled" else _packages(distribution, chosen)
+    return build_precompiled(distribution, chosen) if build == "precompiled" else build_packages(distribution, chosen)
 
 
 def _origin(distribution: Distribution, source: Source) -> str:
-    return own_archive(distribution) if source == "distribution" else "runfile" if source == "runfile" else "nvidia"
+    return get_archive(distribution) if source == "distribution" else "runfile" if source == "runfile" else "nvidia"
 
 
 @cache
-def _packages(distribution: Distribution, source: Source) -> DriverPackages:
+def build_packages(distribution: Distribution, source: Source) -> DriverPackages:
     """Return the set of a source, and the names in other sources' sets."""
-    driver_set = _set(distribution, _origin(distribution, source))
+    driver_set = build_set(distribution, _origin(distribution, source))
     known = {rule["name"] for rules in driver_set.sets.values() for rule in rules} | {*driver_set.extra}
-    beside = {_origin(distribution, other) for other in sources(distribution)} - {_origin(distribution, source)}
+    beside = {_origin(distribution, other) for other in list_sources(distribution)} - {_origin(distribution, source)}
     foreign = {
-        rule["name"]: rule | ({"mark": True} if _marks(rule["name"], driver_set.conflicts) else {})
+        rule["name"]: rule | ({"mark": True} if is_mark(rule["name"], driver_set.conflicts) else {})
         for origin in sorted(beside)
-        for rules in _set(distribution, origin).sets.values()
+        for rules in build_set(distribution, origin).sets.values()
         for rule in rules
         if rule["name"] not in known and not rule.get("companion")
     }
-    prebuilt = _prebuilt_names(distribution, _origin(distribution, source))
+    prebuilt = list_prebuilt_names(distribution, _origin(distribution, source))
     foreign |= {name: {"name": name, "min": 0, "max": NO_LIMIT, "mark": True, "built": True} for name in prebuilt}
     return msgspec.structs.replace(driver_set, others=tuple(foreign.values()))
 
 
 @cache
-def _precompiled(distribution: Distribution, source: Source) -> DriverPackages | None:
+def build_precompiled(distribution: Distribution, source: Source) -> DriverPackages | None:
     """Return the set for a host that installs modules instead of building them; None if the source has no such modules."""
-    base, origin = _packages(distribution, source), _origin(distribution, source)
-    found = entries(distribution, origin, "prebuilt-modules")
+    base, origin = build_packages(distribution, source), _origin(distribution, source)
+    found = list_entries(distribution, origin, "prebuilt-modules")
     if not found:
         return None
-    names, beside = _by_flavour(found), _prebuilt_names(distribution, origin)
-    modules = [entry for entry in of_driver(entries(distribution, origin, PARTS[0])) if entry.flavour]
+    names, beside = group_by_flavour(found), list_prebuilt_names(distribution, origin)
+    modules = [entry for entry in of_driver(list_entries(distribution, origin, PARTS[0])) if entry.flavour]
     built = {
-        name: rule(entry, name, "") | {"mark": True, "built": True} for entry in modules for name in entry.packages
+        name: make_rule(entry, name, "") | {"mark": True, "built": True} for entry in modules for name in entry.packages
     }
     asked_for = resolve.other_names(list(built.values()), dict.fromkeys(base.ask, ""))
 
@@ -210,42 +210,42 @@ def _precompiled(distribution: Distribution, source: Source) -> DriverPackages |
     )
 
 
-def _by_flavour(package_sets: Iterable[PackageSet]) -> dict[str, tuple[str, ...]]:
+def group_by_flavour(package_sets: Iterable[PackageSet]) -> dict[str, tuple[str, ...]]:
     """Return names by flavour; if one contains the driver's version, that one is chosen."""
     return {
         str(entry.flavour): tuple(n.replace("{version}", "{driver}") for n in entry.packages) for entry in package_sets
     }
 
 
-def _prebuilt_names(distribution: Distribution, origin: str) -> list[str]:
+def list_prebuilt_names(distribution: Distribution, origin: str) -> list[str]:
     """Return all names of precompiled modules."""
-    found = [e for part in ("prebuilt-modules", "prebuilt-objects") for e in entries(distribution, origin, part)]
+    found = [e for part in ("prebuilt-modules", "prebuilt-objects") for e in list_entries(distribution, origin, part)]
     return [
-        *(name for entry in found for name in _by_flavour([entry])[str(entry.flavour)]),
+        *(name for entry in found for name in group_by_flavour([entry])[str(entry.flavour)]),
         *(name for entry in found for name in entry.alternatives),
     ]
 
 
-def _marks(name: str, conflicts: tuple[str, ...]) -> bool:
+def is_mark(name: str, conflicts: tuple[str, ...]) -> bool:
     """Return whether packages under a rule's name identify another source's driver."""
     return any(re.fullmatch(p, name.replace("{branch}", "580").replace("{version}", "580.95.05")) for p in conflicts)
 
 
-def _set(distribution: Distribution, origin: str) -> DriverPackages:
-    traits, archive = TRAITS[(distribution.id, origin)], origin_of(origin)
+def build_set(distribution: Distribution, origin: str) -> DriverPackages:
+    traits, archive = TRAITS[(distribution.id, origin)], find_origin(origin)
     like = str(traits.get("versions", ""))
 
     def found(part: str, flavour: Flavour | None = None) -> list[PackageSet]:
-        return entries(distribution, origin, part, flavour)
+        return list_entries(distribution, origin, part, flavour)
 
     def rules(kind: Flavour) -> tuple[dict[str, Any], ...]:
         if not found(PARTS[0], kind):
             return ()
-        main = [rule(e, name, like) for part in PARTS for e in of_driver(found(part, kind)) for name in e.packages]
+        main = [make_rule(e, name, like) for part in PARTS for e in of_driver(found(part, kind)) for name in e.packages]
         if main and archive and archive.enabled_by:
             main[0] |= {"way_out": archive.enabled_by}
-        more = [rule(e, name, like, companion=True) for e in found("companions", kind) for name in e.packages]
-        return with_modules([*main, *more], [name for e in found(PARTS[0], kind) for name in e.packages])
+        more = [make_rule(e, name, like, companion=True) for e in found("companions", kind) for name in e.packages]
+        return select_with_modules([*main, *more], [name for e in found(PARTS[0], kind) for name in e.packages])
 
     def names(part: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for entry in found(part) for name in entry.packages))
@@ -257,7 +257,7 @@ def _set(distribution: Distribution, origin: str) -> DriverPackages:
         open=sets["open"],
         others=(),
         extra=names("modprobe"),
-        ask=tuple(dict.fromkeys((*asked((*sets["proprietary"], *sets["open"])), *names("modprobe")))),
+        ask=tuple(dict.fromkeys((*list_names((*sets["proprietary"], *sets["open"])), *names("modprobe")))),
         sources=traits["sources"],
         conflicts=traits["conflicts"],
         modules={f: (modules[f].module_name if f in modules else "") or "nvidia" for f in FLAVOURS},
@@ -272,26 +272,26 @@ def _set(distribution: Distribution, origin: str) -> DriverPackages:
     )
 
 
-def with_modules(rules: list[dict[str, Any]], modules: list[str]) -> tuple[dict[str, Any], ...]:
+def select_with_modules(rules: list[dict[str, Any]], modules: list[str]) -> tuple[dict[str, Any], ...]:
     """Return the rules, but only for branches with kernel modules: a set without them would be complete, but no driver."""
     own_rules = [entry for entry in rules if entry["name"] in modules]
     low, high = min(entry["min"] for entry in own_rules), max(entry["max"] for entry in own_rules)
     return tuple({**entry, "min": max(entry["min"], low), "max": min(entry["max"], high)} for entry in rules)
 
 
-def all_driver_packages() -> dict[str, dict[str, Any]]:
-    """Return `driver_packages` by platform (the catalogue's key of a distribution) and source, for the roles; those of a host with
+def list_driver_packages() -> dict[str, dict[str, Any]]:
+    """Return the packages by platform (the catalogue's key of a distribution) and source, for the roles; those of a host with
     precompiled modules as `SOURCE-precompiled`."""
     tables: dict[str, dict[str, Any]] = {}
-    for entry in managed():
-        known: dict[str, DriverPackages] = {source: _packages(entry, source) for source in sources(entry)}
-        more = {f"{source}-precompiled": _precompiled(entry, source) for source in sources(entry)}
+    for entry in list_managed():
+        known: dict[str, DriverPackages] = {source: build_packages(entry, source) for source in list_sources(entry)}
+        more = {f"{source}-precompiled": build_precompiled(entry, source) for source in list_sources(entry)}
         known |= {key: names for key, names in more.items() if names}
         tables[entry.key] = {key: msgspec.to_builtins(names) for key, names in known.items()}
     return tables
 
 
 @cache
-def kernel_module_table() -> dict[str, str]:
+def build_kernel_module_table() -> dict[str, str]:
     """Return the need of each GPU's PCI ID (`10de:2330`): `open-required`, `proprietary-required` or `either`."""
-    return {entry.id: gpu.kernel_modules.flavour for gpu in gpus() for entry in gpu.pci_ids}
+    return {entry.id: gpu.kernel_modules.flavour for gpu in list_gpus() for entry in gpu.pci_ids}

@@ -58,32 +58,32 @@ class RdmaFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     daemons: tuple[Daemon, ...]
 
 
-def rdma_file() -> RdmaFile:
+def read_rdma_file() -> RdmaFile:
     """The file, read once."""
     return load("rdma", RdmaFile)
 
 
-def packages(family: Family, *keys: str) -> tuple[str, ...]:
+def list_packages(family: Family, *keys: str) -> tuple[str, ...]:
     """Names of the packages of these keys, in a family."""
-    rows = (row for row in rdma_file().packages if row.key in keys)
-    return tuple(name for row in rows for name in _names(row, family) or ())
+    rows = (row for row in read_rdma_file().packages if row.key in keys)
+    return tuple(name for row in rows for name in find_names(row, family) or ())
 
 
-def unknown(family: Family, *keys: str) -> tuple[str, ...]:
+def list_unknown(family: Family, *keys: str) -> tuple[str, ...]:
     """Return the keys without known package names in a family."""
-    return tuple(row.key for row in rdma_file().packages if row.key in keys and _names(row, family) is None)
+    return tuple(row.key for row in read_rdma_file().packages if row.key in keys and find_names(row, family) is None)
 
 
-def _names(row: Packages, family: Family) -> tuple[str, ...] | None:
+def find_names(row: Packages, family: Family) -> tuple[str, ...] | None:
     return {"debian": row.debian, "redhat": row.redhat, "suse": row.suse}[family]
 
 
-def modules(*keys: str) -> tuple[str, ...]:
+def list_modules(*keys: str) -> tuple[str, ...]:
     """Names of the modules of these keys."""
-    return tuple(name for row in rdma_file().modules if row.key in keys for name in row.names)
+    return tuple(name for row in read_rdma_file().modules if row.key in keys for name in row.names)
 
 
-def why_absent(module: str, distribution: str, release: str) -> str:
+def explain_absence(module: str, distribution: str, release: str) -> str:
     """Return the known facts about a module that a kernel lacks, with the fix; "" if there are none."""
-    rows = (row for row in rdma_file().absent if row.module == module and row.distribution == distribution)
+    rows = (row for row in read_rdma_file().absent if row.module == module and row.distribution == distribution)
     return next((row.hint for row in rows if release.endswith(row.suffix)), "")

@@ -34,16 +34,16 @@ class EfaFile(Published, frozen=True, kw_only=True, forbid_unknown_fields=True):
     harmful: tuple[Harmful, ...]
 
 
-def efa_file() -> EfaFile:
+def read_efa_file() -> EfaFile:
     """The file, read once."""
     return load("efa", EfaFile)
 
 
-def installer(version: str) -> Installer | None:
+def find_installer(version: str) -> Installer | None:
     """A published version."""
-    return efa_file().find(version)
+    return read_efa_file().find(version)
 
 
-def devices(instance: str) -> int:
+def count_devices(instance: str) -> int:
     """Return how many EFA devices an instance of this type can have; 0 if unknown."""
-    return next((entry.devices for entry in efa_file().instances if entry.type == instance), 0)
+    return next((entry.devices for entry in read_efa_file().instances if entry.type == instance), 0)

@@ -65,28 +65,28 @@ class ErdmaFile(Published, frozen=True, kw_only=True, forbid_unknown_fields=True
     ofed: Ofed
 
 
-def erdma_file() -> ErdmaFile:
+def read_erdma_file() -> ErdmaFile:
     """The file, read once."""
     return load("erdma", ErdmaFile)
 
 
-def mtu(setting: str) -> int:
+def get_mtu(setting: str) -> int:
     """The MTU for `jumbo` or `standard`."""
-    return erdma_file().mtu.jumbo if setting == "jumbo" else erdma_file().mtu.standard
+    return read_erdma_file().mtu.jumbo if setting == "jumbo" else read_erdma_file().mtu.standard
 
 
-def ports(parameters: dict[str, bool | int]) -> range:
+def list_ports(parameters: dict[str, bool | int]) -> range:
     """The TCP ports that compat mode binds."""
-    known = erdma_file().ports
+    known = read_erdma_file().ports
     base = int(parameters.get("reserve_ports_base", known.base))
     return range(base, base + known.count)
 
 
-def parameter(key: str) -> Parameter:
+def get_parameter(key: str) -> Parameter:
     """One of the driver's parameters."""
-    return next(entry for entry in erdma_file().parameters if entry.key == key)
+    return next(entry for entry in read_erdma_file().parameters if entry.key == key)
 
 
-def shown(value: bool | int) -> str:
+def format_parameter(value: bool | int) -> str:
     """A parameter's value as sysfs shows it."""
     return ("Y" if value else "N") if isinstance(value, bool) else str(value)

@@ -110,29 +110,29 @@ class GpudirectFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True)
     gdrcopy: tuple[Gdrcopy, ...]
 
 
-def gpudirect_file() -> GpudirectFile:
+def read_gpudirect_file() -> GpudirectFile:
     """The file, read once."""
     return load("gpudirect", GpudirectFile)
 
 
-def method(name: Name) -> Method:
+def get_method(name: Name) -> Method:
     """Return the facts about a method."""
-    return next(entry for entry in gpudirect_file().methods if entry.key == name)
+    return next(entry for entry in read_gpudirect_file().methods if entry.key == name)
 
 
-def first_branch(parameter: str) -> int:
+def find_first_branch(parameter: str) -> int:
     """The first driver branch whose modules have a parameter."""
-    return next(int(entry.first_branch) for entry in gpudirect_file().parameters if entry.key == parameter)
+    return next(int(entry.first_branch) for entry in read_gpudirect_file().parameters if entry.key == parameter)
 
 
-def gone_branch(parameter: str) -> int:
+def find_gone_branch(parameter: str) -> int:
     """Return the first driver branch whose modules no longer have a parameter; 0 if all newer ones have it."""
-    return next(int(entry.gone_branch or 0) for entry in gpudirect_file().parameters if entry.key == parameter)
+    return next(int(entry.gone_branch or 0) for entry in read_gpudirect_file().parameters if entry.key == parameter)
 
 
 def find_platform(model: str, fabric: str) -> Platform | None:
     """Return the facts about a GPU's model with a fabric."""
-    known = gpudirect_file().platforms
+    known = read_gpudirect_file().platforms
     return next((entry for entry in known if model in entry.models and fabric in entry.fabrics), None)
 
 
@@ -141,28 +141,28 @@ def find_excluded(gpu: gpus.Gpu) -> Excluded | None:
     return next(
         (
             entry
-            for entry in gpudirect_file().excluded
+            for entry in read_gpudirect_file().excluded
             if gpu.key in entry.models or (entry.brand and gpus.is_of(gpu, entry.brand))
         ),
         None,
     )
 
 
-def gdrcopy(family: str) -> Gdrcopy | None:
+def find_gdrcopy(family: str) -> Gdrcopy | None:
     """Return gdrcopy on a family of distributions; None if unknown."""
-    return next((entry for entry in gpudirect_file().gdrcopy if entry.family == family), None)
+    return next((entry for entry in read_gpudirect_file().gdrcopy if entry.family == family), None)
 
 
-def spoken(log: tuple[str, ...]) -> Message | None:
+def find_message(log: tuple[str, ...]) -> Message | None:
     """Return the kernel log's message about a module that does not load, from the last known line."""
     for line in reversed(log):
-        for message in gpudirect_file().messages:
+        for message in read_gpudirect_file().messages:
             if re.search(message.text, line):
                 return message
     return None
 
 
-def kernel_order(release: str) -> tuple[int, int]:
+def parse_kernel_order(release: str) -> tuple[int, int]:
     """Return the numbers for comparing kernels: (5, 14) of `5.14.0-570.12.1.el9_6.x86_64`."""
     match = re.match(r"(\d+)\.(\d+)", release)
     return (int(match[1]), int(match[2])) if match else (0, 0)

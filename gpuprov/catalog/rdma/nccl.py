@@ -40,19 +40,19 @@ class NcclFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     variables: Variables
 
 
-def nccl_file() -> NcclFile:
+def read_nccl_file() -> NcclFile:
     """The file, read once."""
     return load("nccl", NcclFile)
 
 
-def documented() -> frozenset[str]:
+def list_documented() -> frozenset[str]:
     """Every variable that NCCL's documentation names."""
-    known = nccl_file().variables
+    known = read_nccl_file().variables
     return frozenset((*known.system, *known.debugging))
 
 
-def nearest(name: str) -> str:
+def find_nearest(name: str) -> str:
     """Return the documented variable that was probably meant by an undocumented one; "" if none."""
-    if name in documented():
+    if name in list_documented():
         return ""
-    return next(iter(difflib.get_close_matches(name, sorted(documented()), n=1, cutoff=0.88)), "")
+    return next(iter(difflib.get_close_matches(name, sorted(list_documented()), n=1, cutoff=0.88)), "")

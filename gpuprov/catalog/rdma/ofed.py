@@ -59,52 +59,54 @@ class OfedFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     unbuildable: tuple[Unbuildable, ...]
 
 
-def ofed_file() -> OfedFile:
+def read_ofed_file() -> OfedFile:
     """The file, read once."""
     return load("rdma_ofed", OfedFile)
 
 
-def modules(role: str) -> tuple[str, ...]:
+def list_modules(role: str) -> tuple[str, ...]:
     """Names of one role."""
-    return tuple(module.key for module in ofed_file().modules if module.role == role)
+    return tuple(module.key for module in read_ofed_file().modules if module.role == role)
 
 
-def packages(family: str, *, held: bool = False, kernel: bool = False) -> tuple[str, ...]:
+def list_packages(family: str, *, held: bool = False, kernel: bool = False) -> tuple[str, ...]:
     """Names in a family: all, those that are held, or those whose version is OFED's release."""
     chosen = [
-        package for package in ofed_file().packages if (package.held or not held) and (package.kernel or not kernel)
+        package
+        for package in read_ofed_file().packages
+        if (package.held or not held) and (package.kernel or not kernel)
     ]
     return tuple(
         name for package in chosen if (name := {"debian": package.debian, "redhat": package.redhat}.get(family, ""))
     )
 
 
-def order(version: str) -> tuple[int, ...]:
+def parse_order(version: str) -> tuple[int, ...]:
     """Return the numbers at the beginning of a release or a distribution's version."""
     match = re.match(r"\d+(\.\d+)*", version)
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
-def unbuildable(family: str, version: str, ofed: str) -> Unbuildable | None:
+def find_unbuildable(family: str, version: str, ofed: str) -> Unbuildable | None:
     """Return the reason why this OFED release does not build on this distribution; None if nobody has reported one."""
     return next(
         (
             entry
-            for entry in ofed_file().unbuildable
+            for entry in read_ofed_file().unbuildable
             if entry.like == family
-            and order(entry.first)[:1] == order(version)[:1]
-            and order(entry.first) <= order(version)
-            and () < order(ofed)[:2] <= order(entry.last)
+            and parse_order(entry.first)[:1] == parse_order(version)[:1]
+            and parse_order(entry.first) <= parse_order(version)
+            and () < parse_order(ofed)[:2] <= parse_order(entry.last)
         ),
         None,
     )
 
 
-def fits(actual: str, requested: str) -> bool:
+def is_fitting(actual: str, requested: str) -> bool:
     """Return whether a release is the requested one, to the precision of the request: 25.10-1.7.1 is 25.10."""
     return not requested or actual == requested or actual.startswith((f"{requested}-", f"{requested}."))
 
 
-def headers(family: str, kernel: str) -> str:
+def name_headers(family: str, kernel: str) -> str:
     """Return the package without which DKMS builds nothing for this kernel."""
     return HEADERS[family].replace("{kernel}", kernel)

@@ -28,11 +28,11 @@ class RoceFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     settings: tuple[Setting, ...]
 
 
-def roce_file() -> RoceFile:
+def read_roce_file() -> RoceFile:
     """The file, read once."""
     return load("roce", RoceFile)
 
 
-def setting(key: str) -> Setting:
+def get_setting(key: str) -> Setting:
     """Return the facts about a setting."""
-    return next(entry for entry in roce_file().settings if entry.key == key)
+    return next(entry for entry in read_roce_file().settings if entry.key == key)

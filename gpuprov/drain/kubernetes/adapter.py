@@ -210,7 +210,7 @@ def noted(node: Node) -> Note | None:
     if text is None:
         return None
     try:
-        return reading.typed_json(text, Note)
+        return reading.parse_typed_json(text, Note)
     except reading.Unreadable:
         return Note(run="?")
 

@@ -206,7 +206,7 @@ class Cluster:
 
     def _read(self, kind: type[T], *arguments: str) -> T:
         try:
-            return reading.typed_json(self._run(*arguments), kind, largest=reading.LARGEST)
+            return reading.parse_typed_json(self._run(*arguments), kind, largest=reading.LARGEST)
         except reading.Unreadable as problem:
             raise Unanswered(f"kubectl {' '.join(arguments[:2])}: {problem}") from None
 

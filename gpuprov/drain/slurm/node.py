@@ -42,7 +42,7 @@ class Node(msgspec.Struct, frozen=True):
 
 def of_json(text: bytes, name: str) -> Node | None:
     """Parse the node of this name; None if there is none. Raises reading.Unreadable."""
-    document = reading.json(text, reading.LARGEST)
+    document = reading.parse_json(text, reading.LARGEST)
     nodes = document.get("nodes") if isinstance(document, dict) else None
     if not isinstance(nodes, list):
         raise reading.Unreadable("no list of nodes in it")

@@ -10,7 +10,19 @@ import os
 from dataclasses import dataclass, field
 from typing import Iterable, Iterator, Mapping, NamedTuple, Sequence
 
-from .program import Refused, cells, complaint, contained, main, read, rows, run, tell, wait, write
+from .program import (
+    Refused,
+    group_cells,
+    is_contained,
+    main,
+    read,
+    read_rows,
+    run,
+    run_for_complaint,
+    tell,
+    wait,
+    write,
+)
 
 ROOT = "/proc/cgpu_km"
 CONFIG = "/etc/gpuprov/cgpu.conf"
@@ -53,7 +65,7 @@ class Difference(NamedTuple):
 
 def parse(text: str) -> State:
     """Parse the reader's output."""
-    many = cells(text)
+    many = group_cells(text)
     nodes = [row for row in many.get("node", []) if row[0].isdigit()]
     inside = [row for row in many.get("instance", []) if row[0].isdigit()]
     return State(
@@ -69,28 +81,28 @@ def parse(text: str) -> State:
     )
 
 
-def wanted(lines: Iterable[Sequence[str]], index: int) -> dict[str, str]:
+def parse_settings(lines: Iterable[Sequence[str]], index: int) -> dict[str, str]:
     """Return the settings that these lines request for a GPU, in the order in which they are written."""
     return {node: value for gpu, node, value in lines if gpu in ("*", str(index))}
 
 
-def differences(gpus: Iterable[CgpuGpu], lines: Sequence[Sequence[str]]) -> Iterator[Difference]:
+def list_differences(gpus: Iterable[CgpuGpu], lines: Sequence[Sequence[str]]) -> Iterator[Difference]:
     """Yield the differences of each GPU from the requested settings."""
     for gpu in gpus:
-        for node, value in wanted(lines, gpu.index).items():
+        for node, value in parse_settings(lines, gpu.index).items():
             actual = gpu.settings.get(node, "not there") or "empty"
             if actual != value:
                 yield Difference(gpu, node, actual, value)
 
 
 def load() -> None:
-    if contained():
+    if is_contained():
         return
     # The driver's device files must be there when the module is loaded; nvidia-smi makes them.
     if not os.path.exists("/dev/nvidiactl"):
         run("nvidia-smi")
     for module in MODULES:
-        if run("modinfo", "-n", module).returncode == 0 and not complaint("modprobe", module):
+        if run("modinfo", "-n", module).returncode == 0 and not run_for_complaint("modprobe", module):
             return
 
 
@@ -99,7 +111,7 @@ def look() -> State:
 
 
 def apply(seconds: int) -> None:
-    lines = rows(CONFIG)
+    lines = read_rows(CONFIG)
     if not lines:
         raise Refused(f"{CONFIG} has no settings")
     if not look().version:
@@ -112,11 +124,11 @@ def apply(seconds: int) -> None:
         raise Refused(f"cGPU {state.version} has no GPU")
     for gpu in sorted({row[0] for row in lines} - {"*", *(str(gpu.index) for gpu in state.gpus)}):
         raise Refused(f"there is no {ROOT}/{gpu}, which {CONFIG} names")
-    pending = list(differences(state.gpus, lines))
+    pending = list(list_differences(state.gpus, lines))
     errors = {
         (item.gpu.index, item.node): write(f"{ROOT}/{item.gpu.index}/{item.node}", item.value) for item in pending
     }
-    remaining = {(item.gpu.index, item.node): item for item in differences(look().gpus, lines)}
+    remaining = {(item.gpu.index, item.node): item for item in list_differences(look().gpus, lines)}
     for difference in pending:
         if (difference.gpu.index, difference.node) not in remaining:
             tell(f"GPU {difference.gpu.index} {difference.node} {difference.found} -> {difference.value}")

@@ -109,21 +109,21 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
             ports.setdefault(name, []).append(cells)
         elif kind == "sub" and len(cells) == 2:
             subs[name] = (cells[0].lower(), cells[1])
-        elif kind == "leg" and (wrong := _of_bond(cells)):
+        elif kind == "leg" and (wrong := describe_bond_problem(cells)):
             legs.setdefault(name, []).append(wrong)
         elif kind == "gid":
             number, index, gid, of_kind, netdev = cells
             gids.setdefault((name, number), []).append(Gid(int(index), gid, of_kind, netdev))
     made = {}
     for name, address, driver, vendor, identifier, node_type, guid, firmware, numa, netdevs, macs, kind in devices:
-        own_ports = [_port(cells, gids.get((name, cells[0]), [])) for cells in ports.get(name, [])]
+        own_ports = [parse_port(cells, gids.get((name, cells[0]), [])) for cells in ports.get(name, [])]
         type_, parent = subs.get(name, (kind if kind in (BRIDGE, VIRTUAL) else HCA, ""))
         made[name] = RdmaDevice(
             name=name,
             driver=driver,
             address=address,
             identifier=f"{vendor}:{identifier}".replace("0x", "") if vendor else "",
-            node_type=_word(node_type),
+            node_type=parse_word(node_type),
             node_guid=guid,
             firmware=firmware,
             numa_node=int(numa) if numa else -1,
@@ -134,10 +134,10 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
             legs=tuple(legs.get(name, ())),
             ports=tuple(sorted(own_ports, key=lambda port: port.number)),
         )
-    return tuple(_sub_devices([made[name] for name in sorted(made)]))
+    return tuple(find_sub_devices([made[name] for name in sorted(made)]))
 
 
-def _sub_devices(devices: list[RdmaDevice]) -> list[RdmaDevice]:
+def find_sub_devices(devices: list[RdmaDevice]) -> list[RdmaDevice]:
     """Return the devices with types of sub-devices if no `rdma` reports them, such as that of iproute2 before 6.11.
 
     A sub-device has its parent's PCI function and node GUID. The parent has one port, made from its planes; an SMI device has a
@@ -155,12 +155,12 @@ def _sub_devices(devices: list[RdmaDevice]) -> list[RdmaDevice]:
     return [subs.get(device.name, device) for device in devices]
 
 
-def _port(cells: list[str], gids: list[Gid]) -> RdmaPort:
+def parse_port(cells: list[str], gids: list[Gid]) -> RdmaPort:
     number, state, physical, layer, rate, lid, sm_lid = cells
     return RdmaPort(
         number=int(number),
-        state=_word(state),
-        physical=_word(physical),
+        state=parse_word(state),
+        physical=parse_word(physical),
         link_layer=layer,
         rate=float(rate.split(maxsplit=1)[0]) if rate else 0.0,
         lid=int(lid, 16) if lid else 0,
@@ -169,7 +169,7 @@ def _port(cells: list[str], gids: list[Gid]) -> RdmaPort:
     )
 
 
-def _of_bond(cells: list[str]) -> str:
+def describe_bond_problem(cells: list[str]) -> str:
     """Return the problem with an interface of a bond; `own_aggregator`, `active`: LACP's aggregators, of the interface and of the
     bond."""
     bond, netdev, state, own_aggregator, active = cells
@@ -179,7 +179,7 @@ def _of_bond(cells: list[str]) -> str:
     return f"{netdev} of {bond} is not in its active LACP aggregator" if apart else ""
 
 
-def _word(numbered: str) -> str:
+def parse_word(numbered: str) -> str:
     """Return `ACTIVE` of `4: ACTIVE`."""
     return numbered.rpartition(":")[2].strip()
 
@@ -244,12 +244,12 @@ class Selector(NamedTuple):
     netdev: str = ""
 
 
-def hcas(devices: Sequence[RdmaDevice]) -> tuple[RdmaDevice, ...]:
+def list_hcas(devices: Sequence[RdmaDevice]) -> tuple[RdmaDevice, ...]:
     """Return the adapters for work, without NVLink bridges and sub-devices."""
     return tuple(device for device in devices if device.works)
 
 
-def speaks(fabric: str, device: RdmaDevice) -> bool:
+def is_of_fabric(fabric: str, device: RdmaDevice) -> bool:
     """Return whether a device belongs to this fabric: by link layer, node type and driver, never by its name."""
     layers = {port.link_layer for port in device.ports}
     if fabric == "soft" or device.soft:
@@ -275,26 +275,26 @@ def matches(selector: Selector, device: RdmaDevice) -> bool:
     )
 
 
-def selected(fabric: str, selectors: Sequence[Selector], devices: Sequence[RdmaDevice]) -> tuple[RdmaDevice, ...]:
+def select_devices(fabric: str, selectors: Sequence[Selector], devices: Sequence[RdmaDevice]) -> tuple[RdmaDevice, ...]:
     """Return the devices that the selectors match, or else all of the fabric. No NVLink bridges.
 
     SR-IOV functions belong to virtual machines and pods: they only match by PCI address or netdev, or if there are no others.
     """
-    real = hcas(devices)
+    real = list_hcas(devices)
     if selectors:
         named = [selector for selector in selectors if selector.pci or selector.netdev]
         matching = [device for device in real if any(matches(selector, device) for selector in selectors)]
     else:
-        named, matching = [], [device for device in real if speaks(fabric, device)]
+        named, matching = [], [device for device in real if is_of_fabric(fabric, device)]
     kept = [device for device in matching if not device.virtual or any(matches(selector, device) for selector in named)]
     return tuple(kept or matching)
 
 
-def unmet(selectors: Sequence[Selector], devices: Sequence[RdmaDevice]) -> list[Selector]:
+def find_unmatched(selectors: Sequence[Selector], devices: Sequence[RdmaDevice]) -> list[Selector]:
     """Return the selectors that match no device."""
-    return [selector for selector in selectors if not any(matches(selector, device) for device in hcas(devices))]
+    return [selector for selector in selectors if not any(matches(selector, device) for device in list_hcas(devices))]
 
 
-def words(selector: Selector) -> str:
+def format_selector(selector: Selector) -> str:
     """Return a selector for people: `pci 0000:3b:00.0, driver mlx5_core`."""
     return ", ".join(f"{key} {value}" for key, value in selector._asdict().items() if value) or "nothing given"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
-from .erdma_state import READER, State, held_by, of_driver, of_frames, parse
-from .program import Refused, complaint, main, read, rows, tell, wait
+from .erdma_state import READER, State, compare_driver, compare_mtu, find_users, parse
+from .program import Refused, main, read, read_rows, run_for_complaint, tell, wait
 
 CONFIG = "/etc/gpuprov/erdma.conf"
 MODULE = "/sys/module/erdma"
@@ -20,32 +20,32 @@ def look() -> State:
 
 
 def load() -> None:
-    error = complaint("modprobe", "erdma")
+    error = run_for_complaint("modprobe", "erdma")
     if error or not os.path.isdir(MODULE):
         raise Refused(f"the driver cannot be loaded: {error or f'modprobe erdma left nothing in {MODULE}'}")
 
 
-def whole(state: State) -> bool:
+def is_complete(state: State) -> bool:
     """Return whether each function has a device with an interface."""
     return sum(bool(pair.netdev) for pair in state.pairs) >= len(state.functions)
 
 
-def drive(desired: dict[str, str]) -> None:
+def load_driver(desired: dict[str, str]) -> None:
     """Load the driver with these parameters."""
     state = look()
     if not state.loaded:
         load()
         state = look()
-    differs = "; ".join(map(str, of_driver(state, desired)))
+    differs = "; ".join(map(str, compare_driver(state, desired)))
     if not differs:
         return
-    if used := held_by(state):
+    if used := find_users(state):
         raise Refused(f"its parameters are read-only while it is loaded ({differs}), and it is held by: {used}")
-    if error := complaint("rmmod", "erdma"):
+    if error := run_for_complaint("rmmod", "erdma"):
         raise Refused(f"it cannot be unloaded: {error}")
     load()
     tell(f"loaded anew for {differs}")
-    remaining = [difference for difference in of_driver(look(), desired) if difference.name in desired]
+    remaining = [difference for difference in compare_driver(look(), desired) if difference.name in desired]
     if remaining:
         raise Refused(
             f"the driver does not take {'; '.join(map(str, remaining))}: is it the kernel's own? modinfo erdma"
@@ -53,23 +53,25 @@ def drive(desired: dict[str, str]) -> None:
 
 
 def apply(seconds: int) -> None:
-    config_rows = rows(CONFIG, "parameter", "mtu")
+    config_rows = read_rows(CONFIG, "parameter", "mtu")
     mtus = [int(row[1]) for row in config_rows if row[0] == "mtu"]
     if not mtus:
         raise Refused(f"{CONFIG} has no mtu")
-    drive({row[1]: row[2] for row in config_rows if row[0] == "parameter"})
-    wait(seconds, lambda: whole(look()))
+    load_driver({row[1]: row[2] for row in config_rows if row[0] == "parameter"})
+    wait(seconds, lambda: is_complete(look()))
     state = look()
-    if not whole(state):
+    if not is_complete(state):
         pairs = ", ".join(f"{pair.device} {pair.netdev or 'none'}" for pair in state.pairs) or "none"
         functions = " ".join(address for address, _ in state.functions)
         raise Refused(f"not every eRDMA function has a device with a network interface: {pairs}; functions {functions}")
     errors = {}
-    for pair, frame in of_frames(state, mtus[-1]):
-        errors[pair.device] = complaint("ip", "link", "set", "dev", pair.netdev, "mtu", frame.value)
+    for pair, frame in compare_mtu(state, mtus[-1]):
+        errors[pair.device] = run_for_complaint("ip", "link", "set", "dev", pair.netdev, "mtu", frame.value)
         if not errors[pair.device]:
             tell(str(frame))
-    remaining = [f"{one} ({errors.get(pair.device) or 'it did not stay'})" for pair, one in of_frames(look(), mtus[-1])]
+    remaining = [
+        f"{one} ({errors.get(pair.device) or 'it did not stay'})" for pair, one in compare_mtu(look(), mtus[-1])
+    ]
     if remaining:
         raise Refused("; ".join(remaining))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Iterator, Mapping, NamedTuple
 
-from .program import cells
+from .program import group_cells
 
 READER = r"""PATH=$PATH:/usr/sbin:/sbin
 r=$(uname -r); [ -d "/lib/modules/$r" ] || r=$(ls /lib/modules 2>/dev/null | sort -V | tail -n 1)
@@ -83,7 +83,7 @@ class Difference(NamedTuple):
 
 def parse(text: str) -> State:
     """Parse the reader's output."""
-    many = cells(text)
+    many = group_cells(text)
     return State(
         functions=tuple((row[0], row[1]) for row in many.get("function", ())),
         loaded="loaded" in many,
@@ -95,7 +95,7 @@ def parse(text: str) -> State:
     )
 
 
-def canonical(text: str) -> str:
+def format_as_sysfs(text: str) -> str:
     """Return a parameter's value as sysfs would show it."""
     word = text.strip().strip('"')
     if word.lower() in ("y", "yes", "true", "on"):
@@ -105,15 +105,15 @@ def canonical(text: str) -> str:
     return str(int(word, 16)) if word.lower().startswith("0x") else word
 
 
-def same(actual: str, value: str) -> bool:
+def is_same_value(actual: str, value: str) -> bool:
     """Return whether the actual value, from modprobe.d or sysfs, equals the desired one; 1 and 0 of a bool parameter are Y and N."""
-    normalized = canonical(actual)
+    normalized = format_as_sysfs(actual)
     if value in ("Y", "N") and normalized in ("0", "1"):
         normalized = "NY"[int(normalized)]
     return normalized == value
 
 
-def of_driver(state: State, desired: Mapping[str, str]) -> Iterator[Difference]:
+def compare_driver(state: State, desired: Mapping[str, str]) -> Iterator[Difference]:
     """Yield the differences that require the driver to be loaded or reloaded."""
     if not state.loaded:
         yield Difference("erdma", "not loaded", "loaded")
@@ -121,18 +121,18 @@ def of_driver(state: State, desired: Mapping[str, str]) -> Iterator[Difference]:
     if state.stale:
         yield Difference("erdma", "another build", "the one on disk")
     for name, value in desired.items():
-        if not same(state.parameters.get(name, ""), value):
+        if not is_same_value(state.parameters.get(name, ""), value):
             yield Difference(name, state.parameters.get(name) or "none", value)
 
 
-def of_frames(state: State, mtu: int) -> Iterator[tuple[Pair, Difference]]:
+def compare_mtu(state: State, mtu: int) -> Iterator[tuple[Pair, Difference]]:
     """Yield the devices whose network interface has another MTU."""
     for pair in state.pairs:
         if pair.mtu != mtu:
             yield pair, Difference(f"MTU of {pair.netdev or pair.device}", str(pair.mtu or "none"), str(mtu))
 
 
-def held_by(state: State) -> str:
+def find_users(state: State) -> str:
     """Return the processes and modules that use the driver; "" if there are none."""
     people = [f"{name or '?'} ({pid})" for pid, name in state.users]
     return ", ".join([*people[:10], *(f"module {name}" for name in state.holders)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .program import Refused, cells, main, read, write
+from .program import Refused, group_cells, main, read, write
 
 POLICIES = "/sys/devices/system/cpu/cpufreq"
 READER = rf"""m=''; for g in conservative ondemand performance powersave schedutil; do
@@ -35,10 +35,10 @@ class Policy(NamedTuple):
 
 def parse(text: str) -> tuple[Policy, ...]:
     """Parse the reader's output."""
-    return tuple(Policy(row[0], row[1], tuple(row[2].split())) for row in cells(text).get("policy", []))
+    return tuple(Policy(row[0], row[1], tuple(row[2].split())) for row in group_cells(text).get("policy", []))
 
 
-def differing(policies: tuple[Policy, ...], governor: str) -> list[Policy]:
+def select_differing(policies: tuple[Policy, ...], governor: str) -> list[Policy]:
     """Return the policies with another governor."""
     return [policy for policy in policies if policy.governor != governor]
 
@@ -47,9 +47,9 @@ def apply(governor: str) -> None:
     policies = parse(read(READER))
     if not policies:
         raise Refused("no CPU has a governor")
-    for policy in differing(policies, governor):
+    for policy in select_differing(policies, governor):
         write(f"{POLICIES}/{policy.name}/scaling_governor", governor)
-    remaining = differing(parse(read(READER)), governor)
+    remaining = select_differing(parse(read(READER)), governor)
     if remaining:
         details = "; ".join(
             f"{stuck.name} stays {stuck.governor} (it has: {' '.join(stuck.available)})" for stuck in remaining

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple, Sequence
 
-from .program import cells
+from .program import group_cells
 
 READER = r"""for d in /sys/class/net/*; do
   [ -e "$d/type" ] || continue
@@ -49,23 +49,23 @@ class Network(NamedTuple):
 
 def parse(text: str) -> Network:
     """Parse the reader's output."""
-    many = cells(text)
+    many = group_cells(text)
     return Network(
         tuple(
             Netdev(name, mac, state, int(kind or 0), address, bool(vlan))
             for name, mac, state, kind, address, vlan in many.get("netdev", [])
         ),
         many.get("route", [[""]])[0][0],
-        tuple(dict.fromkeys(_user("|".join(row)) for row in many.get("port", []))),
+        tuple(dict.fromkeys(find_user("|".join(row)) for row in many.get("port", []))),
     )
 
 
-def named(name: str, netdevs: Sequence[Netdev]) -> Netdev | None:
+def find_netdev(name: str, netdevs: Sequence[Netdev]) -> Netdev | None:
     """Return the interface with this name or MAC address. A VLAN has the address of the interface below it: it only matches by
     name."""
     return next((netdev for netdev in netdevs if name in (netdev.name, "" if netdev.vlan else netdev.mac)), None)
 
 
-def _user(line: str) -> str:
+def find_user(line: str) -> str:
     match = re.search(r'\(\("([^"]+)"', line)
     return match[1] if match else "kernel"

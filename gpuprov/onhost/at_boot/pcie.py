@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Iterable, Iterator, Mapping, NamedTuple, Sequence
 
-from .program import Refused, contained, main, read, rows, run, tell, write
+from .program import Refused, is_contained, main, read, read_rows, run, tell, write
 
 CONFIG = "/etc/gpuprov/pcie.conf"
 # https://github.com/torvalds/linux/blob/master/include/uapi/linux/pci_regs.h
@@ -164,7 +164,7 @@ def parse(text: str) -> dict[str, Function]:
                 kind=what,
                 driver=driver,
                 node=int(node) if node else -1,
-                cpus=cpus_of(cpus),
+                cpus=parse_ranges(cpus),
                 above=tuple(above.split()),
                 group=bool(group),
                 domain=domain,
@@ -176,12 +176,12 @@ def parse(text: str) -> dict[str, Function]:
         elif kind == "irq":
             address, number, allowed = cells
             dev = functions[address]
-            interrupts = (*dev.interrupts, Interrupt(int(number), cpus_of(allowed)))
+            interrupts = (*dev.interrupts, Interrupt(int(number), parse_ranges(allowed)))
             functions[address] = replace(dev, interrupts=interrupts)
     return functions
 
 
-def differences(functions: Sequence[Function], desired: Mapping[str, str]) -> Iterator[Difference]:
+def list_differences(functions: Sequence[Function], desired: Mapping[str, str]) -> Iterator[Difference]:
     """Yield the differences from the requested values. Raises Refused if there is nothing that could have them."""
     gpus, hcas = ([dev for dev in functions if dev.kind == kind] for kind in ("gpu", "hca"))
     if ("max_read_request" in desired or "affinity" in desired) and not hcas:
@@ -189,23 +189,23 @@ def differences(functions: Sequence[Function], desired: Mapping[str, str]) -> It
     if not functions or ("gpu_max_read_request" in desired and not gpus):
         raise Refused(f"there is no {'GPU' if functions else 'GPU and no HCA'} on the PCI bus")
     if desired.get("acs") == "disabled":
-        yield from _in_access(functions)
+        yield from compare_access(functions)
     for several, size in ((gpus, "gpu_max_read_request"), (hcas, "max_read_request")):
-        yield from _in_control(several, int(desired.get(size, 0)), desired.get("relaxed_ordering", ""))
+        yield from compare_control(several, int(desired.get(size, 0)), desired.get("relaxed_ordering", ""))
     if desired.get("affinity") == "local":
-        yield from _in_affinity(hcas)
+        yield from compare_affinity(hcas)
 
 
-def _in_access(functions: Iterable[Function]) -> Iterator[Difference]:
-    for dev in map(_readable, functions):
+def compare_access(functions: Iterable[Function]) -> Iterator[Difference]:
+    for dev in map(read_function, functions):
         if dev.silent or dev.acs:
             yield Difference(
                 dev.address, "acs", UNREADABLE if dev.silent else f"{dev.acs or 0:04x}", "0000", "ECAP_ACS+6.w=0000"
             )
 
 
-def _in_control(functions: Iterable[Function], size: int, ordering: str) -> Iterator[Difference]:
-    for dev in map(_readable, functions) if size or ordering else ():
+def compare_control(functions: Iterable[Function], size: int, ordering: str) -> Iterator[Difference]:
+    for dev in map(read_function, functions) if size or ordering else ():
         if dev.control is None and not dev.silent:
             continue
         actual = UNREADABLE if dev.silent else str(dev.read_request)
@@ -218,20 +218,20 @@ def _in_control(functions: Iterable[Function], size: int, ordering: str) -> Iter
             yield Difference(dev.address, "relaxed_ordering", actual, ordering, change)
 
 
-def _in_affinity(functions: Iterable[Function]) -> Iterator[Difference]:
+def compare_affinity(functions: Iterable[Function]) -> Iterator[Difference]:
     for dev in functions:
         for number, cpus in dev.interrupts:
             if cpus and dev.cpus and not cpus <= dev.cpus:
-                yield Difference(dev.address, f"irq {number}", ranges(cpus), ranges(dev.cpus))
+                yield Difference(dev.address, f"irq {number}", format_ranges(cpus), format_ranges(dev.cpus))
 
 
-def _readable(dev: Function) -> Function:
+def read_function(dev: Function) -> Function:
     if not dev.readable and not dev.silent:
         raise Refused(f"the configuration space of {dev.address} cannot be read (root can)")
     return dev
 
 
-def ranges(cpus: Iterable[int]) -> str:
+def format_ranges(cpus: Iterable[int]) -> str:
     """Format numbers as the kernel lists them: `0-3,8`."""
     groups: list[list[int]] = []
     for number in sorted(cpus):
@@ -242,7 +242,7 @@ def ranges(cpus: Iterable[int]) -> str:
     return ",".join("-".join(str(end) for end in part) for part in groups)
 
 
-def cpus_of(listed: str) -> frozenset[int]:
+def parse_ranges(listed: str) -> frozenset[int]:
     """Parse `0-3,8` to numbers."""
     ends = [part.strip().partition("-") for part in listed.split(",")]
     spans = [range(int(first), int(last or first) + 1) for first, _, last in ends if "0" <= first[:1] <= "9"]
@@ -258,9 +258,9 @@ def set_here(functions: Iterable[Function], *, container: bool) -> list[Function
     return [replace(dev, interrupts=()) for dev in own_functions] if container else own_functions
 
 
-def settings() -> dict[str, str]:
+def read_settings() -> dict[str, str]:
     """Return the configuration as a dictionary."""
-    config_rows = rows(CONFIG)
+    config_rows = read_rows(CONFIG)
     if not config_rows or any(len(row) != 2 for row in config_rows):
         raise Refused(f"{CONFIG} has {'lines that are no settings' if config_rows else 'no settings'}")
     return dict(config_rows)
@@ -274,11 +274,11 @@ def put(diff: Difference) -> str:
 
 
 def apply(_: int) -> None:
-    desired, container = settings(), contained()
+    desired, container = read_settings(), is_contained()
 
     def differing() -> dict[tuple[str, str], Difference]:
         functions = set_here(parse(read(READER)).values(), container=container)
-        return {(item.address, item.setting): item for item in differences(functions, desired)}
+        return {(item.address, item.setting): item for item in list_differences(functions, desired)}
 
     pending = differing()
     complaints = {place: put(change) for place, change in pending.items()}

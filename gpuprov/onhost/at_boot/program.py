@@ -16,7 +16,7 @@ class Refused(Exception):
     """A message for the operator, in one line."""
 
 
-def seconds(words: Sequence[str]) -> int:
+def parse_seconds(words: Sequence[str]) -> int:
     """Return how long a program may wait, in seconds."""
     return int(words[0]) if words else 0
 
@@ -25,7 +25,7 @@ def main(
     name: str,
     actions: Mapping[str, Callable[[Any], None]],
     about: str = "[SECONDS]",
-    takes: Callable[[Sequence[str]], Any] = seconds,
+    takes: Callable[[Sequence[str]], Any] = parse_seconds,
 ) -> None:
     """Do the action of the first argument, with the other arguments. Ends with status 1 and one line if that is impossible."""
     try:
@@ -38,7 +38,7 @@ def main(
         sys.exit(f"{name}: {problem}")
 
 
-def rows(path: str, *kinds: str) -> list[list[str]]:
+def read_rows(path: str, *kinds: str) -> list[list[str]]:
     """Return the words of each line of a configuration that begins with one of these; if none is given, of all but comments."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -65,21 +65,21 @@ def have(program: str) -> bool:
     return shutil.which(program, path=SEARCH) is not None
 
 
-def complaint(*argv: str) -> str:
+def run_for_complaint(*argv: str) -> str:
     """Return the last line of the output of a command that fails; "" if it does not fail."""
     done = run(*argv)
-    return _last(done.stdout) or f"{argv[0]} ended with {done.returncode}" if done.returncode else ""
+    return take_last_line(done.stdout) or f"{argv[0]} ended with {done.returncode}" if done.returncode else ""
 
 
 def read(reader: str) -> str:
     """Return the output of a script that reads the host's state."""
     done = run("sh", "-c", reader, errors=subprocess.PIPE)
     if done.returncode:
-        raise Refused(f"the host cannot be read: {_last(done.stderr) or f'status {done.returncode}'}")
+        raise Refused(f"the host cannot be read: {take_last_line(done.stderr) or f'status {done.returncode}'}")
     return done.stdout
 
 
-def _last(output: str) -> str:
+def take_last_line(output: str) -> str:
     return (output.strip().splitlines() or [""])[-1]
 
 
@@ -93,7 +93,7 @@ def write(path: str, value: str) -> str:
     return ""
 
 
-def contained() -> bool:
+def is_contained() -> bool:
     """Return whether this is a container, whose modules belong to the machine."""
     return run("systemd-detect-virt", "--container", "--quiet").returncode == 0
 
@@ -112,7 +112,7 @@ def wait(seconds: int, done: Callable[[], bool]) -> int:
     return max(seconds, 0)
 
 
-def cells(text: str) -> dict[str, list[list[str]]]:
+def group_cells(text: str) -> dict[str, list[list[str]]]:
     """Group lines `KIND|CELL|CELL...` of a reader by their kind."""
     by_kind: dict[str, list[list[str]]] = {}
     for line in text.splitlines():

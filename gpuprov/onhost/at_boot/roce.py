@@ -12,8 +12,18 @@ from typing import Iterator
 
 from . import devices
 from .devices import Selector
-from .program import Refused, complaint, contained, have, main, read, rows, run, tell, wait, write
-from .roce_ports import READER, Asked, Difference, RocePort, chosen, default_priority, differences, lost, parse
+from .program import Refused, have, is_contained, main, read, read_rows, run, run_for_complaint, tell, wait, write
+from .roce_ports import (
+    READER,
+    Asked,
+    Difference,
+    RocePort,
+    describe_missing_ports,
+    get_default_priority,
+    list_differences,
+    parse,
+    select_ports,
+)
 
 CONFIG = "/etc/gpuprov/roce.conf"
 CLASS = "/sys/class/infiniband"
@@ -24,8 +34,8 @@ FIRST = ("mtu", "trust")
 """Settings that precede the others: a port that trusts the PCP has no map of DSCPs."""
 
 
-def asked() -> Asked:
-    config_rows = rows(CONFIG, "device", "count", "set")
+def read_request() -> Asked:
+    config_rows = read_rows(CONFIG, "device", "count", "set")
     chosen_by = [Selector(**dict(word.split("=", 1) for word in row[1:])) for row in config_rows if row[0] == "device"]
     counts = [int(row[1]) for row in config_rows if row[0] == "count"]
     values = {row[1]: row[2] for row in config_rows if row[0] == "set"}
@@ -45,11 +55,14 @@ class Host:
         """Read the ports; return whether all are present."""
         self.devices = devices.parse(read(devices.READER))
         ports = parse(read(READER))
-        self.ports, self.lost = chosen(self.wanted, ports, self.devices), lost(self.wanted, ports, self.devices)
+        self.ports, self.lost = (
+            select_ports(self.wanted, ports, self.devices),
+            describe_missing_ports(self.wanted, ports, self.devices),
+        )
         return not self.lost
 
     def differences(self) -> list[Difference]:
-        return differences(self.ports, self.wanted.values)
+        return list_differences(self.ports, self.wanted.values)
 
     def put(self, first: bool) -> None:
         """Set the differing values that are set first, or the others, and read again."""
@@ -63,20 +76,20 @@ class Host:
         if key == "traffic_class":
             return write(f"{CLASS}/{port.device}/tc/{port.number}/traffic_class", value)
         if key == "mode" and have("cma_roce_mode"):
-            return complaint("cma_roce_mode", "-d", port.device, "-p", str(port.number), "-m", value[1:])
+            return run_for_complaint("cma_roce_mode", "-d", port.device, "-p", str(port.number), "-m", value[1:])
         if key == "tos" and have("cma_roce_tos"):
-            return complaint("cma_roce_tos", "-d", port.device, "-p", str(port.number), "-t", value)
+            return run_for_complaint("cma_roce_tos", "-d", port.device, "-p", str(port.number), "-t", value)
         if key in ("mode", "tos"):
-            return _connections(port, f"default_roce_{key}", MODES.get(value, value))
+            return set_connections(port, f"default_roce_{key}", MODES.get(value, value))
         if not port.netdev:
             return "the port has no network interface"
         if key == "mtu":
-            return complaint("ip", "link", "set", "dev", port.netdev, "mtu", value)
+            return run_for_complaint("ip", "link", "set", "dev", port.netdev, "mtu", value)
         if key == "ecn":
-            return next(filter(None, _ecn(port.netdev, value)), "")
+            return next(filter(None, set_ecn(port.netdev, value)), "")
         if key.startswith("cnp_"):
             return write(self._notification(port, key), value)
-        return complaint(*(_qos if have("mlnx_qos") else self._dcb)(port.netdev, key, value))
+        return run_for_complaint(*(set_qos if have("mlnx_qos") else self._dcb)(port.netdev, key, value))
 
     def _notification(self, port: RocePort, key: str) -> str:
         """Return the file for congestion notification packets: of NVIDIA's OFED, or of the kernel's driver."""
@@ -89,7 +102,7 @@ class Host:
 
     def _dcb(self, netdev: str, key: str, value: str) -> list[str]:
         if key == "pfc":
-            on = _priorities(value)
+            on = parse_priorities(value)
             return [
                 "dcb",
                 "pfc",
@@ -105,7 +118,7 @@ class Host:
         if value == "pcp":
             return ["dcb", "app", "flush", "dev", netdev, "dscp-prio"]
         # The map that a port has by itself, as mlnx_qos --trust dscp sets it, with what is asked for.
-        mapped = (self.wanted.values.get(f"dscp.{dscp}", default_priority(dscp)) for dscp in range(64))
+        mapped = (self.wanted.values.get(f"dscp.{dscp}", get_default_priority(dscp)) for dscp in range(64))
         return [
             "dcb",
             "app",
@@ -117,13 +130,13 @@ class Host:
         ]
 
 
-def _priorities(value: str) -> list[int]:
+def parse_priorities(value: str) -> list[int]:
     return [] if value == "none" else [int(number) for number in value.split(",")]
 
 
-def _qos(netdev: str, key: str, value: str) -> list[str]:
+def set_qos(netdev: str, key: str, value: str) -> list[str]:
     if key == "pfc":
-        options = ["--pfc", ",".join(str(int(priority in _priorities(value))) for priority in PRIORITIES)]
+        options = ["--pfc", ",".join(str(int(priority in parse_priorities(value))) for priority in PRIORITIES)]
     elif key == "trust":
         options = ["--trust", value]
     else:
@@ -131,15 +144,15 @@ def _qos(netdev: str, key: str, value: str) -> list[str]:
     return ["mlnx_qos", "-i", netdev, *options]
 
 
-def _ecn(netdev: str, value: str) -> Iterator[str]:
+def set_ecn(netdev: str, value: str) -> Iterator[str]:
     for priority in PRIORITIES:
         for point in ("roce_np", "roce_rp"):
             yield write(
-                f"/sys/class/net/{netdev}/ecn/{point}/enable/{priority}", str(int(priority in _priorities(value)))
+                f"/sys/class/net/{netdev}/ecn/{point}/enable/{priority}", str(int(priority in parse_priorities(value)))
             )
 
 
-def _connections(port: RocePort, name: str, value: str) -> str:
+def set_connections(port: RocePort, name: str, value: str) -> str:
     """Write to a device's folder in rdma_cm, created just for this: the setting belongs to the device, and stays."""
     folder, error = f"{MANAGER}/{port.device}", ""
     for _ in range(3):
@@ -156,7 +169,7 @@ def _connections(port: RocePort, name: str, value: str) -> str:
     return error
 
 
-def _settled(seconds: int) -> int:
+def wait_until_settled(seconds: int) -> int:
     """Wait until no more devices appear; return the seconds that are left."""
     counts = [-1]
 
@@ -168,9 +181,9 @@ def _settled(seconds: int) -> int:
 
 
 def apply(seconds: int) -> None:
-    desired = asked()
-    seconds = _settled(seconds)
-    if not os.path.isdir(MANAGER) and not contained():
+    desired = read_request()
+    seconds = wait_until_settled(seconds)
+    if not os.path.isdir(MANAGER) and not is_contained():
         run("modprobe", "rdma_cm")
         if not os.path.isdir(MANAGER):
             run("mount", "-t", "configfs", "none", "/sys/kernel/config")

@@ -73,7 +73,7 @@ def parse(text: str) -> tuple[RocePort, ...]:
     )
 
 
-def differences(ports: Sequence[RocePort], desired: Mapping[str, str]) -> list[Difference]:
+def list_differences(ports: Sequence[RocePort], desired: Mapping[str, str]) -> list[Difference]:
     """List the differences of each port from the requested settings. A port that does not trust the DSCP reports no map
     of it."""
     result = []
@@ -85,24 +85,24 @@ def differences(ports: Sequence[RocePort], desired: Mapping[str, str]) -> list[D
     return result
 
 
-def chosen(requested: Asked, ports: Sequence[RocePort], all_devices: Sequence[RdmaDevice]) -> list[RocePort]:
+def select_ports(requested: Asked, ports: Sequence[RocePort], all_devices: Sequence[RdmaDevice]) -> list[RocePort]:
     """Return the ports that a configuration applies to."""
-    names = {device.name for device in devices.selected("roce", requested.selectors, all_devices)}
+    names = {device.name for device in devices.select_devices("roce", requested.selectors, all_devices)}
     return [port for port in ports if port.device in names]
 
 
-def lost(requested: Asked, ports: Sequence[RocePort], all_devices: Sequence[RdmaDevice]) -> list[str]:
+def describe_missing_ports(requested: Asked, ports: Sequence[RocePort], all_devices: Sequence[RdmaDevice]) -> list[str]:
     """Describe the requested ports that are missing."""
-    names = {port.device for port in chosen(requested, ports, all_devices)}
-    unmet = devices.unmet(requested.selectors, [device for device in all_devices if device.name in names])
+    names = {port.device for port in select_ports(requested, ports, all_devices)}
+    unmet = devices.find_unmatched(requested.selectors, [device for device in all_devices if device.name in names])
     if unmet:
-        return [f"no RoCE port of {devices.words(selector)}" for selector in unmet]
+        return [f"no RoCE port of {devices.format_selector(selector)}" for selector in unmet]
     if requested.least > len(names):
         return [f"{len(names)} of {requested.least} RoCE devices"]
     return [] if names else ["no RoCE port"]
 
 
-def default_priority(dscp: int) -> int:
+def get_default_priority(dscp: int) -> int:
     """Return the priority of an unmapped DSCP, on a port that trusts the DSCP (catalogue: roce, default-map)."""
     return dscp // 8
 

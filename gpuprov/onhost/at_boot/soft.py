@@ -13,7 +13,7 @@ from typing import Sequence
 
 from . import devices, network
 from .devices import RdmaDevice
-from .program import Refused, complaint, main, read, rows, tell, wait
+from .program import Refused, main, read, read_rows, run_for_complaint, tell, wait
 
 CONFIG = "/etc/gpuprov/rdma-soft.conf"
 MADE = "/run/gpuprov/rdma-soft"
@@ -21,27 +21,27 @@ DEFAULT = "default"
 MODULES = {"rxe": "rdma_rxe", "siw": "siw"}
 
 
-def on(netdev: str, candidates: Sequence[RdmaDevice]) -> list[RdmaDevice]:
+def select_of_netdev(netdev: str, candidates: Sequence[RdmaDevice]) -> list[RdmaDevice]:
     """Return the software devices of an interface."""
     return [device for device in candidates if device.soft and netdev in device.netdevs]
 
 
-def made(netdev: str, driver: str) -> list[str]:
+def list_of_driver(netdev: str, driver: str) -> list[str]:
     """Return names of the devices of an interface that have this driver."""
-    soft_devices = on(netdev, devices.parse(read(devices.READER)))
+    soft_devices = select_of_netdev(netdev, devices.parse(read(devices.READER)))
     return [device.name for device in soft_devices if device.driver == MODULES[driver]]
 
 
-def interface(word: str) -> str:
+def find_interface(word: str) -> str:
     """Return the name of the interface; "" if it does not exist."""
     state = network.parse(read(network.READER))
     if word == DEFAULT:
         return state.default_route
-    netdev = network.named(word, state.netdevs)
+    netdev = network.find_netdev(word, state.netdevs)
     return netdev.name if netdev else ""
 
 
-def port_users() -> str:
+def find_port_users() -> str:
     return ", ".join(network.parse(read(network.READER)).port_users)
 
 
@@ -49,21 +49,21 @@ def load(driver: str) -> None:
     for module in (MODULES[driver], "rdma_ucm", "ib_uverbs"):
         if os.path.isdir(f"/sys/module/{module}"):
             continue
-        if error := complaint("modprobe", module):
-            held = port_users() if module == MODULES["rxe"] else ""
+        if error := run_for_complaint("modprobe", module):
+            held = find_port_users() if module == MODULES["rxe"] else ""
             raise Refused(f"modprobe {module}: " + (f"UDP port 4791 is held by {held}" if held else error))
 
 
 def make(driver: str, netdev: str) -> None:
     load(driver)
     argv = ["rdma", "link", "add", f"{driver}_{re.sub('[^A-Za-z0-9_]', '_', netdev)}", "type", driver, "netdev", netdev]
-    if error := complaint(*argv):
-        raise Refused(f"{' '.join(argv)}: {error}; UDP port 4791: {port_users() or 'free'}")
+    if error := run_for_complaint(*argv):
+        raise Refused(f"{' '.join(argv)}: {error}; UDP port 4791: {find_port_users() or 'free'}")
     # At once: the next interface may not be there, and what was made is still to be removed one day.
-    keep([*kept(), [driver, netdev]])
+    keep([*read_kept_links(), [driver, netdev]])
     # udev may give it another name now.
-    complaint("udevadm", "settle", "--timeout=10")
-    if not made(netdev, driver):
+    run_for_complaint("udevadm", "settle", "--timeout=10")
+    if not list_of_driver(netdev, driver):
         raise Refused(f"{netdev} has no {driver} device although rdma link add succeeded")
     tell(f"{netdev}: {driver} device made")
 
@@ -71,16 +71,16 @@ def make(driver: str, netdev: str) -> None:
 def drop(driver: str, netdev: str) -> bool:
     """Remove the links; return whether none is left."""
     stays = 0
-    for name in made(netdev, driver):
-        error = complaint("rdma", "link", "delete", name)
+    for name in list_of_driver(netdev, driver):
+        error = run_for_complaint("rdma", "link", "delete", name)
         tell(f"{netdev}: {name} stays: {error}" if error else f"{netdev}: {name} removed")
         stays += bool(error)
     return not stays
 
 
-def kept() -> list[list[str]]:
+def read_kept_links() -> list[list[str]]:
     """Return the created links, driver and interface of each."""
-    return rows(MADE, *MODULES) if os.path.exists(MADE) else []
+    return read_rows(MADE, *MODULES) if os.path.exists(MADE) else []
 
 
 def keep(those: Sequence[Sequence[str]]) -> None:
@@ -91,23 +91,23 @@ def keep(those: Sequence[Sequence[str]]) -> None:
 
 
 def apply(seconds: int) -> None:
-    requested = rows(CONFIG, *MODULES)
+    requested = read_rows(CONFIG, *MODULES)
     if not requested:
         raise Refused(f"{CONFIG} names no interface")
     names = []
     for driver, word in requested:
-        seconds = wait(seconds, lambda word=word: bool(interface(word)))  # type: ignore[misc]
-        netdev = interface(word)
+        seconds = wait(seconds, lambda word=word: bool(find_interface(word)))  # type: ignore[misc]
+        netdev = find_interface(word)
         if not netdev:
             raise Refused(f"no network interface {word}")
         names.append([driver, netdev])
-        if not made(netdev, driver):
+        if not list_of_driver(netdev, driver):
             make(driver, netdev)
-    keep([*names, *(row for row in kept() if row not in names and not drop(*row))])
+    keep([*names, *(row for row in read_kept_links() if row not in names and not drop(*row))])
 
 
 def remove(_seconds: int) -> None:
-    remaining = [row for row in kept() if not drop(*row)]
+    remaining = [row for row in read_kept_links() if not drop(*row)]
     if remaining:
         keep(remaining)
     elif os.path.exists(MADE):

@@ -20,7 +20,9 @@ def build_aside(family: str, params: Asked, check: bool) -> Answer:
     """Build and pack the modules; return the path of the archive."""
     if check:
         return {"changed": False, "pack": ""}
-    files = choice.manager(Settings(params["lock_timeout"], tuple(params["without"]))).files(params["built_from"])
+    files = choice.choose_manager(Settings(params["lock_timeout"], tuple(params["without"]))).files(
+        params["built_from"]
+    )
     try:
         pack = aside.build(family, files, params["kernels"])
     except Failed as error:
@@ -45,40 +47,40 @@ def _fix(family: str, output: str) -> str:
     return f"install {package}, and apply again"
 
 
-def built(family: str, params: Asked, check: bool) -> Answer:
+def install_built(family: str, params: Asked, check: bool) -> Answer:
     """Install the modules of a DKMS package. In check mode the package may be missing: the transaction before it was not done."""
     target = params["package"], params["module"], params["flavour"], params["kernels"]
     if check:
         try:
-            return _answer(in_place.lacking(family, *target))
+            return make_answer(in_place.list_kernels_without(family, *target))
         except Failed:
-            return _answer([])
+            return make_answer([])
     try:
         kernels = in_place.install(family, *target, params["pack"])
     except Failed as error:
-        raise _unbuilt(error) from error
+        raise describe_failed_build(error) from error
     finally:
         clear(family, params, check)
-    return _answer(kernels, _signed(params))
+    return make_answer(kernels, sign_modules(params))
 
 
-def registered(_family: str, params: Asked, check: bool) -> Answer:
+def install_registered(_family: str, params: Asked, check: bool) -> Answer:
     """Install the modules that NVIDIA's installer registered."""
     if check:
-        return _answer([])
+        return make_answer([])
     try:
         kernels = in_place.register(params["version"], params["flavour"], params["kernels"])
     except Failed as error:
-        raise _unbuilt(error) from error
-    return _answer(kernels, _signed(params))
+        raise describe_failed_build(error) from error
+    return make_answer(kernels, sign_modules(params))
 
 
-def linked(family: str, params: Asked, check: bool) -> Answer:
+def install_linked(family: str, params: Asked, check: bool) -> Answer:
     """Install the modules of precompiled packages."""
     if check:
-        return _answer([])
+        return make_answer([])
     try:
-        return _answer(in_place.link(family, params["version"], params["packages"], params["kernels"]))
+        return make_answer(in_place.link_precompiled(family, params["version"], params["packages"], params["kernels"]))
     except Failed as error:
         raise Failed(
             f"the precompiled modules are not in place: {error}. Fix: find what else puts modules there (modinfo -n nvidia), or "
@@ -95,20 +97,20 @@ def clear(family: str, params: Asked, check: bool) -> Answer:
 
 ACTIONS: dict[str, Callable[[str, Asked, bool], Answer]] = {
     "aside": build_aside,
-    "dkms": built,
-    "runfile": registered,
-    "precompiled": linked,
+    "dkms": install_built,
+    "runfile": install_registered,
+    "precompiled": install_linked,
     "cleared": clear,
 }
 
 
-def _unbuilt(error: Failed) -> Failed:
+def describe_failed_build(error: Failed) -> Failed:
     return Failed(
         f"the kernel modules could not be built: {error}. Fix: remove that kernel, or choose a version that builds for it"
     )
 
 
-def _signed(params: Asked) -> list[str]:
+def sign_modules(params: Asked) -> list[str]:
     if not params["serial"]:
         return []
     keys = params["key_file"], params["certificate_file"]
@@ -121,7 +123,7 @@ def _signed(params: Asked) -> list[str]:
         ) from error
 
 
-def _answer(kernels: Sequence[str], signed: Sequence[str] = ()) -> Answer:
+def make_answer(kernels: Sequence[str], signed: Sequence[str] = ()) -> Answer:
     """Return `changed`, and the changes, as a difference."""
     lines = [f"installed for {kernel}" for kernel in kernels] + [f"signed for {kernel}" for kernel in signed]
     answer = {"changed": bool(lines), "kernels": list(kernels), "signed": list(signed)}

@@ -15,9 +15,9 @@ import subprocess
 from contextlib import contextmanager, suppress
 from typing import Iterator, Sequence
 
-from ..files import to_disk
+from ..files import flush_to_disk
 from ..packages.commands import run
-from .dkms import SOURCES, TREE, Failed, Source, complaints, dkms, environment, forget, source
+from .dkms import SOURCES, TREE, Failed, Source, build_environment, find_complaints, find_dkms, forget, parse_dkms_conf
 from .prebuilt import FOLDER as PACKS
 
 WORK = "/var/lib/gpuprov/prebuild"
@@ -32,20 +32,20 @@ def build(family: str, files: Sequence[str], kernels: Sequence[str]) -> str:
     os.makedirs(f"{WORK}/content")
     os.makedirs(f"{WORK}/tree")
     try:
-        with _ended_by_signals():
+        with end_by_signals():
             for file in files:
                 _unpack(family, file)
-            module = _source(files)
+            module = find_source(files)
             _add(module)
             for kernel in kernels:
                 _build(module, kernel)
-            return _pack(family, module, kernels)
+            return pack_modules(family, module, kernels)
     finally:
         forget(WORK)
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def end_by_signals() -> Iterator[None]:
     """Convert signals to an exception, so that a lost connection ends the build and removes what it has written."""
 
     def end(_number: int, _frame: object) -> None:
@@ -78,11 +78,11 @@ def _unpack(family: str, file: str) -> None:
         raise Failed(f"{file} cannot be unpacked", [" ".join(words), f"{file} cannot be unpacked"])
 
 
-def _source(files: Sequence[str]) -> Source:
+def find_source(files: Sequence[str]) -> Source:
     paths = sorted(glob.glob(f"{WORK}/content/usr/src/*/dkms.conf"))
     if not paths:
         raise Failed("no dkms.conf", [f"{' '.join(files)}: no dkms.conf"])
-    module = source(paths[0])
+    module = parse_dkms_conf(paths[0])
     # A dkms.conf may say another name (nvidia in nvidia-open-570.133.20), and the pack would have it:
     # https://github.com/NVIDIA/open-gpu-kernel-modules/pull/567
     with open(paths[0], encoding="utf-8", errors="surrogateescape") as file:
@@ -92,24 +92,24 @@ def _source(files: Sequence[str]) -> Source:
     return module
 
 
-def _aside(action: str, module: Source, *words: str) -> list[str]:
+def build_aside(action: str, module: Source, *words: str) -> list[str]:
     trees = ["--dkmstree", f"{WORK}/tree", "--sourcetree", f"{WORK}/content/usr/src"]
     return ["dkms", action, *trees, *module.words, *words]
 
 
 def _add(module: Source) -> None:
-    ran = run(_aside("add", module))
+    ran = run(build_aside("add", module))
     if ran.status:
         raise Failed("DKMS does not take the source", ran.err.splitlines() or ran.lines)
 
 
 def _build(module: Source, kernel: str) -> None:
-    ran = run(_aside("build", module, "-k", kernel), environment(kernel))
+    ran = run(build_aside("build", module, "-k", kernel), build_environment(kernel))
     tree = f"{WORK}/tree/{module.name}/{module.version}"
     if ran.status:
         logs = sorted(glob.glob(f"{tree}/**/make.log", recursive=True))
         output = (ran.out + ran.err).splitlines()
-        lines = complaints(logs[0]) if logs else [line[:200] for line in output[-8:]]
+        lines = find_complaints(logs[0]) if logs else [line[:200] for line in output[-8:]]
         raise Failed("the build fails", [f"kernel {kernel}:", *lines])
     files = sorted(glob.glob(f"{tree}/{kernel}/**/nvidia*.ko*", recursive=True))
     built = [file for file in files if re.search(r"/nvidia(-current(-open)?)?[.]ko", file)]
@@ -120,26 +120,26 @@ def _build(module: Source, kernel: str) -> None:
         raise Failed(message, [message])
 
 
-def _pack(family: str, module: Source, kernels: Sequence[str]) -> str:
+def pack_modules(family: str, module: Source, kernels: Sequence[str]) -> str:
     name = f"{module.name}-{module.version}{ENDING}"
     pack = f"{SHARED}/{module.name}-dkms/{name}" if family == "debian" else f"{PACKS}/{name}"
     os.makedirs(os.path.dirname(pack), exist_ok=True)
     # Not compressed, which takes longer than all else here: ldtarball looks at the content, not the name (dkms 2.8 to 3.2).
     plain = pack[: -len(".gz")]
     which = [word for kernel in kernels for word in ("-k", kernel)]
-    ran = run(_aside("mktarball", module, *which, "--archive", plain))
+    ran = run(build_aside("mktarball", module, *which, "--archive", plain))
     if ran.status:
         with suppress(OSError):
             os.unlink(plain)
         raise Failed("the modules cannot be packed", ran.err.splitlines() or ran.lines)
     # A package that is configured after a loss of power would load a pack that is cut off, and fail, each time.
-    to_disk(plain)
+    flush_to_disk(plain)
     os.rename(plain, pack)
-    to_disk(os.path.dirname(pack))
+    flush_to_disk(os.path.dirname(pack))
     return pack
 
 
-def of_pack(pack: str) -> Source:
+def read_pack(pack: str) -> Source:
     name, _, version = os.path.basename(pack)[: -len(ENDING)].rpartition("-")
     return Source(name, version)
 
@@ -147,10 +147,10 @@ def of_pack(pack: str) -> Source:
 def put_into_tree(pack: str) -> None:
     """Add the modules of the pack to the host's DKMS tree as built, so that an rpm's scriptlet, which runs dkms build, has nothing
     to do; unless DKMS has this version already: then its modules are the other flavour's, and `in_place` uses the pack."""
-    module = of_pack(pack)
+    module = read_pack(pack)
     folders = (f"{TREE}/{module.name}/{module.version}", f"{SOURCES}/{module.name}-{module.version}")
     if not any(map(os.path.exists, folders)):
-        dkms("ldtarball", "--archive", pack)
+        find_dkms("ldtarball", "--archive", pack)
 
 
 def clear(family: str, *, damaged: bool = False) -> None:
@@ -165,10 +165,10 @@ def clear(family: str, *, damaged: bool = False) -> None:
 
 def _is_whole(pack: str) -> bool:
     listed = run(["tar", "-tf", pack])
-    return listed.status == 0 and ".ko" in listed.out and _ends(pack)
+    return listed.status == 0 and ".ko" in listed.out and has_end_of_archive(pack)
 
 
-def _ends(pack: str) -> bool:
+def has_end_of_archive(pack: str) -> bool:
     """Return whether the archive has the end of a plain tar, two blocks of zeros: tar lists an archive as complete even if it is
     cut between two files. https://www.gnu.org/software/tar/manual/html_node/Standard.html"""
     with open(pack, "rb") as file:
@@ -181,10 +181,10 @@ def _ends(pack: str) -> bool:
 def take_away(family: str, pack: str) -> None:
     """Remove the pack, and from DKMS's tree the modules whose source belongs to no package."""
     if family != "debian":
-        module = of_pack(pack)
+        module = read_pack(pack)
         folder = f"{SOURCES}/{module.name}-{module.version}"
         if os.path.exists(folder) and run(["rpm", "-qf", f"{folder}/dkms.conf"]).status:
-            dkms("remove", *module.words, "--all")
+            find_dkms("remove", *module.words, "--all")
             forget(folder)
     with suppress(FileNotFoundError):
         os.unlink(pack)

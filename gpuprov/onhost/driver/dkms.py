@@ -35,7 +35,7 @@ class Source(NamedTuple):
         return ["-m", self.name, "-v", self.version]
 
 
-def source(conf: str) -> Source:
+def parse_dkms_conf(conf: str) -> Source:
     """Parse this dkms.conf."""
     with open(conf, encoding="utf-8", errors="replace") as file:
         match = re.search(r'^PACKAGE_VERSION="?([^"\n]*)', file.read(), re.MULTILINE)
@@ -44,16 +44,16 @@ def source(conf: str) -> Source:
     return Source(folder[: -len(version) - 1] if version and folder.endswith(f"-{version}") else folder, version)
 
 
-def dkms(*words: str, kernel: str = "") -> Ran:
-    return run(["dkms", *words], environment(kernel) if kernel else None)
+def find_dkms(*words: str, kernel: str = "") -> Ran:
+    return run(["dkms", *words], build_environment(kernel) if kernel else None)
 
 
-def known(module: Source, kernel: str, *states: str) -> bool:
+def is_known(module: Source, kernel: str, *states: str) -> bool:
     """Return whether DKMS reports the modules for this kernel in one of these states: built, installed."""
-    return any(state in dkms("status", *module.words, "-k", kernel).out for state in states)
+    return any(state in find_dkms("status", *module.words, "-k", kernel).out for state in states)
 
 
-def environment(kernel: str) -> Mapping[str, str]:
+def build_environment(kernel: str) -> Mapping[str, str]:
     """Return the environment of a build for this kernel.
 
     The source asks for the kernel by uname -r if dkms.conf does not say which:
@@ -63,7 +63,7 @@ def environment(kernel: str) -> Mapping[str, str]:
     https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/615/oracle-linux.html
     """
     variables = {"KERNEL_UNAME": kernel}
-    compiler = re.search(r'^CONFIG_CC_VERSION_TEXT="gcc[^"]*\) (\d*)\.', _config(kernel), re.MULTILINE)
+    compiler = re.search(r'^CONFIG_CC_VERSION_TEXT="gcc[^"]*\) (\d*)\.', find_config(kernel), re.MULTILINE)
     tools = f"{TOOLSETS}/gcc-toolset-{compiler[1]}/root/usr/bin" if compiler else ""
     if compiler and os.access(f"{tools}/gcc", os.X_OK):
         system = run(["gcc", "-dumpversion"]).out.strip().partition(".")[0]
@@ -72,7 +72,7 @@ def environment(kernel: str) -> Mapping[str, str]:
     return variables
 
 
-def _config(kernel: str) -> str:
+def find_config(kernel: str) -> str:
     try:
         with open(f"{KERNELS}/{kernel}/build/.config", encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -80,7 +80,7 @@ def _config(kernel: str) -> str:
         return ""
 
 
-def modinfo(kernel: str, field: str, module: str) -> str:
+def read_modinfo(kernel: str, field: str, module: str) -> str:
     """Return a field of the module that this kernel would load; "" if there is none. `field` filename: its path."""
     ran = run(["modinfo", "-k", kernel, "-F", field, module])
     return ran.out.strip() if ran.status == 0 else ""
@@ -89,28 +89,28 @@ def modinfo(kernel: str, field: str, module: str) -> str:
 def is_flavour(kernel: str, module: str, flavour: str) -> bool:
     """Return whether the module has this flavour. The open module's license contains GPL:
     https://github.com/NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv.c"""
-    return ("GPL" in modinfo(kernel, "license", module)) == (flavour == "open")
+    return ("GPL" in read_modinfo(kernel, "license", module)) == (flavour == "open")
 
 
 def is_right(kernel: str, module: str, version: str, flavour: str) -> bool:
     """Return whether the kernel would load this version and flavour, from modules that were built for it."""
-    if modinfo(kernel, "version", module) != version:
+    if read_modinfo(kernel, "version", module) != version:
         return False
-    made = modinfo(kernel, "vermagic", module).partition(" ")[0]
+    made = read_modinfo(kernel, "vermagic", module).partition(" ")[0]
     # Of another kernel it is right only where the distribution has found that it fits (weak-modules).
-    fits = made in ("", kernel) or "/weak-updates/" in modinfo(kernel, "filename", module)
+    fits = made in ("", kernel) or "/weak-updates/" in read_modinfo(kernel, "filename", module)
     return fits and is_flavour(kernel, module, flavour)
 
 
-def installed(module: Source, kernel: str) -> None:
+def install_modules(module: Source, kernel: str) -> None:
     """Build and install the modules for this kernel. Raises Failed with the end of make.log."""
-    ran = dkms("install", "--force", *module.words, "-k", kernel, kernel=kernel)
+    ran = find_dkms("install", "--force", *module.words, "-k", kernel, kernel=kernel)
     if ran.status:
-        log = _end(f"{TREE}/{module.name}/{module.version}/build/make.log", 12)
+        log = read_end(f"{TREE}/{module.name}/{module.version}/build/make.log", 12)
         raise Failed(" ".join(" ".join([f"kernel {kernel}:", ran.out, ran.err, *log]).split()))
 
 
-def _end(path: str, most: int) -> list[str]:
+def read_end(path: str, most: int) -> list[str]:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read().splitlines()[-most:]
@@ -118,9 +118,9 @@ def _end(path: str, most: int) -> list[str]:
         return []
 
 
-def complaints(path: str, most: int = 8) -> list[str]:
+def find_complaints(path: str, most: int = 8) -> list[str]:
     """Return the lines of a build's log that report the failure, or else its last lines."""
-    lines = _end(path, 100_000)
+    lines = read_end(path, 100_000)
     return [line[:200] for line in ([line for line in lines if ERRORS.search(line)] or lines[-most:])[:most]]
 
 

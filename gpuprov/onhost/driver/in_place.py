@@ -16,33 +16,33 @@ from .dkms import Failed, Source
 CONF = "dkms.conf"
 
 
-def lacking(family: str, package: str, module: str, flavour: str, kernels: Sequence[str]) -> list[str]:
+def list_kernels_without(family: str, package: str, module: str, flavour: str, kernels: Sequence[str]) -> list[str]:
     """List the kernels whose modules are not those of the DKMS package. Raises Failed.
 
     DKMS reports "installed" even if the module's file is missing, or has the other flavour: modinfo checks that.
     """
-    dkms_module = of_package(family, package)
+    dkms_module = read_source(family, package)
     return [kernel for kernel in kernels if not _is_there(dkms_module, kernel, module, flavour)]
 
 
 def install(family: str, package: str, module: str, flavour: str, kernels: Sequence[str], pack: str) -> list[str]:
     """Build and install the DKMS package's modules for each kernel that lacks them; return these kernels. Raises Failed. `pack`:
     modules from the staging area."""
-    dkms_module = of_package(family, package)
+    dkms_module = read_source(family, package)
     if not pack:  # what a run that was cut off built aside: a later installation of the same version must not load it
         aside.clear(family)
     done = []
     for kernel in kernels:
-        if dkms.known(dkms_module, kernel, "installed"):
+        if dkms.is_known(dkms_module, kernel, "installed"):
             if dkms.is_right(kernel, module, dkms_module.version, flavour):
                 continue
             # What is there is another flavour's or kernel's, or its file is lost: DKMS would install the same again.
             if family != "debian":
-                dkms.dkms("unbuild", *dkms_module.words, "-k", kernel)
+                dkms.find_dkms("unbuild", *dkms_module.words, "-k", kernel)
         _put(dkms_module, kernel, pack)
         if not dkms.is_right(kernel, module, dkms_module.version, flavour):
             # DKMS's own copy is cut off, as a loss of power leaves what was not flushed: it would be installed again and again.
-            dkms.dkms("remove", *dkms_module.words, "-k", kernel)
+            dkms.find_dkms("remove", *dkms_module.words, "-k", kernel)
             _put(dkms_module, kernel, pack)
         done.append(kernel)
     # What DKMS found in the place of its own modules it would put back when it goes: over precompiled ones, for instance.
@@ -52,12 +52,12 @@ def install(family: str, package: str, module: str, flavour: str, kernels: Seque
 
 
 def _put(dkms_module: Source, kernel: str, pack: str) -> None:
-    if pack and not dkms.known(dkms_module, kernel, "built", "installed"):
-        dkms.dkms("ldtarball", "--force", "--archive", pack)
-    dkms.installed(dkms_module, kernel)
+    if pack and not dkms.is_known(dkms_module, kernel, "built", "installed"):
+        dkms.find_dkms("ldtarball", "--force", "--archive", pack)
+    dkms.install_modules(dkms_module, kernel)
 
 
-def of_package(family: str, package: str) -> Source:
+def read_source(family: str, package: str) -> Source:
     """Return the DKMS source of the modules of this installed package. Raises Failed."""
     ran = run(["dpkg-query", "-L", package] if family == "debian" else ["rpm", "-ql", package])
     if ran.status:
@@ -72,11 +72,13 @@ def of_package(family: str, package: str) -> Source:
             f"{package} has no {CONF} below {dkms.SOURCES}, so DKMS cannot build its modules: install {package} anew, or take a "
             "version whose package has one"
         )
-    return dkms.source(confs[0])
+    return dkms.parse_dkms_conf(confs[0])
 
 
 def _is_there(dkms_module: Source, kernel: str, module: str, flavour: str) -> bool:
-    return dkms.known(dkms_module, kernel, "installed") and dkms.is_right(kernel, module, dkms_module.version, flavour)
+    return dkms.is_known(dkms_module, kernel, "installed") and dkms.is_right(
+        kernel, module, dkms_module.version, flavour
+    )
 
 
 def register(version: str, flavour: str, kernels: Sequence[str]) -> list[str]:
@@ -88,16 +90,16 @@ def register(version: str, flavour: str, kernels: Sequence[str]) -> list[str]:
         raise Failed(f"{conf} is not there: DKMS has no source to build")
     dkms_module, wanting = Source("nvidia", version), []
     for kernel in kernels:
-        is_installed = dkms.modinfo(kernel, "version", "nvidia") == version and dkms.known(
+        is_installed = dkms.read_modinfo(kernel, "version", "nvidia") == version and dkms.is_known(
             dkms_module, kernel, "installed"
         )
         if not (is_installed and dkms.is_flavour(kernel, "nvidia", flavour)):
-            dkms.installed(dkms_module, kernel)
+            dkms.install_modules(dkms_module, kernel)
             wanting.append(kernel)
     return wanting
 
 
-def link(family: str, version: str, packages: Sequence[str], kernels: Sequence[str]) -> list[str]:
+def link_precompiled(family: str, version: str, packages: Sequence[str], kernels: Sequence[str]) -> list[str]:
     """Make each kernel load the modules of the precompiled packages; return the kernels for which that changed something. Raises
     Failed.
 
@@ -106,17 +108,17 @@ def link(family: str, version: str, packages: Sequence[str], kernels: Sequence[s
     """
     done = []
     for kernel in kernels:
-        if dkms.modinfo(kernel, "version", "nvidia") == version:
+        if dkms.read_modinfo(kernel, "version", "nvidia") == version:
             continue
         _remove_strangers(family, version, kernel)
         run(["depmod", "-a", kernel])
         problem = ""
         for package in packages:
-            if dkms.modinfo(kernel, "version", "nvidia") == version:
+            if dkms.read_modinfo(kernel, "version", "nvidia") == version:
                 break
             if package.endswith((f"-{kernel}", "-" + re.split(r"\.el\d", kernel)[0])):
                 problem = _configure(family, package)
-        loaded_version = dkms.modinfo(kernel, "version", "nvidia")
+        loaded_version = dkms.read_modinfo(kernel, "version", "nvidia")
         if loaded_version != version:
             raise Failed(f"kernel {kernel}: {loaded_version or 'no module'} of nvidia, not {version}: {problem}")
         done.append(kernel)

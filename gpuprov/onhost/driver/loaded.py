@@ -23,7 +23,7 @@ class Failed(Exception):
     """Its message says what does not load, and why."""
 
 
-def loaded() -> list[str]:
+def list_loaded() -> list[str]:
     """Return the loaded modules of the driver and those that depend on it, topmost first."""
     return [name for name in STACK if os.path.isdir(f"{MODULES}/{name}")]
 
@@ -31,18 +31,18 @@ def loaded() -> list[str]:
 def take_out() -> list[str]:
     """Unload modules that are not in use; return them. The others require a reboot."""
     gone = []
-    for name in loaded():
-        _note([*_noted(), name])
+    for name in list_loaded():
+        write_noted([*read_noted(), name])
         if run(["rmmod", name]).status == 0:
             gone.append(name)
         else:
-            _note([entry for entry in _noted() if entry != name])
+            write_noted([entry for entry in read_noted() if entry != name])
     return gone
 
 
 def put_back() -> list[str]:
     """Load the unloaded modules again, as far as they load. Raises Failed if any does not."""
-    names = _noted()[::-1]
+    names = read_noted()[::-1]
     remove(NOTE)
     if names and (ran := run(["modprobe", "-a", *names])).status:
         lines = (ran.err or ran.out).strip().splitlines()
@@ -50,9 +50,9 @@ def put_back() -> list[str]:
     return names
 
 
-def waits() -> bool:
+def is_waiting() -> bool:
     """Return whether the driver is not loaded although no reboot is pending."""
-    return not os.path.isdir(f"{MODULES}/nvidia") and not reasons.known()
+    return not os.path.isdir(f"{MODULES}/nvidia") and not reasons.read_reasons()
 
 
 def load() -> None:
@@ -65,38 +65,38 @@ def load() -> None:
         )
 
 
-def stands() -> bool:
+def is_lasting() -> bool:
     """Return whether the driver is loaded and not about to be replaced by a reboot."""
-    return os.path.isdir(f"{MODULES}/nvidia") and not reasons.known()
+    return os.path.isdir(f"{MODULES}/nvidia") and not reasons.read_reasons()
 
 
-def missing() -> list[str]:
+def list_missing() -> list[str]:
     """List the modules that were unloaded with the old driver and are not loaded again yet, except the driver itself,
     lowest first."""
-    return [name for name in _noted()[::-1] if name != "nvidia" and not os.path.isdir(f"{MODULES}/{name}")]
+    return [name for name in read_noted()[::-1] if name != "nvidia" and not os.path.isdir(f"{MODULES}/{name}")]
 
 
 def restore() -> list[str]:
     """Load it: gdrcopy and peer memory by the services that had loaded them, and modules that no service loads (from
     modules-load.d, or by hand) directly. Return the present modules that do not load, and why."""
-    if set(missing()) & set(ABOVE):
+    if set(list_missing()) & set(ABOVE):
         run(["systemctl", "try-restart", *SERVICES])
     complaints = []
-    for name in missing():
+    for name in list_missing():
         ran = run(["modprobe", name])
         if ran.status and "not found in directory" not in ran.err:  # what is not there any more left with its package
             complaints.append(f"{name}: {' '.join(ran.err.split()) or f'modprobe ends with status {ran.status}'}")
     return complaints
 
 
-def settled() -> None:
+def forget_unloaded() -> None:
     """Forget the unloaded modules, so that they are not restored any more."""
     remove(NOTE)
 
 
-def _noted() -> list[str]:
+def read_noted() -> list[str]:
     return [name for name in read(NOTE).split() if name in STACK]
 
 
-def _note(names: Sequence[str]) -> None:
+def write_noted(names: Sequence[str]) -> None:
     write(NOTE, "".join(f"{name}\n" for name in dict.fromkeys(names))) if names else remove(NOTE)

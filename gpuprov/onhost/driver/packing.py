@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, Mapping
 
-from ..files import digest
+from ..files import compute_digest
 from ..packages.commands import run
 from .dkms import Failed
-from .prebuilt import FOLDER, package_of, place_of, wanted_version
+from .prebuilt import FOLDER, make_version, name_package, place_of
 
 CONTROL = """Package: {package}
 Source: {source}
@@ -36,27 +36,27 @@ done
 """
 
 
-def pack(driver: Mapping[str, Any], sums: str) -> bool:
+def make_package(driver: Mapping[str, Any], sums: str) -> bool:
     """Make the package and its description, unless its modules have these sums. Return whether it was made. Raises Failed."""
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as folder:
         work = Path(folder)
         work.chmod(0o755)
         for kernel in driver["kernels"]:
             _take(work, str(kernel), str(driver["module_file"]))
-        share = work / "usr/share" / package_of(driver)
+        share = work / "usr/share" / name_package(driver)
         share.mkdir(parents=True)
-        (share / "SHA256SUMS").write_text(_list(work, "lib"), encoding="utf-8")
-        checksum = digest(str(share / "SHA256SUMS"))
+        (share / "SHA256SUMS").write_text(list_checksums(work, "lib"), encoding="utf-8")
+        checksum = compute_digest(str(share / "SHA256SUMS"))
         if checksum == sums:
             return False
-        _control(work, driver)
+        write_control(work, driver)
         os.makedirs(FOLDER, exist_ok=True)
         package = f"{place_of(driver)}.deb"
         _run("dpkg-deb", "--root-owner-group", "-Zgzip", "-b", folder, package)
     about = {
-        "version": wanted_version(driver),
+        "version": make_version(driver),
         "flavour": driver["flavour"],
-        "sha256": digest(package),
+        "sha256": compute_digest(package),
         "sums": checksum,
     }
     text = json.dumps({**about, "kernels": list(driver["kernels"])})
@@ -74,24 +74,24 @@ def _take(work: Path, kernel: str, module: str) -> None:
         shutil.copy2(str(file), str(into))
 
 
-def _list(work: Path, *folders: str, kind: str = "sha256") -> str:
+def list_checksums(work: Path, *folders: str, kind: str = "sha256") -> str:
     """Return checksums in the format of sha256sum, in the order of the paths' bytes."""
     files = [path for folder in folders for path in (work / folder).rglob("*") if path.is_file()]
     names = sorted(os.fsencode(path.relative_to(work)) for path in files)
-    return "".join(f"{_sum(work / os.fsdecode(name), kind)}  {os.fsdecode(name)}\n" for name in names)
+    return "".join(f"{compute_sum(work / os.fsdecode(name), kind)}  {os.fsdecode(name)}\n" for name in names)
 
 
-def _sum(path: Path, kind: str) -> str:
+def compute_sum(path: Path, kind: str) -> str:
     return hashlib.new(kind, path.read_bytes()).hexdigest()
 
 
-def _control(work: Path, driver: Mapping[str, Any]) -> None:
+def write_control(work: Path, driver: Mapping[str, Any]) -> None:
     debian, instead, kernels = work / "DEBIAN", str(driver["module"]), " ".join(driver["kernels"])
     debian.mkdir()
     words = {
-        "package": package_of(driver),
+        "package": name_package(driver),
         "source": _run("dpkg-query", "-W", "-f", "${source:Package}", instead),
-        "version": wanted_version(driver),
+        "version": make_version(driver),
         "architecture": _run("dpkg", "--print-architecture"),
         "instead": instead,
         "kernels": kernels,
@@ -100,7 +100,7 @@ def _control(work: Path, driver: Mapping[str, Any]) -> None:
     for name, guard in (("postinst", ""), ("postrm", '[ "$1" = remove ] || exit 0\n')):
         (debian / name).write_text(SCRIPT.format(guard=guard, kernels=kernels), encoding="utf-8")
         (debian / name).chmod(0o755)
-    (debian / "md5sums").write_text(_list(work, "lib", "usr", kind="md5"), encoding="utf-8")
+    (debian / "md5sums").write_text(list_checksums(work, "lib", "usr", kind="md5"), encoding="utf-8")
 
 
 def _run(*argv: str) -> str:

@@ -10,8 +10,8 @@ import json
 import re
 from typing import Any, Mapping
 
-from ..caches import caches
-from ..files import digest
+from ..caches import get_cache_folder
+from ..files import compute_digest
 
 SUFFIX = "-prebuilt"
 """Suffix that such a package's name adds to that of the DKMS package which it replaces."""
@@ -19,29 +19,29 @@ FOLDER = "/var/lib/gpuprov/prebuilt"
 Known = Mapping[str, Any]
 
 
-def package_of(driver: Known) -> str:
+def name_package(driver: Known) -> str:
     """Return the name of the package that stands in for the DKMS package."""
     return str(driver["module"]) + SUFFIX
 
 
 def place_of(driver: Known) -> str:
     """Return the package's path on a host until it is installed, without its suffix."""
-    return f"{FOLDER}/{package_of(driver)}"
+    return f"{FOLDER}/{name_package(driver)}"
 
 
-def wanted_version(driver: Known) -> str:
+def make_version(driver: Known) -> str:
     return str(driver["packages"][driver["module"]])
 
 
-def cache(environment: Mapping[str, str], *words: str) -> str:
+def make_cache_path(environment: Mapping[str, str], *words: str) -> str:
     """Return the path of package and description on this machine, without their suffixes.
 
     The name is derived from what hosts report: it is one file of that folder, whatever they report.
     """
-    return f"{caches(environment)}/gpuprov/modules/" + re.sub("[^A-Za-z0-9.+~@%_-]", "_", "-".join(words))
+    return f"{get_cache_folder(environment)}/gpuprov/modules/" + re.sub("[^A-Za-z0-9.+~@%_-]", "_", "-".join(words))
 
 
-def known(path: str) -> dict[str, Any]:
+def read_description(path: str) -> dict[str, Any]:
     """Return the description of the package in the cache; empty if there is none, or it is invalid."""
     try:
         with open(f"{path}.json", encoding="utf-8") as file:
@@ -51,15 +51,15 @@ def known(path: str) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def sound(path: str) -> str:
+def check_sums(path: str) -> str:
     """Return the sums of the modules in the cache; "" if the package is not as it was made."""
-    packed = known(path)
-    return str(packed.get("sums", "")) if packed and digest(f"{path}.deb") == packed.get("sha256") else ""
+    packed = read_description(path)
+    return str(packed.get("sums", "")) if packed and compute_digest(f"{path}.deb") == packed.get("sha256") else ""
 
 
-def problem(builder: str, host: str, driver: Known, offered: Known) -> str:
+def find_problem(builder: str, host: str, driver: Known, offered: Known) -> str:
     """Return the reason why the build host's package does not fit this host, and the fix; "" if it fits."""
-    version = wanted_version(driver)
+    version = make_version(driver)
     says = f"nvidia_driver.build_host {builder}: "
     if not offered:
         return (
@@ -80,7 +80,7 @@ def problem(builder: str, host: str, driver: Known, offered: Known) -> str:
     return ""
 
 
-def gone(builder: str, host: str, *, failed: bool) -> str:
+def describe_missing_builder(builder: str, host: str, *, failed: bool) -> str:
     """Return the message for a run whose build host has provided nothing."""
     fix = "Fix: correct what stopped it, and apply again"
     if failed:
@@ -88,14 +88,14 @@ def gone(builder: str, host: str, *, failed: bool) -> str:
     return f"nvidia_driver.build_host {builder} has packed no modules in this run; nothing was installed. {fix}"
 
 
-def lacks(driver: Known, offered: Known) -> bool:
+def is_lacking(driver: Known, offered: Known) -> bool:
     """Return whether the package has to be installed. Modules that were signed or built again have the same version."""
     same = driver["prebuilt_sums"] and driver["prebuilt_sums"] == offered.get("sums")
-    is_installed = package_of(driver) in driver["prebuilt"] and driver["installed"] == wanted_version(driver)
+    is_installed = name_package(driver) in driver["prebuilt"] and driver["installed"] == make_version(driver)
     return not (same and is_installed)
 
 
-def trial(driver: Known, local: list[str], *, untried: bool) -> dict[str, list[str]]:
+def plan_trial(driver: Known, local: list[str], *, untried: bool) -> dict[str, list[str]]:
     """Return the transaction for the trial. A package that the build host is still building does not exist yet, and DKMS cannot be
     removed without it: its package is part of the trial."""
     kept = driver["source_packages"] if untried else []

@@ -15,18 +15,18 @@ RIGHT = "the right file, and the sha256 that sha256sum says of it, compared with
 
 def judge(path: str, of: str, version: str) -> None:
     """Refuse and delete a file that fails its own check, or contains another driver. `of`: its origin. Raises Failed."""
-    if problem := _problem(path, version):
+    if problem := find_problem(path, version):
         with suppress(FileNotFoundError):
             os.unlink(path)
         raise Failed(f"nvidia_driver.runfile {of}: {problem}; nothing was changed. Fix: {RIGHT}")
 
 
-def _problem(path: str, version: str) -> str:
+def find_problem(path: str, version: str) -> str:
     ran = run(["sh", path, "--check"])
     if ran.status:
         end = " ".join((ran.out + ran.err).splitlines()[-2:])
         return f"it has the checksum of the spec, and its own check says: {end}"
-    actual = version_of(path)
+    actual = read_version(path)
     return (
         ""
         if actual == version
@@ -34,7 +34,7 @@ def _problem(path: str, version: str) -> str:
     )
 
 
-def version_of(path: str) -> str:
+def read_version(path: str) -> str:
     """Return the driver's version in the file's own header; "" if it has none."""
     with open(path, "rb") as file:
         words = re.search(rb"^version_string=\"?([^\"\n]*)", file.read(HEADER), re.MULTILINE)

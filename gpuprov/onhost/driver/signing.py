@@ -29,7 +29,7 @@ def sign_all(version: str, expected: str, key: str, certificate: str, kernels: S
         for folder in sorted(glob.glob(f"{dkms.TREE}/nvidia*/{version}/{kernel}/*/module")):
             name = folder.split("/")[-5]
             try:
-                if late := _signed(name, folder, version, kernel, expected, key, certificate):
+                if late := sign_module(name, folder, version, kernel, expected, key, certificate):
                     done.append(f"{kernel}: {' '.join(map(os.path.basename, late))}")
             except OSError as error:
                 raise Failed(f"kernel {kernel}: {error}") from error
@@ -38,20 +38,22 @@ def sign_all(version: str, expected: str, key: str, certificate: str, kernels: S
     return done
 
 
-def _signed(name: str, folder: str, version: str, kernel: str, expected: str, key: str, certificate: str) -> list[str]:
+def sign_module(
+    name: str, folder: str, version: str, kernel: str, expected: str, key: str, certificate: str
+) -> list[str]:
     files = sorted(file for file in glob.glob(f"{folder}/*.ko*") if not file.endswith(".gpuprov"))
-    wrong = [file for file in files if serial(file) != expected]
+    wrong = [file for file in files if read_serial(file) != expected]
     for file in wrong:
         sign(file, kernel, key, certificate)
     installed = glob.glob(f"{dkms.KERNELS}/{kernel}/*/**/nvidia*.ko*", recursive=True)
-    names = {_name(file) for file in files}
-    late = [path for path in installed if _name(path) in names and serial(path) != expected]
+    names = {derive_name(file) for file in files}
+    late = [path for path in installed if derive_name(path) in names and read_serial(path) != expected]
     if wrong or late:
         _run("dkms", "install", "--force", "-m", name, "-v", version, "-k", kernel)
     return wrong or late
 
 
-def _name(file: str) -> str:
+def derive_name(file: str) -> str:
     return os.path.basename(file).partition(".ko")[0]
 
 
@@ -64,13 +66,13 @@ def _run(*argv: str) -> bytes:
     return done.stdout
 
 
-def serial(file: str) -> str:
+def read_serial(file: str) -> str:
     """Return the serial number of the certificate that signed a module; "" without a signature."""
     shown = _run("modinfo", "-F", "sig_key", file).decode(errors="replace").replace(":", "")
     return "".join(shown.split()).lower().lstrip("0")
 
 
-def unsigned(content: bytes) -> bytes:
+def strip_signature(content: bytes) -> bytes:
     """Return the module without its signature."""
     if not content.endswith(MAGIC):
         return content
@@ -89,7 +91,7 @@ def hash_of(kernel: str) -> str:
     return "sha256"
 
 
-def signer(kernel: str) -> str:
+def find_signer(kernel: str) -> str:
     """Return the signing program: the kernel's, or Ubuntu's, as DKMS does."""
     own_program = f"{dkms.KERNELS}/{kernel}/build/scripts/sign-file"
     program = own_program if os.access(own_program, os.X_OK) else shutil.which("kmodsign")
@@ -110,8 +112,8 @@ def sign(file: str, kernel: str, key: str, certificate: str) -> None:
             with open(file, "rb") as module:
                 content = module.read()
         with open(work, "wb") as module:
-            module.write(unsigned(content))
-        _run(signer(kernel), hash_of(kernel), key, certificate, work)
+            module.write(strip_signature(content))
+        _run(find_signer(kernel), hash_of(kernel), key, certificate, work)
         if pack:
             content = _run(*pack, work)
             with open(work, "wb") as module:

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with open(options.config, encoding="utf-8") as file:
             config = json.load(file)
-        answer = _waited(config, options.wait)
+        answer = wait_for_gpus(config, options.wait)
     except (OSError, ValueError, KeyError, TypeError) as error:
         answer = Answer(problems=[f"{options.config} cannot be read ({error}); gpuprov apply writes it anew"])
     for step in answer.steps:
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if answer.problems else 0
 
 
-def _waited(config: object, seconds: float) -> Answer:
+def wait_for_gpus(config: object, seconds: float) -> Answer:
     if not isinstance(config, dict):
         raise TypeError("it is no object")
     end = time.monotonic() + seconds

@@ -7,9 +7,9 @@ import os
 from typing import Any, Mapping, NamedTuple, Sequence
 
 from . import plan
-from .card import Card, cards, graphics_clocks, memory_clocks
+from .card import Card, list_graphics_clocks, list_memory_clocks, read_cards
 from .nvml import NO_PERMISSION, Failed, Nvml
-from .wanted import WantedError, targets
+from .wanted import WantedError, select_targets
 
 RECORD = "/run/gpuprov/gpu_settings.json"
 MODULE = "/sys/module/nvidia"
@@ -28,7 +28,7 @@ class Answer(NamedTuple):
     changed: bool = False
 
 
-def loaded() -> int:
+def identify_load() -> int:
     """Return a value that differs for each load of the driver's module: the kernel creates a new folder each time."""
     try:
         return os.stat(MODULE).st_ino
@@ -41,7 +41,7 @@ def read_record(path: str = "") -> dict[str, plan.Locks]:
     try:
         with open(path or RECORD, encoding="utf-8") as file:
             record = json.load(file)
-        return dict(record["locks"]) if record["module"] == loaded() else {}
+        return dict(record["locks"]) if record["module"] == identify_load() else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
@@ -51,7 +51,7 @@ def write_record(locks: Mapping[str, plan.Locks], path: str = "") -> None:
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     partial = f"{path}.new"
     with open(partial, "w", encoding="utf-8") as file:
-        json.dump({"version": 1, "module": loaded(), "locks": locks}, file, sort_keys=True)
+        json.dump({"version": 1, "module": identify_load(), "locks": locks}, file, sort_keys=True)
         file.write("\n")
     os.replace(partial, path)
 
@@ -63,22 +63,22 @@ def run(config: Mapping[str, Any], *, change: bool, partly: bool = False) -> Ans
     except Failed as failed:
         return Answer(driver=False, problems=[f"NVML does not answer: {failed}"])
     try:
-        return _judged(nvml, config, change, partly)
+        return judge_settings(nvml, config, change, partly)
     except Failed as failed:
         return Answer(problems=[f"a GPU does not answer: {failed}; dmesg | grep -E 'NVRM|Xid'"])
     finally:
         nvml.close()
 
 
-def _judged(nvml: Nvml, config: Mapping[str, Any], change: bool, partly: bool) -> Answer:
-    all_cards = cards(nvml)
+def judge_settings(nvml: Nvml, config: Mapping[str, Any], change: bool, partly: bool) -> Answer:
+    all_cards = read_cards(nvml)
     try:
-        desired = targets(config, [card.gpu for card in all_cards])
+        desired = select_targets(config, [card.gpu for card in all_cards])
     except WantedError as error:
         return Answer(problems=[f"gpu_settings.per_gpu: {error}"])
     locks = read_record()
     needs = [
-        plan.needs(card, desired[card.gpu.number], locks.get(card.gpu.address, {}), _clocks(nvml, card))
+        plan.needs(card, desired[card.gpu.number], locks.get(card.gpu.address, {}), set_clocks(nvml, card))
         for card in all_cards
         if card.gpu.number in desired
     ]
@@ -87,18 +87,18 @@ def _judged(nvml: Nvml, config: Mapping[str, Any], change: bool, partly: bool) -
     change = change and (partly or not problems)
     if change:
         problems += [text for need in able for text in _carry_out(nvml, need, locks)]
-    return _answer(needs, problems)._replace(
+    return make_answer(needs, problems)._replace(
         changed=change and any(not step.again for need in able for step in need.steps)
     )
 
 
-def _clocks(nvml: Nvml, card: Card) -> Any:
+def set_clocks(nvml: Nvml, card: Card) -> Any:
     return lambda: plan.Clocks(
-        memory_clocks(nvml, card.handle), lambda memory: graphics_clocks(nvml, card.handle, memory)
+        list_memory_clocks(nvml, card.handle), lambda memory: list_graphics_clocks(nvml, card.handle, memory)
     )
 
 
-def _answer(needs: Sequence[plan.Needs], problems: Sequence[str]) -> Answer:
+def make_answer(needs: Sequence[plan.Needs], problems: Sequence[str]) -> Answer:
     rows = [(need.card.gpu, step) for need in needs for step in need.steps if not step.again]
     return Answer(
         steps=[f"{gpu}: {step.what}: {step.before} -> {step.after}" for gpu, step in rows],
@@ -123,19 +123,19 @@ def _carry_out(nvml: Nvml, need: plan.Needs, locks: dict[str, plan.Locks]) -> li
         if name and not step.again:
             locks.setdefault(card.gpu.address, {})[name] = how
             write_record(locks)
-    missed = _left(nvml, need) if need.steps and not wrong else []
+    missed = list_unset(nvml, need) if need.steps and not wrong else []
     return wrong + [f"{card.gpu}: {text} after it was set: something else sets it too" for text in missed]
 
 
-def _left(nvml: Nvml, need: plan.Needs) -> list[str]:
+def list_unset(nvml: Nvml, need: plan.Needs) -> list[str]:
     """List the settings that do not read back as they were set. Locked clocks cannot be read."""
-    now: Card | None = next((card for card in cards(nvml) if card.gpu == need.card.gpu), None)
+    now: Card | None = next((card for card in read_cards(nvml) if card.gpu == need.card.gpu), None)
     if now is None:
         return ["the GPU is gone"]
     shown = {
         "compute mode": now.mode,
-        "power limit": plan.watts(now.power.limit) if now.power else "none",
-        "application clocks": plan.pair(now.applications) if now.applications else "none",
+        "power limit": plan.format_watts(now.power.limit) if now.power else "none",
+        "application clocks": plan.format_pair(now.applications) if now.applications else "none",
         "ECC mode after the next boot": ("disabled", "enabled")[now.ecc[1]] if now.ecc else "none",
     }
     return [

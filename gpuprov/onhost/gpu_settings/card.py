@@ -41,41 +41,41 @@ class Card(NamedTuple):
     computing: list[int]
 
 
-def cards(nvml: Nvml) -> list[Card]:
+def read_cards(nvml: Nvml) -> list[Card]:
     """Return all GPUs, in the order of their PCI addresses. Raises Failed for a GPU that does not answer."""
     addresses = sorted((nvml.address(handle), number) for number, handle in enumerate(nvml.devices()))
     handles = nvml.devices()
-    return [card(nvml, place, address, handles[number]) for place, (address, number) in enumerate(addresses)]
+    return [read_card(nvml, place, address, handles[number]) for place, (address, number) in enumerate(addresses)]
 
 
-def card(nvml: Nvml, place: int, address: str, handle: Any) -> Card:
-    applications, why = _applications(nvml, "DeviceGetApplicationsClock", handle)
+def read_card(nvml: Nvml, place: int, address: str, handle: Any) -> Card:
+    applications, why = read_applications(nvml, "DeviceGetApplicationsClock", handle)
     return Card(
         Gpu(place, address, nvml.text("DeviceGetUUID", handle)),
         handle,
-        _ecc(nvml, handle),
-        _power(nvml, handle),
+        read_ecc(nvml, handle),
+        read_power(nvml, handle),
         applications,
-        _applications(nvml, "DeviceGetDefaultApplicationsClock", handle)[0],
+        read_applications(nvml, "DeviceGetDefaultApplicationsClock", handle)[0],
         why,
-        (_clock(nvml, handle, GRAPHICS), _clock(nvml, handle, MEMORY)),
+        (read_clock(nvml, handle, GRAPHICS), read_clock(nvml, handle, MEMORY)),
         MODES[nvml.number("DeviceGetComputeMode", handle)],
-        _mig(nvml, handle),
-        _computing(nvml, handle),
+        read_mig(nvml, handle),
+        list_computing(nvml, handle),
     )
 
 
-def memory_clocks(nvml: Nvml, handle: Any) -> list[int]:
+def list_memory_clocks(nvml: Nvml, handle: Any) -> list[int]:
     """Return memory clocks that can be set; none if NVML does not list them."""
-    return _listed(nvml, "DeviceGetSupportedMemoryClocks", handle)
+    return call_listing(nvml, "DeviceGetSupportedMemoryClocks", handle)
 
 
-def graphics_clocks(nvml: Nvml, handle: Any, memory: int) -> list[int]:
+def list_graphics_clocks(nvml: Nvml, handle: Any, memory: int) -> list[int]:
     """Return graphics clocks that go with a memory clock."""
-    return _listed(nvml, "DeviceGetSupportedGraphicsClocks", handle, UINT(memory))
+    return call_listing(nvml, "DeviceGetSupportedGraphicsClocks", handle, UINT(memory))
 
 
-def _listed(nvml: Nvml, name: str, *arguments: Any) -> list[int]:
+def call_listing(nvml: Nvml, name: str, *arguments: Any) -> list[int]:
     try:
         return nvml.listed(name, *arguments)
     except Failed as failed:
@@ -84,7 +84,7 @@ def _listed(nvml: Nvml, name: str, *arguments: Any) -> list[int]:
         raise
 
 
-def _ecc(nvml: Nvml, handle: Any) -> tuple[bool, bool] | None:
+def read_ecc(nvml: Nvml, handle: Any) -> tuple[bool, bool] | None:
     try:
         now, then = nvml.numbers(2, "DeviceGetEccMode", handle)
     except Failed as failed:
@@ -94,7 +94,7 @@ def _ecc(nvml: Nvml, handle: Any) -> tuple[bool, bool] | None:
     return bool(now), bool(then)
 
 
-def _power(nvml: Nvml, handle: Any) -> Power | None:
+def read_power(nvml: Nvml, handle: Any) -> Power | None:
     try:
         limit = nvml.number("DeviceGetPowerManagementLimit", handle)
         default = nvml.number("DeviceGetPowerManagementDefaultLimit", handle)
@@ -106,7 +106,7 @@ def _power(nvml: Nvml, handle: Any) -> Power | None:
     return Power(limit, default, least, most)
 
 
-def _applications(nvml: Nvml, name: str, handle: Any) -> tuple[tuple[int, int] | None, str]:
+def read_applications(nvml: Nvml, name: str, handle: Any) -> tuple[tuple[int, int] | None, str]:
     try:
         return (nvml.number(name, handle, MEMORY), nvml.number(name, handle, GRAPHICS)), ""
     except Failed as failed:
@@ -115,14 +115,14 @@ def _applications(nvml: Nvml, name: str, handle: Any) -> tuple[tuple[int, int] |
         raise
 
 
-def _clock(nvml: Nvml, handle: Any, kind: Any) -> int | None:
+def read_clock(nvml: Nvml, handle: Any, kind: Any) -> int | None:
     try:
         return nvml.number("DeviceGetClockInfo", handle, kind)
     except Failed:
         return None
 
 
-def _mig(nvml: Nvml, handle: Any) -> bool:
+def read_mig(nvml: Nvml, handle: Any) -> bool:
     try:
         return bool(nvml.numbers(2, "DeviceGetMigMode", handle)[0])
     except Failed as failed:
@@ -131,7 +131,7 @@ def _mig(nvml: Nvml, handle: Any) -> bool:
         raise
 
 
-def _computing(nvml: Nvml, handle: Any) -> list[int]:
+def list_computing(nvml: Nvml, handle: Any) -> list[int]:
     try:
         return nvml.computing(handle)
     except Failed as failed:

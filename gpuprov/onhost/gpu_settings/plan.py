@@ -47,18 +47,18 @@ class Clocks(NamedTuple):
 def needs(card: Card, settings: Mapping[str, Any], locks: Locks, clocks: Callable[[], Clocks]) -> Needs:
     steps: list[Step] = []
     problems: list[str] = []
-    for name, judge in (("compute_mode", _mode), ("power_limit", _power)):
+    for name, judge in (("compute_mode", plan_mode), ("power_limit", plan_power)):
         if name in settings:
             judge(card, settings[name], steps, problems)
     if "application_clocks" in settings:
-        _applications(card, settings["application_clocks"], clocks, steps, problems)
+        plan_applications(card, settings["application_clocks"], clocks, steps, problems)
     for name, value in settings.get("locked_clocks", {}).items():
         _lock(card, name, value, locks, clocks, steps, problems)
-    waits = _ecc(card, settings["ecc"] == "enabled", steps, problems) if "ecc" in settings else False
+    waits = plan_ecc(card, settings["ecc"] == "enabled", steps, problems) if "ecc" in settings else False
     return Needs(card, steps, [f"{card.gpu}: {text}" for text in problems], waits)
 
 
-def _mode(card: Card, mode: str, steps: list[Step], problems: list[str]) -> None:
+def plan_mode(card: Card, mode: str, steps: list[Step], problems: list[str]) -> None:
     if card.mig:
         if mode != "default":
             problems.append(f"compute_mode is {mode}, and a GPU in MIG mode takes default only; leave it out")
@@ -71,24 +71,28 @@ def _mode(card: Card, mode: str, steps: list[Step], problems: list[str]) -> None
         steps.append(Step("compute mode", card.mode, mode, ("DeviceSetComputeMode", UINT(MODES.index(mode)))))
 
 
-def watts(milliwatts: int) -> str:
+def format_watts(milliwatts: int) -> str:
     return f"{milliwatts / 1000:g} W"
 
 
-def _power(card: Card, value: Any, steps: list[Step], problems: list[str]) -> None:
+def plan_power(card: Card, value: Any, steps: list[Step], problems: list[str]) -> None:
     power = card.power
     if power is None:
         problems.append("it has no power limit that can be set; leave power_limit out")
         return
     limit = power.default if value == "default" else int(value) * 1000
     if not power.least <= limit <= power.most:
-        problems.append(f"power_limit is {watts(limit)}; allowed: {watts(power.least)} to {watts(power.most)}")
+        problems.append(
+            f"power_limit is {format_watts(limit)}; allowed: {format_watts(power.least)} to {format_watts(power.most)}"
+        )
     if power.limit != limit:
         call = ("DeviceSetPowerManagementLimit", UINT(limit))
-        steps.append(Step("power limit", watts(power.limit), watts(limit), call))
+        steps.append(Step("power limit", format_watts(power.limit), format_watts(limit), call))
 
 
-def _applications(card: Card, value: Any, clocks: Callable[[], Clocks], steps: list[Step], problems: list[str]) -> None:
+def plan_applications(
+    card: Card, value: Any, clocks: Callable[[], Clocks], steps: list[Step], problems: list[str]
+) -> None:
     if card.applications is None:
         problems.append(f"it has no application clocks ({card.no_applications}); take locked_clocks in their place")
         return
@@ -97,21 +101,21 @@ def _applications(card: Card, value: Any, clocks: Callable[[], Clocks], steps: l
         return
     known = clocks()
     if desired[0] not in known.memory:
-        problems.append(f"application_clocks.memory is {desired[0]} MHz; allowed: {listed(known.memory)}")
+        problems.append(f"application_clocks.memory is {desired[0]} MHz; allowed: {format_clocks(known.memory)}")
     elif desired[1] not in known.graphics(desired[0]):
-        allowed = listed(known.graphics(desired[0]))
+        allowed = format_clocks(known.graphics(desired[0]))
         problems.append(f"application_clocks.graphics is {desired[1]} MHz; allowed with {desired[0]}: {allowed}")
     call: tuple[Any, ...] = ("DeviceSetApplicationsClocks", UINT(desired[0]), UINT(desired[1]))
     if value == "default":
         call = ("DeviceResetApplicationsClocks",)
-    steps.append(Step("application clocks", pair(card.applications), pair(desired), call))
+    steps.append(Step("application clocks", format_pair(card.applications), format_pair(desired), call))
 
 
-def pair(clocks: tuple[int, int]) -> str:
+def format_pair(clocks: tuple[int, int]) -> str:
     return f"memory {clocks[0]} MHz, graphics {clocks[1]} MHz"
 
 
-def listed(clocks: Sequence[int]) -> str:
+def format_clocks(clocks: Sequence[int]) -> str:
     """Return clocks in MHz; if there are many, as the ends of their range."""
     ordered = sorted(clocks)
     if len(ordered) > 6:
@@ -129,7 +133,7 @@ def _lock(
     problems: list[str],
 ) -> None:
     to_set, to_reset = LOCKING[name]
-    before = "unknown" if name not in locks else span(locks[name])
+    before = "unknown" if name not in locks else format_span(locks[name])
     what = f"locked {name} clocks"
     if value == "default":
         steps.append(Step(what, before, value, (to_reset,), (name, value), again=locks.get(name) == value))
@@ -144,18 +148,18 @@ def _lock(
         limit for limit in (least, most) if name == "memory" and allowed and limit not in allowed and limit not in wrong
     ]
     if wrong:
-        problems.append(f"locked_clocks.{name} is {wrong[0]} MHz; allowed: {listed(sorted({*allowed}))}")
+        problems.append(f"locked_clocks.{name} is {wrong[0]} MHz; allowed: {format_clocks(sorted({*allowed}))}")
     now = card.clocks[0 if name == "graphics" else 1]
     again = locks.get(name) == [least, most] and (now is None or now <= most)
     call = (to_set, UINT(least), UINT(most))
-    steps.append(Step(what, before, span([least, most]), call, (name, [least, most]), again))
+    steps.append(Step(what, before, format_span([least, most]), call, (name, [least, most]), again))
 
 
-def span(lock: Any) -> str:
+def format_span(lock: Any) -> str:
     return "default" if lock == "default" else f"{lock[0]} to {lock[1]} MHz"
 
 
-def _ecc(card: Card, enabled: bool, steps: list[Step], problems: list[str]) -> bool:
+def plan_ecc(card: Card, enabled: bool, steps: list[Step], problems: list[str]) -> bool:
     """Plan the ECC mode; return whether the requested mode waits for a boot."""
     words = ("disabled", "enabled")
     if card.ecc is None:

@@ -32,7 +32,7 @@ class Gpu(NamedTuple):
         return f"GPU {self.number} ({self.address})"
 
 
-def canonical(name: Name) -> str:
+def normalize_name(name: Name) -> str:
     """Return a number as digits, a PCI address with its domain in four digits; anything else unchanged."""
     text = str(name)
     if re.fullmatch("[0-9]+", text):
@@ -44,21 +44,21 @@ def canonical(name: Name) -> str:
 def is_named(name: Name, gpu: Gpu) -> bool:
     """Return whether a name is this GPU: its number, its PCI address in any usual form, or the beginning of its
     UUID."""
-    address = canonical(name)
+    address = normalize_name(name)
     return address in (str(gpu.number), gpu.address) or (address.startswith("GPU-") and gpu.uuid.startswith(address))
 
 
-def targets(config: Mapping[str, Any], gpus: Sequence[Gpu]) -> dict[int, Settings]:
+def select_targets(config: Mapping[str, Any], gpus: Sequence[Gpu]) -> dict[int, Settings]:
     """Return the settings of each GPU that any are requested for, by number; of two entries the later wins. Raises
     WantedError."""
-    found: dict[int, Settings] = {gpu.number: _merged({}, config["all"]) for gpu in gpus}
+    found: dict[int, Settings] = {gpu.number: merge_settings({}, config["all"]) for gpu in gpus}
     for entry in config["per_gpu"]:
         chosen = list(gpus)
         if entry["gpus"] != "all":
             _refuse_strangers(entry["gpus"], gpus)
             chosen = [gpu for gpu in gpus if any(is_named(name, gpu) for name in entry["gpus"])]
         for gpu in chosen:
-            found[gpu.number] = _merged(found[gpu.number], entry["settings"])
+            found[gpu.number] = merge_settings(found[gpu.number], entry["settings"])
     return {number: settings for number, settings in found.items() if settings}
 
 
@@ -69,7 +69,7 @@ def _refuse_strangers(names: list[Name], gpus: Sequence[Gpu]) -> None:
         raise WantedError(f"no GPU here is {' or '.join(strange)}; there are: {known}")
 
 
-def _merged(before: Settings, more: Mapping[str, Any]) -> Settings:
+def merge_settings(before: Settings, more: Mapping[str, Any]) -> Settings:
     """Merge settings; locked clocks of graphics and memory are separate settings."""
     locks = {**before.get("locked_clocks", {}), **more.get("locked_clocks", {})}
     return {**before, **more, **({"locked_clocks": locks} if locks else {})}

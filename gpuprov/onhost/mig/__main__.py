@@ -17,7 +17,7 @@ import time
 from typing import Any, Sequence
 
 from . import users as mig_users
-from .apply import Broken, Judged, Refused, carry_out, state
+from .apply import Broken, Judged, Refused, carry_out, describe_state
 from .nvml import Nvml
 
 WANTED = "/etc/gpuprov/mig.json"
@@ -39,13 +39,13 @@ def load(path: str) -> Any:
         raise Refused(f"{path}: {error}; write it anew with gpuprov apply") from error
 
 
-def opened(models: dict[str, str], wait: float = 0, binding: Any = None) -> Nvml:
+def open_nvml(models: dict[str, str], wait: float = 0, binding: Any = None) -> Nvml:
     """Return NVML, once it answers and sees every GPU that the driver is bound to. Raises NoDriver when the time is up."""
     until = time.monotonic() + wait
     while True:
         try:
             nvml = Nvml(models, binding)
-            seen, bound = len(nvml.handles()), len(bound_gpus())
+            seen, bound = len(nvml.handles()), len(list_bound_gpus())
         except Exception as error:  # pynvml is imported here, so that its errors have no name yet
             wrong = f"NVML does not answer: {error}"
         else:
@@ -58,7 +58,7 @@ def opened(models: dict[str, str], wait: float = 0, binding: Any = None) -> Nvml
         time.sleep(POLL)
 
 
-def bound_gpus() -> list[str]:
+def list_bound_gpus() -> list[str]:
     """Return the GPUs that the driver has found, by address, without those that it is configured to leave out (NVreg_ExcludedGpus)."""
     folder = os.path.join(mig_users.ROOT, "proc/driver/nvidia/gpus")
     gpus = []
@@ -76,11 +76,11 @@ def bound_gpus() -> list[str]:
 def run(options: argparse.Namespace, binding: Any = None) -> dict[str, Any]:
     """Return the answer to one command. Raises Refused."""
     config = {} if options.command == "state" else load(options.wanted)
-    nvml, failed = opened(load(options.models), options.wait, binding), Refused
+    nvml, failed = open_nvml(load(options.models), options.wait, binding), Refused
     try:
         if options.command == "state":
             cards = nvml.cards()
-            return state(cards, mig_users.users(nvml, cards))
+            return describe_state(cards, mig_users.list_users(nvml, cards))
         plan = Judged(nvml, config, options.services)
         answer = plan.answer()
         if options.command == "plan" or not answer["changed"]:
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace, binding: Any = None) -> dict[str, Any]:
         nvml.close()
 
 
-def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="MIG mode, GPU instances and compute instances of this host")
     parser.add_argument("command", choices=["state", "plan", "apply", "boot"])
     parser.add_argument("--wanted", default=WANTED, metavar="FILE", help=f"what is wanted ({WANTED})")
@@ -117,7 +117,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None, binding: Any = None) -> int:
-    options = parsed(arguments)
+    options = parse_arguments(arguments)
     try:
         if options.command in ("apply", "boot"):
             with open(LOCK, "w", encoding="utf-8") as lock:

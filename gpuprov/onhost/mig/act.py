@@ -12,7 +12,7 @@ from . import fit as mig_fit
 from .nvml import Nvml
 from .plan import Change
 from .state import Card, User
-from .users import capability_files, node_is_right, node_of
+from .users import is_right_node, list_capability_files, read_node
 
 RESET_SECONDS = 120
 MODPROBE = "nvidia-modprobe"
@@ -44,7 +44,7 @@ def clear(nvml: Nvml, change: Change) -> None:
             raise Failed(f"{change.card}: the driver does not destroy {known[gi]}: {error}") from error
 
 
-def switch(nvml: Nvml, card: Card, enabled: bool, users: Users, may_reset: bool) -> None:
+def switch_mode(nvml: Nvml, card: Card, enabled: bool, users: Users, may_reset: bool) -> None:
     """Set the MIG mode and have it take effect. Raises Failed if that is impossible, and Waits if it needs a reboot."""
     status = nvml.lib.nvmlDeviceSetMigMode(nvml.handle(card), int(enabled))
     word = "enabled" if enabled else "disabled"
@@ -103,7 +103,7 @@ def make(nvml: Nvml, change: Change) -> None:
         number, places = ids[place.profile]
         try:
             instance = nvml.lib.nvmlDeviceCreateGpuInstanceWithPlacement(
-                handle, number, ctypes.byref(spot(places, place))
+                handle, number, ctypes.byref(find_spot(places, place))
             )
         except nvml.error as error:
             raise Failed(
@@ -114,7 +114,7 @@ def make(nvml: Nvml, change: Change) -> None:
         _cut_up(nvml, change.card, nvml.lib.nvmlDeviceGetGpuInstanceById(handle, gi), f"GPU instance {gi}", sizes)
 
 
-def spot(places: Sequence[Any], place: mig_fit.Placed) -> Any:
+def find_spot(places: Sequence[Any], place: mig_fit.Placed) -> Any:
     """Return NVML's own placement with this start."""
     return next(offered for offered in places if offered.start == place.start)
 
@@ -133,10 +133,10 @@ def _cut_up(nvml: Nvml, card: Card, instance: Any, name: str, sizes: Sequence[in
             raise Failed(f"{card}: the driver does not create {size}c in {name}: {error}") from error
 
 
-def missing_nodes(cards: Sequence[Card]) -> list[str]:
+def list_missing_nodes(cards: Sequence[Card]) -> list[str]:
     """List capability files of the instances whose device node is missing, or does not have the driver's mode."""
-    files = {path: node_of(path) for path in capability_files(cards)}
-    return [path for path, node in files.items() if node and not node_is_right(node)]
+    files = {path: read_node(path) for path in list_capability_files(cards)}
+    return [path for path, node in files.items() if node and not is_right_node(node)]
 
 
 def make_nodes(files: Sequence[str]) -> str | None:

@@ -10,7 +10,7 @@ from . import layout as mig_layout
 from . import plan as mig_plan
 from . import users as mig_users
 from .nvml import Nvml
-from .state import Card, User, named
+from .state import Card, User, format_instance
 
 
 class Refused(Exception):
@@ -34,11 +34,11 @@ class Judged:
 
     def __init__(self, nvml: Nvml, config: Mapping[str, Any], services: Sequence[str]) -> None:
         self.cards = nvml.cards()
-        self.targets = targets(config, self.cards)
-        users = mig_users.users(nvml, self.cards)
-        strangers = [user for user in users if not mine(user.unit, services)]
+        self.targets = select_targets(config, self.cards)
+        users = mig_users.list_users(nvml, self.cards)
+        strangers = [user for user in users if not is_service(user.unit, services)]
         named_cards = [card for card in self.cards if card.gpu.index in self.targets]
-        self.changes = [mig_plan.change(card, self.targets[card.gpu.index], strangers) for card in named_cards]
+        self.changes = [mig_plan.plan_change(card, self.targets[card.gpu.index], strangers) for card in named_cards]
         why: dict[str, list[str]] = {}
         for change in self.changes:
             why.setdefault(change.problem, []).append(str(change.card))
@@ -52,11 +52,11 @@ class Judged:
         changing = {change.card.gpu.index for change in self.changes if change.anything}
         beside = [user for user in users if user.gpu in changing]
         taken = [user for user in users if any(change.concerns(user) for change in self.changes)]
-        self.services = sorted({user.unit for user in taken if mine(user.unit, services)})
-        self.beside = sorted({user.unit for user in beside if mine(user.unit, services)} - {*self.services})
+        self.services = sorted({user.unit for user in taken if is_service(user.unit, services)})
+        self.beside = sorted({user.unit for user in beside if is_service(user.unit, services)} - {*self.services})
         computing = {user.pid for user in strangers if user.computes}
         self.watching = sorted({str(user) for user in beside if user in strangers and user.pid not in computing})
-        self.nodes = mig_act.missing_nodes(self.cards)
+        self.nodes = mig_act.list_missing_nodes(self.cards)
 
     def answer(self) -> dict[str, Any]:
         """Return the answer as JSON: `resets`: GPUs that are reset for it; `watching`: processes that do not compute
@@ -78,16 +78,16 @@ class Judged:
         }
 
 
-def mine(unit: str, services: Sequence[str]) -> bool:
+def is_service(unit: str, services: Sequence[str]) -> bool:
     """Return whether a unit is one of the services, which may be patterns ("gpuprov-mps*.service")."""
     return any(fnmatch.fnmatchcase(unit, pattern) for pattern in services)
 
 
-def targets(config: Mapping[str, Any], cards: Sequence[Card]) -> dict[int, mig_layout.Target]:
+def select_targets(config: Mapping[str, Any], cards: Sequence[Card]) -> dict[int, mig_layout.Target]:
     """Return the desired state of each GPU, by index."""
     try:
-        entries = mig_layout.normalise(config["mode"], config["layout"], config["mig_parted"])
-        return mig_layout.targets(entries, [card.gpu for card in cards])
+        entries = mig_layout.normalize_layout(config["mode"], config["layout"], config["mig_parted"])
+        return mig_layout.select_targets(entries, [card.gpu for card in cards])
     except mig_layout.LayoutError as error:
         raise Refused(f"mig: {error}") from error
     except (KeyError, TypeError) as error:
@@ -98,16 +98,16 @@ def carry_out(nvml: Nvml, judged: Judged, services: Sequence[str], *, may_reset:
     """Make the changes, GPU by GPU. Raises Broken with the resulting state if something fails; returns the remaining problem."""
 
     def using(card: Card) -> list[User]:
-        return [user for user in mig_users.users(nvml, [card]) if not mine(user.unit, services)]
+        return [user for user in mig_users.list_users(nvml, [card]) if not is_service(user.unit, services)]
 
     try:
         for change in judged.changes:
             if change.anything:
-                _one(nvml, change, judged.targets[change.card.gpu.index], using, may_reset)
-        return mig_act.make_nodes(mig_act.missing_nodes(nvml.cards())) or ""
+                change_gpu(nvml, change, judged.targets[change.card.gpu.index], using, may_reset)
+        return mig_act.make_nodes(mig_act.list_missing_nodes(nvml.cards())) or ""
     except (mig_act.Failed, nvml.error) as error:
         try:
-            now = "; ".join(line for card in nvml.cards() for line in told(card))
+            now = "; ".join(line for card in nvml.cards() for line in describe_card(card))
         except nvml.error as silent:
             now = f"what NVML does not tell ({silent}; nvidia-smi, and dmesg | grep NVRM, say more)"
         broken = Broken(f"{error}. Now there is: {now}. Applying it again goes on from there")
@@ -115,24 +115,27 @@ def carry_out(nvml: Nvml, judged: Judged, services: Sequence[str], *, may_reset:
         raise broken from error
 
 
-def _one(nvml: Nvml, change: mig_plan.Change, target: mig_layout.Target, using: mig_act.Users, may_reset: bool) -> None:
+def change_gpu(
+    nvml: Nvml, change: mig_plan.Change, target: mig_layout.Target, using: mig_act.Users, may_reset: bool
+) -> None:
     mig_act.clear(nvml, change)
     if change.mode:
-        mig_act.switch(nvml, change.card, change.enabled, using, may_reset)
+        mig_act.switch_mode(nvml, change.card, change.enabled, using, may_reset)
     if change.blind:
-        change = mig_plan.change(nvml.card(change.card.gpu.address), target)
+        change = mig_plan.plan_change(nvml.card(change.card.gpu.address), target)
         if change.problem:
             raise mig_act.Failed(f"{change.card}: {change.problem}")
     mig_act.make(nvml, change)
 
 
-def told(card: Card) -> list[str]:
+def describe_card(card: Card) -> list[str]:
     """Describe a GPU with MIG in one line; return an empty list for another."""
     if not card.gpu.capable:
         return []
     has = (
         ", ".join(
-            named(instance.profile, instance.start, instance.slices, instance.sizes) for instance in card.instances
+            format_instance(instance.profile, instance.start, instance.slices, instance.sizes)
+            for instance in card.instances
         )
         or "no instances"
     )
@@ -140,7 +143,7 @@ def told(card: Card) -> list[str]:
     return [f"GPU {card.gpu.index} {f'MIG with {has}' if card.current else 'without MIG'}{pending}"]
 
 
-def state(cards: Iterable[Card], users: Sequence[User], complaint: str | None = None) -> dict[str, Any]:
+def describe_state(cards: Iterable[Card], users: Sequence[User], complaint: str | None = None) -> dict[str, Any]:
     """Return the whole state, as JSON."""
     shown = []
     for card in cards:

@@ -61,24 +61,24 @@ def fit(
     slices are taken. Of the `present` (Placed, or Instance) as many stay as possible. The next criterion is the most room for more.
     """
     known = {profile.name: profile for profile in profiles}
-    reason = _single_reason(known, target)
+    reason = explain_single(known, target)
     if reason:
         return Fit((), reason)
     reason = count_reason(known, target)
     starts = None if reason else _search(known, grid, target, present, fixed)
     if starts is None:
-        reason = reason or slices_reason(known, grid, target) or _placing_reason(known, grid, target, fixed)
-        return Fit((), reason, _nearest(known, grid, target, fixed) if known else ())
+        reason = reason or explain_slices(known, grid, target) or explain_placing(known, grid, target, fixed)
+        return Fit((), reason, find_nearest(known, grid, target, fixed) if known else ())
     placed = tuple(Placed(item.profile, starts[n]) for n, item in enumerate(target))
     order = sorted(range(len(placed)), key=lambda n: (-known[placed[n].profile].size, placed[n].start))
     return Fit(placed, "", (), tuple(order))
 
 
-def layouts(profiles: Sequence[Profile], grid: int) -> list[tuple[Placed, ...]]:
+def list_layouts(profiles: Sequence[Profile], grid: int) -> list[tuple[Placed, ...]]:
     """Return every set of instances to which none can be added, each with one placement; fewest instances first."""
     names = [profile.name for profile in sorted(profiles, key=lambda p: (-p.slices, -p.size, p.name))]
     known = {profile.name: profile for profile in profiles}
-    sets = _sets([known[name] for name in names], grid)
+    sets = list_sets([known[name] for name in names], grid)
 
     def grows(counts: tuple[int, ...]) -> bool:
         return any(counts[:n] + (counts[n] + 1,) + counts[n + 1 :] in sets for n in range(len(names)))
@@ -88,12 +88,12 @@ def layouts(profiles: Sequence[Profile], grid: int) -> list[tuple[Placed, ...]]:
     return [tuple(Placed(names[n], start) for start, n in sorted(places)) for _, places in maximal]
 
 
-def named(profiles: Iterable[str]) -> str:
+def format_profiles(profiles: Iterable[str]) -> str:
     """Describe a set of profiles: "3g.40gb, 2 x 1g.10gb"."""
     return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in Counter(profiles).items())
 
 
-def _sets(profiles: Sequence[Profile], grid: int) -> dict[tuple[int, ...], tuple[tuple[int, int], ...]]:
+def list_sets(profiles: Sequence[Profile], grid: int) -> dict[tuple[int, ...], tuple[tuple[int, int], ...]]:
     """Return every set of instances that fits, as counts per profile, with one placement: (start, index of the profile)."""
     none = (0,) * len(profiles)
     after: list[dict[tuple[int, ...], tuple[tuple[int, int], ...]]] = [{} for _ in range(grid)] + [{none: ()}]
@@ -103,14 +103,14 @@ def _sets(profiles: Sequence[Profile], grid: int) -> dict[tuple[int, ...], tuple
             if slice_ in profile.starts and slice_ + profile.size <= grid:
                 for counts, places in after[slice_ + profile.size].items():
                     more = counts[:n] + (counts[n] + 1,) + counts[n + 1 :]
-                    if more not in options and _allowed(profiles, more):
+                    if more not in options and is_allowed(profiles, more):
                         options[more] = ((slice_, n), *places)
         for counts, places in after[slice_ + 1].items():
             options.setdefault(counts, places)
     return after[0]
 
 
-def _allowed(profiles: Sequence[Profile], counts: Sequence[int]) -> bool:
+def is_allowed(profiles: Sequence[Profile], counts: Sequence[int]) -> bool:
     """Return whether this many of each profile are allowed, wherever they are."""
     used = [(profile, counts[n]) for n, profile in enumerate(profiles) if counts[n]]
     one_media = sum(count for profile, count in used if profile.media) <= 1
@@ -130,11 +130,11 @@ def _search(
     stays = {(item.profile, item.start): getattr(item, "compute", None) for item in fixed}
     existing = {**{(item.profile, item.start): getattr(item, "compute", None) for item in present}, **stays}
     best: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-    for starts in _placements(known, grid, target, stays):
+    for starts in list_placements(known, grid, target, stays):
         placed = [(item.profile, starts[n]) for n, item in enumerate(target)]
         displaced = [place for place in stays if place not in placed]
         names = Counter(name for name, _ in [*placed, *displaced] if name in known)
-        if displaced and not _allowed([known[name] for name in names], list(names.values())):
+        if displaced and not is_allowed([known[name] for name in names], list(names.values())):
             continue
         taken = sum(_mask(known, place) for place in [*placed, *displaced])
         exact = [place for n, place in enumerate(placed) if existing.get(place) == target[n].compute]
@@ -154,7 +154,7 @@ def _mask(known: Mapping[str, Profile], place: tuple[str, int | None]) -> int:
     return ((1 << known[place[0]].size) - 1) << (place[1] or 0) if place[0] in known else 0
 
 
-def _placements(
+def list_placements(
     known: Mapping[str, Profile], grid: int, target: Sequence[Any], stays: Mapping[tuple[str, int | None], Any]
 ) -> Iterator[tuple[int, ...]]:
     """Yield every way to place the requested instances without overlap; identical ones in one order only."""
@@ -180,7 +180,7 @@ def _placements(
     yield from place(0, 0)
 
 
-def _single_reason(known: Mapping[str, Profile], target: Sequence[Any]) -> str:
+def explain_single(known: Mapping[str, Profile], target: Sequence[Any]) -> str:
     """Return the problem with a single instance, apart from its profile's name."""
     for item in target:
         slices, starts = (known[item.profile].slices, known[item.profile].starts) if item.profile in known else (0, ())
@@ -193,7 +193,7 @@ def _single_reason(known: Mapping[str, Profile], target: Sequence[Any]) -> str:
             parts = " + ".join(f"{size}c" for size in item.compute)
             return f"{parts} is {sum(item.compute)} compute slices; {item.profile} has {slices}"
         if starts and item.start is not None and item.start not in starts:
-            return f"{item.profile} cannot start at memory slice {item.start}; it starts at {_or(starts)}"
+            return f"{item.profile} cannot start at memory slice {item.start}; it starts at {join_starts(starts)}"
     return ""
 
 
@@ -207,53 +207,53 @@ def count_reason(known: Mapping[str, Profile], target: Sequence[Any]) -> str:
             return f"{count} x {name}: the GPU takes at most {known[name].max_count}"
     media = [name for name in counts.elements() if known[name].media]
     if len(media) > 1:
-        return f"{named(media)}: one instance of a GPU has the media extensions"
-    if _all_media(counts):
-        return f"{media[0]} takes all media engines; beside it are {NO_MEDIA} profiles only, not {named(_all_media(counts))}"
+        return f"{format_profiles(media)}: one instance of a GPU has the media extensions"
+    if others := format_profiles(_all_media(counts)):
+        return f"{media[0]} takes all media engines; beside it are {NO_MEDIA} profiles only, not {others}"
     return ""
 
 
-def slices_reason(known: Mapping[str, Profile], grid: int, target: Sequence[Any]) -> str:
+def explain_slices(known: Mapping[str, Profile], grid: int, target: Sequence[Any]) -> str:
     """Return which kind of slices there are too few of; "" if none."""
     counts = Counter(item.profile for item in target)
     limits = (("memory", grid), ("compute", max(profile.slices for profile in known.values())))
     for n, (kind, limit) in enumerate(limits):
         needed = {name: count * (known[name].size, known[name].slices)[n] for name, count in counts.items()}
         if sum(needed.values()) > limit:
-            parts = ", ".join(f"{named([name] * counts[name])}: {part}" for name, part in needed.items())
+            parts = ", ".join(f"{format_profiles([name] * counts[name])}: {part}" for name, part in needed.items())
             return f"{sum(needed.values())} {kind} slices are needed ({parts}); the GPU has {limit}"
     return ""
 
 
-def _placing_reason(known: Mapping[str, Profile], grid: int, target: Sequence[Any], fixed: Sequence[Any]) -> str:
+def explain_placing(known: Mapping[str, Profile], grid: int, target: Sequence[Any], fixed: Sequence[Any]) -> str:
     """Return why the instances cannot be placed: the fewest of them that have no placement, and the allowed starts of each."""
     core, places = list(target), []
     for n in reversed(range(len(target))):
         if _search(known, grid, core[:n] + core[n + 1 :], (), fixed) is None:
             del core[n]
     for item in {(item.profile, item.start): item for item in core}.values():
-        starts = _or(known[item.profile].starts) if item.start is None else f"{item.start}, where it is wanted"
+        starts = join_starts(known[item.profile].starts) if item.start is None else f"{item.start}, where it is wanted"
         places.append(f"{item.profile} takes {known[item.profile].size} memory slices from {starts}")
     places += [f"{item.profile} at {item.start} is in use and stays" for item in fixed]
-    return f"{named(item.profile for item in core)} cannot be placed: {'; '.join(places)}"
+    return f"{format_profiles(item.profile for item in core)} cannot be placed: {'; '.join(places)}"
 
 
-def _or(starts: Sequence[int]) -> str:
+def join_starts(starts: Sequence[int]) -> str:
     *first, last = map(str, starts)
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def _nearest(
+def find_nearest(
     known: Mapping[str, Profile], grid: int, target: Sequence[Any], fixed: Sequence[Any]
 ) -> tuple[tuple[str, ...], ...]:
     """Return sets of profiles that fit: the request without the fewest of them, and as many with the fewest made smaller."""
-    like = Counter(_like(known, item.profile) for item in target)
+    like = Counter(find_similar(known, item.profile) for item in target)
     kinds = {_kind_of(name) for name in like} | {""}
-    limit = _weight(known, like)
+    limit = weigh(known, like)
     fewer, smaller = [], []
-    for counts in _sets(list(known.values()), grid):
+    for counts in list_sets(list(known.values()), grid):
         found = Counter({name: counts[n] for n, name in enumerate(known) if counts[n]})
-        count, *slices = _weight(known, found)
+        count, *slices = weigh(known, found)
         score = sum((found & like).values()), slices
         if not found - like:
             fewer.append((score, found))
@@ -270,7 +270,7 @@ def _nearest(
     return tuple(tuple(sorted(found.elements(), key=largest.__getitem__)) for found in result)
 
 
-def _weight(known: Mapping[str, Profile], names: Counter[str]) -> tuple[int, int, int]:
+def weigh(known: Mapping[str, Profile], names: Counter[str]) -> tuple[int, int, int]:
     """Return the number of instances, their compute slices and their memory slices."""
     each = [known[name] for name in names.elements()]
     return len(each), sum(profile.slices for profile in each), sum(profile.size for profile in each)
@@ -287,7 +287,7 @@ def _kind_of(name: str) -> str:
     return name[name.find("gb") + 2 :]
 
 
-def _like(known: Mapping[str, Profile], name: str) -> str:
+def find_similar(known: Mapping[str, Profile], name: str) -> str:
     """Return the name, or the most similar profile here: in slices, then attributes, then memory."""
 
     def numbers(text: str) -> list[int]:

@@ -103,7 +103,7 @@ def parse_profile(text: str, place: str = "") -> ProfileName:
     return ProfileName(None if parts == size else parts, size, int(gigabytes), tuple(prefix + a for a in attributes))
 
 
-def normalise(
+def normalize_layout(
     mode: str, layout: Sequence[Mapping[str, Any]], parted: Sequence[Mapping[str, Any]] | None = None
 ) -> list[Entry]:
     """Return the entries, in order. Raises LayoutError with the place ("layout[0].instances").
@@ -112,30 +112,30 @@ def normalise(
     MIG devices} or [{"profile", "placement", "count", "compute": {"1c": 2}}]}. `parted`: the entries under one label of a
     mig-parted file. Without any list: one mode for all GPUs.
     """
-    enabled = _enabled("mode", mode)
+    enabled = parse_mode("mode", mode)
     if parted is not None:
         _refuse(layout, "layout and a mig-parted file exclude each other; remove one of them")
-        return [_parted_entry(f"entry {number}", entry) for number, entry in enumerate(parted)]
+        return [parse_parted_entry(f"entry {number}", entry) for number, entry in enumerate(parted)]
     if not layout:
         return [Entry("mode", None, enabled)]
     _refuse(not enabled, "mode is disabled and layout has entries; say mode: disabled in the entries that mean it")
-    return [_entry(f"layout[{number}]", entry) for number, entry in enumerate(layout)]
+    return [parse_entry(f"layout[{number}]", entry) for number, entry in enumerate(layout)]
 
 
-def _entry(place: str, entry: Any) -> Entry:
-    _only(place, entry, _ENTRY_KEYS)
-    enabled, parts = _enabled(f"{place}.mode", entry.get("mode", "enabled")), entry.get("instances") or {}
+def parse_entry(place: str, entry: Any) -> Entry:
+    refuse_unknown(place, entry, _ENTRY_KEYS)
+    enabled, parts = parse_mode(f"{place}.mode", entry.get("mode", "enabled")), entry.get("instances") or {}
     _refuse(parts and not enabled, f"{place}.instances: a GPU with mode: disabled has none; remove them or the mode")
-    gpus = _gpus(f"{place}.gpus", entry.get("gpus", "all"))
-    return Entry(place, gpus, enabled, _instances(f"{place}.instances", parts))
+    gpus = parse_gpus(f"{place}.gpus", entry.get("gpus", "all"))
+    return Entry(place, gpus, enabled, parse_instances(f"{place}.instances", parts))
 
 
-def _enabled(place: str, mode: Any) -> bool:
+def parse_mode(place: str, mode: Any) -> bool:
     _refuse(mode not in ("enabled", "disabled"), f'{place} is "{mode}"; allowed: disabled, enabled')
     return bool(mode == "enabled")
 
 
-def _gpus(place: str, value: Any) -> tuple[int | str, ...] | None:
+def parse_gpus(place: str, value: Any) -> tuple[int | str, ...] | None:
     if value == "all":
         return None
     allowed = "all, or a list of indexes, PCI addresses, UUIDs and models"
@@ -146,15 +146,15 @@ def _gpus(place: str, value: Any) -> tuple[int | str, ...] | None:
     return tuple(value)
 
 
-def _instances(place: str, requested: Any) -> tuple[Instance, ...]:
+def parse_instances(place: str, requested: Any) -> tuple[Instance, ...]:
     if isinstance(requested, Mapping):
-        return _counted(place, requested)
+        return parse_counted(place, requested)
     fix = "write {profile: count}, or a list of {profile, placement, count, compute}"
     _refuse(not isinstance(requested, (list, tuple)), f"{place}: {fix}")
-    return tuple(one for number, item in enumerate(requested) for one in _listed(f"{place}[{number}]", item))
+    return tuple(one for number, item in enumerate(requested) for one in parse_listed(f"{place}[{number}]", item))
 
 
-def _counted(place: str, asked: Mapping[Any, Any]) -> tuple[Instance, ...]:
+def parse_counted(place: str, asked: Mapping[Any, Any]) -> tuple[Instance, ...]:
     """Return MIG devices as mig-parted counts them: compute instances of one profile share GPU instances as long as they fit.
 
     mig-parted tries orders, largest first, until the driver accepts one. If GPU instances are scarce, that results in the fewest
@@ -164,7 +164,7 @@ def _counted(place: str, asked: Mapping[Any, Any]) -> tuple[Instance, ...]:
     devices: list[tuple[ProfileName, int]] = []
     for text, count in asked.items():
         name = parse_profile(text, place)
-        devices += [(name, name.compute or name.slices)] * _number(f"{place}: {text}", count)
+        devices += [(name, name.compute or name.slices)] * parse_number(f"{place}: {text}", count)
     _refuse(asked and not devices, f"{place}: all counts are 0; for a GPU with MIG mode and no instances write {{}}")
     packed: list[Any] = []
     for name, size in sorted(devices, key=lambda one: (-one[0].slices, one[0].gpu_instance, -one[1])):
@@ -173,22 +173,22 @@ def _counted(place: str, asked: Mapping[Any, Any]) -> tuple[Instance, ...]:
             room[0][2].append(size)
         else:
             packed.append((name.gpu_instance, name.slices, [size]))
-    return tuple(Instance(profile, None, _spanning(compute, slices)) for profile, slices, compute in packed)
+    return tuple(Instance(profile, None, split_slices(compute, slices)) for profile, slices, compute in packed)
 
 
-def _listed(place: str, item: Any) -> list[Instance]:
-    _only(place, item, _ITEM_KEYS)
+def parse_listed(place: str, item: Any) -> list[Instance]:
+    refuse_unknown(place, item, _ITEM_KEYS)
     _refuse("profile" not in item, f"{place}: profile is missing; {_GRAMMAR}")
     name = parse_profile(item["profile"], f"{place}.profile")
     if name.compute:
         fix = f"profile: {name.gpu_instance}, compute: {{{name.compute}c: 1}}"
         raise LayoutError(f"{place}.profile: name the GPU instance here, and what is in it under compute: {fix}")
-    start, count = item.get("placement"), _number(f"{place}.count", item.get("count", 1), 1)
+    start, count = item.get("placement"), parse_number(f"{place}.count", item.get("count", 1), 1)
     if start is not None:
-        _number(f"{place}.placement", start)
+        parse_number(f"{place}.placement", start)
         _refuse(count > 1, f"{place}: {count} instances cannot all start at slice {start}; write one item for each")
     compute = _compute(f"{place}.compute", item.get("compute") or {})
-    return [Instance(name.gpu_instance, start, _spanning(compute, name.slices))] * count
+    return [Instance(name.gpu_instance, start, split_slices(compute, name.slices))] * count
 
 
 def _compute(place: str, requested: Any) -> list[int]:
@@ -197,29 +197,29 @@ def _compute(place: str, requested: Any) -> list[int]:
     for text, count in requested.items():
         wrong = not re.fullmatch(r"[1-9]\d?c", str(text))
         _refuse(wrong, f'{place}: "{text}" is no size; write {{1c: 2}}: how many of which size')
-        sizes += [int(text[:-1])] * _number(f"{place}: {text}", count)
+        sizes += [int(text[:-1])] * parse_number(f"{place}: {text}", count)
     _refuse(requested and not sizes, f"{place}: all counts are 0; without compute one instance spans all slices")
     return sorted(sizes, reverse=True)
 
 
-def _number(place: str, value: Any, least: int = 0) -> int:
+def parse_number(place: str, value: Any, least: int = 0) -> int:
     if type(value) is not int or not least <= value <= _MOST:
         raise LayoutError(f"{place} is {value!r}; allowed: whole numbers from {least} to {_MOST}")
     return value
 
 
-def _spanning(compute: list[int], slices: int) -> tuple[int, ...]:
+def split_slices(compute: list[int], slices: int) -> tuple[int, ...]:
     return () if compute == [slices] else tuple(compute)
 
 
-def _only(place: str, value: Any, allowed: Sequence[str]) -> None:
+def refuse_unknown(place: str, value: Any, allowed: Sequence[str]) -> None:
     _refuse(not isinstance(value, Mapping), f"{place} is {value!r}; write a mapping of {', '.join(allowed)}")
     for key in value:
         _refuse(key not in allowed, f'{place}: unknown key "{key}"; allowed: {", ".join(allowed)}')
 
 
-def _parted_entry(place: str, entry: Any) -> Entry:
-    _only(place, entry, PARTED_KEYS)
+def parse_parted_entry(place: str, entry: Any) -> Entry:
+    refuse_unknown(place, entry, PARTED_KEYS)
     devices, enabled, filters = entry.get("devices"), entry.get("mig-enabled"), entry.get("device-filter") or ()
     good = devices == "all" or (isinstance(devices, list) and all(type(number) is int for number in devices))
     _refuse(not good, f"{place}.devices is {devices!r}; allowed: all, or a list of indexes")
@@ -231,12 +231,12 @@ def _parted_entry(place: str, entry: Any) -> Entry:
     missing = enabled and "mig-devices" not in entry
     _refuse(missing, f"{place}: mig-devices is missing; MIG mode without instances is written mig-devices: {{}}")
     _refuse(not isinstance(requested, Mapping), f"{place}.mig-devices is {requested!r}; write {{profile: count}}")
-    instances = _counted(f"{place}.mig-devices", requested)
+    instances = parse_counted(f"{place}.mig-devices", requested)
     _refuse(instances and not enabled, f"{place}.mig-devices: a GPU with mig-enabled: false has none")
     return Entry(place, None if devices == "all" else tuple(devices), enabled, instances, tuple(filters), True)
 
 
-def targets(entries: Iterable[Entry], gpus: Sequence[Gpu]) -> dict[int, Target]:
+def select_targets(entries: Iterable[Entry], gpus: Sequence[Gpu]) -> dict[int, Target]:
     """Return the desired state of each GPU, by index. A GPU that no entry names is absent; later entries win. Raises LayoutError.
 
     "all", also with a filter, leaves out GPUs without MIG; MIG on such a GPU by any other name is an error. A name in a spec's own
@@ -245,7 +245,7 @@ def targets(entries: Iterable[Entry], gpus: Sequence[Gpu]) -> dict[int, Target]:
     """
     result: dict[int, Target] = {}
     for entry in entries:
-        for gpu in _named(entry, gpus):
+        for gpu in select_named(entry, gpus):
             if gpu.capable:
                 other = entry.parted and gpu.index in result and result[gpu.index].enabled != entry.enabled
                 _refuse(other, f"{entry.place}: GPU {gpu.index} has another mode in an earlier entry")
@@ -255,7 +255,7 @@ def targets(entries: Iterable[Entry], gpus: Sequence[Gpu]) -> dict[int, Target]:
     return result
 
 
-def _named(entry: Entry, gpus: Sequence[Gpu]) -> list[Gpu]:
+def select_named(entry: Entry, gpus: Sequence[Gpu]) -> list[Gpu]:
     if entry.parted:
         filtered = [gpu for gpu in gpus if not entry.filters or any(passes(text, gpu) for text in entry.filters)]
         return [gpu for gpu in filtered if entry.gpus is None or gpu.index in entry.gpus]
@@ -285,16 +285,16 @@ def is_address(name: str) -> tuple[int, str] | None:
 def passes(filter_: str, gpu: Gpu) -> bool:
     """Return whether a mig-parted device-filter, "0xDDDDVVVV" or "0xDDDDVVVV:0xSSSSVVVV", matches this GPU; not if malformed."""
     ids = filter_ids(filter_)
-    return bool(ids) and (_id(gpu.pci), _id(gpu.subsystem))[: len(ids)] == ids
+    return bool(ids) and (parse_id(gpu.pci), parse_id(gpu.subsystem))[: len(ids)] == ids
 
 
 def filter_ids(filter_: str) -> tuple[int, ...]:
     """Return the one or two numbers of a device-filter; empty if mig-parted cannot read it."""
-    ids = tuple(_id(part) for part in filter_.split(":"))
+    ids = tuple(parse_id(part) for part in filter_.split(":"))
     return () if len(ids) > 2 or None in ids else tuple(number for number in ids if number is not None)
 
 
-def _id(text: str) -> int | None:
+def parse_id(text: str) -> int | None:
     parsed = re.fullmatch(r"0[xX]([0-9a-fA-F]{1,8})|([1-9][0-9]{0,9}|0)", text)
     number = (int(parsed[1], 16) if parsed[1] else int(parsed[2])) if parsed else 1 << 32
     return number if number < 1 << 32 else None

@@ -123,7 +123,7 @@ class Nvml:
             return mig_layout.parse_profile(text[4:] if text.startswith("MIG ") else text).gpu_instance
         except (self.lib.NVMLError_FunctionNotFound, self.lib.NVMLError_ArgumentVersionMismatch):
             total = self.lib.nvmlDeviceGetMemoryInfo(handle).total
-            return named_by_size(number, info.sliceCount, info.memorySizeMB, total)
+            return derive_profile_name(number, info.sliceCount, info.memorySizeMB, total)
 
     def _places(self, handle: Any, profile: int) -> list[Any]:
         count = ctypes.c_uint()
@@ -162,7 +162,7 @@ class Nvml:
                 yield Compute(info.id, info.placement.start, info.placement.size), one
 
 
-def named_by_size(number: int, slices: int, megabytes: int, total: int) -> str:
+def derive_profile_name(number: int, slices: int, megabytes: int, total: int) -> str:
     """Return the name of profile `number` (NVML_GPU_INSTANCE_PROFILE_*) on a GPU with `total` bytes, for drivers that report none,
     such as those of branch 470: https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/device/mig_profile.go"""
     part = math.ceil(8 * megabytes * MIB / total) / 8

@@ -8,7 +8,7 @@ from typing import Collection, Iterable, NamedTuple, Sequence
 
 from . import fit as mig_fit
 from . import layout as mig_layout
-from .state import Card, Compute, Present, User, named, sizes_of
+from .state import Card, Compute, Present, User, format_instance, list_sizes
 
 
 class Change(NamedTuple):
@@ -60,7 +60,8 @@ class Change(NamedTuple):
         lines += [f"destroy {instance}" for instance in self.destroy]
         lines += [self._mode()] * self.mode
         lines += [
-            f"create {named(at.profile, at.start, self.card.slices(at.profile), sizes)}" for at, sizes in self.create
+            f"create {format_instance(at.profile, at.start, self.card.slices(at.profile), sizes)}"
+            for at, sizes in self.create
         ]
         lines += ["create its instances"] * self.blind
         lines += [f"create {size}c in {known[gi]}" for gi, sizes in self.add for size in sizes]
@@ -87,7 +88,7 @@ class Change(NamedTuple):
         )
 
 
-def change(card: Card, target: mig_layout.Target, users: Collection[User] = ()) -> Change:
+def plan_change(card: Card, target: mig_layout.Target, users: Collection[User] = ()) -> Change:
     """Compute the changes that bring a GPU to its target, moving nothing that is in use if possible."""
     if not card.gpu.capable:
         problem = f"{card.gpu.name} has no MIG" if target.enabled else ""
@@ -102,14 +103,16 @@ def change(card: Card, target: mig_layout.Target, users: Collection[User] = ()) 
     if strange:
         has = ", ".join(profile.name for profile in card.profiles)
         return Change(card, True, problem=f"{card.gpu.name} has no MIG profile {strange[0]}; it has: {has}")
-    placed, reason = _place(card, target, users) if target.instances else ((), "")
+    placed, reason = place_instances(card, target, users) if target.instances else ((), "")
     if reason:
         return Change(card, True, problem=reason)
-    sizes = [sizes_of(card.slices(instance.profile), instance.compute) for instance in target.instances]
-    return _difference(card, [(place, sizes[n]) for n, place in enumerate(placed)], users)
+    sizes = [list_sizes(card.slices(instance.profile), instance.compute) for instance in target.instances]
+    return compare_card(card, [(place, sizes[n]) for n, place in enumerate(placed)], users)
 
 
-def _place(card: Card, target: mig_layout.Target, users: Collection[User]) -> tuple[Sequence[mig_fit.Placed], str]:
+def place_instances(
+    card: Card, target: mig_layout.Target, users: Collection[User]
+) -> tuple[Sequence[mig_fit.Placed], str]:
     """Return placements of the request that leave instances in use alone; if there are none, any placements; or the reason why
     there are none."""
     present = tuple(
@@ -124,7 +127,7 @@ def _place(card: Card, target: mig_layout.Target, users: Collection[User]) -> tu
         fit = _fit(card.profiles, card.grid, target.instances, present, fixed)
         if fit.placed:
             return fit.placed, ""
-    instead = "; or ".join(mig_fit.named(profiles) for profiles in fit.instead)
+    instead = "; or ".join(mig_fit.format_profiles(profiles) for profiles in fit.instead)
     return (), fit.reason + (f"; what fits: {instead}" if instead else "")
 
 
@@ -140,15 +143,15 @@ def _fit(
     return mig_fit.fit(profiles, grid, desired, present, busy)
 
 
-def _difference(card: Card, aims: Sequence[tuple[mig_fit.Placed, tuple[int, ...]]], users: Collection[User]) -> Change:
+def compare_card(card: Card, aims: Sequence[tuple[mig_fit.Placed, tuple[int, ...]]], users: Collection[User]) -> Change:
     aim = {(place.profile, place.start): sizes for place, sizes in aims}
     present = {(instance.profile, instance.start): instance for instance in card.instances}
     cut, add = [], []
     for key in aim.keys() & present.keys():
         instance = present[key]
         used = {user.ci for user in users if (user.gpu, user.gi) == (card.gpu.index, instance.id)}
-        keep = kept(instance.slices, instance.compute, aim[key], used)
-        more = _without(aim[key], [c.size for c in instance.compute if c.id in keep])
+        keep = keep_instances(instance.slices, instance.compute, aim[key], used)
+        more = subtract_sizes(aim[key], [c.size for c in instance.compute if c.id in keep])
         cut += [(instance.id, c.id) for c in instance.compute if c.id not in keep]
         add += [(instance.id, tuple(more))] if more else []
     size = {profile.name: profile.size for profile in card.profiles}
@@ -160,7 +163,7 @@ def _difference(card: Card, aims: Sequence[tuple[mig_fit.Placed, tuple[int, ...]
     return Change(card, True, tuple(sorted(cut)), gone, tuple(new), tuple(sorted(add)))
 
 
-def kept(
+def keep_instances(
     slices: int, compute: Sequence[Compute], desired: Sequence[int], used: Collection[int | None]
 ) -> frozenset[int]:
     """Return ids of as many compute instances as can stay beside the required ones, the used ones first."""
@@ -168,13 +171,13 @@ def kept(
     some = [chosen for count in range(len(ranked) + 1) for chosen in itertools.combinations(ranked, count)]
     some.sort(key=lambda chosen: (-sum(part.id in used for part in chosen), -len(chosen)))
     for chosen in some:
-        more = _without(desired, [part.size for part in chosen])
-        if len(more) == len(desired) - len(chosen) and _room(slices, chosen, more):
+        more = subtract_sizes(desired, [part.size for part in chosen])
+        if len(more) == len(desired) - len(chosen) and has_room(slices, chosen, more):
             return frozenset(part.id for part in chosen)
     return frozenset()
 
 
-def _without(sizes: Sequence[int], less: Iterable[int]) -> list[int]:
+def subtract_sizes(sizes: Sequence[int], less: Iterable[int]) -> list[int]:
     remaining = sorted(sizes, reverse=True)
     for size in less:
         if size in remaining:
@@ -182,13 +185,13 @@ def _without(sizes: Sequence[int], less: Iterable[int]) -> list[int]:
     return remaining
 
 
-def _room(slices: int, taken: Sequence[Compute], sizes: Sequence[int]) -> bool:
+def has_room(slices: int, taken: Sequence[Compute], sizes: Sequence[int]) -> bool:
     """Return whether compute instances of these sizes fit: one starts at a multiple of the next power of two, as -lcipp shows."""
     if not sizes:
         return True
     size, rest = sizes[0], sizes[1:]
     for start in range(0, slices - size + 1, 1 << (size - 1).bit_length()):
         free = all(start + size <= part.start or part.start + part.size <= start for part in taken)
-        if free and _room(slices, [*taken, Compute(-1, start, size)], rest):
+        if free and has_room(slices, [*taken, Compute(-1, start, size)], rest):
             return True
     return False

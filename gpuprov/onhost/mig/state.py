@@ -32,7 +32,7 @@ class Present(NamedTuple):
         return tuple(sorted((part.size for part in self.compute), reverse=True))
 
     def __str__(self) -> str:
-        return f"{named(self.profile, self.start, self.slices, self.sizes)} (GPU instance {self.id})"
+        return f"{format_instance(self.profile, self.start, self.slices, self.sizes)} (GPU instance {self.id})"
 
 
 class Card(NamedTuple):
@@ -79,12 +79,12 @@ class User(NamedTuple):
         return f"{self.command} (pid {self.pid}, {self.owner}{', ' + self.unit if self.unit else ''})"
 
 
-def sizes_of(slices: int, compute: tuple[int, ...]) -> tuple[int, ...]:
+def list_sizes(slices: int, compute: tuple[int, ...]) -> tuple[int, ...]:
     """Return the requested sizes of compute instances, largest first; without a request, one with all slices."""
     return tuple(sorted(compute, reverse=True)) or (slices,)
 
 
-def named(profile: str, start: int | None, slices: int, sizes: tuple[int, ...]) -> str:
+def format_instance(profile: str, start: int | None, slices: int, sizes: tuple[int, ...]) -> str:
     """Return `3g.40gb at 4`, with its compute instances unless there is one with all slices."""
     place = "" if start is None else f" at {start}"
     cut = "" if sizes == (slices,) else f" with {', '.join(f'{size}c' for size in sizes) or 'no compute instance'}"

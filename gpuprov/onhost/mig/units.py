@@ -13,23 +13,23 @@ https://man7.org/linux/man-pages/man7/cgroups.7.html
 UNIT = re.compile(r"(?<=/)[^/]*\.(?:service|scope)(?=/|\Z)")
 
 
-def unit_of(pid: int | str, root: str = "/") -> str:
+def find_unit(pid: int | str, root: str = "/") -> str:
     """Return the unit of this host that a process is in, or "". A unit below another one, because a user or a container has its own
     systemd, is appended to that: `user@1000.service/nvidia-dcgm.service` is not the host's `nvidia-dcgm.service`.
 
     Raises OSError if the process cannot be examined.
     """
     try:
-        first = _paths("1", root)
+        first = read_paths("1", root)
     except OSError:
         first = []
     above = next((path[: -len("/init.scope")] for path in first if path.endswith("/init.scope")), "")
-    for path in _paths(str(pid), root):
+    for path in read_paths(str(pid), root):
         if units := UNIT.findall(path[len(above) :] if path.startswith(f"{above}/") else path):
             return "/".join(units)
     return ""
 
 
-def _paths(pid: str, root: str) -> list[str]:
+def read_paths(pid: str, root: str) -> list[str]:
     with open(os.path.join(root, "proc", pid, "cgroup"), encoding="utf-8", errors="replace") as file:
         return LINE.findall(file.read())

@@ -10,35 +10,35 @@ from typing import Any, Iterable, Iterator, NamedTuple
 
 from .nvml import Nvml
 from .state import Card, User
-from .units import unit_of
+from .units import find_unit
 
 ROOT = "/"
 NONE = 0xFFFFFFFF  # what NVML calls the instance of a process that is in none
 
 
-def users(nvml: Nvml, cards: Iterable[Card]) -> list[User]:
+def list_users(nvml: Nvml, cards: Iterable[Card]) -> list[User]:
     """Return the users of all GPUs and their instances, except this process; each once for each place that it uses."""
     cards = list(cards)
     by_process: dict[tuple[int, int, int | None, int | None], bool] = {}
-    for pid, (gpu, gi, ci), computes in [*_named_by_nvml(nvml, cards), *_holders(cards)]:
+    for pid, (gpu, gi, ci), computes in [*list_by_nvml(nvml, cards), *list_holders(cards)]:
         key = (pid, gpu, gi, ci)
         by_process[key] = by_process.get(key, False) or computes
     computing = {key[:2] for key, computes in by_process.items() if computes}
     known: dict[int, tuple[str, str, str] | None] = {}
     result = []
     for pid, gpu, gi, ci in sorted(by_process, key=lambda key: (key[0], key[1], key[2] or 0, key[3] or 0)):
-        who = known[pid] if pid in known else known.setdefault(pid, _process(pid))
+        who = known[pid] if pid in known else known.setdefault(pid, read_process(pid))
         if who and pid != os.getpid():
             result.append(User(pid, *who, gpu, gi, ci, (pid, gpu) in computing))
     return result
 
 
-def _named_by_nvml(nvml: Nvml, cards: list[Card]) -> Iterator[tuple[int, tuple[int, int | None, int | None], bool]]:
+def list_by_nvml(nvml: Nvml, cards: list[Card]) -> Iterator[tuple[int, tuple[int, int | None, int | None], bool]]:
     """Yield processes that NVML lists; it lists those of an instance at its MIG device."""
     lib = nvml.lib
     for card in cards:
         handle = nvml.handle(card)
-        for process in _processes(nvml, handle):
+        for process in list_processes(nvml, handle):
             inside = [
                 None if number == NONE else number for number in (process.gpuInstanceId, process.computeInstanceId)
             ]
@@ -51,11 +51,11 @@ def _named_by_nvml(nvml: Nvml, cards: list[Card]) -> Iterator[tuple[int, tuple[i
             except (lib.NVMLError_NotFound, lib.NVMLError_InvalidArgument):
                 continue
             place = (lib.nvmlDeviceGetGpuInstanceId(device), lib.nvmlDeviceGetComputeInstanceId(device))
-            for process in _processes(nvml, device):
+            for process in list_processes(nvml, device):
                 yield process.pid, (card.gpu.index, *place), True
 
 
-def _processes(nvml: Nvml, device: Any) -> Iterator[Any]:
+def list_processes(nvml: Nvml, device: Any) -> Iterator[Any]:
     """Yield the processes that NVML lists, with the older of two functions if the driver lacks the newer one."""
     for kind in ("Compute", "MPSCompute", "Graphics"):
         for version in ("v3", "v2"):
@@ -68,10 +68,10 @@ def _processes(nvml: Nvml, device: Any) -> Iterator[Any]:
             break
 
 
-def _holders(cards: list[Card]) -> Iterator[tuple[int, tuple[int, int | None, int | None], bool]]:
+def list_holders(cards: list[Card]) -> Iterator[tuple[int, tuple[int, int | None, int | None], bool]]:
     """Yield processes with a device file open. A CUDA program has nvidia-uvm open beside the GPU's own."""
     minors = {card.minor: card.gpu.index for card in cards}
-    caps = capabilities(cards)
+    caps = list_capabilities(cards)
     for pid, names in _open_files():
         for name in names:
             if name.startswith("/dev/nvidia-caps/"):
@@ -102,13 +102,13 @@ def _open_files() -> Iterator[tuple[int, set[str]]]:
             yield int(entry), names
 
 
-def _process(pid: int) -> tuple[str, str, str] | None:
+def read_process(pid: int) -> tuple[str, str, str] | None:
     """Return command, owner and systemd unit or container scope; None if the process has ended."""
     folder = os.path.join(ROOT, "proc", str(pid))
     try:
         with open(f"{folder}/comm", encoding="utf-8", errors="replace") as file:
             command = file.read().strip()
-        unit = unit_of(pid, ROOT)
+        unit = find_unit(pid, ROOT)
         number = os.stat(folder).st_uid
     except OSError:
         return None
@@ -119,7 +119,7 @@ def _process(pid: int) -> tuple[str, str, str] | None:
     return command, owner, unit
 
 
-def capability_files(cards: Iterable[Card]) -> dict[str, tuple[int, int | None, int | None]]:
+def list_capability_files(cards: Iterable[Card]) -> dict[str, tuple[int, int | None, int | None]]:
     """Return the driver's files that describe its instances' device nodes, with the instance of each.
 
     https://docs.nvidia.com/datacenter/tesla/mig-user-guide/device-nodes-and-capabilities.html
@@ -143,7 +143,7 @@ class Node(NamedTuple):
     ours: bool
 
 
-def node_of(path: str) -> Node | None:
+def read_node(path: str) -> Node | None:
     """Return the device node that a capability's file names; None if it names none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -153,7 +153,7 @@ def node_of(path: str) -> Node | None:
         return None
 
 
-def node_is_right(node: Node) -> bool:
+def is_right_node(node: Node) -> bool:
     """Return whether the device node exists and has its mode."""
     try:
         mode = stat.S_IMODE(os.stat(os.path.join(ROOT, node.path.lstrip("/"))).st_mode)
@@ -162,6 +162,8 @@ def node_is_right(node: Node) -> bool:
     return mode == node.mode or not node.ours
 
 
-def capabilities(cards: Iterable[Card]) -> dict[str, tuple[int, int | None, int | None]]:
+def list_capabilities(cards: Iterable[Card]) -> dict[str, tuple[int, int | None, int | None]]:
     """Return the instance that each device node gives access to."""
-    return {node.path: place for path, place in capability_files(cards).items() for node in [node_of(path)] if node}
+    return {
+        node.path: place for path, place in list_capability_files(cards).items() for node in [read_node(path)] if node
+    }

@@ -17,16 +17,16 @@ from . import modes
 from .control import Control
 from .devices import Gone, Problem, Unwanted
 from .environments import write_environments
-from .program import old_control
+from .program import get_old_control
 
 STOPPING = 20
 """Seconds that a stopping daemon waits for its clients; then their servers end."""
 
 
-def present(name: str) -> None:
+def check_present(name: str) -> None:
     """Check that a daemon is wanted and has its device; a MIG device may be gone after a change of the layout, which is no failure."""
     try:
-        of.from_state(name)
+        of.read_state(name)
     except Unwanted:
         raise  # as after a change of the scope, until apply comes to remove the unit
     except Gone as gone:
@@ -38,35 +38,35 @@ def present(name: str) -> None:
         sys.stderr.write(f"{problem}\n")
 
 
-def start(name: str) -> None:
+def start_daemon(name: str) -> None:
     """Become the daemon."""
-    config, nvml, daemon = of.from_state(name)
+    config, nvml, daemon = of.read_state(name)
     if not shutil.which(config["control"]):
         raise Problem(f"{config['control']} is not on the PATH: gpuprov apply installs it")
-    of.shared_memory(config)
+    of.enlarge_shared_memory(config)
     for line in modes.compute_modes(daemon, config, nvml):
         sys.stderr.write(f"{line}\n")
-    of.folder(daemon["pipe"])
+    of.make_folder(daemon["pipe"])
     os.makedirs(daemon["log"], mode=0o755, exist_ok=True)
     if config["protocol"] == "v3":
-        of.write(of.path(config, daemon, "toml"), of.toml(daemon, config))
+        of.write(of.make_path(config, daemon, "toml"), of.format_toml(daemon, config))
     sys.stdout.flush()
-    words = of.command(daemon, config)
+    words = of.build_command(daemon, config)
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    os.execvpe(words[0], words, {**environment, **of.environment(daemon)})
+    os.execvpe(words[0], words, {**environment, **of.build_environment(daemon)})
 
 
-def ready(name: str) -> None:
+def wait_until_ready(name: str) -> None:
     """Wait for the daemon that has just been started, and set its limits."""
-    config, _, daemon = of.from_state(name)
+    config, _, daemon = of.read_state(name)
     control = Control(daemon, config)
     control.wait()
     for line in control.settle() + control.partition():
         sys.stderr.write(f"{line}\n")
     write_environments(daemon, config, control)
     of.start_server(config, control)
-    uid = of.uid_of(config)
-    if uid is not None and not control.v3 and not of.serves(uid, control):
+    uid = of.find_uid(config)
+    if uid is not None and not control.v3 and not of.is_serving(uid, control):
         sys.stderr.write(f"no server of {config['user']} could be started: see {daemon['log']}/control.log\n")
 
 
@@ -74,12 +74,17 @@ def stop(name: str) -> None:
     """End the daemon by its own command. systemd handles the rest."""
     with open(of.STATE, encoding="utf-8", errors="replace") as file:
         config = json.load(file)
-    process = of.process(os.environ.get("MAINPID", "0"))
+    process = of.read_process(os.environ.get("MAINPID", "0"))
     if process:
-        old_control(name, config, process).stop(STOPPING)
+        get_old_control(name, config, process).stop(STOPPING)
 
 
-VERBS: dict[str, Callable[[str], None]] = {"present": present, "start": start, "ready": ready, "stop": stop}
+VERBS: dict[str, Callable[[str], None]] = {
+    "present": check_present,
+    "start": start_daemon,
+    "ready": wait_until_ready,
+    "stop": stop,
+}
 
 
 def main(arguments: Sequence[str]) -> int:

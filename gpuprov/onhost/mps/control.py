@@ -21,7 +21,7 @@ class Restart(Problem):
     """The reason why only a restart of the daemon applies its configuration."""
 
 
-def shown(limit: str) -> str:
+def format_limit(limit: str) -> str:
     """Return a memory limit as the daemon shows it: from 1024M on in whole gigabytes, rounded down."""
     number, unit = int(limit[:-1]), limit[-1]
     return f"{number // 1024}G" if unit == "M" and number >= 1024 else f"{number}{unit}"
@@ -112,7 +112,7 @@ class Control:
         settings, memory = [], self.config["memory"]
         for ordinal, device in enumerate(self.daemon["devices"]):
             gpu = self.daemon["gpus"][ordinal] if not self.daemon["mig"] else None
-            names = [key for key in memory if key == "all" or (gpu and names_it(key, gpu))]
+            names = [key for key in memory if key == "all" or (gpu and is_name_of(key, gpu))]
             chosen = [name for name in names if name != "all"] or names
             settings.append((ordinal, device, memory[chosen[0]] if chosen else ""))
         return settings
@@ -136,7 +136,7 @@ class Control:
         for ordinal, _, limit in self.limits():
             ask = f"get_default_device_pinned_mem_limit {ordinal}"
             if limit:
-                pairs.append((ask, shown(limit), f"set_default_device_pinned_mem_limit {ordinal} {limit}"))
+                pairs.append((ask, format_limit(limit), f"set_default_device_pinned_mem_limit {ordinal} {limit}"))
             elif self.ask(ask):
                 raise Restart(
                     f"it has a memory limit of device {ordinal} that the spec has not, and no command takes one away"
@@ -152,7 +152,7 @@ class Control:
             pairs += [
                 (
                     f"get_device_pinned_mem_limit {server} {ordinal}",
-                    shown(limit),
+                    format_limit(limit),
                     f"set_device_pinned_mem_limit {server} {ordinal} {limit}",
                 )
                 for ordinal, _, limit in self.limits()
@@ -180,7 +180,7 @@ class Control:
         settings += [("pinned-memory-limit", self.config["memory"]["all"])] if self.config["memory"] else []
         for field, value in settings:
             actual = self.ask3("namespace", "get", "default", self.server, field)
-            if actual in (value, value + ".0", shown(value) if value[-1:] in "GM" else value):
+            if actual in (value, value + ".0", format_limit(value) if value[-1:] in "GM" else value):
                 continue
             changes.append(f"{field}: {actual or 'none'} -> {value}")
             if change:
@@ -230,7 +230,7 @@ class Control:
         return changes
 
 
-def names_it(key: str, gpu: Gpu) -> bool:
+def is_name_of(key: str, gpu: Gpu) -> bool:
     """Return whether an index, a PCI address or the beginning of a UUID is this GPU's."""
     text = key.lower()
     return text == str(gpu["index"]) or gpu["uuid"].startswith(key) or text in (gpu["address"], gpu["address"][5:])

@@ -13,7 +13,7 @@ import time
 from typing import Any, Dict, List, Tuple
 
 from .control import Control
-from .devices import Config, Daemon, Gone, Nvml, Problem, Unwanted, daemons, named
+from .devices import Config, Daemon, Gone, Nvml, Problem, Unwanted, can_be_named, list_daemons
 
 Process = Tuple[str, List[str], Dict[str, str]]
 """PID, command line and environment of a process."""
@@ -23,11 +23,11 @@ SETTLING = 2.0
 """Seconds within which a server that cannot use its devices ends."""
 
 
-def unit(name: str) -> str:
+def name_unit(name: str) -> str:
     return f"gpuprov-mps@{name}.service"
 
 
-def systemctl(*words: str) -> tuple[int, str]:
+def run_systemctl(*words: str) -> tuple[int, str]:
     done = subprocess.Popen(
         ["systemctl", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace"
     )
@@ -36,26 +36,26 @@ def systemctl(*words: str) -> tuple[int, str]:
 
 
 def must(*words: str) -> None:
-    status, output = systemctl(*words)
+    status, output = run_systemctl(*words)
     if status:
         log = f"; journalctl -u {words[-1]} -n 20"
         raise Problem(f"systemctl {' '.join(words)}: {(output or f'status {status}').splitlines()[0]}{log}")
 
 
-def known_names() -> list[str]:
+def list_known_names() -> list[str]:
     """List daemons whose units are enabled, run, or have failed; not those that another unit only names."""
-    _, listed = systemctl("list-units", "--all", "--plain", "--no-legend", unit("*"))
+    _, listed = run_systemctl("list-units", "--all", "--plain", "--no-legend", name_unit("*"))
     rows = [line.split() for line in listed.splitlines()]
     units = [row[0] for row in rows if len(row) > 2 and row[2] != "inactive"]
-    units += [os.path.basename(path) for path in glob.glob(f"{WANTS}/{unit('*')}")]
+    units += [os.path.basename(path) for path in glob.glob(f"{WANTS}/{name_unit('*')}")]
     return sorted({name.partition("@")[2].rpartition(".")[0] for name in units})
 
 
-def enabled(name: str) -> bool:
-    return os.path.lexists(f"{WANTS}/{unit(name)}")
+def is_enabled(name: str) -> bool:
+    return os.path.lexists(f"{WANTS}/{name_unit(name)}")
 
 
-def process(pid: str) -> Process | None:
+def read_process(pid: str) -> Process | None:
     """Return PID, command line and environment of a process; None if there is none."""
     try:
         with open(f"/proc/{pid}/cmdline", errors="replace") as file:
@@ -67,17 +67,17 @@ def process(pid: str) -> Process | None:
     return pid, command, environment
 
 
-def servers(pid: str) -> list[str]:
+def list_servers(pid: str) -> list[str]:
     """Return PIDs of the servers in a daemon's unit, without querying it."""
-    own_group = about(pid, "cgroup")
+    own_group = read_process_file(pid, "cgroup")
     pids: list[str] = []
     for other in os.listdir("/proc") if own_group else []:
-        if other.isdigit() and other != pid and about(other, "comm").startswith("nvidia-cuda-mps"):
-            pids += [other] if about(other, "cgroup") == own_group else []
+        if other.isdigit() and other != pid and read_process_file(other, "comm").startswith("nvidia-cuda-mps"):
+            pids += [other] if read_process_file(other, "cgroup") == own_group else []
     return pids
 
 
-def about(pid: str, what: str) -> str:
+def read_process_file(pid: str, what: str) -> str:
     """Return a file of a process; "" if there is none."""
     try:
         with open(f"/proc/{pid}/{what}", errors="replace") as file:
@@ -86,7 +86,7 @@ def about(pid: str, what: str) -> str:
         return ""
 
 
-def replaced(pid: str) -> bool:
+def is_replaced(pid: str) -> bool:
     """Return whether a process's program file was replaced since it was started, as a change of the driver does."""
     try:
         return os.readlink(f"/proc/{pid}/exe").endswith(" (deleted)")
@@ -94,22 +94,22 @@ def replaced(pid: str) -> bool:
         return False
 
 
-def running(name: str) -> Process | None:
-    """Return the daemon of an active unit, as in `process`."""
-    _, shown = systemctl("show", "-p", "ActiveState", "-p", "MainPID", unit(name))
+def find_running(name: str) -> Process | None:
+    """Return the daemon of an active unit, as in `read_process`."""
+    _, shown = run_systemctl("show", "-p", "ActiveState", "-p", "MainPID", name_unit(name))
     values = dict(line.partition("=")[::2] for line in shown.splitlines())
-    return process(values.get("MainPID", "0")) if values.get("ActiveState") == "active" else None
+    return read_process(values.get("MainPID", "0")) if values.get("ActiveState") == "active" else None
 
 
-def command(daemon: Daemon, config: Config) -> list[str]:
+def build_command(daemon: Daemon, config: Config) -> list[str]:
     """Return the daemon's command line: in the foreground, as systemd's own child."""
     words = [config["control"], "-f"]
     if config["protocol"] == "v3":
-        words += ["-p", "3"] + ([] if config["user"] else ["-m"]) + ["-a", path(config, daemon, "toml")]
+        words += ["-p", "3"] + ([] if config["user"] else ["-m"]) + ["-a", make_path(config, daemon, "toml")]
     return words + (["-S"] if config["partitions"] and config["protocol"] == "v2" else [])
 
 
-def environment(daemon: Daemon) -> dict[str, str]:
+def build_environment(daemon: Daemon) -> dict[str, str]:
     return {
         "CUDA_VISIBLE_DEVICES": ",".join(daemon["devices"]),
         "CUDA_MPS_PIPE_DIRECTORY": daemon["pipe"],
@@ -117,11 +117,11 @@ def environment(daemon: Daemon) -> dict[str, str]:
     }
 
 
-def path(config: Config, daemon: Daemon, kind: str) -> str:
+def make_path(config: Config, daemon: Daemon, kind: str) -> str:
     return f"{config['paths']['runtime']}/{daemon['name']}.{kind}"
 
 
-def folder(name: str) -> None:
+def make_folder(name: str) -> None:
     """Create a directory of root's that every user can pass: users' programs look for the daemon's sockets there. Anybody can write
     to /tmp."""
     os.makedirs(name, mode=0o755, exist_ok=True)
@@ -157,7 +157,7 @@ def write(name: str, text: str, change: bool = True) -> bool:
     return True
 
 
-def uid_of(config: Config) -> int | None:
+def find_uid(config: Config) -> int | None:
     """Return the user's number; None without a user."""
     user = config["user"]
     try:
@@ -166,7 +166,7 @@ def uid_of(config: Config) -> int | None:
         raise Problem(f"mps.user: the host has no user {user}") from error
 
 
-def toml(daemon: Daemon, config: Config) -> str:
+def format_toml(daemon: Daemon, config: Config) -> str:
     """Return the configuration that protocol 3 starts with:
     https://docs.nvidia.com/deploy/mps/mpsv3-configuration-file.html"""
     rows = [
@@ -175,7 +175,7 @@ def toml(daemon: Daemon, config: Config) -> str:
         f'''allowed_devices = "{",".join(daemon["devices"])}"''',
         f'''active_thread_percentage = "{config["percentage"]}"''',
         f'''client_priority = "{config["priority"]}"''',
-        f"uid = {uid_of(config) or 0}",
+        f"uid = {find_uid(config) or 0}",
     ]
     rows += [f'''pinned_memory_limit = "{config["memory"]["all"]}"'''] if config["memory"] else []
     for device in daemon["devices"] if config["partitions"] else []:
@@ -189,14 +189,14 @@ def toml(daemon: Daemon, config: Config) -> str:
     return "\n".join(rows) + "\n"
 
 
-def from_state(name: str) -> tuple[dict[str, Any], Nvml, Daemon]:
+def read_state(name: str) -> tuple[dict[str, Any], Nvml, Daemon]:
     """Return configuration, NVML and daemon of a unit."""
     with open(STATE, encoding="utf-8", errors="replace") as file:
         config = json.load(file)
-    if not named(config, name):
+    if not can_be_named(config, name):
         raise Unwanted(f"{STATE} has no daemon {name}: gpuprov apply removes the unit")
     nvml = Nvml()
-    matching = [daemon for daemon in daemons(config, nvml.gpus()) if daemon["name"] == name]
+    matching = [daemon for daemon in list_daemons(config, nvml.gpus()) if daemon["name"] == name]
     if not matching:
         raise Gone(f"{STATE} has no daemon {name} for the devices that are there")
     return config, nvml, matching[0]
@@ -204,15 +204,15 @@ def from_state(name: str) -> tuple[dict[str, Any], Nvml, Daemon]:
 
 def start_server(config: Config, control: Control) -> bool:
     """Start the server of the user whom the spec names; return whether one was started. Protocol 3 makes its own."""
-    uid = uid_of(config)
-    if uid is None or control.v3 or serves(uid, control):
+    uid = find_uid(config)
+    if uid is None or control.v3 or is_serving(uid, control):
         return False
     control.ask(f"start_server -uid {uid}")
     time.sleep(SETTLING)
-    return serves(uid, control)
+    return is_serving(uid, control)
 
 
-def serves(uid: int, control: Control) -> bool:
+def is_serving(uid: int, control: Control) -> bool:
     """Return whether a server of this user is running."""
     for pid in control.servers():
         try:
@@ -223,7 +223,7 @@ def serves(uid: int, control: Control) -> bool:
     return False
 
 
-def shared_memory(config: Config, change: bool = True) -> list[str]:
+def enlarge_shared_memory(config: Config, change: bool = True) -> list[str]:
     """Make /dev/shm at least as large as configured; return the changes."""
     if not config["shm"]:
         return []

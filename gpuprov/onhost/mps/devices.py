@@ -151,7 +151,7 @@ class Nvml:
         self.call("nvmlDeviceSetComputeMode", gpu["handle"], ctypes.c_uint(mode))
 
 
-def selected(selector: object, gpus: Sequence[Gpu]) -> Gpu:
+def select_gpu(selector: object, gpus: Sequence[Gpu]) -> Gpu:
     """Return the GPU that an index, a PCI address or the beginning of a UUID names."""
     text = str(selector)
     match = re.match(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\Z", text.lower())
@@ -168,7 +168,7 @@ def selected(selector: object, gpus: Sequence[Gpu]) -> Gpu:
     return matching[0]
 
 
-def whole(gpus: list[Gpu], what: str) -> list[Gpu]:
+def require_whole(gpus: list[Gpu], what: str) -> list[Gpu]:
     for gpu in gpus:
         if gpu["mig"]:
             raise Gone(
@@ -181,14 +181,14 @@ def group_names(config: Config) -> list[str]:
     return [group.get("name") or f"group{number}" for number, group in enumerate(config["groups"])]
 
 
-def named(config: Config, name: str) -> bool:
+def can_be_named(config: Config, name: str) -> bool:
     """Return whether a daemon of this configuration can have this name, whatever devices exist."""
     patterns = {"host": "host", "gpu": "gpu[0-9]+", "mig": "gpu[0-9]+-mig[0-9]+(-ci[0-9]+)?", "none": "(?!)"}
     pattern = patterns.get(config["scope"])
     return name in group_names(config) if pattern is None else bool(re.match(pattern + r"\Z", name))
 
 
-def daemons(config: Config, gpus: list[Gpu]) -> list[Daemon]:
+def list_daemons(config: Config, gpus: list[Gpu]) -> list[Daemon]:
     """Return the daemons of a configuration: name, devices in the daemon's order, GPUs, directories."""
     scope = config["scope"]
     rows: list[tuple[str, list[Gpu], str]] = []
@@ -197,18 +197,18 @@ def daemons(config: Config, gpus: list[Gpu]) -> list[Daemon]:
     if not gpus:
         raise Gone("mps: the driver has no GPU")
     if scope == "host":
-        rows.append(("host", whole(gpus, "scope: host"), ""))
+        rows.append(("host", require_whole(gpus, "scope: host"), ""))
     elif scope == "gpu":
-        rows += [(f"gpu{gpu['index']}", whole([gpu], "scope: gpu"), "") for gpu in gpus]
+        rows += [(f"gpu{gpu['index']}", require_whole([gpu], "scope: gpu"), "") for gpu in gpus]
     elif scope == "groups":
         taken: dict[int, str] = {}
         for number, name in enumerate(group_names(config)):
-            groups = [selected(selector, gpus) for selector in config["groups"][number]["gpus"]]
+            groups = [select_gpu(selector, gpus) for selector in config["groups"][number]["gpus"]]
             for gpu in groups:
                 if gpu["index"] in taken:
                     raise Problem(f"mps.groups: GPU {gpu['index']} is in {taken[gpu['index']]} and again in {name}")
                 taken[gpu["index"]] = name
-            rows.append((name, whole(groups, "group " + name), ""))
+            rows.append((name, require_whole(groups, "group " + name), ""))
     else:
         for gpu in gpus:
             for device in gpu["devices"]:
@@ -240,8 +240,8 @@ def daemons(config: Config, gpus: list[Gpu]) -> list[Daemon]:
     ]
 
 
-def limited(config: Config, gpus: Sequence[Gpu]) -> None:
+def check_limits(config: Config, gpus: Sequence[Gpu]) -> None:
     """Raise Problem if a memory limit is for a GPU that does not exist."""
     for key in config["memory"]:
         if key != "all":
-            selected(key, gpus)
+            select_gpu(key, gpus)

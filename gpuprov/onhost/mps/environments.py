@@ -6,11 +6,13 @@ import os
 from typing import Sequence
 
 from .control import Control
-from .daemon import path, write
+from .daemon import make_path, write
 from .devices import Config, Daemon
 
 
-def client_environments(daemon: Daemon, config: Config, control: Control | None = None) -> dict[str, dict[str, str]]:
+def build_client_environments(
+    daemon: Daemon, config: Config, control: Control | None = None
+) -> dict[str, dict[str, str]]:
     """Return the variables that clients of the daemon have to set, by file name; with static partitions also a file for
     each, NAME-0 and on."""
     pipe = daemon["pipe"] + ("/" + config["paths"]["server"] if config["protocol"] == "v3" else "")
@@ -31,7 +33,7 @@ def write_environments(daemon: Daemon, config: Config, control: Control, change:
     """Write the environment files, and the snippets for containers; return whether any differs. Obsolete files of earlier runs are
     removed."""
     changed, written = [], []
-    for name, values in client_environments(daemon, config, control).items():
+    for name, values in build_client_environments(daemon, config, control).items():
         rows = ["{}={}".format(*pair) for pair in sorted(values.items())]
         written.append(f"{config['paths']['runtime']}/{name}.env")
         changed.append(write(written[-1], "\n".join(rows) + "\n", change))
@@ -49,7 +51,7 @@ def write_environments(daemon: Daemon, config: Config, control: Control, change:
     if not change:
         return any(changed)
     gone = remove_environments(config, daemon["name"], written)
-    write(path(config, daemon, "files"), "\n".join(written) + "\n")
+    write(make_path(config, daemon, "files"), "\n".join(written) + "\n")
     return any(changed) or gone
 
 

@@ -8,11 +8,11 @@ from . import daemon as of
 from . import modes
 from .control import Control, Restart
 from .daemon import Process
-from .devices import Config, Daemon, Nvml, Problem, daemons, group_names, limited
+from .devices import Config, Daemon, Nvml, Problem, check_limits, group_names, list_daemons
 from .environments import remove_environments, write_environments
 
 
-def old_control(name: str, config: Config, process: Process) -> Control:
+def get_old_control(name: str, config: Config, process: Process) -> Control:
     """Return the running daemon, by its own environment."""
     _, words, environment = process
     mine = {
@@ -29,64 +29,64 @@ def old_control(name: str, config: Config, process: Process) -> Control:
 def refuse_clients(name: str, config: Config, process: Process, why: str) -> None:
     """Raise Problem if a daemon has clients, which would end with it."""
     try:
-        clients = old_control(name, config, process).clients()
+        clients = get_old_control(name, config, process).clients()
     except Problem as problem:
         # Clients need the control daemon to begin only: those of its servers go on without it.
-        clients, servers = [], of.servers(process[0])
+        clients, servers = [], of.list_servers(process[0])
         if servers:
             raise Problem(
-                f"{of.unit(name)} has to be restarted ({why}), does not answer, and its servers (pid {' '.join(servers)}) may "
-                f"have clients; end those, then systemctl restart {of.unit(name)}, and apply again"
+                f"{of.name_unit(name)} has to be restarted ({why}), does not answer, and its servers (pid {' '.join(servers)}) may "
+                f"have clients; end those, then systemctl restart {of.name_unit(name)}, and apply again"
             ) from problem
     if clients:
         raise Problem(
-            f"{of.unit(name)} has to be restarted ({why}), and {len(clients)} clients use it: "
+            f"{of.name_unit(name)} has to be restarted ({why}), and {len(clients)} clients use it: "
             f"pid {' '.join(clients[:10])}; end or drain them, then apply again"
         )
 
 
-def retire(name: str, config: Config, change: bool) -> None:
+def retire_daemon(name: str, config: Config, change: bool) -> None:
     """Stop and disable an unwanted daemon."""
-    process = of.running(name)
+    process = of.find_running(name)
     if process:
         refuse_clients(name, config, process, "the spec does not ask for it")
     if not change:
         return
-    of.must("disable", "--now", of.unit(name))
-    of.systemctl("reset-failed", of.unit(name))
+    of.must("disable", "--now", of.name_unit(name))
+    of.run_systemctl("reset-failed", of.name_unit(name))
     remove_environments(config, name)
 
 
-def differs(daemon: Daemon, config: Config, process: Process) -> str:
+def compare_daemon(daemon: Daemon, config: Config, process: Process) -> str:
     """Return the difference of a running daemon from its configuration; "" if there is none."""
     pid, words, environment = process
-    if of.replaced(pid):
+    if of.is_replaced(pid):
         return "its program was replaced"
-    for key, value in of.environment(daemon).items():
+    for key, value in of.build_environment(daemon).items():
         if environment.get(key) != value:
             return f"{key} is {environment.get(key, 'not set')}, wanted {value}"
     # execve of a program that is found on the PATH keeps the words that it was given.
     return (
         ""
-        if [word for word in words if word] == of.command(daemon, config)
+        if [word for word in words if word] == of.build_command(daemon, config)
         else f"it was started as {' '.join(words).strip()}"
     )
 
 
-def one_daemon(daemon: Daemon, config: Config, nvml: modes.Modes, change: bool) -> list[str]:
+def compare_or_fix(daemon: Daemon, config: Config, nvml: modes.Modes, change: bool) -> list[str]:
     """List the differences of one daemon, and fix them if `change`."""
-    name, process = daemon["name"], of.running(daemon["name"])
+    name, process = daemon["name"], of.find_running(daemon["name"])
     if process is None:
         if change:
-            of.must("enable", of.unit(name))
-            of.systemctl("reset-failed", of.unit(name))  # too many starts before would forbid this one
-            of.must("restart", of.unit(name))
-        return [f"{of.unit(name)}: started"]
-    changes = [] if of.enabled(name) else [f"{of.unit(name)}: enabled"]
+            of.must("enable", of.name_unit(name))
+            of.run_systemctl("reset-failed", of.name_unit(name))  # too many starts before would forbid this one
+            of.must("restart", of.name_unit(name))
+        return [f"{of.name_unit(name)}: started"]
+    changes = [] if of.is_enabled(name) else [f"{of.name_unit(name)}: enabled"]
     if changes and change:
-        of.must("enable", of.unit(name))
+        of.must("enable", of.name_unit(name))
     try:
-        why = differs(daemon, config, process)
+        why = compare_daemon(daemon, config, process)
         if why:
             raise Restart(why)
         control = Control(daemon, config)
@@ -94,18 +94,18 @@ def one_daemon(daemon: Daemon, config: Config, nvml: modes.Modes, change: bool) 
             modes.compute_modes(daemon, config, nvml, change) + control.settle(change) + control.partition(change)
         )
         if write_environments(daemon, config, control, change):
-            changes.append(f"{of.unit(name)}: environment of its clients written")
+            changes.append(f"{of.name_unit(name)}: environment of its clients written")
         if change and of.start_server(config, control):
-            changes.append(f"{of.unit(name)}: server of {config['user']} started")
+            changes.append(f"{of.name_unit(name)}: server of {config['user']} started")
     except Restart as reason:
         refuse_clients(name, config, process, str(reason))
         if change:
-            of.must("restart", of.unit(name))
-        changes.append(f"{of.unit(name)}: restarted: {reason}")
+            of.must("restart", of.name_unit(name))
+        changes.append(f"{of.name_unit(name)}: restarted: {reason}")
     return changes
 
 
-def names_without_driver(config: Config) -> list[str]:
+def list_names_without_driver(config: Config) -> list[str]:
     """List the names of the daemons, as far as they are known while no driver is loaded."""
     if config["scope"] == "groups":
         return group_names(config)
@@ -114,16 +114,16 @@ def names_without_driver(config: Config) -> list[str]:
 
 def prepare(config: Config, change: bool) -> list[str]:
     """Prepare units that start at the next boot, if no driver is loaded now; MIG devices are not known then."""
-    names, changes = names_without_driver(config), []
-    for name in of.known_names():
+    names, changes = list_names_without_driver(config), []
+    for name in of.list_known_names():
         if name not in names and (names or config["scope"] == "none"):
-            changes.append(f"{of.unit(name)}: stopped and removed")
-            retire(name, config, change)
+            changes.append(f"{of.name_unit(name)}: stopped and removed")
+            retire_daemon(name, config, change)
     for name in names:
-        if not of.enabled(name):
-            changes.append(f"{of.unit(name)}: enabled")
+        if not of.is_enabled(name):
+            changes.append(f"{of.name_unit(name)}: enabled")
             if change:
-                of.must("enable", of.unit(name))
+                of.must("enable", of.name_unit(name))
     return changes
 
 
@@ -134,17 +134,17 @@ def settle(config: Config, change: bool) -> tuple[list[str], str]:
     except Problem as problem:
         return prepare(config, change), str(problem)
     gpus = nvml.gpus()
-    desired = daemons(config, gpus)
+    desired = list_daemons(config, gpus)
     if desired:
-        limited(config, gpus)
+        check_limits(config, gpus)
     changes, names = [], [item["name"] for item in desired]
-    for name in of.known_names():
+    for name in of.list_known_names():
         if name not in names:
-            retire(name, config, change)
-            changes.append(f"{of.unit(name)}: stopped and removed")
-    changes += of.shared_memory(config, change)
+            retire_daemon(name, config, change)
+            changes.append(f"{of.name_unit(name)}: stopped and removed")
+    changes += of.enlarge_shared_memory(config, change)
     for daemon in desired:
-        changes += one_daemon(daemon, config, nvml, change)
+        changes += compare_or_fix(daemon, config, nvml, change)
     return changes + modes.give_back(config, nvml, gpus, desired, change), ""
 
 

@@ -6,9 +6,9 @@ from dataclasses import asdict, replace
 from typing import Any, Callable, Dict, Mapping
 
 from ..files import Refused as InTheWay
-from ..files import Wanted, bring_about, differences
-from .commands import both_ends
-from .judge import committed, downloaded, guarded, tried
+from ..files import Wanted, bring_about, list_differences
+from .commands import shorten_middle
+from .judge import commit_transaction, download_packages, refuse_other_driver, try_transaction
 from .model import Manager, Pin, Refusal, Refused, Transaction
 
 Asked = Mapping[str, Any]
@@ -18,14 +18,14 @@ Answer = Dict[str, Any]
 def prepare(manager: Manager, params: Asked, check: bool) -> Answer:
     """Prepare a package database, and lists, that decisions can rely on."""
     done = manager.prepare(params["max_age"], check)
-    return _answer(done.changed, done.warnings)
+    return make_answer(done.changed, done.warnings)
 
 
 def fetch(manager: Manager, params: Asked, check: bool) -> Answer:
     """Add one source, and its lists; or leave nothing of it that did not exist before."""
     lists = [Wanted(path, text) for path, text in params["sources"].items()]
     try:
-        changed = differences(lists) if check else bring_about(lists)
+        changed = list_differences(lists) if check else bring_about(lists)
     except InTheWay as error:
         raise Refused(str(error)) from error
     # Also where nothing changed: a run that was cut off may have left it without lists.
@@ -37,89 +37,93 @@ def fetch(manager: Manager, params: Asked, check: bool) -> Answer:
         outcome = "taken away again" if changed else "left as it was"
         raise Refused(
             f"{params['of'] or params['source']}: the package lists could not be fetched, and the source was {outcome}: "
-            f"{both_ends(str(refused), 900)}. Fix: {params['hint']}"
+            f"{shorten_middle(str(refused), 900)}. Fix: {params['hint']}"
         ) from refused
-    return _answer([change.path for change in changed])
+    return make_answer([change.path for change in changed])
 
 
 def read(manager: Manager, params: Asked, check: bool) -> Answer:
     """Return the packages on the host."""
-    return {**_answer([]), **asdict(manager.read(params["names"], params["related"]))}
+    return {**make_answer([]), **asdict(manager.read(params["names"], params["related"]))}
 
 
-def attempt(manager: Manager, params: Asked, check: bool) -> Answer:
+def prepare_transaction(manager: Manager, params: Asked, check: bool) -> Answer:
     """Refuse a forbidden transaction; else download its packages."""
-    wanted = _lockable(manager, params)
+    wanted = complete_for_holds(manager, params)
     if wanted.empty:
-        return {**_answer([]), "trial": []}
-    trial = tried(manager, wanted, params.get("driver", {}))
+        return {**make_answer([]), "trial": []}
+    trial = try_transaction(manager, wanted, params.get("driver", {}))
     if not check:
-        downloaded(manager, wanted)
-    return {**_answer([]), "trial": trial.rows}
+        download_packages(manager, wanted)
+    return {**make_answer([]), "trial": trial.rows}
 
 
-def judged(manager: Manager, params: Asked, check: bool) -> Answer:
+def judge_transaction(manager: Manager, params: Asked, check: bool) -> Answer:
     """Refuse packages of another driver than the host's, and nothing else: other problems may be solved by the driver that this run
     installs."""
-    wanted = _lockable(manager, params)
+    wanted = complete_for_holds(manager, params)
     rows = [] if wanted.empty else manager.attempt(wanted).rows
-    guarded(manager, wanted, rows, params.get("driver", {}))
-    return {**_answer([]), "trial": rows}
+    refuse_other_driver(manager, wanted, rows, params.get("driver", {}))
+    return {**make_answer([]), "trial": rows}
 
 
 def settle(manager: Manager, params: Asked, check: bool) -> Answer:
     """Install, remove, hold and release, as far as necessary."""
-    wanted = _lockable(manager, params)
+    wanted = complete_for_holds(manager, params)
     rows: list[str] = []
     warnings: list[str] = []
     if not wanted.empty:
-        rows, warnings = _foreseen(manager, wanted) if check else _transacted(manager, wanted, params.get("driver", {}))
+        rows, warnings = (
+            foresee_transaction(manager, wanted)
+            if check
+            else run_transaction(manager, wanted, params.get("driver", {}))
+        )
     if params["hold"] or params["release"]:
         rows = rows + manager.hold(params["hold"], params["release"], check)
-    return _answer(rows, warnings)
+    return make_answer(rows, warnings)
 
 
-def files(manager: Manager, params: Asked, check: bool) -> Answer:
+def find_files(manager: Manager, params: Asked, check: bool) -> Answer:
     """Return the paths of the files of packages."""
-    return {**_answer([]), "files": manager.files(params["install"])}
+    return {**make_answer([]), "files": manager.files(params["install"])}
 
 
 ACTIONS: dict[str, Callable[[Manager, Asked, bool], Answer]] = {
     "prepare": prepare,
     "fetch": fetch,
     "read": read,
-    "try": attempt,
-    "judge": judged,
+    "try": prepare_transaction,
+    "judge": judge_transaction,
     "settle": settle,
-    "files": files,
+    "files": find_files,
 }
 
 
-def _foreseen(manager: Manager, desired: Transaction) -> tuple[list[str], list[str]]:
+def foresee_transaction(manager: Manager, desired: Transaction) -> tuple[list[str], list[str]]:
     """Return the changes and problems of a trial run. Problems may be gone by the real run, for instance when a source
     is still to be added."""
     trial = manager.attempt(desired)
     return trial.rows, [f"{manager.name} cannot install {desired.of} yet: {trial.problem}"] if trial.problem else []
 
 
-def _transacted(manager: Manager, desired: Transaction, driver: Asked) -> tuple[list[str], list[str]]:
-    trial = tried(manager, desired, driver)
+def run_transaction(manager: Manager, desired: Transaction, driver: Asked) -> tuple[list[str], list[str]]:
+    trial = try_transaction(manager, desired, driver)
     if not trial.rows and not trial.unfinished:
         return [], []
-    done = committed(manager, desired)
+    done = commit_transaction(manager, desired)
     notes = [f"{desired.of}: all packages are in place, but {manager.name} says: {'; '.join(done.warnings)}"]
     return trial.rows or [f"complete {desired.of}"], notes if done.warnings else []
 
 
-def _lockable(manager: Manager, params: Asked) -> Transaction:
+def complete_for_holds(manager: Manager, params: Asked) -> Transaction:
     """Return the transaction, with the packages needed for holds, if there are any."""
-    wanted = transaction(params)
+    wanted = build_transaction(params)
     needs = manager.read([]).lock_needs if params["hold"] else []
     lacking = [name for name in needs if name not in wanted.install]
     return replace(wanted, of=wanted.of or ", ".join(lacking), install=(*lacking, *wanted.install))
 
 
-def transaction(params: Asked) -> Transaction:
+def build_transaction(params: Asked) -> Transaction:
     """Return the transaction that a task requests."""
     pin, refuse = params["pin"], params["refuse"]
     return Transaction(
@@ -135,5 +139,5 @@ def transaction(params: Asked) -> Transaction:
     )
 
 
-def _answer(rows: list[str], warnings: Any = ()) -> Answer:
+def make_answer(rows: list[str], warnings: Any = ()) -> Answer:
     return {"changed": bool(rows), "changes": rows, "warnings": list(warnings)}

@@ -34,20 +34,20 @@ class Apt:
         apt_files.fetch(source, self._settings.lock_timeout)
 
     def read(self, names: Sequence[str], related: str = "") -> Known:
-        with apt_settings.without(self._settings.without) as environment:
-            rows = _answer(["dpkg-query", "-W", "-f", ROWS])
+        with apt_settings.leave_out_sources(self._settings.without) as environment:
+            rows = capture_output(["dpkg-query", "-W", "-f", ROWS])
             known = parse_rows(rows)
             beside = [row[1] for row in known if related and re.match(related, row[3])]
             requested = list(dict.fromkeys([*names, *beside]))
-            index = _answer(["apt-cache", "madison", *requested], environment) if requested else ""
-            held = _answer(["apt-mark", "showhold"], environment).split()
+            index = capture_output(["apt-cache", "madison", *requested], environment) if requested else ""
+            held = capture_output(["apt-mark", "showhold"], environment).split()
         return Known(known, parse_installed(rows), parse_madison(index), held)
 
     def attempt(self, transaction: Transaction) -> Trial:
         ran = self._apt(transaction, "-s")
-        rows = [row for row in map(_row, ran.lines) if row]
+        rows = [row for row in map(shorten_row, ran.lines) if row]
         half = any(line.startswith("Conf ") for line in ran.lines)
-        return Trial(rows, f"{_why(ran.lines)} {ran.err.strip()}".strip() if ran.status else "", half)
+        return Trial(rows, f"{find_reason(ran.lines)} {ran.err.strip()}".strip() if ran.status else "", half)
 
     def download(self, transaction: Transaction) -> str:
         ran = self._apt(transaction, "--download-only")
@@ -58,32 +58,32 @@ class Apt:
         return Done(f"{ran.err.strip()} {' '.join(ran.lines[-12:])}" if ran.status else "")
 
     def hold(self, hold: Sequence[str], release: Sequence[str], check: bool) -> list[str]:
-        held = _answer(["apt-mark", "showhold"]).split()
-        foreign = _foreign(parse_rows(_answer(["dpkg-query", "-W", "-f", ROWS])), _own())
+        held = capture_output(["apt-mark", "showhold"]).split()
+        foreign = list_foreign(parse_rows(capture_output(["dpkg-query", "-W", "-f", ROWS])), list_own())
         # apt-mark takes a bare name for the host's own architecture.
-        specs = _each(hold, foreign, bare_too=False)
-        gone = _each([name for name in release if name not in hold], foreign, bare_too=True)
+        specs = expand_names(hold, foreign, bare_too=False)
+        gone = expand_names([name for name in release if name not in hold], foreign, bare_too=True)
         new, loose = [name for name in specs if name not in held], [name for name in gone if name in held]
         for word, names in (("hold", new), ("unhold", loose)):
             if names and not check:
-                _answer(["apt-mark", word, *names])
+                capture_output(["apt-mark", word, *names])
         return [f"hold {name}" for name in new] + [f"release {name}" for name in loose]
 
     def files(self, packages: Sequence[str]) -> list[str]:
-        with apt_settings.without(self._settings.without) as environment:
-            return [apt_files.file(package, environment) for package in packages]
+        with apt_settings.leave_out_sources(self._settings.without) as environment:
+            return [apt_files.fetch_file(package, environment) for package in packages]
 
     def _apt(self, transaction: Transaction, *options: str) -> Ran:
         waiting = ("-o", f"DPkg::Lock::Timeout={self._settings.lock_timeout}")
         changes = [*transaction.install, *(f"{name}-" for name in transaction.remove)]
-        with apt_settings.without(self._settings.without) as hidden, apt_settings.pinned(
+        with apt_settings.leave_out_sources(self._settings.without) as hidden, apt_settings.pin_versions(
             transaction.pin
         ) as preferences:
             argv = ["apt-get", *preferences, *options, *OPTIONS, *waiting, "install", *changes]
             return run(argv, {**QUIETLY, **hidden})
 
 
-def _answer(argv: Sequence[str], environment: dict[str, str] | None = None) -> str:
+def capture_output(argv: Sequence[str], environment: dict[str, str] | None = None) -> str:
     """Return the program's output. Raises Refused if it fails."""
     ran = run(argv, environment)
     if ran.status:
@@ -94,7 +94,7 @@ def _answer(argv: Sequence[str], environment: dict[str, str] | None = None) -> s
 UNMET = "The following packages have unmet dependencies:"
 
 
-def _why(lines: Sequence[str]) -> str:
+def find_reason(lines: Sequence[str]) -> str:
     """Return the conflicting packages; else the last lines, without those about packages that are installed already."""
     if UNMET in lines:
         reasons = [line.strip() for line in lines[lines.index(UNMET) + 1 :] if line.strip()]
@@ -102,7 +102,7 @@ def _why(lines: Sequence[str]) -> str:
     return " ".join([line for line in lines if " is already the newest version" not in line][-12:])
 
 
-def _row(line: str) -> str:
+def shorten_row(line: str) -> str:
     """Return a line of apt-get -s without old versions and sources."""
     if match := re.match(r"Remv (\S+)", line):
         return match[0]
@@ -110,11 +110,11 @@ def _row(line: str) -> str:
     return f"Inst {match[1]} {match[2]}" if match else ""
 
 
-def _own() -> str:
-    return _answer(["dpkg", "--print-architecture"]).strip()
+def list_own() -> str:
+    return capture_output(["dpkg", "--print-architecture"]).strip()
 
 
-def _foreign(rows: Sequence[Sequence[str]], native_arch: str) -> dict[str, list[str]]:
+def list_foreign(rows: Sequence[Sequence[str]], native_arch: str) -> dict[str, list[str]]:
     """Return the packages of other architectures, by name: `NAME:ARCHITECTURE`, preceded by the bare name if the host's
     own is installed, too."""
     native = {row[1] for row in rows if row[4] in ("all", native_arch)}
@@ -125,7 +125,7 @@ def _foreign(rows: Sequence[Sequence[str]], native_arch: str) -> dict[str, list[
     return foreign
 
 
-def _each(names: Sequence[str], foreign: dict[str, list[str]], *, bare_too: bool) -> list[str]:
+def expand_names(names: Sequence[str], foreign: dict[str, list[str]], *, bare_too: bool) -> list[str]:
     """Return the names as apt-mark takes them, for every architecture in which they are installed."""
     each = [([name] if bare_too else []) + foreign.get(name, [name]) for name in names]
     return sorted({spec for several in each for spec in several})

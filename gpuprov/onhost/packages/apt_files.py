@@ -7,8 +7,8 @@ import os
 import time
 from typing import Callable, Mapping
 
-from .apt_settings import source
-from .commands import run, shortened
+from .apt_settings import name_source
+from .commands import run, shorten_end
 from .model import Refused
 
 ARCHIVES = "/var/cache/apt/archives"
@@ -38,7 +38,7 @@ def try_source(folder: str, text: str) -> str:
     return update(listed, *options)
 
 
-def waited(fetching: Callable[[], str], patience: float) -> str:
+def wait_and_fetch(fetching: Callable[[], str], patience: float) -> str:
     """Retry fetching lists while their lock is taken, which DPkg::Lock::Timeout does not cover; return the remaining
     problem."""
     until = time.monotonic() + patience
@@ -49,8 +49,8 @@ def waited(fetching: Callable[[], str], patience: float) -> str:
 
 def fetch(name: str, patience: int) -> None:
     """Fetch the lists of gpuprov's source of this name; the others stay unchanged. Raises Refused."""
-    if problem := waited(lambda: update(source(name), "-o", "APT::Get::List-Cleanup=0"), patience):
-        raise Refused(shortened(problem, 600))
+    if problem := wait_and_fetch(lambda: update(name_source(name), "-o", "APT::Get::List-Cleanup=0"), patience):
+        raise Refused(shorten_end(problem, 600))
     judge_sources({})
 
 
@@ -58,10 +58,10 @@ def judge_sources(environment: Mapping[str, str]) -> None:
     """Raise Refused if one source contradicts another, which leaves apt without any."""
     together = run(["apt-get", "indextargets"], environment)
     if together.status:
-        raise Refused(shortened(together.err, 600))
+        raise Refused(shorten_end(together.err, 600))
 
 
-def file(package: str, environment: Mapping[str, str]) -> str:
+def fetch_file(package: str, environment: Mapping[str, str]) -> str:
     """Return the file of `NAME=VERSION` in apt's archives, downloaded if necessary. Raises Refused."""
     name, _, version = package.partition("=")
     folder = os.path.realpath(ARCHIVES)
@@ -70,7 +70,7 @@ def file(package: str, environment: Mapping[str, str]) -> str:
         ran = run(["apt-get", "-qq", "download", package], environment, folder=folder)
         if ran.status:
             raise Refused(
-                f"{package} cannot be downloaded: {shortened(ran.said, 300)}. Fix: correct what it reports, then apply again"
+                f"{package} cannot be downloaded: {shorten_end(ran.said, 300)}. Fix: correct what it reports, then apply again"
             )
     paths = sorted(glob.glob(form))
     if not paths:

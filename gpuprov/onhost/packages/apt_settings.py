@@ -14,13 +14,13 @@ PREFERENCES = "/etc/apt/preferences"
 SOURCES = "/etc/apt/sources.list.d"
 
 
-def source(name: str) -> str:
+def name_source(name: str) -> str:
     """Return the file of gpuprov's source of this name."""
     return f"{SOURCES}/gpuprov-{name}.sources"
 
 
 @contextlib.contextmanager
-def pinned(pin: Pin | None) -> Iterator[list[str]]:
+def pin_versions(pin: Pin | None) -> Iterator[list[str]]:
     """Yield options that give these preferences to apt before the host's: the first record that fits a version decides
     (apt_preferences(5))."""
     if not pin:
@@ -30,13 +30,13 @@ def pinned(pin: Pin | None) -> Iterator[list[str]]:
     with contextlib.suppress(FileNotFoundError), open(PREFERENCES, encoding="utf-8", errors="replace") as file:
         site_pins = file.read()
     with tempfile.NamedTemporaryFile("w", prefix="gpuprov-preferences-", encoding="utf-8") as preferences:
-        preferences.write(f"{records(pin)}\n{site_pins}")
+        preferences.write(f"{format_records(pin)}\n{site_pins}")
         preferences.flush()
         os.chmod(preferences.name, 0o644)
         yield ["-o", f"Dir::Etc::preferences={preferences.name}"]
 
 
-def records(pin: Pin) -> str:
+def format_records(pin: Pin) -> str:
     """Return preferences: matching packages may only have other versions if those are not a driver's (nvidia-container-toolkit
     1.18)."""
     packages = f"Package: {' '.join(pin.patterns)}\n"
@@ -46,7 +46,7 @@ def records(pin: Pin) -> str:
 
 
 @contextlib.contextmanager
-def without(names: Sequence[str]) -> Iterator[dict[str, str]]:
+def leave_out_sources(names: Sequence[str]) -> Iterator[dict[str, str]]:
     """Yield an environment in which apt has all sources of the host except gpuprov's of these names; empty if it has none of them.
 
     The sources stay in place: a run that is refused later must not have changed the host.
@@ -54,7 +54,7 @@ def without(names: Sequence[str]) -> Iterator[dict[str, str]]:
     if os.environ.get("APT_CONFIG"):  # of a bundle: apt sees none of the host's sources anyway
         yield {}
         return
-    hidden = [path for path in map(source, names) if os.path.exists(path)]
+    hidden = [path for path in map(name_source, names) if os.path.exists(path)]
     if not hidden:
         yield {}
         return

@@ -13,10 +13,10 @@ from .zypper import Zypper
 MANAGERS: dict[str, Callable[[Settings], Manager]] = {"debian": Apt, "redhat": Dnf, "suse": Zypper}
 
 
-def manager(settings: Settings) -> Manager:
+def choose_manager(settings: Settings) -> Manager:
     """Return this host's package manager. Raises Refused."""
-    bundle.required()
-    host_family = family.here()
+    bundle.require_bundle()
+    host_family = family.read_family()
     if host_family not in MANAGERS:
         raise Refused(
             f"this host is of no known family of distributions; known are {', '.join(MANAGERS)}. Fix: a supported distribution"

@@ -46,13 +46,13 @@ def run(argv: Sequence[str], more: Mapping[str, str] | None = None, stdin: str =
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
-def shortened(text: str, most: int) -> str:
+def shorten_end(text: str, most: int) -> str:
     """Return the text in one line of at most so many characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= most else f"{flat[: most - 3]}..."
 
 
-def both_ends(text: str, most: int) -> str:
+def shorten_middle(text: str, most: int) -> str:
     """Return the same, but cut out of the middle if it is too long: the reason may be last, after the obstacles."""
     flat, half = " ".join(text.split()), (most - 5) // 2
     return flat if len(flat) <= most else f"{flat[:half]} ... {flat[-half:]}"

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Sequence
 
 from . import rpm_database
-from .commands import run, shortened
+from .commands import run, shorten_end
 from .model import MARKER, Done, Known, Prepared, Refused, Settings, Transaction, Trial
 
 if TYPE_CHECKING:  # never run, but Ansible carries to the host what it finds imported
@@ -54,7 +54,7 @@ class Dnf:
 
     def prepare(self, max_age: int, check: bool) -> Prepared:
         is_ours = os.path.exists(MARKER)
-        changed = rpm_database.rebuilt(is_ours, check)
+        changed = rpm_database.rebuild_database(is_ours, check)
         state = self._must({"action": "state", "repair": is_ours and not check})
         if state["twice"] and not is_ours:
             raise Refused(
@@ -63,14 +63,14 @@ class Dnf:
             )
         changed += [f"remove the older {name}" for name in state.get("changed", state["twice"])]
         problem = "" if check else self._ask({"action": "refresh", "max_age": max_age})["problem"]
-        warning = f"dnf makecache failed, the older package lists are used: {shortened(problem, 300)}"
+        warning = f"dnf makecache failed, the older package lists are used: {shorten_end(problem, 300)}"
         return Prepared(changed, [warning] if problem else [])
 
     def fetch(self, source: str) -> None:
         # The other sources are not asked: one of them that does not answer must not keep this one from being used.
         only = ["--disablerepo=*", f"--enablerepo=gpuprov-{source}", "--noplugins", "--setopt=keepcache=0"]
         if problem := makecache(f"--setopt=reposdir={SOURCES}", *only, patience=self._settings.lock_timeout):
-            raise Refused(shortened(problem, 600))
+            raise Refused(shorten_end(problem, 600))
 
     def read(self, names: Sequence[str], related: str = "") -> Known:
         answer = self._must({"action": "read", "names": list(dict.fromkeys(names)), "related": related})
@@ -80,14 +80,14 @@ class Dnf:
         )
 
     def attempt(self, transaction: Transaction) -> Trial:
-        answer = self._ask({**_request(transaction), "action": "try", "download": False})
+        answer = self._ask({**build_request(transaction), "action": "try", "download": False})
         return Trial(answer.get("trial", []), answer["problem"], bool(answer.get("stream")))
 
     def download(self, transaction: Transaction) -> str:
-        return str(self._ask({**_request(transaction), "action": "try", "download": True})["problem"])
+        return str(self._ask({**build_request(transaction), "action": "try", "download": True})["problem"])
 
     def commit(self, transaction: Transaction) -> Done:
-        answer = self._ask({**_request(transaction), "action": "install"})
+        answer = self._ask({**build_request(transaction), "action": "install"})
         return Done(answer["problem"], answer.get("warnings", []))
 
     def hold(self, hold: Sequence[str], release: Sequence[str], check: bool) -> list[str]:
@@ -110,12 +110,12 @@ class Dnf:
         """Return the program's answer; a `problem` if it has none."""
         python = next((path for path in PYTHONS if os.access(path, os.X_OK)), PYTHONS[-1])
         waiting = {"timeout": self._settings.lock_timeout, "mirror_timeout": self._settings.mirror_timeout}
-        message = {"program": program(), "request": {**waiting, **request}}
+        message = {"program": list_program(), "request": {**waiting, **request}}
         ran = run([python, "-c", BEGIN], stdin=json.dumps(message))
         try:
             answer = json.loads(ran.out)
         except ValueError:
-            return {"problem": f"{python} ended with status {ran.status}: {shortened(ran.said[-300:], 300)}"}
+            return {"problem": f"{python} ended with status {ran.status}: {shorten_end(ran.said[-300:], 300)}"}
         return dict(answer)
 
 
@@ -129,7 +129,7 @@ def makecache(*options: str, patience: float) -> str:
     return (ran.said or f"dnf makecache ends with status {ran.status}") if ran.status else ""
 
 
-def _request(transaction: Transaction) -> dict[str, Any]:
+def build_request(transaction: Transaction) -> dict[str, Any]:
     pin = {"version": transaction.pin.version, "patterns": list(transaction.pin.patterns)} if transaction.pin else {}
     return {
         "install": list(transaction.install),
@@ -139,7 +139,7 @@ def _request(transaction: Transaction) -> dict[str, Any]:
     }
 
 
-def program() -> list[list[str]]:
+def list_program() -> list[list[str]]:
     """Return the modules of the program, each as name and text."""
     texts = ((name, pkgutil.get_data(str(__package__), f"{name}.py")) for name in PROGRAM)
     return [[name, (text or b"").decode()] for name, text in texts]

@@ -17,31 +17,31 @@ from . import dnf_locks
 from .dnf_base import (
     Refused,
     Request,
-    duplicates,
-    full,
-    identities,
-    in_database,
-    native,
-    opened,
-    patiently,
-    unfinished,
+    describe_unfinished,
+    find_duplicates,
+    format_version,
+    list_architectures,
+    list_identities,
+    open_base,
+    read_database,
+    retry_patiently,
 )
-from .dnf_transaction import Errors, coming, fetch, resolved, said
+from .dnf_transaction import Errors, fetch, format_rows, list_coming, resolve_transaction
 
 Answer = Dict[str, Any]
 
 
-def _compared(package: Any, other: Any) -> int:
+def compare_versions(package: Any, other: Any) -> int:
     return int(package.evr_cmp(other))
 
 
 def act_try(request: Request) -> Answer:
-    base = opened(request)
+    base = open_base(request)
     try:
-        stream, rows = resolved(base, request)
+        stream, rows = resolve_transaction(base, request)
         if request["download"]:
-            fetch(base, request, coming(base))
-        return {"trial": said(rows), "stream": stream}
+            fetch(base, request, list_coming(base))
+        return {"trial": format_rows(rows), "stream": stream}
     finally:
         base.close()
 
@@ -49,10 +49,10 @@ def act_try(request: Request) -> Answer:
 def act_collect(request: Request) -> Answer:
     """Put the packages that a host without any package would get into the working directory, except the files that are `known` by
     name and SHA-256. `modules`: the repositories' data about module streams."""
-    base = opened(request, installed=False)
+    base = open_base(request, installed=False)
     try:
-        resolved(base, request)
-        packages = coming(base)
+        resolve_transaction(base, request)
+        packages = list_coming(base)
         files = {os.path.basename(package.location): package for package in packages}
         known = [name for name in files if request["known"].get(name) == files[name].chksum[1].hex()]
         fetch(base, request, [files[name] for name in files if name not in known])
@@ -67,13 +67,15 @@ def act_collect(request: Request) -> Answer:
 
 
 def act_files(request: Request) -> Answer:
-    base = opened(request)
+    base = open_base(request)
     try:
         paths = []
         for spec in request["packages"]:
             name, _, version = spec.partition("=")
             offered = base.sack.query(flags=hawkey.IGNORE_MODULAR_EXCLUDES).available()
-            fitting = [p for p in offered.filterm(name=name, arch=native(base)) if full(p) == version]
+            fitting = [
+                p for p in offered.filterm(name=name, arch=list_architectures(base)) if format_version(p) == version
+            ]
             if not fitting:
                 raise Refused("No match for argument: %s-%s" % (name, version))
             paths.append(fitting[0])
@@ -84,48 +86,59 @@ def act_files(request: Request) -> Answer:
 
 
 def act_install(request: Request) -> Answer:
-    base = opened(request)
+    base = open_base(request)
     try:
-        resolved(base, request)
+        resolve_transaction(base, request)
         errors = Errors()
-        fetch(base, request, coming(base))
-        new, gone = identities(coming(base)), identities(base.transaction.remove_set)
+        fetch(base, request, list_coming(base))
+        new, gone = list_identities(list_coming(base)), list_identities(base.transaction.remove_set)
         try:
-            patiently(request, base.do_transaction, errors)
+            retry_patiently(request, base.do_transaction, errors)
         except dnf.exceptions.Error as error:
             raise Refused("; ".join([str(error)] + errors.lines)) from None
         # rpm goes on after most scriptlets that fail: what counts is what the database has then.
-        undone = unfinished(new, gone, in_database())
+        undone = describe_unfinished(new, gone, read_database())
         return {"problem": "; ".join(undone + errors.lines) if undone else "", "warnings": errors.lines}
     finally:
         base.close()
 
 
 def act_read(request: Request) -> Answer:
-    base = opened(request, available=bool(request["names"] or request["related"]))
+    base = open_base(request, available=bool(request["names"] or request["related"]))
     try:
-        order = functools.cmp_to_key(_compared)
+        order = functools.cmp_to_key(compare_versions)
         rows: List[List[str]] = []
         installed: Dict[str, str] = {}
         index: Dict[str, List[str]] = {}
         for package in sorted(base.sack.query().installed(), key=order):
             vendor = package.vendor or ""
             source = (package.sourcerpm or package.name).rsplit("-", 2)[0]
-            rows.append(["ii", package.name, full(package), source, package.arch, vendor if vendor != "<NULL>" else ""])
+            rows.append(
+                [
+                    "ii",
+                    package.name,
+                    format_version(package),
+                    source,
+                    package.arch,
+                    vendor if vendor != "<NULL>" else "",
+                ]
+            )
             # Of a package in several architectures, the host's own: the rows tell the others.
-            if package.name not in installed or package.arch in native(base):
-                installed[package.name] = full(package)
+            if package.name not in installed or package.arch in list_architectures(base):
+                installed[package.name] = format_version(package)
         beside = [row[1] for row in rows if request["related"] and re.match(request["related"], row[3])]
         names = sorted(set(request["names"] + beside))
         if names:
             # Also what is in streams that are not enabled: to choose a stream, one must see what is in it.
             everything = base.sack.query(flags=hawkey.IGNORE_MODULAR_EXCLUDES).available()
-            for package in sorted(everything.filterm(name=names, arch=native(base)), key=order, reverse=True):
+            for package in sorted(
+                everything.filterm(name=names, arch=list_architectures(base)), key=order, reverse=True
+            ):
                 versions = index.setdefault(package.name, [])
-                if full(package) not in versions:
-                    versions.append(full(package))
+                if format_version(package) not in versions:
+                    versions.append(format_version(package))
         path, has_plugin, obeyed = dnf_locks.lock_file(base)
-        locked = dnf_locks.locks(base, dnf_locks.lines_of(path))
+        locked = dnf_locks.list_locks(base, dnf_locks.read_lines(path))
         held = {p.name for excluding, _, query in locked if not excluding for p in query.installed()}
         return {
             "rows": sorted(rows),
@@ -133,7 +146,7 @@ def act_read(request: Request) -> Answer:
             "index": index,
             "held": sorted(held) if obeyed else [],
             "lockable": has_plugin,
-            "lock_problem": dnf_locks.unlocked(path) if has_plugin and not obeyed else "",
+            "lock_problem": dnf_locks.explain_unlocked(path) if has_plugin and not obeyed else "",
         }
     finally:
         base.close()
@@ -141,7 +154,7 @@ def act_read(request: Request) -> Answer:
 
 def act_refresh(request: Request) -> Answer:
     """Fetch the lists that are older than the request allows."""
-    opened(request, expire=request["max_age"]).close()
+    open_base(request, expire=request["max_age"]).close()
     return {}
 
 
@@ -151,9 +164,9 @@ def act_state(request: Request) -> Answer:
     With `repair`, remove the older of each; the next transaction, which needs what this one was to bring, repairs its
     dependencies.
     """
-    base = opened(request, available=False)
+    base = open_base(request, available=False)
     try:
-        twice = duplicates(base)
+        twice = find_duplicates(base)
         names = sorted(group[0].name for group in twice)
         if not request["repair"] or not twice:
             return {"twice": names}
@@ -168,18 +181,20 @@ def act_state(request: Request) -> Answer:
 
 def act_lock(request: Request) -> Answer:
     """Lock packages at their installed versions, and release others; lines of anybody else stay as they are."""
-    base = opened(request, available=False)
+    base = open_base(request, available=False)
     try:
         path, has_plugin, obeyed = dnf_locks.lock_file(base)
         if request["hold"] and not obeyed:
             absent = "" if request["check"] else "its plugin versionlock is not installed"
-            return {"changed": [], "problem": dnf_locks.unlocked(path) if has_plugin else absent}
+            return {"changed": [], "problem": dnf_locks.explain_unlocked(path) if has_plugin else absent}
         installed = base.sack.query().installed().filterm(name=request["hold"]) if request["hold"] else []
         patterns = sorted({"%s-%s:%s-%s.*" % (p.name, p.epoch, p.version, p.release) for p in installed})
         names = set(request["hold"] + request["release"])
         known = names.union(package.name for package in base.sack.query().installed())
-        before = dnf_locks.lines_of(path)
-        gone = [line for line in before if dnf_locks.locked_name(line, known) in names and line.strip() not in patterns]
+        before = dnf_locks.read_lines(path)
+        gone = [
+            line for line in before if dnf_locks.find_locked_name(line, known) in names and line.strip() not in patterns
+        ]
         new = [line for line in patterns if line not in [other.strip() for other in before]]
         if (gone or new) and not request["check"]:
             dnf_locks.write(path, [line for line in before if line not in gone] + new)

@@ -18,13 +18,13 @@ class Refused(Exception):
     """An impossible operation, described in one line."""
 
 
-def full(package: Any) -> str:
+def format_version(package: Any) -> str:
     """Return `[epoch:]version-release`, without an epoch of 0."""
     evr = str(package.evr)
     return evr[2:] if evr.startswith("0:") else evr
 
 
-def opened(request: Request, expire: int = -1, available: bool = True, installed: bool = True) -> Any:
+def open_base(request: Request, expire: int = -1, available: bool = True, installed: bool = True) -> Any:
     """Return a base with packages and repositories; without installed packages, if they are not to count.
 
     versionlock takes no part: `dnf_locks.apply` does its work for foreign packages. show-leaves works only on a terminal.
@@ -53,22 +53,22 @@ def opened(request: Request, expire: int = -1, available: bool = True, installed
         if request.get("mirror_timeout"):
             repository.timeout, repository.retries = request["mirror_timeout"], 1
     if request["action"] != "refresh" and KEPT in (repository.id for repository in enabled):
-        _undemanding([repository for repository in enabled if repository.id != KEPT])
+        use_present_lists([repository for repository in enabled if repository.id != KEPT])
     if request["action"] == "refresh":
-        patiently(request, base.update_cache)
+        retry_patiently(request, base.update_cache)
     else:
-        patiently(request, base.fill_sack, load_system_repo=installed, load_available_repos=available)
+        retry_patiently(request, base.fill_sack, load_system_repo=installed, load_available_repos=available)
     return base
 
 
-def _undemanding(repositories: Iterable[Any]) -> None:
+def use_present_lists(repositories: Iterable[Any]) -> None:
     """Make a rollback use the present lists, and wait for no mirror that does not answer."""
     for repository in repositories:
         repository.skip_if_unavailable = True
         repository._repo.setSyncStrategy(dnf.repo.SYNC_ONLY_CACHE)
 
 
-def patiently(request: Request, work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+def retry_patiently(request: Request, work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """Wait for another dnf to finish, as long as the request allows."""
     end = time.time() + request["timeout"]
     while True:
@@ -80,12 +80,12 @@ def patiently(request: Request, work: Callable[..., Any], *arguments: Any, **nam
             time.sleep(1)
 
 
-def native(base: Any) -> List[str]:
+def list_architectures(base: Any) -> List[str]:
     """Return the host's own architectures."""
     return [base.conf.substitutions["basearch"], "noarch"]
 
 
-def duplicates(base: Any) -> List[List[Any]]:
+def find_duplicates(base: Any) -> List[List[Any]]:
     """Return packages that are in the database twice, the younger installation last; kernels and similar packages may be."""
     groups: Dict[Tuple[str, str], List[Any]] = {}
     query = base.sack.query().installed()
@@ -95,12 +95,12 @@ def duplicates(base: Any) -> List[List[Any]]:
     return [sorted(group, key=lambda p: p.installtime) for group in groups.values() if len(group) > 1]
 
 
-def identities(packages: Iterable[Any]) -> Set[Identity]:
+def list_identities(packages: Iterable[Any]) -> Set[Identity]:
     """Return packages as (name, architecture, version)."""
-    return {(package.name, package.arch, full(package)) for package in packages}
+    return {(package.name, package.arch, format_version(package)) for package in packages}
 
 
-def in_database() -> Set[Identity]:
+def read_database() -> Set[Identity]:
     """Return the current contents of rpm's own database, bypassing everything dnf had read before."""
     found = set()
     for header in rpm.TransactionSet().dbMatch():
@@ -114,7 +114,7 @@ def in_database() -> Set[Identity]:
     return found
 
 
-def unfinished(coming: Set[Identity], going: Set[Identity], installed: Set[Identity]) -> List[str]:
+def describe_unfinished(coming: Set[Identity], going: Set[Identity], installed: Set[Identity]) -> List[str]:
     """Describe what a transaction left undone; `there` is the contents of the database."""
     lacking = ["%s-%s is not installed" % (name, version) for name, _, version in sorted(coming - installed)]
     return lacking + [

@@ -30,12 +30,12 @@ def lock_file(base: Any) -> Tuple[str, bool, bool]:
     return path, has_plugin, has_plugin and obeyed
 
 
-def unlocked(path: str) -> str:
+def explain_unlocked(path: str) -> str:
     """Return the reason why nothing can be locked although the plugin is installed."""
     return "dnf does not obey %s: its plugins, or versionlock, are switched off" % path
 
 
-def lines_of(path: str) -> List[str]:
+def read_lines(path: str) -> List[str]:
     """Return the lines of a file that may not exist."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
@@ -44,7 +44,7 @@ def lines_of(path: str) -> List[str]:
         return []
 
 
-def locks(base: Any, lines: Iterable[str]) -> Iterator[Tuple[bool, str, Any]]:
+def list_locks(base: Any, lines: Iterable[str]) -> Iterator[Tuple[bool, str, Any]]:
     """Yield (excluding, name or glob of names, query of matches) for each line."""
     for line in lines:
         pattern = line.strip().lstrip("!")
@@ -61,7 +61,7 @@ def apply(base: Any, own_names: Collection[str], pinned: Iterable[str]) -> None:
     """Exclude packages that the host's locks forbid, except our own, whose locks this transaction may change."""
     globs = list(pinned)
     excluded = base.sack.query().filterm(empty=True)
-    for excluding, name, query in locks(base, lines_of(lock_file(base)[0])):
+    for excluding, name, query in list_locks(base, read_lines(lock_file(base)[0])):
         rest = base.sack.query().filterm(name__glob=name).difference(query)
         excluded = excluded.union(query if excluding else rest)
     free = [p for p in excluded if p.name in own_names or any(fnmatch.fnmatchcase(p.name, glob) for glob in globs)]
@@ -69,7 +69,7 @@ def apply(base: Any, own_names: Collection[str], pinned: Iterable[str]) -> None:
     base.sack.add_excludes(excluded.filterm(reponame__neq=hawkey.SYSTEM_REPO_NAME))
 
 
-def locked_name(line: str, names: Iterable[str]) -> str:
+def find_locked_name(line: str, names: Iterable[str]) -> str:
     """Return the name that the line locks, "" if none: the longest of those that are followed by a version or by
     nothing.
 

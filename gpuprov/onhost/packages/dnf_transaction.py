@@ -9,7 +9,7 @@ import dnf.subject
 import dnf.transaction
 
 from . import dnf_locks
-from .dnf_base import KEPT, Refused, Request, full, native, patiently
+from .dnf_base import KEPT, Refused, Request, format_version, list_architectures, retry_patiently
 
 DRIVER_VERSION = re.compile(r"\d{3}(\.\d+)+\Z")
 WORDS = {
@@ -34,39 +34,41 @@ class Errors(dnf.callback.TransactionProgress):  # type: ignore[misc]
         self.lines.append(str(message))
 
 
-def resolved(base: Any, request: Request) -> Tuple[str, List[Row]]:
+def resolve_transaction(base: Any, request: Request) -> Tuple[str, List[Row]]:
     """Return the stream that it switches to, and its changes: rows of word, name, version."""
-    stream = _switch(base, request["module"]) if request["module"] else ""
+    stream = switch_stream(base, request["module"]) if request["module"] else ""
     pinned = request["pin"]
     named = {re.split("[=:]", spec)[0] for spec in request["install"] + request["remove"]}
     dnf_locks.apply(base, named, pinned["patterns"] if pinned else [])
     if pinned:
-        _pin(base, pinned)
-    _mark(base, request)
+        pin_packages(base, pinned)
+    mark_packages(base, request)
     base.resolve(allow_erasing=True)
     rows = [
-        (WORDS[item.action], str(item.pkg.name), full(item.pkg)) for item in base.transaction if item.action in WORDS
+        (WORDS[item.action], str(item.pkg.name), format_version(item.pkg))
+        for item in base.transaction
+        if item.action in WORDS
     ]
     return stream, sorted(rows)
 
 
-def said(rows: Iterable[Row]) -> List[str]:
+def format_rows(rows: Iterable[Row]) -> List[str]:
     """Return the rows in apt-get's words, which are the same for all managers."""
     return ["Remv " + name if word == "remove" else "Inst %s %s" % (name, version) for word, name, version in rows]
 
 
-def coming(base: Any) -> List[Any]:
+def list_coming(base: Any) -> List[Any]:
     """Return the packages that it installs."""
     return [package for package in base.transaction.install_set if not package.installed]
 
 
 def fetch(base: Any, request: Request, packages: List[Any]) -> None:
     """Download packages, and check their signatures, which dnf leaves to its caller."""
-    patiently(request, base.download_packages, packages)
+    retry_patiently(request, base.download_packages, packages)
     for package in packages:
         check = getattr(base, "package_signature_check", None) or base._sig_check_pkg
         result, words = check(package)
-        if result == 1 and _key_is_local(base, package):
+        if result == 1 and is_key_local(base, package):
             add = getattr(base, "package_import_key", None) or base._get_key_for_package
             add(package, fullaskcb=lambda *_: True)
             result, words = check(package)
@@ -74,7 +76,7 @@ def fetch(base: Any, request: Request, packages: List[Any]) -> None:
             raise Refused("%s is not signed with a known key: %s" % (package, words))
 
 
-def _pin(base: Any, pinned: Dict[str, Any]) -> None:
+def pin_packages(base: Any, pinned: Dict[str, Any]) -> None:
     """Exclude all versions but one of packages that match a glob and have a driver's version."""
     matching = base.sack.query().available().filterm(name__glob=pinned["patterns"])
     wrong = [p for p in matching if DRIVER_VERSION.match(p.version) and p.version != pinned["version"]]
@@ -82,7 +84,7 @@ def _pin(base: Any, pinned: Dict[str, Any]) -> None:
         base.sack.add_excludes(base.sack.query().filterm(pkg=wrong))
 
 
-def _switch(base: Any, stream: str) -> str:
+def switch_stream(base: Any, stream: str) -> str:
     """Enable a module's stream in place of another. A repository without modules needs no switch."""
     modules = dnf.module.module_base.ModuleBase(base)
     name = stream.partition(":")[0]
@@ -94,7 +96,7 @@ def _switch(base: Any, stream: str) -> str:
     return stream
 
 
-def _mark(base: Any, request: Request) -> None:
+def mark_packages(base: Any, request: Request) -> None:
     """Mark for dnf what is to be installed and removed."""
     for spec in request["install"]:
         name, _, version = spec.partition("=")
@@ -103,8 +105,8 @@ def _mark(base: Any, request: Request) -> None:
                 base.install(name)
             continue
         name, _, arch = name.partition(":")
-        matching = base.sack.query().filterm(name=name, arch=[arch] if arch else native(base))
-        fitting = [package for package in matching if full(package) == version]
+        matching = base.sack.query().filterm(name=name, arch=[arch] if arch else list_architectures(base))
+        fitting = [package for package in matching if format_version(package) == version]
         if not fitting:
             raise Refused("No match for argument: %s-%s" % (name, version))
         if not any(package.installed for package in fitting):
@@ -117,7 +119,7 @@ def _mark(base: Any, request: Request) -> None:
                 base.package_remove(package)
 
 
-def _key_is_local(base: Any, package: Any) -> bool:
+def is_key_local(base: Any, package: Any) -> bool:
     """Return whether the repository's key comes from the host itself or over TLS; over plain HTTP anybody could have
     sent it."""
     keys = base.repos[package.reponame].gpgkey

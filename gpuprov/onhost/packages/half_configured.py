@@ -5,7 +5,7 @@ from __future__ import annotations
 from .other_driver import CLEANUP
 
 
-def packages(audit: str) -> list[str]:
+def parse_audit(audit: str) -> list[str]:
     """Return the names in the output of `dpkg --audit`: a line with one blank before it for each package, below a sentence."""
     lines = [line for line in audit.splitlines() if line[:1] == " " and line[1:2].strip()]
     return list(dict.fromkeys(line.split()[0] for line in lines))
@@ -16,14 +16,14 @@ def needs_answer(names: list[str]) -> bool:
     return CLEANUP in names
 
 
-def told(names: list[str]) -> str:
+def describe_packages(names: list[str]) -> str:
     """Describe the packages that are half-configured."""
     asks = "asks whether to uninstall the driver of NVIDIA's runfile, by default yes, and fails where nobody can answer"
     why = f"; the script of {CLEANUP} {asks}" if needs_answer(names) else ""
     return f"dpkg left half-way: {' '.join(names)}{why}"
 
 
-def way_out(names: list[str]) -> str:
+def describe_fix(names: list[str]) -> str:
     """Describe the fix on the host, without a question answered blindly."""
     if needs_answer(names):
         return (

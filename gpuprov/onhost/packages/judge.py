@@ -16,33 +16,35 @@ OF_BUNDLE = (
 )
 
 
-def tried(manager: Manager, transaction: Transaction, driver: Mapping[str, Any] = {}) -> Trial:
+def try_transaction(manager: Manager, transaction: Transaction, driver: Mapping[str, Any] = {}) -> Trial:
     """Return the trial of a permitted transaction. Raises Refused. `driver`: the module's option, empty for the driver's own."""
     trial = manager.attempt(transaction)
     if trial.problem:
         fix = OF_BUNDLE if os.environ.get("GPUPROV_BUNDLE") else transaction.hint
         raise Refused(f"{manager.name} cannot install {transaction.of}: {trial.problem.rstrip('.')}. Fix: {fix}")
-    if lost := _lost(trial, transaction):
+    if lost := list_lost(trial, transaction):
         raise Refused(
             f"{manager.name} would remove {', '.join(lost)} for {transaction.of}. Fix: remove them yourself, or choose a version that "
             "leaves them"
         )
-    if transaction.refusal and (touched := _touched(trial, transaction)):
+    if transaction.refusal and (touched := list_touched(trial, transaction)):
         raise Refused(
             f"with {transaction.of} {manager.name} would install, move or remove {', '.join(touched)}; {transaction.refusal.why}. "
             f"Nothing was changed or downloaded. Fix: {transaction.refusal.hint}"
         )
-    guarded(manager, transaction, trial.rows, driver)
+    refuse_other_driver(manager, transaction, trial.rows, driver)
     return trial
 
 
-def guarded(manager: Manager, transaction: Transaction, rows: Sequence[str], driver: Mapping[str, Any]) -> None:
+def refuse_other_driver(
+    manager: Manager, transaction: Transaction, rows: Sequence[str], driver: Mapping[str, Any]
+) -> None:
     """Raise Refused if the rows of a trial have packages of another driver than the host's."""
-    if names := other_driver.names_of(driver):
-        other_driver.refuse(manager, transaction, rows, names, other_driver.coming_of(driver))
+    if names := other_driver.build_names(driver):
+        other_driver.refuse(manager, transaction, rows, names, other_driver.read_coming(driver))
 
 
-def downloaded(manager: Manager, transaction: Transaction) -> None:
+def download_packages(manager: Manager, transaction: Transaction) -> None:
     """Download all its packages to the host. Raises Refused."""
     if problem := manager.download(transaction):
         raise Refused(
@@ -51,7 +53,7 @@ def downloaded(manager: Manager, transaction: Transaction) -> None:
         )
 
 
-def committed(manager: Manager, transaction: Transaction) -> Done:
+def commit_transaction(manager: Manager, transaction: Transaction) -> Done:
     """Execute it. Raises Refused with the problem."""
     done = manager.commit(transaction)
     if done.problem:
@@ -62,12 +64,12 @@ def committed(manager: Manager, transaction: Transaction) -> Done:
     return done
 
 
-def _lost(trial: Trial, transaction: Transaction) -> list[str]:
+def list_lost(trial: Trial, transaction: Transaction) -> list[str]:
     going = [row.split()[1] for row in trial.rows if row.startswith("Remv ")]
     return sorted(name for name in going if name not in transaction.remove and name not in transaction.may_remove)
 
 
-def _touched(trial: Trial, transaction: Transaction) -> list[str]:
+def list_touched(trial: Trial, transaction: Transaction) -> list[str]:
     assert transaction.refusal
     pattern = re.compile("|".join(transaction.refusal.patterns))
     names = {row.split()[1] for row in trial.rows}

@@ -16,7 +16,7 @@ def parse_madison(text: str) -> dict[str, list[str]]:
     return versions
 
 
-def places(text: str) -> dict[tuple[str, str], set[str]]:
+def parse_places(text: str) -> dict[tuple[str, str], set[str]]:
     """Parse `apt-cache madison` to the addresses that each version of a package comes from."""
     files: dict[tuple[str, str], set[str]] = {}
     for line in text.splitlines():

@@ -60,19 +60,19 @@ class Present:
     modules: frozenset[str] = frozenset()
 
 
-def version_of(package_version: str) -> str:
+def derive_version(package_version: str) -> str:
     """Return `3:580.95.05-1.el9` -> `580.95.05`; "" if it is not a driver's."""
     match = VERSION.match(package_version)
     return match[1] if match else ""
 
 
-def names_of(params: Mapping[str, Any]) -> Names | None:
+def build_names(params: Mapping[str, Any]) -> Names | None:
     """Return the names for this host's family, from a module's option `driver`."""
-    given = params.get("names", {}).get(family.here())
+    given = params.get("names", {}).get(family.read_family())
     return Names(given["driver"], given["modules"], given["own"]) if given else None
 
 
-def coming_of(params: Mapping[str, Any]) -> Coming | None:
+def read_coming(params: Mapping[str, Any]) -> Coming | None:
     """Return the driver of this run, from a module's option `driver`; None if the run installs none."""
     given = params.get("coming") or {}
     if not given.get("version"):
@@ -88,14 +88,14 @@ def coming_of(params: Mapping[str, Any]) -> Coming | None:
     return Coming(str(given["version"]), bool(given["runfile"]), desired)
 
 
-def of_a_driver(rows: Iterable[str], names: Names) -> list[tuple[str, str]]:
+def select_driver_packages(rows: Iterable[str], names: Names) -> list[tuple[str, str]]:
     """Return name and version of each driver package that a trial's rows install or change."""
     words = (row.split() for row in rows if row.startswith("Inst "))
     versions = {word[1].partition(":")[0]: word[2] for word in words}
     return sorted((name, version) for name, version in versions.items() if re.fullmatch(names.driver, name))
 
 
-def others(
+def select_others(
     touched: Sequence[tuple[str, str]], names: Names, installed: Present, coming: Coming | None
 ) -> list[tuple[str, str]]:
     """Return the packages of another driver than the present one, or the one that replaces it."""
@@ -108,7 +108,7 @@ def others(
         return []
 
     def is_other(name: str, version: str) -> bool:
-        known = version_of(version)
+        known = derive_version(version)
         second = (
             not coming and installed.modules and name not in installed.modules and re.fullmatch(names.modules, name)
         )
@@ -119,24 +119,24 @@ def others(
 
 def refuse(manager: Manager, desired: Transaction, rows: Sequence[str], names: Names, coming: Coming | None) -> None:
     """Raise AnotherDriver if the transaction would install packages of another driver than the host's."""
-    touched = of_a_driver(rows, names)
-    installed = present(manager, names) if touched else Present()
-    conflicting = others(touched, names, installed, coming)
+    touched = select_driver_packages(rows, names)
+    installed = find_present(manager, names) if touched else Present()
+    conflicting = select_others(touched, names, installed, coming)
     if conflicting and coming and not coming.runfile and not coming.transaction.empty:
         # What comes along depends on the driver's own packages, which are in place by then.
-        conflicting = others(_together(manager, desired, names, coming), names, installed, coming)
+        conflicting = select_others(foresee_together(manager, desired, names, coming), names, installed, coming)
     if not conflicting:
         return
     host = _describe_coming(coming) if coming else installed.told
     asks = f"; {CLEANUP} asks whether to uninstall the host's, by default yes"
     raise AnotherDriver(
         f"the host's driver is {host}, and nothing was changed or downloaded: with {desired.of} {manager.name} would install packages "
-        f"of another, {_listed(conflicting)}{asks if CLEANUP in dict(conflicting) and installed.kind == 'runfile' else ''}. "
+        f"of another, {format_packages(conflicting)}{asks if CLEANUP in dict(conflicting) and installed.kind == 'runfile' else ''}. "
         f"Fix: {f'{desired.instead}; or ' if desired.instead else ''}{_choose_fix(installed, coming)}"
     )
 
 
-def _listed(packages: Sequence[tuple[str, str]]) -> str:
+def format_packages(packages: Sequence[tuple[str, str]]) -> str:
     """Return names, grouped by version, with the version after them."""
     versions = dict.fromkeys(version for _, version in packages)
     return ", ".join(
@@ -144,14 +144,14 @@ def _listed(packages: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def present(manager: Manager, names: Names) -> Present:
+def find_present(manager: Manager, names: Names) -> Present:
     """Return the driver that this host has."""
     programs = [path for path in PROGRAMS if os.path.lexists(path)]
     if programs or os.path.exists(RECORD):
         return Present("runfile", f"of NVIDIA's runfile ({' '.join(programs) or RECORD})")
     rows = [row for row in manager.read([]).rows if re.fullmatch(names.driver, row[1])]
     versions = {
-        row[1]: version_of(row[2]) for row in rows if version_of(row[2]) and not re.fullmatch(names.own, row[1])
+        row[1]: derive_version(row[2]) for row in rows if derive_version(row[2]) and not re.fullmatch(names.own, row[1])
     }
     if versions:
         modules = [name for name in versions if re.fullmatch(names.modules, name)]
@@ -159,34 +159,34 @@ def present(manager: Manager, names: Names) -> Present:
         return Present(
             "packages", f"of packages ({', '.join(shown)})", frozenset(versions.values()), frozenset(modules)
         )
-    owners = {path: _owner(path) for path in _files()}
+    owners = {path: find_owner(path) for path in list_files()}
     files = [path for path, owner in owners.items() if not (owner and re.fullmatch(names.driver, owner))]
     if not files:
         return Present()
-    mounted = "mounted from elsewhere" if _mounts().intersection(files) else "of no package"
+    mounted = "mounted from elsewhere" if list_mounts().intersection(files) else "of no package"
     where = f"of the package {owners[files[0]]}" if owners[files[0]] else mounted
     return Present("other", f"{where} ({' '.join(files[:3])})")
 
 
-def _files() -> list[str]:
+def list_files() -> list[str]:
     """Return a driver's libraries, program and module, as far as they exist."""
     paths = [path for pattern in FILES for path in sorted(glob.glob(pattern))]
     return paths + sorted(glob.glob(f"/lib/modules/{platform.release()}/**/nvidia.ko*", recursive=True))
 
 
-def _owner(path: str) -> str:
+def find_owner(path: str) -> str:
     """Return the package that owns the file; "" if none."""
     real = os.path.realpath(path)
     # A package of the time before /usr was merged calls /usr/lib/... /lib/...
     for place in dict.fromkeys([path, real, real.replace("/usr/lib", "/lib", 1)]):
-        ran = run([*OWNERS.get(family.here(), _RPM), place])
+        ran = run([*OWNERS.get(family.read_family(), _RPM), place])
         owners = [line for line in ran.lines if not line.startswith(("diversion ", "local diversion "))]
         if not ran.status and owners:
             return re.split("[,:]", owners[0])[0]
     return ""
 
 
-def _mounts() -> set[str]:
+def list_mounts() -> set[str]:
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
             return {line.split()[4] for line in file}
@@ -194,7 +194,7 @@ def _mounts() -> set[str]:
         return set()
 
 
-def _together(manager: Manager, desired: Transaction, names: Names, coming: Coming) -> list[tuple[str, str]]:
+def foresee_together(manager: Manager, desired: Transaction, names: Names, coming: Coming) -> list[tuple[str, str]]:
     """Return the driver's packages that come along if the driver's own transaction runs in the same run, apart from
     those it names itself."""
     both = replace(
@@ -207,7 +207,7 @@ def _together(manager: Manager, desired: Transaction, names: Names, coming: Comi
     if trial.problem:
         raise Refused(f"{manager.name} cannot install {both.of}: {trial.problem.rstrip('.')}. Fix: {desired.hint}")
     named = {re.split("[=:]", spec)[0] for spec in coming.transaction.install}
-    return [row for row in of_a_driver(trial.rows, names) if row[0] not in named]
+    return [row for row in select_driver_packages(trial.rows, names) if row[0] not in named]
 
 
 def _describe_coming(coming: Coming) -> str:

@@ -9,7 +9,7 @@ QUERY = r"%{NAME}|%{EPOCHNUM}|%{VERSION}-%{RELEASE}|%{SOURCERPM}|%{ARCH}|%{VENDO
 WAY_OUT = "Fix, on the host: rpm --rebuilddb"
 
 
-def rebuilt(is_ours: bool, check: bool) -> list[str]:
+def rebuild_database(is_ours: bool, check: bool) -> list[str]:
     """Rebuild the database if an interrupted apply damaged it. Raises Refused."""
     if not run(["rpm", "--verifydb"]).status:
         return []
@@ -25,7 +25,7 @@ def rebuilt(is_ours: bool, check: bool) -> list[str]:
     return ["rebuild rpm's database"]
 
 
-def rows() -> list[list[str]]:
+def read_rows() -> list[list[str]]:
     """Return [state, name, version, source, architecture, vendor] of each package, the youngest installation last. Raises Refused."""
     ran = run(["rpm", "-qa", "--qf", QUERY])
     if ran.status:
@@ -39,12 +39,12 @@ def rows() -> list[list[str]]:
     return [row for row in records if row[1] != "gpg-pubkey"]
 
 
-def twice() -> list[tuple[str, list[str]]]:
+def find_twice() -> list[tuple[str, list[str]]]:
     """Return packages that are in the database twice, with rpm's names of their older installations; kernels and similar packages
     may be."""
     several = set(run(["rpm", "-q", "--qf", "%{NAME}\n", "--whatprovides", "multiversion(kernel)"]).lines)
     groups: dict[tuple[str, str], list[str]] = {}
-    for _, name, version, _, arch, _ in rows():
+    for _, name, version, _, arch, _ in read_rows():
         if name not in several:
             groups.setdefault((name, arch), []).append(f"{name}-{version.rpartition(':')[2]}.{arch}")
     return sorted((name, versions[:-1]) for (name, _), versions in groups.items() if len(versions) > 1)

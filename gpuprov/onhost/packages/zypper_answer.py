@@ -6,7 +6,7 @@ import os
 import re
 from xml.etree import ElementTree
 
-from .commands import Ran, both_ends
+from .commands import Ran, shorten_middle
 
 # https://github.com/openSUSE/zypper/blob/master/doc/zypper.8.txt, exit codes
 NOT_FOUND, SKIPPED, SCRIPT_FAILED = 104, 106, 107
@@ -16,7 +16,7 @@ KEPT = "/etc/zypp/repos.d/gpuprov-kept.repo"
 """Exists while a rollback offers the files of a checkpoint: repositories whose mirror does not answer are then skipped."""
 
 
-def tree(ran: Ran) -> ElementTree.Element:
+def parse_tree(ran: Ran) -> ElementTree.Element:
     """Parse the answer; empty if there is none."""
     try:
         return ElementTree.fromstring(ran.out[max(ran.out.find("<?xml"), 0) :])
@@ -24,7 +24,7 @@ def tree(ran: Ran) -> ElementTree.Element:
         return ElementTree.Element("stream")
 
 
-def changes(answer: ElementTree.Element) -> list[str]:
+def list_changes(answer: ElementTree.Element) -> list[str]:
     """Return the rows of a summary, `Inst NAME VERSION` and `Remv NAME`."""
     rows = []
     for group in answer.iterfind("install-summary/*"):
@@ -36,7 +36,7 @@ def changes(answer: ElementTree.Element) -> list[str]:
     return sorted(rows)
 
 
-def offered(answer: ElementTree.Element, archs: tuple[str, ...]) -> dict[str, list[str]]:
+def list_offered(answer: ElementTree.Element, archs: tuple[str, ...]) -> dict[str, list[str]]:
     """Return versions by name, newest first, as zypper sorts them."""
     found: dict[str, list[str]] = {}
     for solvable in answer.iter("solvable"):
@@ -47,31 +47,31 @@ def offered(answer: ElementTree.Element, archs: tuple[str, ...]) -> dict[str, li
     return {name: versions for name, versions in found.items() if versions}
 
 
-def scripts(ran: Ran) -> list[str]:
+def list_failed_scripts(ran: Ran) -> list[str]:
     """Return scripts of packages that failed although the packages are installed, in rpm's words."""
-    lines = (line for each in tree(ran).iter("message") for line in (each.text or "").splitlines())
+    lines = (line for each in parse_tree(ran).iter("message") for line in (each.text or "").splitlines())
     failed = [line.strip() for line in lines if re.search(r"script(let)? failed", line)]
     return failed or (
         ["a script of a package failed: see /var/log/zypp/history"] if ran.status == SCRIPT_FAILED else []
     )
 
 
-def errors(answer: ElementTree.Element) -> list[str]:
+def list_errors(answer: ElementTree.Element) -> list[str]:
     """List zypper's error messages, such as about a repository it cannot read."""
     return [each.text or "" for each in answer.iter("message") if each.get("type") == "error"]
 
 
-def nothing(ran: Ran, answer: ElementTree.Element) -> bool:
+def has_no_result(ran: Ran, answer: ElementTree.Element) -> bool:
     """Return whether a search had no results, in all relevant repositories."""
-    return ran.status == NOT_FOUND and (os.path.exists(KEPT) or not errors(answer))
+    return ran.status == NOT_FOUND and (os.path.exists(KEPT) or not list_errors(answer))
 
 
-def problem(ran: Ran) -> str:
+def find_problem(ran: Ran) -> str:
     """Return the reason why the command failed; "" if it did not."""
     if ran.status in FINE or (ran.status == SKIPPED and os.path.exists(KEPT)):
         return ""
-    answer = tree(ran)
-    messages = errors(answer)
+    answer = parse_tree(ran)
+    messages = list_errors(answer)
     messages += [each.text or "" for prompt in answer.iter("prompt") for each in prompt.iterfind("description")]
-    words = both_ends(" ".join(messages) or ran.err or " ".join(ran.lines[-6:]), 900)
+    words = shorten_middle(" ".join(messages) or ran.err or " ".join(ran.lines[-6:]), 900)
     return f"{words} (zypper ends with status {ran.status})"

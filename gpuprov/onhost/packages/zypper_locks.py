@@ -23,11 +23,11 @@ TEMPORARY = "/run"
 TRUE = ("1", "yes", "true", "on", "always")
 
 
-def settings() -> configparser.ConfigParser:
+def read_settings() -> configparser.ConfigParser:
     """Return zypp.conf as libzypp reads it: the host's own file or the vendor's, then the files in the folders beside both, by
     name."""
     parser = configparser.ConfigParser(interpolation=None, strict=False, allow_no_value=True)
-    of_run = os.path.join(bundle.folder() or "/nowhere", "zypp.conf")
+    of_run = os.path.join(bundle.get_folder() or "/nowhere", "zypp.conf")
     if os.path.exists(of_run):
         _read_into(parser, of_run)
         return parser
@@ -46,18 +46,18 @@ def _read_into(parser: configparser.ConfigParser, path: str) -> None:
         parser.read_file(file, path)
 
 
-def path() -> str:
+def find_path() -> str:
     """Return the file of locks."""
-    return settings().get("main", "locksfile.path", fallback="") or LOCKS
+    return read_settings().get("main", "locksfile.path", fallback="") or LOCKS
 
 
-def unheeded() -> str:
+def explain_unheeded() -> str:
     """Return the reason why locks are not obeyed; "" if they are."""
-    applied = settings().get("main", "locksfile.apply", fallback="yes") or "yes"
+    applied = read_settings().get("main", "locksfile.apply", fallback="yes") or "yes"
     return "" if applied.lower() in TRUE else "locksfile.apply in zypp.conf is off"
 
 
-def blocks(text: str) -> list[str]:
+def split_blocks(text: str) -> list[str]:
     """Return the locks in the text of the file, each with its lines; a line without a colon ends a lock, as a blank line does."""
     groups: list[list[str]] = [[]]
     for line in text.splitlines():
@@ -71,8 +71,8 @@ def blocks(text: str) -> list[str]:
 def read() -> list[str]:
     """Return the locks of the host."""
     try:
-        with open(path(), encoding="utf-8", errors="surrogateescape") as file:
-            return blocks(file.read())
+        with open(find_path(), encoding="utf-8", errors="surrogateescape") as file:
+            return split_blocks(file.read())
     except FileNotFoundError:
         return []
 
@@ -85,7 +85,7 @@ NARROWING = {"version", "repo", "complex", "install_status"}
 matches."""
 
 
-def _fields(block: str) -> dict[str, list[str]]:
+def parse_fields(block: str) -> dict[str, list[str]]:
     fields: dict[str, list[str]] = {}
     for line in block.splitlines():
         key, colon, value = line.partition(":")
@@ -94,11 +94,11 @@ def _fields(block: str) -> dict[str, list[str]]:
     return fields
 
 
-def _of_packages(fields: Mapping[str, list[str]]) -> bool:
+def is_of_packages(fields: Mapping[str, list[str]]) -> bool:
     return "package" in fields.get("type", ["package"])
 
 
-def _matches(how: str, pattern: str, name: str) -> bool:
+def is_match(how: str, pattern: str, name: str) -> bool:
     """Return whether a name matches a pattern in libzypp's way `how`; without a way, as a substring."""
     if how == "glob":
         return fnmatch.fnmatchcase(name, pattern)
@@ -114,16 +114,16 @@ def _matches(how: str, pattern: str, name: str) -> bool:
 
 def name_of(block: str) -> str:
     """Return the only package that a lock names; "" for a pattern of names, or another kind."""
-    fields = _fields(block)
-    names = fields.get("solvable_name", []) if _of_packages(fields) else []
+    fields = parse_fields(block)
+    names = fields.get("solvable_name", []) if is_of_packages(fields) else []
     plain = fields.get("match_type", ["substring"])[-1] in ("glob", "exact") and "query_string" not in fields
     return "" if len(names) != 1 or not plain or re.search(r"[*?\[\]\s]", names[0]) else names[0]
 
 
-def holds(block: str, name: str) -> bool:
+def is_holding(block: str, name: str) -> bool:
     """Return whether a lock holds this package in every version, so that it is neither changed nor removed."""
-    fields = _fields(block)
-    if NARROWING & set(fields) or not _of_packages(fields):
+    fields = parse_fields(block)
+    if NARROWING & set(fields) or not is_of_packages(fields):
         return False
     # Of a name and a version, as `a > 1`, it is a lock of some versions.
     patterns = [text for text in fields.get("solvable_name", []) if text and not re.search(r"[<>=]", text)]
@@ -132,19 +132,19 @@ def holds(block: str, name: str) -> bool:
         patterns += filter(None, fields.get("query_string", []))
     how = fields.get("match_type", [""])[-1]
     if fields.get("case_sensitive", ["off"])[-1].lower() not in TRUE:
-        how, name, patterns = _without_case(how, name, patterns)
-    return any(_matches(how, pattern, name) for pattern in patterns)
+        how, name, patterns = ignore_case(how, name, patterns)
+    return any(is_match(how, pattern, name) for pattern in patterns)
 
 
-def _without_case(how: str, name: str, patterns: Sequence[str]) -> tuple[str, str, list[str]]:
+def ignore_case(how: str, name: str, patterns: Sequence[str]) -> tuple[str, str, list[str]]:
     flag = "(?i)" if how == "regex" else ""
     return how, name.lower(), [f"{flag}{pattern}" if flag else pattern.lower() for pattern in patterns]
 
 
-def held(locks: Iterable[str], installed: Iterable[str]) -> list[str]:
+def list_held(locks: Iterable[str], installed: Iterable[str]) -> list[str]:
     """Return the installed packages that nothing changes: locked in every version."""
     names = list(locks)
-    return sorted(name for name in installed if any(holds(block, name) for block in names))
+    return sorted(name for name in installed if any(is_holding(block, name) for block in names))
 
 
 def drop(names: Collection[str]) -> None:
@@ -152,15 +152,15 @@ def drop(names: Collection[str]) -> None:
     locks = read()
     kept = [block for block in locks if name_of(block) not in names]
     if kept != locks:
-        files.write(os.path.realpath(path()), _text(kept))
+        files.write(os.path.realpath(find_path()), format_locks(kept))
 
 
-def _text(locks: Iterable[str]) -> str:
+def format_locks(locks: Iterable[str]) -> str:
     return "".join(f"\n{block}\n\n" for block in locks)
 
 
 @contextlib.contextmanager
-def lifted(
+def lift_locks(
     own_names: Collection[str], patterns: Collection[str], shut_out: Mapping[str, Collection[str]]
 ) -> Iterator[dict[str, str]]:
     """Yield an environment in which the locks of these packages are not in effect, and these versions of packages cannot be
@@ -180,13 +180,13 @@ def lifted(
         for version in versions
     ]
     with tempfile.TemporaryDirectory(prefix="gpuprov-zypp-", dir=TEMPORARY) as folder:
-        site_settings = settings()
+        site_settings = read_settings()
         if not site_settings.has_section("main"):
             site_settings.add_section("main")
         locks = os.path.join(folder, "locks")
         site_settings.set("main", "locksfile.path", locks)
         with open(locks, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(_text(kept))
+            file.write(format_locks(kept))
         conf = os.path.join(folder, "zypp.conf")
         with open(conf, "w", encoding="utf-8", errors="surrogateescape") as file:
             site_settings.write(file)

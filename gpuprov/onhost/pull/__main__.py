@@ -23,27 +23,27 @@ CONTINUE = "continue"
 
 def pull(config: configs.Config) -> int:
     """Pull once. Raises Refused if the state cannot be used; any other failure becomes a result, too."""
-    number, started = f"pull-{secrets.token_hex(4)}", results.now()
+    number, started = f"pull-{secrets.token_hex(4)}", results.format_now()
     known = state.State()
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(config.state, CONTINUE))
     try:
         known = state.read(config.state)
-        bundle, known = _accepted(config, known)
-        code, summary = _done(config, known, bundle, number)
+        bundle, known = accept_bundle(config, known)
+        code, summary = do_job(config, known, bundle, number)
     except Refused as why:
-        _say(why)
-        code, summary = why.code, results.refusal(config, known, number, started, why)
+        log_reason(why)
+        code, summary = why.code, results.build_refusal(config, known, number, started, why)
     except OSError as error:
         broken = Refused(f"{config.state}: {error.strerror or error}", "make room, or fix the disk")
-        _say(broken)
-        code, summary = broken.code, results.refusal(config, known, number, started, broken)
-    return _reported(config, summary, code)
+        log_reason(broken)
+        code, summary = broken.code, results.build_refusal(config, known, number, started, broken)
+    return report_summary(config, summary, code)
 
 
-def _accepted(config: configs.Config, known: state.State) -> tuple[bundles.Bundle, state.State]:
+def accept_bundle(config: configs.Config, known: state.State) -> tuple[bundles.Bundle, state.State]:
     data = web.get(config, f"{config.result[: -len('.json')]}.bundle", BUNDLE)
-    bundle = bundles.read(signed.archive(data, config.signers))
+    bundle = bundles.read(signed.verify_archive(data, config.signers))
     manifest = bundle.manifest
     bundles.judge(manifest, config, known, time.time())
     accepted = known._replace(serial=manifest["serial"], job=manifest["job"], fleet=manifest["fleet"])
@@ -52,24 +52,24 @@ def _accepted(config: configs.Config, known: state.State) -> tuple[bundles.Bundl
     return bundle, accepted
 
 
-def _done(
+def do_job(
     config: configs.Config, known: state.State, bundle: bundles.Bundle, number: str
 ) -> tuple[int, dict[str, Any]]:
     manifest = bundle.manifest
     least = (manifest["python"][0], manifest["python"][1])
     python, chosen = wheels.find(manifest["wheels"], least, config.python)
-    place = wheels.folder(config.state, python, chosen)
+    place = wheels.make_folder(config.state, python, chosen)
     if not os.path.isdir(place):
         wheels.install(
             place,
             chosen,
             lambda wheel: web.get(config, f"wheels/{wheel['name']}", wheel["size"]),
-            lambda fresh: run.tried(python, fresh, config.state),
+            lambda fresh: run.try_start(python, fresh, config.state),
         )
     wheels.clear(config.state, but=place)
     act = "apply" if "report" not in (manifest["mode"], config.mode) else "verify"
-    code = run.work(python, place, config.state, number, act, bundle.job)
-    summary = run.result(config.state, config.result, number)
+    code = run.do_job(python, place, config.state, number, act, bundle.job)
+    summary = run.read_result(config.state, config.result, number)
     if not summary:
         raise Refused(
             f"gpuprov fleet work ended with {code} and wrote no result",
@@ -90,35 +90,35 @@ def _reboot(
 ) -> None:
     """Reboot, once for a bundle. The result is sent before it; the next boot continues where this one ended."""
     if known.rebooted >= known.serial:
-        _not_rebooted(summary, "it was rebooted for this bundle before, and a reboot is still required")
+        note_missing_reboot(summary, "it was rebooted for this bundle before, and a reboot is still required")
         return
     with contextlib.suppress(Refused):
-        results.upload(config, _text(summary))
+        results.upload(config, format_summary(summary))
     state.write(config.state, known._replace(rebooted=known.serial))
-    kept.whole(os.path.join(config.state, CONTINUE), b"")
+    kept.write_whole(os.path.join(config.state, CONTINUE), b"")
     why = run.reboot(python, place, config.state, str(summary["run"]), manifest["services"], summary["reboot"])
     if why:
         state.write(config.state, known)
         os.unlink(os.path.join(config.state, CONTINUE))
-        _not_rebooted(summary, why)
+        note_missing_reboot(summary, why)
 
 
-def _not_rebooted(summary: dict[str, Any], why: str) -> None:
+def note_missing_reboot(summary: dict[str, Any], why: str) -> None:
     summary["message"] = f"not rebooted: {why}"
-    _say(Refused(summary["message"], f"wanted for: {'; '.join(map(str, summary['reboot']))}"))
+    log_reason(Refused(summary["message"], f"wanted for: {'; '.join(map(str, summary['reboot']))}"))
 
 
-def _reported(config: configs.Config, summary: dict[str, Any], code: int) -> int:
+def report_summary(config: configs.Config, summary: dict[str, Any], code: int) -> int:
     try:
         folder = os.path.join(config.state, run.RESULTS)
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        kept.whole(os.path.join(folder, config.result), _text(summary))
-        results.upload(config, _text(summary))
+        kept.write_whole(os.path.join(folder, config.result), format_summary(summary))
+        results.upload(config, format_summary(summary))
     except Refused as why:
-        _say(why)
+        log_reason(why)
         return code or why.code
     except OSError as error:
-        _say(
+        log_reason(
             Refused(
                 f"the result cannot be kept in {config.state}: {error.strerror or error}", "make room, or fix the disk"
             )
@@ -127,11 +127,11 @@ def _reported(config: configs.Config, summary: dict[str, Any], code: int) -> int
     return code
 
 
-def _text(summary: dict[str, Any]) -> bytes:
+def format_summary(summary: dict[str, Any]) -> bytes:
     return json.dumps(summary).encode() + b"\n"
 
 
-def _say(why: Refused) -> None:
+def log_reason(why: Refused) -> None:
     for line in (f"gpuprov-pull: {why.message}", f"hint: {why.hint}"):
         printable = "".join(char if char.isprintable() else "?" for char in line)
         print(printable.replace("##", "#?"), file=sys.stderr)  # ## begins orders to a CI that keeps the log
@@ -160,10 +160,12 @@ def main() -> int:
                 return 5
             return pull(config)
     except Refused as why:
-        _say(why)
+        log_reason(why)
         return why.code
     except OSError as error:
-        _say(Refused(f"the puller's state cannot be used: {error}", "run it as root, and see that the disk has room"))
+        log_reason(
+            Refused(f"the puller's state cannot be used: {error}", "run it as root, and see that the disk has room")
+        )
         return 2
 
 

@@ -34,19 +34,19 @@ class Bundle(NamedTuple):
 
 def read(archive: bytes) -> Bundle:
     """Read an archive. Raises Refused unless it contains a manifest and a job, in this format."""
-    members = _members(archive)
+    members = read_members(archive)
     if set(members) != {MANIFEST, JOB}:
         raise Refused(f"the bundle lacks {MANIFEST} or {JOB}", AGAIN)
-    manifest = kept.mapping(members[MANIFEST], MANIFEST, AGAIN)
+    manifest = kept.parse_mapping(members[MANIFEST], MANIFEST, AGAIN)
     if manifest.get("gpuprov_bundle") != FORMAT or manifest.get("kind") != KIND:
         version = f"{str(manifest.get('gpuprov_bundle'))[:20]}, kind {str(manifest.get('kind'))[:20]}"
         fix = "the puller and gpuprov bundle must be of versions that fit: install the puller again, or make the bundle again"
         raise Refused(f"the bundle has format {version}; allowed: {FORMAT}, kind {KIND}", fix)
-    _typed(manifest)
+    check_types(manifest)
     return Bundle(manifest, members[JOB])
 
 
-def _members(archive: bytes) -> dict[str, bytes]:
+def read_members(archive: bytes) -> dict[str, bytes]:
     members: dict[str, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as opened:
@@ -68,7 +68,7 @@ def _members(archive: bytes) -> dict[str, bytes]:
     return members
 
 
-def _typed(manifest: dict[str, Any]) -> None:
+def check_types(manifest: dict[str, Any]) -> None:
     kinds = {
         "host": str,
         "identity": dict,
@@ -111,7 +111,7 @@ def judge(manifest: dict[str, Any], config: Config, state: State, now: float) ->
             raise Refused(
                 f"the bundle is of a host with {what} {expected[:100]}, and this one has {actual or 'none'}", fix
             )
-    made, expires = (_seconds(manifest, name) for name in ("made_at", "expires_at"))
+    made, expires = (read_seconds(manifest, name) for name in ("made_at", "expires_at"))
     if now < made - CLOCK:
         raise Refused(
             f"the bundle was made at {manifest['made_at']}, and this clock is before that", "set the clock (chrony)"
@@ -123,7 +123,7 @@ def judge(manifest: dict[str, Any], config: Config, state: State, now: float) ->
         raise Refused(message, "make a new bundle; gpuprov bundle gives it a serial that is higher")
 
 
-def _seconds(manifest: dict[str, Any], name: str) -> float:
+def read_seconds(manifest: dict[str, Any], name: str) -> float:
     try:
         return float(calendar.timegm(time.strptime(manifest[name], _TIME)))
     except (ValueError, OverflowError):

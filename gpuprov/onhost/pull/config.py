@@ -44,10 +44,10 @@ class Config(NamedTuple):
 def read(path: str) -> Config:
     """Read the configuration. Raises Refused if it is missing, not root's own, or invalid."""
     try:
-        data = kept.contents(path, CONFIG, own=True)
+        data = kept.read_contents(path, CONFIG, own=True)
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}", HINT) from None
-    settings = kept.mapping(data, path, HINT)
+    settings = kept.parse_mapping(data, path, HINT)
     unknown = sorted(set(settings) - set(Config._fields))
     wrong = sorted(name for name, value in settings.items() if not isinstance(value, str))
     if unknown or wrong:
@@ -61,7 +61,7 @@ def read(path: str) -> Config:
     return config._replace(result=config.result or f"{config.name}.json")
 
 
-def misplaced(name: str, place: str) -> str:
+def find_misplacement(name: str, place: str) -> str:
     """Return the problem with a location of bundles or results, and what is allowed; "" if it is allowed. Repeats no
     password."""
     good = place.startswith("/") or bool(_HTTPS.fullmatch(place))
@@ -77,7 +77,7 @@ def _judge(config: Config, path: str) -> None:
     if config.mode not in ("report", "apply"):
         raise Refused(f"{path}: mode is {config.mode!r}; allowed: report, apply", HINT)
     for name in PLACES:
-        if why := misplaced(name, getattr(config, name)):
+        if why := find_misplacement(name, getattr(config, name)):
             raise Refused(f"{path}: {name} {why}", HINT)
     for name in ("signers", "ca_file", "token_file", "password_file", "python", "state"):
         if getattr(config, name) and not os.path.isabs(getattr(config, name)):

@@ -11,7 +11,7 @@ from typing import Any
 from .refused import Refused
 
 
-def contents(path: str, largest: int, own: bool = False) -> bytes:
+def read_contents(path: str, largest: int, own: bool = False) -> bytes:
     """Return the bytes of a regular file. `own`: only if nobody else could have written it. Raises OSError, or Refused."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         about = os.fstat(file.fileno())
@@ -27,7 +27,7 @@ def contents(path: str, largest: int, own: bool = False) -> bytes:
     return data
 
 
-def mapping(data: bytes, what: str, fix: str) -> dict[str, Any]:
+def parse_mapping(data: bytes, what: str, fix: str) -> dict[str, Any]:
     """Parse a JSON object."""
     try:
         content = json.loads(data.decode())
@@ -38,7 +38,7 @@ def mapping(data: bytes, what: str, fix: str) -> dict[str, Any]:
     return content
 
 
-def whole(path: str, data: bytes, mode: int = 0o600) -> None:
+def write_whole(path: str, data: bytes, mode: int = 0o600) -> None:
     """Write a file in one step, flushed to disk. Leaves nothing behind on failure."""
     fresh = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):

@@ -16,7 +16,7 @@ from ..systemd import systemctl
 LEASE = 300
 
 
-def refused(request: dict[str, Any], reboot: Callable[[], tuple[int, str, str]]) -> str:
+def request_reboot(request: dict[str, Any], reboot: Callable[[], tuple[int, str, str]]) -> str:
     """Request a reboot; return the reason why the host is not rebooted, "" if the reboot was requested."""
     owner = {**process.describe(f"{request['run']}-reboot", ""), "lease": LEASE}
     taken = lock.take(owner)
@@ -24,7 +24,7 @@ def refused(request: dict[str, Any], reboot: Callable[[], tuple[int, str, str]])
         return f"another run holds the host: {taken.get('id', 'unknown')}"
     try:
         try:
-            held = clients.holders(request["services"], guests=True)
+            held = clients.list_holders(request["services"], guests=True)
         except OSError as error:
             return f"the processes that hold a GPU cannot be listed: {error}"
         if held:
@@ -32,11 +32,11 @@ def refused(request: dict[str, Any], reboot: Callable[[], tuple[int, str, str]])
         status, _, errors = reboot()
         return "" if status == 0 else f"systemctl reboot ended with {status}: {errors}"
     finally:
-        lock.release(owner)
+        lock.release_lock(owner)
 
 
 def main() -> None:
-    why = refused(json.load(sys.stdin), lambda: systemctl("reboot", "--no-wall"))
+    why = request_reboot(json.load(sys.stdin), lambda: systemctl("reboot", "--no-wall"))
     if why:
         print(" ".join(why.split()))
         sys.exit(1)

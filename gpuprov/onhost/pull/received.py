@@ -11,7 +11,7 @@ from typing import Any, Callable, ContextManager, Iterator
 PART = 1 << 20
 
 
-def received(ask: Callable[[], ContextManager[Any]], seconds: float) -> Iterator[bytes]:
+def receive_parts(ask: Callable[[], ContextManager[Any]], seconds: float) -> Iterator[bytes]:
     """Yield the server's answer to `ask` in parts.
 
     Raises what `ask` and reading raise, and TimeoutError if name lookup, connection, headers and content together take

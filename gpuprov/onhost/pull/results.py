@@ -18,13 +18,13 @@ CHECK = "host.act"
 LIMIT = 300.0
 
 
-def now() -> str:
+def format_now() -> str:
     """Return the time in UTC, to the millisecond, as gpuprov writes it."""
     at = time.time()
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{int(at * 1000) % 1000:03d}Z"
 
 
-def refusal(config: Config, state: State, run: str, started: str, why: Refused) -> dict[str, Any]:
+def build_refusal(config: Config, state: State, run: str, started: str, why: Refused) -> dict[str, Any]:
     """Return the result of a host on which nothing was begun. It names the fleet of the last accepted bundle."""
     row = {
         "check": CHECK,
@@ -44,7 +44,7 @@ def refusal(config: Config, state: State, run: str, started: str, why: Refused) 
     summary.update(
         {"act": "verify", "state": "blocked", "verdict": "not as wanted", "counts": {"error": 1}, "failures": [row]}
     )
-    summary.update({"message": f"pull: {why.message}", "hint": why.hint, "started": started, "ended": now()})
+    summary.update({"message": f"pull: {why.message}", "hint": why.hint, "started": started, "ended": format_now()})
     return summary
 
 
@@ -58,14 +58,14 @@ def upload(config: Config, data: bytes) -> None:
         return
     try:
         if to.startswith("/"):
-            kept.whole(os.path.join(to, name), data, mode=0o644)
+            kept.write_whole(os.path.join(to, name), data, mode=0o644)
         else:
-            _rsync(config, os.path.join(config.state, RESULTS, name), to[len(RSYNC) :])
+            send_by_rsync(config, os.path.join(config.state, RESULTS, name), to[len(RSYNC) :])
     except OSError as error:
         raise Unfetched(f"the result cannot be put into {to}: {error.strerror or error}", web.AGAIN) from None
 
 
-def _rsync(config: Config, file: str, to: str) -> None:
+def send_by_rsync(config: Config, file: str, to: str) -> None:
     password = ["--password-file", config.password_file] if config.password_file else []
     command = ["rsync", "--timeout=60", "--perms", "--chmod=F644", *password, "--", file, f"{to.rstrip('/')}/"]
     try:

@@ -18,33 +18,39 @@ TRY = 120.0
 RESULT = 4 << 20
 
 
-def environment(place: str, state: str) -> dict[str, str]:
+def build_environment(place: str, state: str) -> dict[str, str]:
     """Return an environment without variables from the puller's own."""
     home = os.path.join(state, HOME)
     return {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8", "PYTHONPATH": place, "XDG_CACHE_HOME": f"{home}/.cache"}
 
 
-def command(python: Python, *words: str) -> list[str]:
+def build_command(python: Python, *words: str) -> list[str]:
     return [python.program, "-P", "-m", *words]
 
 
-def tried(python: Python, place: str, state: str) -> str:
+def try_start(python: Python, place: str, state: str) -> str:
     """Return the reason why gpuprov in this folder does not start; "" if it does."""
     try:
         ran = subprocess.run(
-            command(python, "gpuprov", "fleet", "work", "--help"), env=environment(place, state), cwd=state, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TRY, check=False,
-        )  # fmt: skip
+            build_command(python, "gpuprov", "fleet", "work", "--help"),
+            env=build_environment(place, state),
+            cwd=state,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=TRY,
+            check=False,
+        )
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)[:200]
     lines = ran.stderr.decode(errors="replace").strip().splitlines()
     return (lines[-1][:200] if lines else f"it ended with {ran.returncode}") if ran.returncode else ""
 
 
-def work(python: Python, place: str, state: str, run: str, act: str, job: bytes) -> int:
+def do_job(python: Python, place: str, state: str, run: str, act: str, job: bytes) -> int:
     """Do the job, and return the exit code; the result is in RESULTS."""
     path = os.path.join(state, "job.json")
-    kept.whole(path, job)
+    kept.write_whole(path, job)
     words = [
         "gpuprov",
         "fleet",
@@ -59,11 +65,13 @@ def work(python: Python, place: str, state: str, run: str, act: str, job: bytes)
         "--without-secrets",
     ]
     if act == "apply":
-        words += ["--log-dir", _logs(state)]
-    return subprocess.call(command(python, *words), env=environment(place, state), cwd=state, stdin=subprocess.DEVNULL)
+        words += ["--log-dir", name_logs(state)]
+    return subprocess.call(
+        build_command(python, *words), env=build_environment(place, state), cwd=state, stdin=subprocess.DEVNULL
+    )
 
 
-def _logs(state: str) -> str:
+def name_logs(state: str) -> str:
     folder = os.path.join(state, LOGS)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     for name in sorted(os.listdir(folder))[: -KEPT_LOGS or None]:
@@ -72,10 +80,10 @@ def _logs(state: str) -> str:
     return folder
 
 
-def result(state: str, name: str, run: str) -> dict[str, Any]:
+def read_result(state: str, name: str, run: str) -> dict[str, Any]:
     """Return the result that gpuprov wrote in this run; empty if it wrote none."""
     with contextlib.suppress(OSError, ValueError):
-        content = json.loads(kept.contents(os.path.join(state, RESULTS, name), RESULT))
+        content = json.loads(kept.read_contents(os.path.join(state, RESULTS, name), RESULT))
         if isinstance(content, dict) and content.get("run") == run:
             return content
     return {}
@@ -86,9 +94,14 @@ def reboot(python: Python, place: str, state: str, run: str, services: Sequence[
     request = json.dumps({"run": run, "services": list(services), "reasons": list(reasons)}).encode()
     try:
         ran = subprocess.run(
-            command(python, "gpuprov.onhost.pull.reboot"), input=request, env=environment(place, state), cwd=state, timeout=TRY,
-            capture_output=True, check=False,
-        )  # fmt: skip
+            build_command(python, "gpuprov.onhost.pull.reboot"),
+            input=request,
+            env=build_environment(place, state),
+            cwd=state,
+            timeout=TRY,
+            capture_output=True,
+            check=False,
+        )
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)[:200]
     lines = (ran.stdout if ran.returncode == 1 else ran.stderr).decode(errors="replace").strip().splitlines()

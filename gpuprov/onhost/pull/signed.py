@@ -20,7 +20,7 @@ AGAIN = "make it again: gpuprov bundle INVENTORY --pull; nothing was unpacked or
 LIMIT = 30.0
 
 
-def parted(data: bytes) -> tuple[bytes, bytes]:
+def split_signature(data: bytes) -> tuple[bytes, bytes]:
     """Return signature and archive. Raises Refused if it does not begin with a signature."""
     at = data[:SIGNATURE].find(END)
     if not data.startswith(BEGIN) or at < 0:
@@ -28,11 +28,11 @@ def parted(data: bytes) -> tuple[bytes, bytes]:
     return data[: at + len(END)], data[at + len(END) :]
 
 
-def archive(data: bytes, signers: str) -> bytes:
+def verify_archive(data: bytes, signers: str) -> bytes:
     """Return the archive, if one of the signers signed it as a bundle. Raises Refused."""
-    signature, content = parted(data)
+    signature, content = split_signature(data)
     try:
-        known = kept.contents(signers, CONFIG, own=True)
+        known = kept.read_contents(signers, CONFIG, own=True)
     except OSError as error:
         fix = "put the line there that gpuprov bundle --pull writes to allowed_signers"
         raise Refused(f"{signers} cannot be read: {error.strerror}", fix) from None

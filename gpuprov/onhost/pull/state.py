@@ -27,7 +27,7 @@ def read(folder: str) -> State:
     path = os.path.join(folder, NAME)
     fix = f"see what happened to the disk; then remove {path}, after which any serial is accepted once"
     try:
-        content = kept.mapping(kept.contents(path, CONFIG, own=True), path, fix)
+        content = kept.parse_mapping(kept.read_contents(path, CONFIG, own=True), path, fix)
         state = State(**content)
     except FileNotFoundError:
         return State()
@@ -39,4 +39,4 @@ def read(folder: str) -> State:
 
 
 def write(folder: str, state: State) -> None:
-    kept.whole(os.path.join(folder, NAME), json.dumps(state._asdict()).encode())
+    kept.write_whole(os.path.join(folder, NAME), json.dumps(state._asdict()).encode())

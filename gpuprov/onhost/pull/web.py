@@ -13,7 +13,7 @@ from typing import Any
 from . import kept
 from .config import Config
 from .limits import CONFIG, FETCH, SOCKET
-from .received import received
+from .received import receive_parts
 from .refused import Refused, Unfetched
 
 LARGEST = 1 << 20
@@ -31,30 +31,30 @@ def get(config: Config, name: str, largest: int) -> bytes:
     place = f"{config.source.rstrip('/')}/{name}"
     if config.source.startswith("/"):
         try:
-            return kept.contents(place, largest)
+            return kept.read_contents(place, largest)
         except OSError as error:
             raise Unfetched(f"{place} cannot be read: {error.strerror}", AGAIN) from None
     place = f"{config.source.rstrip('/')}/{urllib.parse.quote(name)}"
-    return _exchange(config, place, largest)
+    return exchange_data(config, place, largest)
 
 
 def put(config: Config, name: str, data: bytes) -> None:
     """Send a file to the location of results."""
-    _exchange(config, f"{config.results.rstrip('/')}/{urllib.parse.quote(name)}", LARGEST, data)
+    exchange_data(config, f"{config.results.rstrip('/')}/{urllib.parse.quote(name)}", LARGEST, data)
 
 
-def _exchange(config: Config, place: str, largest: int, data: bytes | None = None) -> bytes:
+def exchange_data(config: Config, place: str, largest: int, data: bytes | None = None) -> bytes:
     """Return the server's answer. Its text is never repeated: it must not reach a journal or a result."""
     request = urllib.request.Request(place, data=data, method="PUT" if data is not None else "GET")
     if data is not None:
         request.add_header("Content-Type", "application/json")
     if config.token_file:
-        request.add_unredirected_header("Authorization", f"Bearer {_token(config.token_file)}")
+        request.add_unredirected_header("Authorization", f"Bearer {read_token(config.token_file)}")
     answer = bytearray()
     try:
         context = ssl.create_default_context(cafile=config.ca_file or None)
         opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _Nowhere)
-        for part in received(lambda: opener.open(request, timeout=SOCKET), FETCH):
+        for part in receive_parts(lambda: opener.open(request, timeout=SOCKET), FETCH):
             answer += part
             if len(answer) > largest:
                 raise Refused(f"{place} has more than {largest} bytes", "name the folder that gpuprov bundle wrote")
@@ -72,11 +72,11 @@ def _exchange(config: Config, place: str, largest: int, data: bytes | None = Non
     return bytes(answer)
 
 
-def _token(file: str) -> str:
+def read_token(file: str) -> str:
     """Return the bearer token in a file, which nothing prints. https://www.rfc-editor.org/rfc/rfc6750#section-2.1"""
     fix = "put the token there, one line of letters, digits and -._~+/=, mode 0600"
     try:
-        data = kept.contents(file, CONFIG, own=True).strip()
+        data = kept.read_contents(file, CONFIG, own=True).strip()
     except OSError as error:
         raise Refused(f"{file} cannot be read: {error.strerror}", fix) from None
     if not re.fullmatch(rb"[A-Za-z0-9._~+/-]+=*", data):

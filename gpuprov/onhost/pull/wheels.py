@@ -48,7 +48,7 @@ def find(
     why = []
     for name in [program_name] if program_name else CANDIDATES:
         program = shutil.which(name)
-        python = _asked(program) if program else None
+        python = query_python(program) if program else None
         if python is None:
             why += [f"{name} does not start"] if program or program_name else []
         elif python.version < least:
@@ -68,7 +68,7 @@ def find(
     )
 
 
-def _asked(program: str) -> Python | None:
+def query_python(program: str) -> Python | None:
     try:
         ran = subprocess.run(
             [program, "-I", "-c", PROBE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=True
@@ -89,16 +89,16 @@ def choose(wheels: Iterable[dict[str, Any]], python: Python) -> tuple[list[dict[
         parts = _NAME.fullmatch(wheel["name"])
         name = parts["name"].lower().replace("_", "-") if parts else str(wheel["name"])
         names.add(name)
-        rank = _fits(parts["python"], parts["abi"], parts["platform"], python) if parts else 0
+        rank = rate_wheel(parts["python"], parts["abi"], parts["platform"], python) if parts else 0
         if rank and rank >= best.get(name, (1, {}))[0]:
             best[name] = (rank, wheel)
     return [best[name][1] for name in sorted(best)], sorted(names - set(best))
 
 
-def _fits(tags: str, abi: str, platforms: str, python: Python) -> int:
+def rate_wheel(tags: str, abi: str, platforms: str, python: Python) -> int:
     """Return 0 if it does not fit; more for a wheel for this very Python."""
     own_tag = f"cp{python.version[0]}{python.version[1]}"
-    if not any(_platform(tag, python) for tag in platforms.split(".")):
+    if not any(rate_platform(tag, python) for tag in platforms.split(".")):
         return 0
     for tag in tags.split("."):
         known = re.fullmatch(r"(cp|py)3(\d*)", tag)
@@ -112,7 +112,7 @@ def _fits(tags: str, abi: str, platforms: str, python: Python) -> int:
     return 0
 
 
-def _platform(tag: str, python: Python) -> bool:
+def rate_platform(tag: str, python: Python) -> bool:
     if tag in ("any", f"linux_{python.machine}"):
         return True
     known = re.fullmatch(r"(manylinux(?:1|2010|2014)|manylinux_(\d+)_(\d+))_" + re.escape(python.machine), tag)
@@ -122,7 +122,7 @@ def _platform(tag: str, python: Python) -> bool:
     return needed <= python.glibc
 
 
-def folder(state: str, python: Python, chosen: Sequence[dict[str, Any]]) -> str:
+def make_folder(state: str, python: Python, chosen: Sequence[dict[str, Any]]) -> str:
     """Return the folder of the chosen wheels, which is named after its contents."""
     text = json.dumps([python.version, [wheel["sha256"] for wheel in chosen]])
     return os.path.join(state, f"gpuprov-{hashlib.sha256(text.encode()).hexdigest()[:16]}")
@@ -183,15 +183,15 @@ def unpack(data: bytes, place: str, name: str, most: int, files: int) -> tuple[i
                     f"make room; or {AGAIN}",
                 )
             for member in members:
-                to = _target(member, place, name)
+                to = find_target(member, place, name)
                 if to:
-                    most -= _copied(archive, member, to, name)
+                    most -= copy_member(archive, member, to, name)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, ValueError, RuntimeError) as error:
         raise Refused(f"{name} is no wheel: {str(error)[:200]}", AGAIN) from None
     return most, files - len(members)
 
 
-def _target(member: zipfile.ZipInfo, place: str, name: str) -> str:
+def find_target(member: zipfile.ZipInfo, place: str, name: str) -> str:
     """Return the path of a member of a wheel; "" for folders and for files that imports do not need."""
     kind = stat.S_IFMT(member.external_attr >> 16)
     parts = member.filename.split("/")
@@ -208,7 +208,7 @@ def _target(member: zipfile.ZipInfo, place: str, name: str) -> str:
     return os.path.join(place, *parts)
 
 
-def _copied(archive: zipfile.ZipFile, member: zipfile.ZipInfo, to: str, name: str) -> int:
+def copy_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, to: str, name: str) -> int:
     os.makedirs(os.path.dirname(to), mode=0o755, exist_ok=True)
     done = 0
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

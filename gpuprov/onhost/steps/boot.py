@@ -31,8 +31,8 @@ def run(module: AnsibleModule) -> None:
     words, writer = module.params["command_line"], module.params["entries"]
     by_entry = writer == "grub2"
     try:
-        images = initramfs.stale()
-        entries = boot_entries.outdated(words, by_entry=by_entry) if writer != "none" else []
+        images = initramfs.list_stale()
+        entries = boot_entries.list_outdated(words, by_entry=by_entry) if writer != "none" else []
         renewed = [image.path for image in images] + entries
         if module.check_mode:
             later = [path for path in module.params["written"] if path.startswith(initramfs.CONFIGURATION)]
@@ -41,9 +41,9 @@ def run(module: AnsibleModule) -> None:
             renewed += [boot_entries.MENU] if menu and not entries and writer == "update-grub" else []
         else:
             for image in images:
-                initramfs.rebuild(image)
+                initramfs.rebuild_image(image)
             if entries:
-                boot_entries.renew(words, by_entry=by_entry)
+                boot_entries.rewrite_entries(words, by_entry=by_entry)
     except (initramfs.Failed, boot_entries.Failed) as error:
         module.fail_json(msg=str(error))
     shown = "".join(f"{line}\n" for line in renewed)

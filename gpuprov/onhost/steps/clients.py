@@ -38,10 +38,10 @@ OPTIONS = {
 
 def run(module: AnsibleModule) -> None:
     if module.params["state"] == "started":
-        _start(module)
+        start_services(module)
     services, state = module.params["services"], module.params["state"]
     try:
-        held = clients.holders(services, guests=module.params["guests"])
+        held = clients.list_holders(services, guests=module.params["guests"])
     except OSError as error:
         module.fail_json(msg=f"the processes that hold a GPU cannot be listed: {error}. Fix: mount /proc on the host")
     if held and state != "listed" and not (module.check_mode and module.params["drained"]):
@@ -53,22 +53,22 @@ def run(module: AnsibleModule) -> None:
         )
     if state != "stopped":
         module.exit_json(changed=False, clients=held)
-    units = clients.active(services)
-    more = clients.dependents(units)
+    units = clients.list_active(services)
+    more = clients.list_dependents(units)
     problem = "" if module.check_mode else clients.stop(units, more)
     if problem:
         module.fail_json(
             msg=f"{problem}. Fix: systemctl status says why, on the host; fix it, and apply again", clients=held
         )
     stopped = [*units, *more]
-    module.exit_json(changed=bool(units), clients=held, stopped=stopped, diff=_diff("running", stopped))
+    module.exit_json(changed=bool(units), clients=held, stopped=stopped, diff=build_diff("running", stopped))
 
 
-def _start(module: AnsibleModule) -> None:
+def start_services(module: AnsibleModule) -> None:
     if not module.check_mode:
         clients.forget(module.params["leave"])
-    units = clients.noted(module.params["services"])
-    started, failed = (units, {}) if module.check_mode else clients.start(units)
+    units = clients.list_stopped(module.params["services"])
+    started, failed = (units, {}) if module.check_mode else clients.start_services(units)
     if failed and not module.params["tolerant"]:
         names, does = " ".join(failed), "does" if len(failed) == 1 else "do"
         module.fail_json(
@@ -77,10 +77,12 @@ def _start(module: AnsibleModule) -> None:
             started=started,
             not_started=list(failed),
         )
-    module.exit_json(changed=bool(started), started=started, not_started=list(failed), diff=_diff("stopped", started))
+    module.exit_json(
+        changed=bool(started), started=started, not_started=list(failed), diff=build_diff("stopped", started)
+    )
 
 
-def _diff(before: str, units: list[str]) -> dict[str, str]:
+def build_diff(before: str, units: list[str]) -> dict[str, str]:
     after = "stopped" if before == "running" else "running"
     return {
         "before": "".join(f"{unit} {before}\n" for unit in units),

@@ -26,7 +26,7 @@ OPTIONS = {
 def run(module: AnsibleModule) -> None:
     state, check = module.params["state"], module.check_mode
     if state == "out":
-        names = loaded.loaded() if check else loaded.take_out()
+        names = loaded.list_loaded() if check else loaded.take_out()
     elif state == "back":
         try:
             names = [] if check else loaded.put_back()
@@ -42,8 +42,8 @@ def run(module: AnsibleModule) -> None:
 
 
 def _load(module: AnsibleModule) -> list[str]:
-    names: list[str] = ["nvidia"] if module.params["wanted"] and loaded.waits() else []
-    missing: list[str] = loaded.missing() if names or loaded.stands() else []
+    names: list[str] = ["nvidia"] if module.params["wanted"] and loaded.is_waiting() else []
+    missing: list[str] = loaded.list_missing() if names or loaded.is_lasting() else []
     if module.check_mode:
         return names + missing
     if names:
@@ -56,6 +56,6 @@ def _load(module: AnsibleModule) -> list[str]:
             f"what was loaded on the old driver does not load on the new one, and is missing: {complaint}. Fix: build or install it "
             "for this driver, then modprobe it"
         )
-    still = loaded.missing()
-    loaded.settled()
+    still = loaded.list_missing()
+    loaded.forget_unloaded()
     return names + [name for name in missing if name not in still]

@@ -52,7 +52,7 @@ OPTIONS = {
 
 def run(module: AnsibleModule) -> None:
     try:
-        answer = actions.ACTIONS[module.params["state"]](family.here(), module.params, module.check_mode)
+        answer = actions.ACTIONS[module.params["state"]](family.read_family(), module.params, module.check_mode)
     except (Refused, Failed) as error:
         module.fail_json(msg=str(error))
     except OSError as error:

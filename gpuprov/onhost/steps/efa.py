@@ -39,8 +39,8 @@ def run(module: AnsibleModule) -> None:
             answer = efa.settle(change=not module.check_mode)
             reasons.keep("rdma", answer["reboot"], check=module.check_mode)
             module.exit_json(**answer)
-        options = efa.options(params)
-        due = efa.due(efa.read(efa.RECORD), params["sha256"], options)
+        options = efa.build_options(params)
+        due = efa.explain_installation(efa.read(efa.RECORD), params["sha256"], options)
         if due and not module.check_mode:
             efa.install(params["archive"], params["sha256"], options)
         module.exit_json(changed=bool(due), due=due)

@@ -57,14 +57,14 @@ def run(module: AnsibleModule) -> None:
         params["path"], params["sha256"].lower(), params["most"], 0o644 if params["public"] else 0o600
     )
     try:
-        if files.digest(target.path) == target.sha256:
+        if files.compute_digest(target.path) == target.sha256:
             module.exit_json(changed=False, missing=False)
         if module.check_mode:
             message = f"would fetch {named}, and compare its checksum, before anything else is changed"
             module.exit_json(changed=True, missing=False, msg=message)
         if params["file"] and not params["came"]:
             module.exit_json(changed=False, missing=True)
-        source = params["came"] or fetched.of_bundle(target.sha256)
+        source = params["came"] or fetched.find_in_bundle(target.sha256)
         if source and not params["came"] and not os.path.exists(source):
             raise fetched.Refused("it is not in the bundle, and nothing else may be asked for it")
         if source:

@@ -47,13 +47,13 @@ def run(module: AnsibleModule) -> None:
             if params["waits"]
             else "the apply that brings the driver"
         )
-        _done(module, not params["waits"], [f"{later}. MIG is set up by {by}"], later)
+        keep_and_exit(module, not params["waits"], [f"{later}. MIG is set up by {by}"], later)
     if steps and params["watching"]:
         module.warn(f"restart afterwards what has a GPU open whose MIG devices change: {', '.join(params['watching'])}")
     if module.check_mode or not (steps or later):
-        _done(module, bool(steps), steps)
-    units = [unit for unit in clients.active(params["stop"]) if unit in params["stop"]] if params["stop"] else []
-    problem = clients.stop(units, clients.dependents(units))
+        keep_and_exit(module, bool(steps), steps)
+    units = [unit for unit in clients.list_active(params["stop"]) if unit in params["stop"]] if params["stop"] else []
+    problem = clients.stop(units, clients.list_dependents(units))
     if problem:
         module.fail_json(msg=f"{problem}. Fix: see why on the host, then apply again")
     answer = mig_program.carry_out(params["wanted"], params["services"], may_reset=params["may_reset"])
@@ -61,10 +61,10 @@ def run(module: AnsibleModule) -> None:
         if answer.get("reboot"):
             mig_program.keep(params["wanted"], check=False)
         module.fail_json(msg=answer["problem"], changed=bool(answer["changed"]), steps=answer["steps"])
-    _done(module, bool(answer["changed"]), answer["steps"])
+    keep_and_exit(module, bool(answer["changed"]), answer["steps"])
 
 
-def _done(module: AnsibleModule, changed: bool, lines: list[str], later: str = "") -> None:
+def keep_and_exit(module: AnsibleModule, changed: bool, lines: list[str], later: str = "") -> None:
     """Keep the desired layout for each boot, and exit."""
     kept = mig_program.keep(module.params["wanted"], check=module.check_mode)
     shown = [change.shown() for change in kept] + ([{"prepared": "\n".join([*lines, ""])}] if lines else [])

@@ -29,7 +29,7 @@ def run(module: AnsibleModule) -> None:
     if module.check_mode:
         module.exit_json(changed=True, msg=f"would build {name} again for {why}")
     try:
-        peer_build.rebuild(name, kernels)
+        peer_build.rebuild_package(name, kernels)
     except (peer_build.Failed, OSError) as error:
         message = f"{name} could not be built again, the modules that were there are untouched ({why}). {error}"
         module.fail_json(

@@ -38,7 +38,7 @@ def run(module: AnsibleModule) -> None:
     name, other = params["name"], params["other"]
     parameters = {key: str(value) for key, value in params["parameters"].items()}
     try:
-        differences = [] if reasons.known() else peer_memory.differences(name, other, parameters)
+        differences = [] if reasons.read_reasons() else peer_memory.list_differences(name, other, parameters)
         if differences and not module.check_mode:
             peer_memory.load(params["unit"], name, other, parameters, params["causes"])
     except peer_memory.Failed as error:

@@ -24,7 +24,7 @@ def run(module: AnsibleModule) -> None:
     if module.check_mode:
         module.exit_json(changed=False)
     try:
-        packed = packing.pack(module.params["driver"], module.params["sums"])
+        packed = packing.make_package(module.params["driver"], module.params["sums"])
     except Failed as error:
         module.fail_json(msg=f"nvidia_driver.build_host: {error}. Fix: correct what it reports, and apply again")
     except OSError as error:

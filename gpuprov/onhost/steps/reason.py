@@ -31,11 +31,11 @@ def run(module: AnsibleModule) -> None:
     try:
         if name:
             before, after = reasons.keep(name, reason, check=module.check_mode)
-        lines = [f"{of}: {why}" for of, why in reasons.known().items()]
+        lines = [f"{of}: {why}" for of, why in reasons.read_reasons().items()]
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     diff = {"before": before, "after": after, "after_header": f"{reasons.FOLDER}/{name}"}
-    message = {} if module.params["permitted"] or not lines else {"msg": reasons.forbidden(lines)}
+    message = {} if module.params["permitted"] or not lines else {"msg": reasons.describe_forbidden(lines)}
     reboots = bool(lines) and module.params["permitted"]
     module.exit_json(
         changed=before != after, reasons=lines, reboots=reboots, diff=diff if before != after else {}, **message

@@ -25,7 +25,7 @@ OPTIONS = {
 def run(module: AnsibleModule) -> None:
     requested = module.params["modules"]
     gone, busy = [], []
-    for name in kernel.loaded(requested):
+    for name in kernel.list_loaded(requested):
         if kernel.unload(name, dry=module.check_mode):
             gone.append(name)
         else:

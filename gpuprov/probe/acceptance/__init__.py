@@ -6,7 +6,7 @@ import msgspec
 
 from gpuprov.catalog.acceptance import FOLDER, RESULT
 from gpuprov.probe.base import Output, Probe
-from gpuprov.reading import Unreadable, is_whole, typed_json
+from gpuprov.reading import Unreadable, is_whole, parse_typed_json
 
 PROGRAMS = (
     "ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat rping ibv_rc_pingpong ibping nvbandwidth dcgmi mpirun "
@@ -125,7 +125,7 @@ def parse_record(output: Output) -> Record | None:
     if not output.text.strip():
         return None
     try:
-        return typed_json(output.text, Record)
+        return parse_typed_json(output.text, Record)
     except Unreadable as error:
         return Record(damaged=str(error))
 

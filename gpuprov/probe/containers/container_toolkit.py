@@ -82,7 +82,7 @@ def parse_toolkit(output: Output) -> Toolkit:
     version = re.search(r"\d+(\.\d+)+", " ".join(fields.get("version", [])))
     settings, complaint = {}, ""
     try:
-        settings = reading.toml("\n".join(config))
+        settings = reading.parse_toml("\n".join(config))
     except reading.Unreadable as error:
         complaint = f"not valid TOML: {error}"
     return Toolkit(

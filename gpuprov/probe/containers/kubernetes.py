@@ -84,7 +84,7 @@ def parse_node(output: Output) -> Node:
     labels, allocatable, complaint = None, None, ""
     if fields.get("kubectl") and fields.get("kubeconfig"):
         try:
-            answer_data: dict[str, Any] = reading.json(answer)
+            answer_data: dict[str, Any] = reading.parse_json(answer)
             labels = {str(key): str(value) for key, value in answer_data["metadata"].get("labels", {}).items()}
             allocatable = {str(key): str(value) for key, value in answer_data["status"].get("allocatable", {}).items()}
         except (ValueError, KeyError, AttributeError, TypeError):

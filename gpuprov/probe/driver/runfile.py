@@ -42,7 +42,7 @@ def parse(output: Output) -> Runfile:
 def _parse_ours(text: str) -> dict[str, str]:
     row = next((line.partition("|")[2] for line in text.splitlines() if line.startswith("ours|")), "")
     try:
-        record = reading.json(row or "{}")
+        record = reading.parse_json(row or "{}")
     except ValueError:
         return {}
     return {key: value for key, value in record.items() if isinstance(value, str)} if isinstance(record, dict) else {}

@@ -13,7 +13,7 @@ from gpuprov.onhost.gpu_settings import act
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.gpus.smi_query import remove_process_blocks
 from gpuprov.reading import is_whole
-from gpuprov.reading import json as read_json
+from gpuprov.reading import parse_json as read_json
 
 UNIT = "gpuprov-gpu-settings.service"
 CONFIG = "/etc/gpuprov/gpu_settings.json"

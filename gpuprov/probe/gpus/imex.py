@@ -46,7 +46,7 @@ class Imex(UnitState, frozen=True, kw_only=True):
 def parse_domain(text: str) -> Domain | None:
     """Parse the output of `nvidia-imex-ctl -N -j`; None for anything else."""
     try:
-        data = reading.json(text)
+        data = reading.parse_json(text)
     except reading.Unreadable:
         return None
     if not isinstance(data, dict) or not isinstance(data.get("nodes"), dict):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov.onhost.mig.nvml import named_by_size
+from gpuprov.onhost.mig.nvml import derive_profile_name
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.systemd import UNIT_OF, build_units_probe
-from gpuprov.reading import is_whole, typed_json
+from gpuprov.reading import is_whole, parse_typed_json
 
 UNIT = "gpuprov-mig.service"
 MANAGER = "nvidia-mig-manager.service"
@@ -149,7 +149,7 @@ def parse_state(output: Output) -> MigState:
     if not output.text.strip():
         message = " ".join(output.error.split())
         return MigState(complaint=message or f"the reader of NVML ended with status {output.status}")
-    mig_state = typed_json(output.text, MigState)
+    mig_state = parse_typed_json(output.text, MigState)
     return msgspec.structs.replace(
         mig_state, gpus=tuple(_name_profiles(gpu) if gpu.memory else gpu for gpu in mig_state.gpus)
     )
@@ -158,7 +158,7 @@ def parse_state(output: Output) -> MigState:
 def _name_profiles(gpu: MigGpu) -> MigGpu:
     """Return the GPU with names for its profiles, if its driver does not report them."""
     names = {
-        profile.id: profile.name or named_by_size(profile.number, profile.slices, profile.memory, gpu.memory)
+        profile.id: profile.name or derive_profile_name(profile.number, profile.slices, profile.memory, gpu.memory)
         for profile in gpu.profiles
     }
     return msgspec.structs.replace(

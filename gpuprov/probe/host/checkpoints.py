@@ -8,7 +8,7 @@ import msgspec
 
 from gpuprov.onhost.checkpoints import FOLDER as _FOLDER
 from gpuprov.probe.base import Output, Probe, ProbeFailed
-from gpuprov.reading import Unreadable, typed_json
+from gpuprov.reading import Unreadable, parse_typed_json
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,13 +57,13 @@ def parse(output: Output) -> Checkpoints:
         kind, _, text = line.partition(" ")
         try:
             if kind == "checkpoint":
-                checkpoints.append(typed_json(text, Checkpoint))
+                checkpoints.append(parse_typed_json(text, Checkpoint))
             elif kind == "last":
-                last = typed_json(text, _Run)
+                last = parse_typed_json(text, _Run)
             elif kind == "target":
-                target = typed_json(text, _Run).run
+                target = parse_typed_json(text, _Run).run
             elif kind == "mark":
-                half = typed_json(text, _Mark).capabilities
+                half = parse_typed_json(text, _Mark).capabilities
         except Unreadable:
             damaged += kind == "checkpoint"
     checkpoints.sort(key=lambda checkpoint: checkpoint.at)

@@ -6,7 +6,7 @@ from typing import Literal, Protocol, get_args
 
 import msgspec
 
-from gpuprov.onhost.family import IDS, family_of
+from gpuprov.onhost.family import IDS, derive_family
 
 Family = Literal["debian", "redhat", "suse"]
 
@@ -26,7 +26,7 @@ class Release(Protocol):
 
 def family(release: Release) -> Family | None:
     """Return the family of a distribution; None if it belongs to none."""
-    named = family_of(release.id, *release.like)
+    named = derive_family(release.id, *release.like)
     return next((candidate for candidate in FAMILIES if candidate == named), None)
 
 

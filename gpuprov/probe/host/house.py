@@ -7,7 +7,7 @@ import msgspec
 from gpuprov.onhost import fence, machine
 from gpuprov.onhost.packages.other_driver import PROGRAMS
 from gpuprov.probe.base import Output, Probe, ProbeFailed
-from gpuprov.reading import Unreadable, typed_json
+from gpuprov.reading import Unreadable, parse_typed_json
 
 RECEIPT_FILE = "/var/lib/gpuprov/receipt.json"
 LOCK_FILE = "/run/gpuprov/lock/owner.json"
@@ -76,7 +76,7 @@ def parse_receipt(output: Output) -> Receipt | None:
     if "\ufffd" in output.text:  # gpuprov writes ASCII
         return Receipt(damaged="a byte of it is not UTF-8")
     try:
-        return typed_json(output.text, Receipt)
+        return parse_typed_json(output.text, Receipt)
     except Unreadable as error:
         return Receipt(damaged=str(error))
 
@@ -85,7 +85,7 @@ def parse_lock(output: Output) -> Lock | None:
     if not output.text.strip():
         return None
     try:
-        return typed_json(output.text, Lock, strict=False)
+        return parse_typed_json(output.text, Lock, strict=False)
     except Unreadable as error:
         return Lock(damaged=str(error))
 
@@ -96,13 +96,13 @@ def parse_drained(output: Output) -> Drained | None:
     if not output.text.strip():
         return None
     try:
-        return typed_json(output.text, Drained)
+        return parse_typed_json(output.text, Drained)
     except Unreadable as error:
         return Drained(damaged=str(error))
 
 
 def parse_fence(output: Output) -> dict[str, str]:
-    return fence.taker(output.text)
+    return fence.parse_taker(output.text)
 
 
 def parse_machine(output: Output) -> str:

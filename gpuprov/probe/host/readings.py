@@ -10,7 +10,7 @@ import msgspec
 
 from gpuprov.onhost.readings import CHANGES, FOLDER, LAST
 from gpuprov.probe.base import Output, Probe
-from gpuprov.reading import Unreadable, typed_json
+from gpuprov.reading import Unreadable, parse_typed_json
 
 PROGRAM = "/usr/local/lib/gpuprov/readings.py"
 SERVICE, TIMER = "gpuprov-readings.service", "gpuprov-readings.timer"
@@ -79,7 +79,7 @@ def parse(output: Output) -> Readings:
             timer[name] = state
         elif line.startswith("{"):
             try:
-                entry = typed_json(line, Line)
+                entry = parse_typed_json(line, Line)
                 noted += _list_changes(entry)
                 lost = entry.lost or lost
             except (Unreadable, ValueError) as error:

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
-from gpuprov.reading import Unreadable, signed
+from gpuprov.reading import Unreadable, parse_signed
 
 
 class OsRelease(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ def parse_container(output: Output) -> str:
 
 
 def parse_clock(output: Output) -> int:
-    seconds = signed(output.text.strip())
+    seconds = parse_signed(output.text.strip())
     if seconds is None:
         raise Unreadable("no number of seconds")
     return seconds

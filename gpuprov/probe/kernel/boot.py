@@ -21,7 +21,7 @@ def parse_command_line(output: Output) -> dict[str, str]:
 
 def parse_running(output: Output) -> dict[str, str]:
     """Parse the running command line, without the words for a counted first boot, which no other boot has."""
-    return parse_command_line(Output(" ".join(first_boot_judge.without_first(output.text.split()))))
+    return parse_command_line(Output(" ".join(first_boot_judge.drop_first_boot_words(output.text.split()))))
 
 
 class BootEntry(dict[str, str]):

@@ -10,7 +10,7 @@ import msgspec
 from gpuprov.onhost import first_boot_grub, first_boot_systemd
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.kernel import systemd_boot
-from gpuprov.reading import Unreadable, typed_json
+from gpuprov.reading import Unreadable, parse_typed_json
 
 
 class FirstBoot(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ def parse(output: Output) -> FirstBoot:
     if values.get("container") not in ("0", "1"):  # 127: there is no such program
         raise ProbeFailed("how the bootloader counts boots cannot be read")
     try:
-        state = typed_json(values.get("state") or "{}", FirstBoot)
+        state = parse_typed_json(values.get("state") or "{}", FirstBoot)
     except Unreadable:
         state = FirstBoot(found="its record cannot be read")
     systemd = values.get("loader") == first_boot_systemd.NAME

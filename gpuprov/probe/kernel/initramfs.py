@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from gpuprov.onhost.initramfs import NVIDIA, PARTITIONS, Copy, old_of
+from gpuprov.onhost.initramfs import NVIDIA, PARTITIONS, Copy, select_old_copy
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.kernel.systemd_boot import EFI
 
@@ -57,7 +57,7 @@ def parse(output: Output) -> tuple[Initramfs, ...]:
         elif match := COPY.fullmatch(line) if images else None:
             size, made, copied_size, copied = map(int, match.groups()[:4])
             copies.append(Copy(copied_size, copied, match[5] == "=", match[6]))
-            images[-1] = msgspec.structs.replace(images[-1], old_copy=old_of(size, made, copies))
+            images[-1] = msgspec.structs.replace(images[-1], old_copy=select_old_copy(size, made, copies))
         elif line == "older" and images:
             old = any(NVIDIA.fullmatch(f"{name}.ko") for name in images[-1].modules)
             images[-1] = msgspec.structs.replace(images[-1], old_driver=old)

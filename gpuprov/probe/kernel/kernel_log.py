@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from gpuprov.catalog.kernel import ADDRESS, NVIDIA, beginnings, nic_drivers
-from gpuprov.catalog.xids import SXID, XID, asks
+from gpuprov.catalog.xids import SXID, XID, find_action
 from gpuprov.onhost import kernel_lines
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.reading import is_whole
@@ -154,7 +154,7 @@ def _collect_events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -
         device, number, text = match[1].lower(), int(match[2]), (match[3] or "").strip()
         if switch and not re.match(r"(?i)(non-)?fatal", text):
             continue
-        key = device, number, re.search(FATAL, text) is not None, "" if switch else asks(number, text)
+        key = device, number, re.search(FATAL, text) is not None, "" if switch else find_action(number, text)
         count = (events[key].count if key in events else 0) + line.times
         events[key] = Event(device=device, number=number, count=count, at=line.at, text=text, switch=switch)
     return tuple(sorted(events.values(), key=lambda event: -event.at))
@@ -216,8 +216,8 @@ last() {{ awk -v most="$1" "{{ $2; i = n[k]++; l[k, i % most] = \\$0 }}"' END {{
 all | grep -aE "$s"'({DRIVER})' |
   last 50 'match($0, /Xid [(][^)]*[)]: [0-9]+/); k = substr($0, RSTART, RLENGTH) ($0 ~ /[ ,][Ff]atal[ ,]/)'
 k='k = $0; gsub(/{NUMBERS}/, "#", k); gsub(/ +/, " ", k); if (!(k in n) && ++m > {KINDS}) k = "rest"'
-all | {kernel_lines.filtered(NVIDIA)} | grep -avE "$s"'({DRIVER})' | last 5 "$k"
-all | {kernel_lines.filtered(KERNEL)} | last 20 "$k"
+all | {kernel_lines.make_filter(NVIDIA)} | grep -avE "$s"'({DRIVER})' | last 5 "$k"
+all | {kernel_lines.make_filter(KERNEL)} | last 20 "$k"
 all | grep -aE "$s"'({PROGRAMS})' | tail -n 200 | sed 's/^/line|/'
 true"""
 KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=build_variables, speaks=True)

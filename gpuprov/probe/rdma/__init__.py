@@ -8,10 +8,10 @@ from collections.abc import Iterable
 import msgspec
 
 from gpuprov.onhost.at_boot import devices
-from gpuprov.onhost.at_boot.devices import Gid, RdmaDevice, RdmaPort, hcas
+from gpuprov.onhost.at_boot.devices import Gid, RdmaDevice, RdmaPort, list_hcas
 from gpuprov.probe.base import Output, Probe
 
-__all__ = ("DEVICES", "Gid", "RdmaDevice", "RdmaPort", "SlowPort", "hcas", "parse", "slow_ports")
+__all__ = ("DEVICES", "Gid", "RdmaDevice", "RdmaPort", "SlowPort", "list_hcas", "parse", "slow_ports")
 
 
 def parse(output: Output) -> tuple[RdmaDevice, ...]:

@@ -11,7 +11,7 @@ from gpuprov.probe.host import boot_unit
 from gpuprov.probe.host.boot_unit import SetsAtBoot
 from gpuprov.probe.kernel.initramfs import INITRAMFS
 from gpuprov.probe.software.packages import PACKAGE_LISTS, build_packages_script, parse_packages
-from gpuprov.reading import numbers
+from gpuprov.reading import parse_numbers
 
 
 class ErdmaKernel(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ def parse(output: Output) -> Erdma:
         at_boot="boot" in many,
         listening=frozenset(int(cells[0]) for cells in many.get("tcp", ())),
         ephemeral=(int(first or 32768), int(last or 60999)),
-        reserved=numbers(one("reserved")),
+        reserved=parse_numbers(one("reserved")),
         ofed=one("ofed"),
         core=one("core"),
         lacks="lacks" in many,

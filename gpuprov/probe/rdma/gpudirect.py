@@ -91,7 +91,9 @@ def parse(output: Output) -> Gpudirect:
             for name, load, active, file in rows.get("unit", [])
         },
         starts=single.get("starts", ""),
-        log=tuple(kernel_lines.said(("|".join(cells) for cells in rows.get("log", [])), kernel_lines.PEER_MEMORY)),
+        log=tuple(
+            kernel_lines.list_messages(("|".join(cells) for cells in rows.get("log", [])), kernel_lines.PEER_MEMORY)
+        ),
         ofed=single.get("ofed", ""),
     )
 
@@ -207,7 +209,7 @@ sed -n 's/^ExecStart=.*modprobe \([a-z_]*\)$/starts|\1/p' /etc/systemd/system/gp
 { journalctl -k -b -q --no-pager -o short-unix 2>/dev/null || dmesg 2>/dev/null; } | @FILTER@ | tail -n 12 | sed 's/^/log|/'
 o=$(ofed_info -n 2>/dev/null); [ -z "$o" ] && [ -d /usr/src/ofa_kernel ] && o=yes
 [ -n "$o" ] && echo "ofed|$o"
-true""".replace("@FILTER@", kernel_lines.filtered(kernel_lines.PEER_MEMORY))
+true""".replace("@FILTER@", kernel_lines.make_filter(kernel_lines.PEER_MEMORY))
 GPUDIRECT = Probe(
     "gpudirect",
     _SCRIPT,

@@ -68,7 +68,7 @@ class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
     bound: bool = False
 
     def netdev(self, name: str) -> Netdev | None:
-        return network.named(name, self.netdevs)
+        return network.find_netdev(name, self.netdevs)
 
 
 def parse(output: Output) -> RdmaHost:

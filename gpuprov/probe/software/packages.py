@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 
 from gpuprov.onhost.packages import zypper_locks
-from gpuprov.onhost.packages.lists import PRESENT, parse_madison, places
+from gpuprov.onhost.packages.lists import PRESENT, parse_madison, parse_places
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import dnf, rpm, transitional, zypper
@@ -37,7 +37,7 @@ class Package(msgspec.Struct, frozen=True):
 class Index(dict[str, list[str]]):
     """Offered versions by package name, newest first. `complaint`: the reason why they are unknown, empty if they are known.
 
-    `busy`: another package manager holds the lists now. `places`, with apt: the addresses that a version comes from; `moved`:
+    `busy`: another package manager holds the lists now. `parse_places`, with apt: the addresses that a version comes from; `moved`:
     transitional packages whose version is left out, and their replacements.
     """
 
@@ -151,7 +151,7 @@ def _make_hold_test(rows: dict[str, list[str]]) -> Callable[[rpm.Nevra, bool], b
     """Return a function that says whether a package is held; its second argument: whether versions are kept in parallel."""
     lines = rows.get("lock", [])
     if "suse" in rows:
-        return lambda nevra, _: bool(zypper_locks.held(zypper_locks.blocks("\n".join(lines)), [nevra.name]))
+        return lambda nevra, _: bool(zypper_locks.list_held(zypper_locks.split_blocks("\n".join(lines)), [nevra.name]))
     locks = [] if _explain_no_locking(rows) else lines
     return lambda nevra, several: rpm.is_held(locks, nevra, beside=several)
 
@@ -204,7 +204,7 @@ def parse_index(output: Output) -> Index:
     moved = transitional.find_transitional(output.rows().get("depends", []))
     known = {n: [v for v in versions if (n, v) not in moved] for n, versions in parse_madison(output.text).items()}
     index = Index({name: versions for name, versions in known.items() if versions})
-    index.places, index.moved = places(output.text), {name: other for (name, _), other in moved.items()}
+    index.places, index.moved = parse_places(output.text), {name: other for (name, _), other in moved.items()}
     offered: dict[str, set[rpm.Nevra]] = {}
     for row in output.rows().get("rpm", []):
         cells = row.split("|")

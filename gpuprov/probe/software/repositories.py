@@ -11,10 +11,10 @@ from gpuprov.probe.host.family import by_family
 
 def parse(output: Output) -> dict[str, Any]:
     """Parse the package sources, if all were read: an empty list is an answer, no output is not."""
-    if lost := source_files.unread(output.text):
+    if lost := source_files.find_missing_part(output.text):
         what = lost if "@unread" in output.text else " ".join(output.error.split())[:200] or lost
         raise ProbeFailed(f"the package sources could not be read: {what}")
-    return sources.parse(openpgp.rpm_keys(output.text))
+    return sources.parse(openpgp.replace_rpm_keys(output.text))
 
 
 REPOSITORIES: Probe[dict[str, Any]] = Probe(

@@ -60,7 +60,7 @@ def key(path: Path) -> bytes:
     """Return the key in a file: 32 random bytes in base64. Raises GpuprovError if the file has no such key, or others may read it."""
     hint = f"openssl rand -base64 32 > {path}; chmod 600 {path}"
     try:
-        data = reading.own_contents(str(path), 4096)
+        data = reading.read_own_contents(str(path), 4096)
         if path.stat().st_mode & 0o077:
             raise GpuprovError(f"{path}: others may read the key", f"chmod 600 {path}")
         found = base64.b64decode(data, validate=False) if data else b""

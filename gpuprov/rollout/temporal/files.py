@@ -86,7 +86,7 @@ class Files:
     def _policy(self, digest: str) -> Policy:
         path = self._there(self.policy(digest))
         try:
-            data = reading.own_contents(str(path), policies.LARGEST)
+            data = reading.read_own_contents(str(path), policies.LARGEST)
         except (OSError, reading.NotOwn, reading.Unreadable) as error:
             raise GpuprovError(f"{path} cannot be read: {error}") from error
         if hashlib.sha256(data).hexdigest() != digest:

@@ -120,7 +120,7 @@ def packed(value: object) -> str:
 def unpacked(text: str, kind: type[T]) -> T:
     """Unpack what `packed` returned."""
     data = zlib.decompressobj().decompress(base64.b85decode(text), LARGEST)
-    return reading.typed_json(data, kind, largest=LARGEST)
+    return reading.parse_typed_json(data, kind, largest=LARGEST)
 
 
 def plain(value: object) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from difflib import get_close_matches
 
-from gpuprov.catalog.mig import class_of
+from gpuprov.catalog.mig import find_class
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.faults import health, rdma, settings, sharing
@@ -234,7 +234,7 @@ def check(description: Description) -> None:
             raise GpuprovError(
                 f'fault "{fault.name}" needs a {" or ".join(fault.kinds)}, the host is a {description.kind}'
             )
-        if fault.name.startswith("mig-") and description.gpu and class_of(description.gpu.known) is None:
+        if fault.name.startswith("mig-") and description.gpu and find_class(description.gpu.known) is None:
             raise GpuprovError(f'fault "{fault.name}" needs GPUs with MIG, {description.gpu.model} has none')
         if fault.name == "cgpu-forgets" and not description.cgpu:
             raise GpuprovError(f'fault "{fault.name}" needs a host with cGPU', hint="describe it: cgpu: true")

@@ -55,7 +55,7 @@ def part(name: str, description: Description) -> Part:
 
 def instance(count: int) -> str:
     """Return an instance type that can have this many adapters, with the smallest limit."""
-    known = [one for one in catalogue.efa_file().instances if one.devices >= count]
+    known = [one for one in catalogue.read_efa_file().instances if one.devices >= count]
     return min(known, key=lambda one: one.devices).type
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuprov.catalog.packages import package_names, package_sets
+from gpuprov.catalog.packages import list_package_names, list_package_sets
 from gpuprov.simulate.debs import standin_deb
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts.base import File, Part
@@ -85,5 +85,5 @@ def subnet_manager(target: Path) -> Path:
 
 
 def _names(distribution: str, part_name: str, version: str) -> list[str]:
-    sets = package_sets(distribution, part_name, version, origin="nvidia")
-    return [name for entry in sets for name in package_names(entry, version)]
+    sets = list_package_sets(distribution, part_name, version, origin="nvidia")
+    return [name for entry in sets for name in list_package_names(entry, version)]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gpuprov.catalog.drivers import branches
+from gpuprov.catalog.drivers import list_branches
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.catalog.mig import Profile, class_of
+from gpuprov.catalog.mig import Profile, find_class
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate import nvml_build, nvml_models
 from gpuprov.simulate.description import Description
@@ -55,7 +55,7 @@ def package_files(version: str) -> Mapping[str, File]:
 
 def mig_table(gpu: Gpu) -> list[tuple[str | int, ...]]:
     """Return the MIG profiles of the GPU; empty for one without MIG. Raises GpuprovError if the catalogue lacks placements."""
-    found = class_of(gpu)
+    found = find_class(gpu)
     if found is None:
         return []
     numbers = nvml_models.model(gpu)
@@ -80,7 +80,7 @@ def _row(profile: Profile, numbers: nvml_models.Model, grid: int, most: int) -> 
 def _cuda() -> dict[str, int]:
     """Return the CUDA version of each driver branch, in NVML's form: 12.4 is 12040."""
     known = {}
-    for branch in branches():
+    for branch in list_branches():
         if branch.cuda:
             major, _, minor = branch.cuda.partition(".")
             known[f"cuda.{branch.branch}"] = int(major) * 1000 + int(minor or 0) * 10

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from gpuprov.catalog.drivers.data import drivers_file
-from gpuprov.catalog.drivers.sets import DriverPackages, driver_packages
+from gpuprov.catalog.drivers.data import read_drivers_file
+from gpuprov.catalog.drivers.sets import DriverPackages, find_packages
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate import debs, image, sources, tools
 from gpuprov.simulate.description import Description
@@ -119,7 +119,7 @@ def _packages(archive: Archive, pool: Path, offered: Iterable[Package], names: D
 
 
 def _names(distribution: str) -> DriverPackages:
-    found = driver_packages("debian", distribution.removeprefix("debian"))
+    found = find_packages("debian", distribution.removeprefix("debian"))
     if found is None:
         raise GpuprovError(f"the catalogue has no driver packages for {distribution}")
     return found
@@ -146,7 +146,7 @@ def _key(description: Description, content: Content) -> str:
         digest.update(file.name.encode() + file.read_bytes())
     if description.known.stands_in or "nvidia" in description.served:
         digest.update(standins_driver.key())
-        digest.update(repr(drivers_file().package_sets).encode())
+        digest.update(repr(read_drivers_file().package_sets).encode())
     if not description.known.stands_in:
         names = _names(description.distribution)
         digest.update(repr((_set(names), names.extra)).encode())

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpuprov.catalog.drivers import Version, branch_of
+from gpuprov.catalog.drivers import Version, derive_branch
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate.repository.debian import Package
 from gpuprov.simulate.repository.versions import newest
@@ -48,7 +48,7 @@ def plan(driver: str, offered: Iterable[Package], names: Sequence[str]) -> Plan:
     real: list[str] = []
     rewritten: list[str] = []
     for word in driver.replace(",", " ").split():
-        of_branch = [version for version in known if branch_of(version) == branch_of(word)]
+        of_branch = [version for version in known if derive_branch(version) == derive_branch(word)]
         if word in known:
             real.append(word)
         elif not Version.parse(word).is_branch:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from gpuprov.catalog.drivers import branch_of
-from gpuprov.catalog.drivers.sets import driver_packages
-from gpuprov.catalog.packages import package_names, package_sets
+from gpuprov.catalog.drivers import derive_branch
+from gpuprov.catalog.drivers.sets import find_packages
+from gpuprov.catalog.packages import list_package_names, list_package_sets
 from gpuprov.simulate.distributions import Distribution, Repository
 from gpuprov.simulate.parts.base import File, text
 from gpuprov.simulate.repository.standins import Flavour
@@ -32,8 +32,8 @@ DEBIAN_RELATIONS = {
 
 def names(distribution: Distribution, source: Repository, version: str) -> list[str]:
     """Return the driver's packages in this version, of both flavours."""
-    found = driver_packages(distribution.id, distribution.major, source)
-    branch = branch_of(version)
+    found = find_packages(distribution.id, distribution.major, source)
+    branch = derive_branch(version)
     rules = [rule for of_flavour in found.sets.values() for rule in of_flavour] if found else []
     fits = [rule for rule in rules if rule["min"] <= int(branch) <= rule["max"]]
     return list(dict.fromkeys(rule["name"].format(branch=branch, version=version) for rule in fits))
@@ -41,8 +41,8 @@ def names(distribution: Distribution, source: Repository, version: str) -> list[
 
 def part_names(distribution: Distribution, part: str, version: str) -> list[str]:
     """Return package names in NVIDIA's repository for a part beside the driver."""
-    sets = package_sets(distribution.catalogue, part, version, origin="nvidia")
-    return [name for entry in sets for name in package_names(entry, version)]
+    sets = list_package_sets(distribution.catalogue, part, version, origin="nvidia")
+    return [name for entry in sets for name in list_package_names(entry, version)]
 
 
 def whole(distribution: Distribution, source: Repository, version: str, made: Iterable[Standin],

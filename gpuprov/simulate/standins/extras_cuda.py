@@ -125,7 +125,7 @@ def release(version: str) -> list[Extra]:
     }
 
     def runtime(_form: Form) -> Mapping[str, File]:
-        return {f"{lib}/libcudart.so.{cudart}": File(library(toolchain.runtime(version)))}
+        return {f"{lib}/libcudart.so.{cudart}": File(library(toolchain.derive_runtime(version)))}
 
     def cublas_files(_form: Form) -> Mapping[str, File]:
         return {f"{lib}/libcublas.so.{cublas}": File(library(f"libcublas.so.{major}"))}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpuprov.catalog import gds
 from gpuprov.catalog.cuda import packages
-from gpuprov.catalog.cuda.toolchain import dashed, minor
+from gpuprov.catalog.cuda.toolchain import format_dashed, take_minor
 from gpuprov.simulate.parts.base import File
 from gpuprov.simulate.standins import driver
 from gpuprov.simulate.standins.extra import Extra, Form
@@ -38,8 +38,8 @@ def asset(name: str, version: str = "", mode: int = 0o644) -> File:
 
 def release(cuda: str, version: str) -> list[Extra]:
     """Return libcufile and the tools of one CUDA release."""
-    kit, root, place = dashed(cuda), f"{packages.LINK}-{minor(cuda)}", gds.configuration(minor(cuda))
-    words = {"link": gds.LINK, "place": place, "priority": minor(cuda).replace(".", "")}
+    kit, root, place = format_dashed(cuda), f"{packages.LINK}-{take_minor(cuda)}", gds.configuration(take_minor(cuda))
+    words = {"link": gds.LINK, "place": place, "priority": take_minor(cuda).replace(".", "")}
 
     def files(_form: Form) -> Mapping[str, File]:
         lib = f"{root}/targets/x86_64-linux/lib/libcufile.so.{version}"
@@ -48,8 +48,8 @@ def release(cuda: str, version: str) -> list[Extra]:
     tools = {f"{root}/gds/tools/gdscheck": asset("gdscheck", version, 0o755)}
     scripts = (REGISTER.format(**words) + LDCONFIG.removeprefix("#!/bin/sh\n"), FORGET.format(**words))
     return [
-        package(f"libcufile-{kit}", f"{version}-1", f"cuFile of CUDA {minor(cuda)}", files, scripts=scripts),
-        package(f"gds-tools-{kit}", f"{version}-1", f"tools of GPUDirect Storage of CUDA {minor(cuda)}", tools,
+        package(f"libcufile-{kit}", f"{version}-1", f"cuFile of CUDA {take_minor(cuda)}", files, scripts=scripts),
+        package(f"gds-tools-{kit}", f"{version}-1", f"tools of GPUDirect Storage of CUDA {take_minor(cuda)}", tools,
                 {f"libcufile-{kit}": version}),
     ]  # fmt: skip
 

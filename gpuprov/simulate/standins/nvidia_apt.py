@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpuprov.catalog.drivers import Version, branch_of
+from gpuprov.catalog.drivers import Version, derive_branch
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts import fabric
 from gpuprov.simulate.parts.base import text
@@ -68,7 +68,7 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
 
 
 def _ubuntu(distribution: Distribution, version: str, one: partial[Standin]) -> list[Standin]:
-    branch = branch_of(version)
+    branch = derive_branch(version)
     end = "" if int(branch) >= UNSUFFIXED else f"-{branch}"
     firmware = f"nvidia-firmware{end}" if int(branch) >= SPLIT else f"nvidia-firmware-{branch}-{version}"
     made = [
@@ -110,10 +110,12 @@ def full_version(distribution: Distribution, version: str) -> str:
 
 def pinning(versions: tuple[str, ...]) -> list[Standin]:
     """Return the packages that pin a branch or a version: each holds a file of apt preferences."""
-    wanted = {branch_of(version): f"{branch_of(version)}.*" for version in versions} | {v: f"{v}-*" for v in versions}
+    wanted = {derive_branch(version): f"{derive_branch(version)}.*" for version in versions} | {
+        v: f"{v}-*" for v in versions
+    }
     made = []
     for name, pattern in wanted.items():
-        if int(branch_of(name)) >= FIRST_PINNED:
+        if int(derive_branch(name)) >= FIRST_PINNED:
             pin = f"Package: *nvidia* *cuda-drivers* libnvsdm*\nPin: version {pattern}\nPin-Priority: 1000\n"
             path = f"/etc/apt/preferences.d/nvidia-driver-pinning-{name}"
             package = Standin(

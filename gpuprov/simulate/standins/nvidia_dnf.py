@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from gpuprov.catalog.drivers import Version, branch_of
-from gpuprov.catalog.packages import package_sets
+from gpuprov.catalog.drivers import Version, derive_branch
+from gpuprov.catalog.packages import list_package_sets
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts import fabric, silicon
 from gpuprov.simulate.parts.base import File, text
@@ -151,7 +151,7 @@ def precompiled(distribution: Distribution, versions: Iterable[str]) -> list[Sta
     return [
         standins_precompiled.nvidia(distribution, version, EPOCH)
         for version in versions
-        if package_sets(distribution.catalogue, "prebuilt-modules", version, origin="nvidia")
+        if list_package_sets(distribution.catalogue, "prebuilt-modules", version, origin="nvidia")
     ]
 
 
@@ -168,7 +168,10 @@ class Stream:
 def streams(versions: Iterable[str]) -> list[Stream]:
     """Return the streams of a repository with these driver versions."""
     ordered = sorted(versions, key=Version.parse)
-    branches = {branch_of(version): [v for v in ordered if branch_of(v) == branch_of(version)] for version in ordered}
+    branches = {
+        derive_branch(version): [v for v in ordered if derive_branch(v) == derive_branch(version)]
+        for version in ordered
+    }
     made = []
     for branch, of_branch in branches.items():
         made.append(Stream(f"{branch}-open", "kmod-nvidia-open-dkms", tuple(of_branch)))

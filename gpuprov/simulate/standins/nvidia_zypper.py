@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpuprov.catalog.drivers import branch_of
+from gpuprov.catalog.drivers import derive_branch
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts import fabric, silicon
 from gpuprov.simulate.parts.base import File, text
@@ -25,7 +25,7 @@ BY_DKMS_SINCE, G07_SINCE, IN_ONE_SINCE = 575, 590, 610
 
 def packages(distribution: Distribution, version: str) -> list[Standin]:
     """Return the packages of one driver version; nothing for branches whose modules are not built by DKMS."""
-    branch = int(branch_of(version))
+    branch = int(derive_branch(version))
     if branch < BY_DKMS_SINCE:
         return []
     end, same = ("G07" if branch >= G07_SINCE else "G06"), f"= {version}"

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cache, partial
 from pathlib import Path
 
-from gpuprov.catalog.drivers import Version, branch_of
+from gpuprov.catalog.drivers import Version, derive_branch
 from gpuprov.simulate import tools
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts.base import File
@@ -61,7 +61,7 @@ def ubuntu(distribution: Distribution, versions: Iterable[str]) -> list[Standin]
     ]  # fmt: skip
     seen: dict[str, int] = {}
     for version in sorted(versions, key=Version.parse):
-        branch = branch_of(version)
+        branch = derive_branch(version)
         spin = seen.setdefault(branch, 0)
         seen[branch] += 1
         full = f"{plain}+{spin}" if spin else plain

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpuprov.catalog.drivers import branch_of
+from gpuprov.catalog.drivers import derive_branch
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts import fabric
 from gpuprov.simulate.parts.base import text
@@ -29,7 +29,7 @@ HOLLOW = ("common", "extra", "decode", "encode", "fbc1", "gl")
 
 def packages(distribution: Distribution, version: str) -> list[Standin]:
     """Return the packages of one driver version."""
-    branch, number = f"{branch_of(version)}-server", branch_of(version)
+    branch, number = f"{derive_branch(version)}-server", derive_branch(version)
     full = f"{version}-0{distribution.tag}"
     one = partial(Standin, version=full, source=f"nvidia-graphics-drivers-{branch}")
     firmware = f"nvidia-firmware-{branch}-{version}"

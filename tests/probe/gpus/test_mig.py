@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpuprov.catalog.gpus import find_gpu
-from gpuprov.catalog.mig import profiles_for
+from gpuprov.catalog.mig import list_profiles
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.gpus import mig, mig_reader
 from tests.simulate.nvml_host import ROOT, Host, holding, pynvml
@@ -105,7 +105,7 @@ def test_profiles_are_those_of_the_catalogue(tmp_path: Path) -> None:
     assert known
     (gpu,) = read(host).gpus
     assert {(one.name, one.id, one.slices, one.count, one.size, one.starts) for one in gpu.profiles} == {
-        (one.name, one.nvsmi_id, one.slices, one.max_count, one.size, one.starts) for one in profiles_for(known)
+        (one.name, one.nvsmi_id, one.slices, one.max_count, one.size, one.starts) for one in list_profiles(known)
     }
 
 

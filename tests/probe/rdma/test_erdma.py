@@ -7,7 +7,7 @@ from pathlib import Path
 from gpuprov.onhost.at_boot.erdma_state import Pair
 from gpuprov.probe.base import Output
 from gpuprov.probe.rdma.erdma import ERDMA, IMAGES, Erdma, parse
-from gpuprov.reading import numbers
+from gpuprov.reading import parse_numbers
 from tests.probe.rdma.erdma_tree import KERNEL, run, tree, write
 
 
@@ -32,7 +32,7 @@ def test_a_host_with_the_driver(tmp_path: Path) -> None:
     assert (state.listening, state.ephemeral, state.reserved) == (
         frozenset({30610}),
         (1024, 65535),
-        numbers("30608-30610"),
+        parse_numbers("30608-30610"),
     )
     assert state.ofed.endswith("/usr/src/ofa_kernel/default")
     assert state.core.endswith("/kernel/drivers/infiniband/core/ib_core.ko")

@@ -58,9 +58,9 @@ def read(root: Path, **programs: str) -> Ofed:
 
 def test_the_probe_names_the_catalogues_things() -> None:
     roles = (ofed.DKMS, ofed.CORE, ofed.STORAGE, ofed.PEERS, ofed.OTHERS)
-    assert roles == tuple(catalogue.modules(role) for role in ("dkms", "core", "storage", "peer", "other"))
+    assert roles == tuple(catalogue.list_modules(role) for role in ("dkms", "core", "storage", "peer", "other"))
     for names, family in ((ofed.DEBS, "debian"), (ofed.RPMS, "redhat")):
-        assert names == (catalogue.PROFILE, *catalogue.packages(family, kernel=True))
+        assert names == (catalogue.PROFILE, *catalogue.list_packages(family, kernel=True))
 
 
 def test_a_host_with_ofed(tmp_path: Path) -> None:

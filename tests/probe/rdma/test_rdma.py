@@ -10,7 +10,7 @@ import pytest
 
 from gpuprov.onhost.at_boot.network import Netdev
 from gpuprov.probe.base import Output
-from gpuprov.probe.rdma import DEVICES, Gid, RdmaDevice, RdmaPort, hcas, parse
+from gpuprov.probe.rdma import DEVICES, Gid, RdmaDevice, RdmaPort, list_hcas, parse
 from gpuprov.probe.rdma.surroundings import HOST, Daemon, RdmaHost
 from gpuprov.probe.rdma.surroundings import parse as parse_host
 
@@ -106,7 +106,7 @@ def test_a_bridge_of_the_nvswitch_board_is_no_adapter(tmp_path: Path) -> None:
     )
     hca(tmp_path, "mlx5_0", "0000:3b:00.0", vpd=b"\x82\x10\x00ConnectX-7\x00")
     assert [(one.name, one.bridge) for one in devices(tmp_path)] == [("mlx5_0", False), ("mlx5_8", True)]
-    assert [one.name for one in hcas(devices(tmp_path))] == ["mlx5_0"]
+    assert [one.name for one in list_hcas(devices(tmp_path))] == ["mlx5_0"]
 
 
 RDMA_DEV = """cat <<'END'
@@ -134,7 +134,7 @@ def test_a_device_of_the_subnet_manager_is_no_adapter(tmp_path: Path, said: str,
         )
     found = parse(read(tmp_path, DEVICES.script, rdma=said.replace("smi1", name)))
     assert {one.name: (one.type, one.parent) for one in found} == {"ibp11s0": ("hca", ""), name: ("smi", "ibp11s0")}
-    assert [one.name for one in hcas(found)] == ["ibp11s0"]
+    assert [one.name for one in list_hcas(found)] == ["ibp11s0"]
 
 
 def test_a_sub_device_of_a_type_yet_to_come_is_no_adapter(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_sub_device_of_a_type_yet_to_come_is_no_adapter(tmp_path: Path) -> Non
     said = "echo '2: ibp12s0: node_type ca type newish parent ibp11s0'"
     found = parse(read(tmp_path, DEVICES.script, rdma=said))
     assert [(one.name, one.type) for one in found] == [("ibp11s0", "hca"), ("ibp12s0", "newish")]
-    assert [one.name for one in hcas(found)] == ["ibp11s0"]
+    assert [one.name for one in list_hcas(found)] == ["ibp11s0"]
 
 
 def test_two_ports_are_no_planes(tmp_path: Path) -> None:

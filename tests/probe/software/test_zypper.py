@@ -170,14 +170,14 @@ def test_each_way_of_a_lock_to_name_packages(
     (tmp_path / "locks").write_text(f"\n{lock}\n\n")
     monkeypatch.setattr(zypper_locks, "LOCKS", str(tmp_path / "locks"))
     monkeypatch.setattr(zypper_locks, "CONFIGURATIONS", ())
-    assert zypper_locks.held(zypper_locks.read(), [NAME, "dkms"]) == [NAME] * holds
+    assert zypper_locks.list_held(zypper_locks.read(), [NAME, "dkms"]) == [NAME] * holds
 
 
 def test_a_line_without_a_colon_ends_a_lock() -> None:
     text = f"type: package\nmatch_type: glob\nnonsense\nversion: 1\n\n\nsolvable_name: {NAME}\nmatch_type: exact\n"
-    assert len(zypper_locks.blocks(text)) == 3
-    assert zypper_locks.held(zypper_locks.blocks(text), [NAME]) == [NAME]
-    assert zypper_locks.blocks("# one comment\n\n") == []
+    assert len(zypper_locks.split_blocks(text)) == 3
+    assert zypper_locks.list_held(zypper_locks.split_blocks(text), [NAME]) == [NAME]
+    assert zypper_locks.split_blocks("# one comment\n\n") == []
 
 
 @pytest.mark.parametrize("said", ["", "locksfile.path = ", "  locksfile.path = PLACE  \n"])
@@ -200,15 +200,15 @@ def test_a_source_is_written_for_zypper() -> None:
         "components": [],
         "signed": "packages",
     }
-    text = sources.text(wanted, "suse")
+    text = sources.format_text(wanted, "suse")
     for line in ("gpgcheck=1", "repo_gpgcheck=0", "pkg_gpgcheck=1", "gpgkey=file:///etc/zypp/gpuprov-nvidia.asc"):
         assert line in text.splitlines()
-    index = sources.text({**wanted, "signed": "index"}, "suse").splitlines()
+    index = sources.format_text({**wanted, "signed": "index"}, "suse").splitlines()
     assert {"gpgcheck=0", "repo_gpgcheck=1", "pkg_gpgcheck=0"} <= set(index)
-    place = sources.path("nvidia", "suse")
-    assert (place, sources.own_name(place)) == ("/etc/zypp/repos.d/gpuprov-nvidia.repo", "nvidia")
+    place = sources.derive_path("nvidia", "suse")
+    assert (place, sources.derive_own_name(place)) == ("/etc/zypp/repos.d/gpuprov-nvidia.repo", "nvidia")
     told = sources.parse(f"@file {place}\n" + "".join(f" {line}\n" for line in text.splitlines()) + "@gpgcheck 1\n")
-    assert sources.others(told, wanted, "suse") == []
+    assert sources.find_others(told, wanted, "suse") == []
     assert [row["signed_by"] for row in told["sources"]] == ["file:///etc/zypp/gpuprov-nvidia.asc"]
 
 

@@ -48,7 +48,7 @@ def function(ctx: Ctx) -> Outcome:
             f"{state.product or 'the instance'}: launch it with network interfaces of type efa or efa-only; types that can are in the "
             "list of aws ec2 describe-instance-types --filters Name=network-info.efa-supported,Values=true"
         )
-        known = catalogue.efa_file().functions
+        known = catalogue.read_efa_file().functions
         return fail(f"PCI functions {known[0].id} to {known[-1].id}", "none", hint)
     mine = state.mine
     if not (mine and mine.path) and not state.loaded and not (vendor(ctx.fragment) and digest):
@@ -79,7 +79,7 @@ def source(ctx: Ctx) -> Outcome:
     if not digest:
         return not_asked("the spec names no installer: the software was there")
     expected = f"the installer with SHA-256 {digest}"
-    if why := onhost.due(state.record, digest, onhost.options(options(ctx.fragment))):
+    if why := onhost.explain_installation(state.record, digest, onhost.build_options(options(ctx.fragment))):
         change = Change(
             kind="package",
             name="aws-efa-installer",
@@ -143,7 +143,7 @@ def interfaces(ctx: Ctx) -> Outcome:
     """
     state = ctx.facts.get(EFA)
     found = sum(device.driver == DRIVER for device in ctx.facts.get(DEVICES))
-    most = catalogue.devices(state.product)
+    most = catalogue.count_devices(state.product)
     if ctx.fragment.count:
         return not_asked("rdma.count says how many, and rdma.devices compares it")
     if not most:
@@ -242,7 +242,7 @@ def environment(ctx: Ctx) -> Outcome:
     wrong = [
         (file, name, value, one.text)
         for file, name, value in ctx.facts.get(EFA).environment
-        for one in catalogue.efa_file().harmful
+        for one in catalogue.read_efa_file().harmful
         if one.name == name and (not one.value or re.fullmatch(one.value, value))
     ]
     if wrong:
@@ -282,9 +282,11 @@ EXPORT_PROBES = (EFA,)
 def exported(facts: Facts) -> dict[str, Any]:
     """Return the host's EFA as `stack` and `efa` of a spec; a version whose checksum is unknown is omitted."""
     state = facts.get(EFA)
-    known = state.installer if catalogue.installer(state.installer) else ""
+    known = state.installer if catalogue.find_installer(state.installer) else ""
     plugin = any(path.startswith(f"{catalogue.PLUGIN}/") for path in state.plugins)
-    ran = onhost.due(state.record, getattr(catalogue.installer(known), "sha256", "?"), []).startswith("it ran")
+    ran = onhost.explain_installation(
+        state.record, getattr(catalogue.find_installer(known), "sha256", "?"), []
+    ).startswith("it ran")
     return {
         "stack": "efa-vendor" if state.version else "inbox",
         "efa": {"installer": known if ran else "", "plugin": plugin},

@@ -26,9 +26,11 @@ def fetch(ctx: Ctx) -> Fetch | None:
     """Return the installer to fetch; None if it has already run with these options."""
     block, asked = ctx.fragment, ctx.fragment.efa
     digest = installer_sha256(block) if block.fabric == "efa" else ""
-    if not digest or not onhost.due(ctx.facts.get(EFA).record, digest, onhost.options(options(block))):
+    if not digest or not onhost.explain_installation(
+        ctx.facts.get(EFA).record, digest, onhost.build_options(options(block))
+    ):
         return None
-    url = installers.address(asked, catalogue.efa_file())
+    url = installers.address(asked, catalogue.read_efa_file())
     return Fetch(
         of="rdma.efa",
         url=url,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.spec.model import Fragment, Sha256
-from gpuprov.spec.url import url
+from gpuprov.spec.url import build_pattern
 
 
 class Efa(Fragment, frozen=True):
@@ -26,7 +26,7 @@ class Efa(Fragment, frozen=True):
     url: Annotated[
         str,
         msgspec.Meta(
-            pattern=url(r"/[^\s]+\.tar\.gz"),
+            pattern=build_pattern(r"/[^\s]+\.tar\.gz"),
             description="or the address of aws-efa-installer-VERSION.tar.gz, without user name, password and "
             "query (a signed link runs out: fetch it, and name the file); the host fetches it",
         ),

@@ -10,9 +10,9 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import efa as catalogue
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Problem, under
+from gpuprov.spec.problem import Problem, report_under
 
-_problem = under("rdma", "efa")
+_problem = report_under("rdma", "efa")
 VERIFY = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-verify.html"
 
 
@@ -23,7 +23,7 @@ def vendor(block: Rdma) -> bool:
 
 def installer_sha256(block: Rdma) -> str:
     """Return the SHA-256 of the requested installer; empty if there is none."""
-    return installers.digest(block.efa, catalogue.efa_file())
+    return installers.digest(block.efa, catalogue.read_efa_file())
 
 
 def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
@@ -43,7 +43,7 @@ def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
 
 def _sources(asked: Efa) -> Iterable[Problem]:
     named = [key for key in ("installer", "url", "file") if getattr(asked, key)]
-    known = catalogue.efa_file()
+    known = catalogue.read_efa_file()
     if len(named) > 1:
         yield _problem(named[1], f"and {named[0]} both name the installer", "one of installer, url and file")
     listed = (

@@ -6,7 +6,7 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, ok
 from gpuprov.capabilities.rdma.erdma.state import Ctx, of_vendor, wanted
 from gpuprov.catalog.rdma import erdma as catalogue
-from gpuprov.onhost.at_boot.erdma_state import same
+from gpuprov.onhost.at_boot.erdma_state import is_same_value
 from gpuprov.probe.rdma.erdma import ERDMA, IMAGES, ErdmaKernel
 from gpuprov.probe.rdma.erdma import Erdma as State
 from gpuprov.shown import counted
@@ -86,7 +86,11 @@ def options(ctx: Ctx) -> Outcome:
 
 
 def _options(state: State, asked: dict[str, str], expected: str) -> Outcome | None:
-    wrong = {name: state.options.get(name, "") for name in asked if not same(state.options.get(name, ""), asked[name])}
+    wrong = {
+        name: state.options.get(name, "")
+        for name in asked
+        if not is_same_value(state.options.get(name, ""), asked[name])
+    }
     spare = sorted(set(state.options) - set(asked))
     if not wrong and not spare:
         return None

@@ -19,7 +19,7 @@ def exported(facts: Facts) -> dict[str, Any] | None:
     """Return the host's eRDMA as `stack` and `erdma` of a spec; None if gpuprov would set it up differently."""
     state = facts.get(ERDMA)
     mtus = {pair.mtu for pair in state.pairs}
-    known = catalogue.erdma_file().mtu
+    known = catalogue.read_erdma_file().mtu
     setting = {known.jumbo: "jumbo", known.standard: "standard"}.get(next(iter(mtus), 0)) if len(mtus) == 1 else None
     if not state.loaded or setting is None or state.config is None:
         return None

@@ -8,7 +8,7 @@ from gpuprov.capabilities.rdma import installers
 from gpuprov.capabilities.rdma.erdma.state import checksum, vendor, wanted
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import erdma as catalogue
-from gpuprov.onhost.at_boot.erdma_state import of_driver
+from gpuprov.onhost.at_boot.erdma_state import compare_driver
 from gpuprov.probe.base import Facts
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family
@@ -40,7 +40,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 def address(block: Rdma) -> str:
     """Return the URL of the installer; empty for a file beside the inventory, and if there is none."""
-    return installers.address(block.erdma, catalogue.erdma_file())
+    return installers.address(block.erdma, catalogue.read_erdma_file())
 
 
 def decide(block: Rdma, facts: Facts) -> Decision:
@@ -53,7 +53,7 @@ def decide(block: Rdma, facts: Facts) -> Decision:
     lacking = tuple(kernel.release for kernel in state.kernels if not _right(kernel, block))
     kind, needs, unknown = family(facts.get(system.OS_RELEASE)), [], ""
     if run or lacking:
-        known = [one for one in catalogue.erdma_file().build if one.family == kind]
+        known = [one for one in catalogue.read_erdma_file().build if one.family == kind]
         needs = _needs(known[0].packages, state) if known else []
         unknown = "" if known else facts.get(system.OS_RELEASE).name
     there = {*facts.get(BUILD), *facts.get(packages.PACKAGES), *state.packages}
@@ -94,4 +94,4 @@ def _anew(block: Rdma, state: State, *, built: bool) -> list[str]:
     if not state.loaded:
         return []
     asked = wanted(block)
-    return [one.name for one in of_driver(state.onhost, asked) if one.name in asked] + [BUILT] * built
+    return [one.name for one in compare_driver(state.onhost, asked) if one.name in asked] + [BUILT] * built

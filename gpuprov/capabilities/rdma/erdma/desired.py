@@ -95,9 +95,9 @@ def options(asked: dict[str, str]) -> str:
 
 def differences(ctx: Ctx) -> Iterator[str]:
     """Yield how the driver and the interfaces differ from the spec."""
-    state, mtu = ctx.facts.get(ERDMA).onhost, catalogue.mtu(ctx.fragment.erdma.mtu)
-    yield from map(str, onhost.of_driver(state, wanted(ctx.fragment)))
-    yield from (str(one) for _, one in onhost.of_frames(state, mtu))
+    state, mtu = ctx.facts.get(ERDMA).onhost, catalogue.get_mtu(ctx.fragment.erdma.mtu)
+    yield from map(str, onhost.compare_driver(state, wanted(ctx.fragment)))
+    yield from (str(one) for _, one in onhost.compare_mtu(state, mtu))
 
 
 def outruns_images(ctx: Ctx) -> bool:

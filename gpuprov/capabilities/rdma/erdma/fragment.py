@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.spec.model import Fragment, Sha256
-from gpuprov.spec.url import url
+from gpuprov.spec.url import build_pattern
 
 Parameter = Literal[
     "vector_num", "default_cc", "rand_qpn", "legacy_mode", "use_zeronet", "reserve_ports_base", "wwi_perf"
@@ -31,7 +31,7 @@ class Erdma(Fragment, frozen=True):
     url: Annotated[
         str,
         msgspec.Meta(
-            pattern=url(r"/[^\s]+\.tar\.gz"),
+            pattern=build_pattern(r"/[^\s]+\.tar\.gz"),
             description="or the address of erdma_installer-VERSION.tar.gz, without user name, password and "
             "query (a signed link runs out: fetch it, and name the file); the host fetches it",
         ),

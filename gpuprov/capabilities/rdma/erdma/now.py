@@ -21,7 +21,7 @@ from gpuprov.capabilities.rdma.erdma.state import (
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.catalog.rdma.erdma import MODES
 from gpuprov.onhost import erdma as onhost
-from gpuprov.onhost.at_boot.erdma_state import same
+from gpuprov.onhost.at_boot.erdma_state import is_same_value
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.erdma import ERDMA
 
@@ -36,7 +36,7 @@ def driver(ctx: Ctx) -> Outcome:
     expected = f"{'Alibaba' if asked else 'the kernel'}'s driver erdma, loaded"
     mine = state.mine
     if state.lacks:
-        symbol, told = catalogue.erdma_file().ofed.symbol, "a tree of OFED was there when it was built"
+        symbol, told = catalogue.read_erdma_file().ofed.symbol, "a tree of OFED was there when it was built"
         hint = "boot into OFED's ib_core, or build erdma anew without that tree: see docs/how-to/erdma.md"
         return fail(expected, f"Unknown symbol {symbol}: no module of this kernel has it; {told}", hint)
     if not state.loaded:
@@ -97,16 +97,18 @@ def mode(ctx: Ctx) -> Outcome:
     """The driver runs in the mode that the spec asks for, read back, and its devices are of that kind: CA in compat mode, else
     RNIC."""
     state, compat = ctx.facts.get(ERDMA), bool(ctx.fragment.erdma.compat_mode)
-    expected = f"compat_mode {catalogue.shown(compat)}: {MODES[compat]}"
+    expected = f"compat_mode {catalogue.format_parameter(compat)}: {MODES[compat]}"
     if not state.loaded:
         return fail(expected, "erdma is not loaded", "see rdma.erdma_driver")
     value = state.parameters.get("compat_mode", "")
-    if value and not same(value, catalogue.shown(compat)):
+    if value and not is_same_value(value, catalogue.format_parameter(compat)):
         used = holders(state)
         told = f"compat_mode is {value}" + (f", and {used} hold the devices" if used else "")
         rebooted = way_out(state, ctx.fragment)
         hint = f"end them, then {APPLY}{rebooted}" if used else f"{APPLY}; or rmmod erdma; modprobe erdma"
-        change = Change(kind="setting", name=f"{SYSFS}/compat_mode", before=value, after=catalogue.shown(compat))
+        change = Change(
+            kind="setting", name=f"{SYSFS}/compat_mode", before=value, after=catalogue.format_parameter(compat)
+        )
         return fail(
             expected, told, hint, changes=[change], reboot=f"{used} hold eRDMA devices" if used and rebooted else ""
         )
@@ -137,7 +139,9 @@ def parameters(ctx: Ctx) -> Outcome:
     if missing and state.loaded:
         return fail(expected, f"this build of erdma has no {' '.join(missing)}", "take it out of rdma.erdma.parameters")
     wrong = {
-        name: state.parameters.get(name, "") for name in asked if not same(state.parameters.get(name, ""), asked[name])
+        name: state.parameters.get(name, "")
+        for name in asked
+        if not is_same_value(state.parameters.get(name, ""), asked[name])
     }
     if wrong:
         told = " ".join(f"{name}={value or 'not loaded'}" for name, value in wrong.items())
@@ -157,7 +161,7 @@ def parameters(ctx: Ctx) -> Outcome:
 @of_erdma
 def mtu(ctx: Ctx) -> Outcome:
     """Each device's network interface has the MTU of the instance's jumbo frame setting; NCCL's LL128 corrupts data with another."""
-    state, asked = ctx.facts.get(ERDMA), catalogue.mtu(ctx.fragment.erdma.mtu)
+    state, asked = ctx.facts.get(ERDMA), catalogue.get_mtu(ctx.fragment.erdma.mtu)
     expected = f"MTU {asked} ({ctx.fragment.erdma.mtu})"
     if not state.pairs:
         return fail(expected, "no eRDMA device", "see rdma.erdma_driver and rdma.erdma_function")
@@ -189,7 +193,7 @@ def ports(ctx: Ctx) -> Outcome:
     if not ctx.fragment.erdma.compat_mode:
         return not_asked("only compat mode needs ports")
     taken = clashes(ctx)
-    state, needed = ctx.facts.get(ERDMA), catalogue.ports(ctx.fragment.erdma.parameters)  # type: ignore[arg-type]
+    state, needed = ctx.facts.get(ERDMA), catalogue.list_ports(ctx.fragment.erdma.parameters)  # type: ignore[arg-type]
     if taken:
         return taken
     first, last = state.ephemeral
@@ -199,13 +203,13 @@ def ports(ctx: Ctx) -> Outcome:
         told = f"net.ipv4.ip_local_port_range is {first} {last}, and any connection may be given one of {span}"
         hint = f'kernel: {{sysctl: {{net.ipv4.ip_local_reserved_ports: "{span}"}}}}'
         return fail(f"TCP {span} for eRDMA alone", told, hint)
-    return ok(f"TCP {span}, UDP {catalogue.erdma_file().ports.udp} for eRDMA")
+    return ok(f"TCP {span}, UDP {catalogue.read_erdma_file().ports.udp} for eRDMA")
 
 
 def clashes(ctx: Ctx) -> Outcome | None:
     """Return the failure that names another user of a port that compat mode needs; None if there is none."""
-    state, needed = ctx.facts.get(ERDMA), catalogue.ports(ctx.fragment.erdma.parameters)  # type: ignore[arg-type]
-    known = catalogue.erdma_file().ports
+    state, needed = ctx.facts.get(ERDMA), catalogue.list_ports(ctx.fragment.erdma.parameters)  # type: ignore[arg-type]
+    known = catalogue.read_erdma_file().ports
     expected = f"TCP {needed[0]}-{needed[-1]} and UDP {known.udp} for eRDMA's compat mode"
     if taken := sorted(state.listening & set(needed)):
         hint = f"ss -tlnp 'sport = :{taken[0]}' says who; or rdma.erdma.parameters: {{reserve_ports_base: NUMBER}}"

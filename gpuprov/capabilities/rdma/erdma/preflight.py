@@ -23,7 +23,7 @@ from gpuprov.probe.rdma.erdma import ERDMA
 def function(ctx: Ctx) -> Outcome:
     """The instance has an eRDMA interface (PCI 1ded:107f), and a driver that is installed or can be installed."""
     state, block = ctx.facts.get(ERDMA), ctx.fragment.erdma
-    identifier = catalogue.erdma_file().functions[0].id
+    identifier = catalogue.read_erdma_file().functions[0].id
     if not state.functions:
         hint = "bind an elastic RDMA interface (ERI) to the instance; DescribeInstanceTypes.EriQuantity 0: the type has none"
         return fail(f"a PCI function {identifier}", "none", hint)

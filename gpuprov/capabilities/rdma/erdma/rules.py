@@ -10,12 +10,12 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem, under
+from gpuprov.spec.problem import Path, Problem, report_under
 
 HERE: Path = ("rdma", "erdma")
 
 
-_problem = under(*HERE)
+_problem = report_under(*HERE)
 
 
 def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
@@ -66,14 +66,14 @@ def _sources(asked: Erdma) -> Iterable[Problem]:
     named = [key for key in ("installer", "url", "file", "packages") if getattr(asked, key)]
     if len(named) > 1:
         yield _problem(named[1], f"and {named[0]} both name the driver", "one of installer, url, file and packages")
-    known, archive = catalogue.erdma_file(), "erdma_installer-VERSION.tar.gz"
+    known, archive = catalogue.read_erdma_file(), "erdma_installer-VERSION.tar.gz"
     listed = ", ".join(one.version for one in known.installers)
     yield from installers.problems(_problem, asked, known, archive=archive, by="Alibaba", listed=listed)
 
 
 def _parameters(asked: Erdma) -> Iterable[Problem]:
     for key, value in asked.parameters.items():
-        known = catalogue.parameter(key)
+        known = catalogue.get_parameter(key)
         is_bool = known.least is None
         if is_bool != isinstance(value, bool):
             kind = "true or false" if is_bool else f"a whole number from {known.least} to {known.most}"
@@ -96,7 +96,7 @@ def _neighbours(host: HostSpec, block: Rdma) -> Iterable[Problem]:
         told = f"kernel.module_options.erdma sets {', '.join(options)}, which rdma.erdma does in a file of its own"
         yield Problem(path=("kernel", "module_options", "erdma"), message=told, hint=hint)
     if block.erdma.compat_mode and "rdma_rxe" in kernel.modules_load:
-        port = catalogue.erdma_file().ports.udp
+        port = catalogue.read_erdma_file().ports.udp
         told = f"kernel.modules_load has rdma_rxe, which binds UDP {port}, as eRDMA's compat mode does"
         yield Problem(path=("kernel", "modules_load"), message=told, hint="take rdma_rxe out, or compat_mode: false")
     blacklisted = [name for name in ("erdma", "ib_uverbs", "ib_core") if name in kernel.blacklist]

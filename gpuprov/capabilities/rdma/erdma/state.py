@@ -8,7 +8,7 @@ from gpuprov.capabilities.base import Context, Outcome, not_asked
 from gpuprov.capabilities.rdma import installers
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import erdma as catalogue
-from gpuprov.onhost.at_boot.erdma_state import held_by, same
+from gpuprov.onhost.at_boot.erdma_state import find_users, is_same_value
 from gpuprov.probe.rdma import DEVICES, RdmaDevice
 from gpuprov.probe.rdma.erdma import Erdma as State
 
@@ -26,20 +26,20 @@ def wanted(block: Rdma) -> dict[str, str]:
     if not vendor(block):
         return {}
     asked = block.erdma.parameters
-    shown = {str(key): catalogue.shown(asked[key]) for key in sorted(asked)}
-    return {"compat_mode": catalogue.shown(bool(block.erdma.compat_mode)), **shown}
+    shown = {str(key): catalogue.format_parameter(asked[key]) for key in sorted(asked)}
+    return {"compat_mode": catalogue.format_parameter(bool(block.erdma.compat_mode)), **shown}
 
 
 def checksum(block: Rdma) -> str:
     """Return the SHA-256 of the requested installer; empty if there is none."""
-    return installers.digest(block.erdma, catalogue.erdma_file())
+    return installers.digest(block.erdma, catalogue.read_erdma_file())
 
 
 def lines(block: Rdma) -> tuple[str, ...]:
     """Return the configuration on the host: `parameter NAME VALUE` and `mtu NUMBER`."""
     return (
         *(f"parameter {name} {value}" for name, value in wanted(block).items()),
-        f"mtu {catalogue.mtu(block.erdma.mtu)}",
+        f"mtu {catalogue.get_mtu(block.erdma.mtu)}",
     )
 
 
@@ -50,13 +50,13 @@ def devices(ctx: Ctx) -> tuple[RdmaDevice, ...]:
 
 def holders(state: State) -> str:
     """Return the processes that use the driver; empty if there are none."""
-    return held_by(state.onhost)
+    return find_users(state.onhost)
 
 
 def way_out(state: State, block: Rdma) -> str:
     """Return the advice to reboot instead, if modprobe already gives the driver the requested parameters; else empty."""
     asked = wanted(block)
-    right = all(same(state.options.get(name, ""), value) for name, value in asked.items())
+    right = all(is_same_value(state.options.get(name, ""), value) for name, value in asked.items())
     return "; or reboot: modprobe has the right options" if right else ""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Sequence
 
-from gpuprov.capabilities.rdma.common import IWARP, selected
+from gpuprov.capabilities.rdma.common import IWARP, select_devices
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.probe.rdma import Gid, RdmaDevice, RdmaPort
@@ -31,7 +31,7 @@ def lines(block: Rdma, devices: Iterable[RdmaDevice]) -> tuple[str, ...]:
     """Return the file's lines without comments. Raises ConfError if the host has no such device, or none of their GIDs matches the
     spec."""
     nccl = block.nccl
-    chosen = selected(block, tuple(devices))
+    chosen = select_devices(block, tuple(devices))
     if not chosen:
         meant = " that devices means" if block.devices else ""
         raise ConfError(f"the host has no RDMA device of fabric {block.fabric}{meant}")
@@ -59,7 +59,7 @@ def choosing(block: Rdma, devices: Iterable[RdmaDevice]) -> list[tuple[str, Rdma
     iWARP device does not support."""
     return [
         (f"{device.name} port {port.number}", port)
-        for device in selected(block, tuple(devices))
+        for device in select_devices(block, tuple(devices))
         for port in device.ports
         if port.link_layer == "Ethernet" and device.node_type != IWARP
     ]

@@ -10,13 +10,13 @@ from gpuprov.capabilities.rdma.nccl import topology
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.catalog.rdma import nccl as catalogue
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem, under
+from gpuprov.spec.problem import Path, Problem, report_under
 
 HERE: Path = ("rdma", "nccl")
 ROCE = ("gid", "addr_family", "roce_version", "addr_range")
 
 
-_problem = under(*HERE)
+_problem = report_under(*HERE)
 
 
 def iwarp(block: Rdma) -> bool:
@@ -82,7 +82,7 @@ def _settings(block: Rdma) -> Iterable[Problem]:
             yield _problem(("settings", name), f"has {name}, which gpuprov writes itself", hint)
         elif name == "NCCL_CONF_FILE":
             yield _problem(("settings", name), f"has {name}, which NCCL reads of the environment alone", "take it out")
-        elif near := catalogue.nearest(name):
+        elif near := catalogue.find_nearest(name):
             yield _problem(
                 ("settings", name),
                 f"has {name}, which NCCL's documentation does not",

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from gpuprov import reading
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.rdma.common import selected
+from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe.host import pci
 from gpuprov.probe.rdma import DEVICES
@@ -35,7 +35,7 @@ def rules(block: Rdma) -> Iterable[Problem]:
         hint = "topo_file: /etc/nccl-topo.xml, for instance"
         yield Problem(path=path, message="rdma.nccl.topo_source goes nowhere: there is no topo_file", hint=hint)
     try:
-        text = reading.named(asked.topo_source).decode()
+        text = reading.read_named(asked.topo_source).decode()
         nccl_topology.parse(text)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not a text"
@@ -80,7 +80,7 @@ def topology(ctx: Ctx) -> Outcome:
     gpus = [one.address for one in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))]
     if not gpus:
         return skip("no NVIDIA GPU on the PCI bus to compare it with")
-    used = [device.address for device in selected(ctx.fragment, ctx.facts.get(DEVICES)) if device.address]
+    used = [device.address for device in select_devices(ctx.fragment, ctx.facts.get(DEVICES)) if device.address]
     adapters = [address for address, kind in found.functions.items() if kind.startswith(nccl_topology.NETWORK)]
     if wrong := nccl_topology.strange(topology, gpus, used, [*adapters, *used]):
         hint = (
@@ -93,7 +93,7 @@ def topology(ctx: Ctx) -> Outcome:
 
 def _digest(file: str) -> str:
     try:
-        return hashlib.sha256(reading.named(file)).hexdigest()
+        return hashlib.sha256(reading.read_named(file)).hexdigest()
     except OSError:
         return ""
 

@@ -79,7 +79,7 @@ def fits(ctx: Ctx) -> Outcome:
                 "the package of this distribution",
             )
     for version in dict.fromkeys((asked.version, ctx.facts.get(OFED).release)):
-        if why := catalogue.unbuildable(kind, system_is.version, version):
+        if why := catalogue.find_unbuildable(kind, system_is.version, version):
             return fail(f"an OFED that builds on {system_is.name}", f"OFED {version}: {why.why}", why.way)
     return ok(f"{system_is.name}, OFED {asked.version or 'of any release'}")
 

@@ -53,7 +53,7 @@ def release(ctx: Ctx) -> Outcome:
         return fail(
             expected, f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair, changes=[change]
         )
-    if not catalogue.fits(told, asked):
+    if not catalogue.is_fitting(told, asked):
         hint = f"{APPLY}, with the doca-host package of OFED {asked} in rdma.ofed, or its repository on the host"
         return fail(expected, f"OFED {told or 'of an unknown release'}", hint, changes=[change])
     return ok(
@@ -67,7 +67,9 @@ def held(ctx: Ctx) -> Outcome:
     if answer := other_stack(ctx):
         return answer
     kind = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
-    mine = {name: one for name, one in ctx.facts.get(PACKAGES).items() if name in catalogue.packages(kind, held=True)}
+    mine = {
+        name: one for name, one in ctx.facts.get(PACKAGES).items() if name in catalogue.list_packages(kind, held=True)
+    }
     return answers.held(ctx.facts, mine, "DOCA-OFED", wanted=ctx.fragment.ofed.hold)
 
 
@@ -85,7 +87,7 @@ def loaded(ctx: Ctx) -> Outcome:
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: kernel modules are the machine's")
     state = ctx.facts.get(OFED)
-    expected = f"{', '.join(catalogue.modules('core'))} of OFED"
+    expected = f"{', '.join(catalogue.list_modules('core'))} of OFED"
     if not state.loaded:
         return fail(expected, "none of them is loaded", "systemctl restart openibd; journalctl -u openibd")
     wrong = [one.name for one in state.loaded if not one.of_ofed]
@@ -135,7 +137,7 @@ def built(ctx: Ctx) -> Outcome:
         return answer
     state = ctx.facts.get(OFED)
     targets = state.targets()
-    names = [name for name in catalogue.modules("dkms") if name in state.dkms] or ["OFED's modules"]
+    names = [name for name in catalogue.list_modules("dkms") if name in state.dkms] or ["OFED's modules"]
     expected = f"{', '.join(names)} for each of {counted(len(targets), 'kernel')}"
     if not targets:
         return fail(expected, "no kernel that modules could be built for", "install a kernel, and its headers")

@@ -41,7 +41,7 @@ def release_of(facts: Facts, state: Ofed) -> str:
     """Return OFED's release: that of ofed_info, or else from the version of its kernel package. Empty without OFED."""
     if state.release:
         return state.release
-    names = catalogue.packages("debian", kernel=True) + catalogue.packages("redhat", kernel=True)
+    names = catalogue.list_packages("debian", kernel=True) + catalogue.list_packages("redhat", kernel=True)
     found = facts.get(PACKAGES)
     return next((probe.release(found[name].version) for name in names if name in found), "")
 
@@ -57,7 +57,7 @@ def decide(asked: Asked, facts: Facts) -> Decision:
         return Decision(problem=told, hint=f"{catalogue.UNINSTALL}, on the host, then apply again")
     missing = tuple(_headers(kind, facts))
     source = _source(asked, state, kind)
-    if present and catalogue.fits(release, asked.version):
+    if present and catalogue.is_fitting(release, asked.version):
         return Decision(install=missing, source=source)
     if source:
         return Decision(source=source, waits=True)
@@ -66,7 +66,7 @@ def decide(asked: Asked, facts: Facts) -> Decision:
 
 def _chosen(asked: Asked, facts: Facts, kind: str, missing: tuple[str, ...]) -> Decision:
     """Decide from the host's package sources: the requested release, of every package that has it in its version."""
-    index, names = facts.get(INDEX), catalogue.packages(kind, kernel=True)
+    index, names = facts.get(INDEX), catalogue.list_packages(kind, kernel=True)
     offered = next((index[name] for name in names if name in index), [])
     right = [version for version in offered if _is(version, asked.version)]
     if catalogue.PROFILE not in index and index.busy:
@@ -79,7 +79,7 @@ def _chosen(asked: Asked, facts: Facts, kind: str, missing: tuple[str, ...]) -> 
         return Decision(problem=told, hint=HINT)
     comes = asked.version or next((probe.release(version) for version in right), "")
     distribution = facts.get(system.OS_RELEASE)
-    if why := catalogue.unbuildable(kind, distribution.version, comes):
+    if why := catalogue.find_unbuildable(kind, distribution.version, comes):
         return Decision(problem=f"OFED {comes} on {distribution.name}: {why.why}", hint=why.way)
     pins = [f"{name}={right[0]}" for name in names if name in index] if asked.version else []
     return Decision(install=(*missing, catalogue.PROFILE, *pins))
@@ -95,7 +95,7 @@ def _headers(kind: str, facts: Facts) -> list[str]:
     """Return the packages of headers for bootable kernels that have none."""
     installed = facts.get(packages.PACKAGES)
     bare = [kernel for kernel in facts.get(OFED).kernels if kernel.bootable and not kernel.headers]
-    return [name for kernel in bare if (name := catalogue.headers(kind, kernel.release)) not in installed]
+    return [name for kernel in bare if (name := catalogue.name_headers(kind, kernel.release)) not in installed]
 
 
 def _source(asked: Asked, state: Ofed, kind: str) -> str:

@@ -66,7 +66,7 @@ def wanted(ctx: Ctx, decision: Decision) -> dict[str, Any]:
         return NOTHING
     state, there = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
     kind = family(ctx.facts.get(system.OS_RELEASE)) or ""
-    theirs = [name for name in catalogue.packages(kind, held=True) if name in there]
+    theirs = [name for name in catalogue.list_packages(kind, held=True) if name in there]
     return {
         "asked": True,
         "source": decision.source,
@@ -106,7 +106,7 @@ def openibd(ctx: Ctx) -> dict[str, Any]:
     return {
         "unit": catalogue.UNIT,
         "replace": [] if out else others,
-        "unload": [*catalogue.modules("peer"), *catalogue.modules("storage")],
+        "unload": [*catalogue.list_modules("peer"), *catalogue.list_modules("storage")],
         "start": not out and ctx.facts.get(OFED).active != "active",
         "left": f"{left}. {way}" if left else "",
     }

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.spec.model import Fragment, Sha256
-from gpuprov.spec.url import url
+from gpuprov.spec.url import build_pattern
 
 Key = Literal[
     "ONBOOT",
@@ -38,7 +38,7 @@ class Ofed(Fragment, frozen=True):
     url: Annotated[
         str,
         msgspec.Meta(
-            pattern=url(r"/[^\s]+\.(deb|rpm)"),
+            pattern=build_pattern(r"/[^\s]+\.(deb|rpm)"),
             description="the doca-host package, https://HOST/PATH.deb or .rpm, without user name, password and "
             "query (a signed link runs out: fetch it, and name the file); the host fetches it",
         ),

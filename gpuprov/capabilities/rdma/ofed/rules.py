@@ -8,10 +8,10 @@ from pathlib import Path as File
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.fragment import Ofed
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem, under
+from gpuprov.spec.problem import Path, Problem, report_under
 
 HERE: Path = ("rdma", "ofed")
-problem = under(*HERE)
+problem = report_under(*HERE)
 AUTO = "SET_IPOIB_CM"
 
 

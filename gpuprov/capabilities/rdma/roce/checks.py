@@ -6,7 +6,7 @@ from itertools import groupby
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.rdma.common import selected
+from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.devices import up
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.checks import foreign
@@ -33,12 +33,12 @@ MANAGER = ("mode", "tos")
 
 def ports(ctx: Ctx) -> list[RocePort]:
     """Return the ports of the block's devices, as the probe read them."""
-    return roce_ports.chosen(request(ctx.fragment), ctx.facts.get(ROCE).ports, ctx.facts.get(rdma.DEVICES))
+    return roce_ports.select_ports(request(ctx.fragment), ctx.facts.get(ROCE).ports, ctx.facts.get(rdma.DEVICES))
 
 
 def differences(ctx: Ctx) -> list[Difference]:
     """Return each port's differences from the spec."""
-    return roce_ports.differences(ports(ctx), wanted(ctx.fragment.roce))
+    return roce_ports.list_differences(ports(ctx), wanted(ctx.fragment.roce))
 
 
 def _elsewhere(ctx: Ctx) -> Outcome | None:
@@ -75,7 +75,7 @@ def gids(ctx: Ctx) -> Outcome:
     """Each port of a RoCE device is an Ethernet port, and has a GID of the RoCE version that the spec asks for, or else of v2."""
     if answer := _elsewhere(ctx):
         return answer
-    mine = selected(ctx.fragment, ctx.facts.get(rdma.DEVICES))
+    mine = select_devices(ctx.fragment, ctx.facts.get(rdma.DEVICES))
     kind = "IB/RoCE v1" if ctx.fragment.roce.mode == "v1" else "RoCE v2"
     expected = f"a GID of {kind} on each Ethernet port"
     if not mine:
@@ -159,7 +159,7 @@ def ways(ctx: Ctx) -> Outcome:
         return not_asked("no setting of RoCE in the spec")
     if later(ctx):
         return skip("its tools and drivers come with DOCA-OFED, and openibd")
-    if lost := roce_ports.lost(request(ctx.fragment), state.ports, ctx.facts.get(rdma.DEVICES)):
+    if lost := roce_ports.describe_missing_ports(request(ctx.fragment), state.ports, ctx.facts.get(rdma.DEVICES)):
         return fail("RoCE ports", "; ".join(lost), NO_PORT_HINT)
     lacking: dict[str, list[str]] = {}
     for port in mine:
@@ -187,7 +187,7 @@ def _ofed_runs(ctx: Ctx) -> bool:
 
 def _way_out(block: Rdma, lacking: dict[str, list[str]]) -> str:
     ofed = block.own_stack == "doca-ofed"
-    known = [catalogue.setting(key) for key in lacking]
+    known = [catalogue.get_setting(key) for key in lacking]
     by = ", ".join(dict.fromkeys(one.ofed if ofed else one.inbox or "nothing" for one in known))
     if ofed:
         return f"they are set by {by}: have openibd load DOCA-OFED's drivers; or leave {', '.join(lacking)} out"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.rdma.common import selectors
+from gpuprov.capabilities.rdma.common import convert_selectors
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.roce.fragment import UNSET, Priority, Roce
-from gpuprov.onhost.at_boot.roce_ports import Asked, default_priority
+from gpuprov.onhost.at_boot.roce_ports import Asked, get_default_priority
 
 NONE: Priority = "none"
 
@@ -41,7 +41,7 @@ def wanted(block: Roce) -> dict[str, str]:
 
 def request(block: Rdma) -> Asked:
     """Return the program's request for the block."""
-    return Asked(selectors(block), block.count, wanted(block.roce))
+    return Asked(convert_selectors(block), block.count, wanted(block.roce))
 
 
 def lines(block: Rdma) -> tuple[str, ...]:
@@ -59,4 +59,4 @@ def lines(block: Rdma) -> tuple[str, ...]:
 
 def priority_of(block: Roce, dscp: int) -> int:
     """Return the priority that a port which trusts DSCP gives this DSCP."""
-    return block.dscp2prio.get(str(dscp), default_priority(dscp))
+    return block.dscp2prio.get(str(dscp), get_default_priority(dscp))

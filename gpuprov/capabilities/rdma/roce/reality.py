@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from gpuprov.capabilities.rdma.common import selected
+from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.fragment import Key
 from gpuprov.capabilities.rdma.roce.lines import NONE
 from gpuprov.catalog.rdma import ofed as catalogue
-from gpuprov.onhost.at_boot.roce_ports import default_priority
+from gpuprov.onhost.at_boot.roce_ports import get_default_priority
 from gpuprov.probe import rdma
 from gpuprov.probe.base import Facts
 from gpuprov.probe.rdma.ofed import OFED, PACKAGES, release
@@ -26,7 +26,7 @@ def roce(facts: Facts, block: Rdma) -> dict[str, Any]:
     """Return the settings that all of the block's ports share; a setting in which they differ, or that nothing shows, is omitted."""
     if block.fabric != "roce":
         return {}
-    names = {device.name for device in selected(block, facts.get(rdma.DEVICES))}
+    names = {device.name for device in select_devices(block, facts.get(rdma.DEVICES))}
     ports = [port for port in facts.get(ROCE).ports if port.device in names]
     if not ports:
         return {}
@@ -41,7 +41,7 @@ def roce(facts: Facts, block: Rdma) -> dict[str, Any]:
         if key in common and (common[key] == NONE or is_whole(common[key].replace(",", ""))):
             told[key] = [NONE] if common[key] == NONE else [int(one) for one in common[key].split(",")]
     mapped = {key.removeprefix("dscp."): int(value) for key, value in common.items() if key.startswith("dscp.")}
-    own = {dscp: priority for dscp, priority in mapped.items() if priority != default_priority(int(dscp))}
+    own = {dscp: priority for dscp, priority in mapped.items() if priority != get_default_priority(int(dscp))}
     return {**told, "dscp2prio": own} if own else told
 
 
@@ -50,7 +50,7 @@ def ofed(facts: Facts) -> dict[str, Any] | None:
     state, found = facts.get(OFED), facts.get(PACKAGES)
     if catalogue.PROFILE not in found:
         return None
-    names = catalogue.packages("debian", kernel=True) + catalogue.packages("redhat", kernel=True)
+    names = catalogue.list_packages("debian", kernel=True) + catalogue.list_packages("redhat", kernel=True)
     packaged = next((release(found[name].version) for name in names if name in found), "")
     keys = {key: value for key, value in (state.settings or {}).items() if key in get_args(Key)}
     values = {key: value == WORDS[True] if value in WORDS.values() else value for key, value in keys.items()}
@@ -62,7 +62,7 @@ def ofed(facts: Facts) -> dict[str, Any] | None:
     mine = [
         one
         for name, one in found.items()
-        if name in catalogue.packages("debian", held=True) + catalogue.packages("redhat", held=True)
+        if name in catalogue.list_packages("debian", held=True) + catalogue.list_packages("redhat", held=True)
     ]
     return {
         "version": state.release or packaged,

@@ -9,13 +9,13 @@ from gpuprov.capabilities.rdma.roce.fragment import UNSET, Roce
 from gpuprov.capabilities.rdma.roce.lines import NONE, priority_of
 from gpuprov.catalog.rdma import roce as catalogue
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem, under
+from gpuprov.spec.problem import Path, Problem, report_under
 
 HERE: Path = ("rdma", "roce")
-problem = under(*HERE)
+problem = report_under(*HERE)
 LEAST_MTU = 68
 """Bytes: the smallest MTU that the kernel accepts for an Ethernet interface (ETH_MIN_MTU)."""
-WITHOUT_INBOX = [one.key for one in catalogue.roce_file().settings if not one.inbox]
+WITHOUT_INBOX = [one.key for one in catalogue.read_roce_file().settings if not one.inbox]
 
 
 def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
