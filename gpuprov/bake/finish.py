@@ -85,7 +85,7 @@ def finish(folder: Path) -> Report:
         changed=tuple(changed),
         result=outcome.of_apply(common, host_outcome),
     )
-    write_atomic(folder / "done.json", msgspec.json.format(msgspec.json.encode(report)).decode() + "\n", mode=0o644)
+    write_atomic(folder / "done.json", reading.format_document(report) + "\n", mode=0o644)
     return report
 
 

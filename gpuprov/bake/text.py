@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gpuprov.bake.model import Baked
+from gpuprov.reading import format_document
 from gpuprov.shown import counted
 from gpuprov.verify.images import AT_FIRST_BOOT
 
@@ -14,7 +15,7 @@ from gpuprov.verify.images import AT_FIRST_BOOT
 def as_json(made: Baked) -> str:
     """Return the outcome as JSON."""
     plain = msgspec.to_builtins(made) | {"exit_code": made.exit_code}
-    return msgspec.json.format(msgspec.json.encode(plain)).decode()
+    return format_document(plain)
 
 
 def as_text(made: Baked, *, verbose: bool = False) -> str:

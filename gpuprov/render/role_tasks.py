@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ import yaml
 
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.tasks import Block, Part, Taken, Task, each_task
+from gpuprov.shown import wrapped
 
 SHARED = " # noqa: var-naming[no-role-prefix] (all roles share it)"
 """What ansible-lint has to know of the variable in which the judge's answer is kept."""
@@ -58,7 +58,11 @@ def _text(name: str, stage: str, declared: Task | Block | Part, answers: set[str
     top: dict[str, Any] = {"name": declared.title}
     if declared.key:
         top["when"] = _needed(name, declared.key)
-    return _commented(declared.why, f"{_dump([top])}  block:\n{textwrap.indent(inner, ' ' * 4)}{GIVE_UP}")
+    return _commented(declared.why, f"{_dump([top])}  block:\n{_indent(inner)}{GIVE_UP}")
+
+
+def _indent(text: str) -> str:
+    return "".join(f"    {line}" if line.strip() else line for line in text.splitlines(keepends=True))
 
 
 def _task(name: str, task: Task, answers: set[str]) -> dict[str, Any]:
@@ -134,7 +138,7 @@ def _answer(name: str, value: str) -> str:
 
 
 def _commented(why: str, text: str) -> str:
-    return "".join(f"# {line}\n" for line in textwrap.wrap(why, 130)) + text
+    return "".join(f"# {line}\n" for line in wrapped(why, 130)) + text
 
 
 class Dumper(yaml.SafeDumper):

@@ -37,7 +37,7 @@ pcieport 0000:06:01.0: Unable to change power state from D3cold to D0, device in
 usb 1-4: the camera has fallen off the bus
 systemd[1]: mongo.service: Control process exited, code=exited, status=127/n/a
 systemd[1]: node_exporter.service: Main process exited, code=exited, status=128/n/a
-systemd[1]: slurmd.service: Main process exited, code=exited, status=12/n/a
+systemd[1]: postfix.service: Main process exited, code=exited, status=12/n/a
 kubelet: container exited with status=120
 level=info msg="request completed" status=120 path=/healthz
 nginx: 10.0.0.1 - - "GET /v2" status=1200 upstream

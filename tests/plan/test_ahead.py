@@ -239,7 +239,7 @@ def test_a_refused_source_is_told_with_what_waits_for_it(monkeypatch: pytest.Mon
     (found,) = planner.plans(10, Pace(), Show())
     assert [one["sources"] for one in hosts.asked[1:]] == [[]] * (len(hosts.asked) - 1)
     told = planning.as_text([found], width=0)
-    assert f"resolved when apply has added {URL}: CUDA toolkit: toolkit of 12.4, DCGM any, driver any" in told
+    assert f"resolved when apply has added {URL}: driver any" in told
     assert f"nvidia_driver: {refused}" in found.unpredicted
 
 

@@ -167,7 +167,7 @@ def test_what_a_module_made_is_kept_with_its_capability() -> None:
     judge(outcome, ledger, Ended("ended", 0))
     assert [(one.capability, one.kind, one.name, one.after) for one in outcome.made] == [
         ("dcgm", "package", "datacenter-gpu-manager-4-core", "1:4.5.3-1"),
-        ("host", "file", "/etc/gpuprov/mps.json", "as wanted"),
+        ("host", "file", "/etc/gpuprov/mps.json", "matches the spec"),
     ]
 
 

@@ -258,7 +258,7 @@ def test_with_prune_they_are_changes_and_what_stays_is_said() -> None:
     assert "- gpuprov-mps@host.service: active -> disabled" in text
     assert "no longer asked for\n    fabric_manager: nvidia-fabricmanager.service (a package brings it)" in text
     assert "--prune" not in text
-    assert sentence([plan]) == "1 host: 2 files"
+    assert sentence([plan]) == "1 host: 1 hold, 2 files, 1 unit"
 
 
 def test_paths_of_one_folder_are_written_as_one() -> None:

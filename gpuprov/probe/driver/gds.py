@@ -83,7 +83,7 @@ class GdsCheck(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(mode for mode in self.modes.get(row, ()) if mode != COMPAT)
 
 
-_GPU = re.compile(r"GPU index \d+ (.+?) bar:.*?(?:IOMMU State: (.+))?$")
+_GPU = re.compile(r"GPU index \d+ (.+?) bar:.*?(?:IOMMU State: (.+))?\Z")
 
 
 def parse_check(output: Output) -> GdsCheck:
