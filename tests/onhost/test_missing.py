@@ -16,6 +16,8 @@ TASKS: dict[str, dict[str, Any]] = {
     "gpuprov_judge": {"capabilities": ["kernel"], "moment": "preflight"},
     "gpuprov_files": {"capability": "kernel"},
     "gpuprov_packages": {"capability": "dcgm"},
+    "gpuprov_repository": {"capability": "dcgm"},
+    "gpuprov_unit": {"capability": "dcgm"},
     "gpuprov_step": {"name": "drain", "arguments": {"state": "drained", "command": "kubernetes", "node": "gpu1"}},
 }
 

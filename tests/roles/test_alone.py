@@ -104,6 +104,7 @@ def test_a_role_reaches_locks_judges_works_and_unlocks(tmp_path: Path) -> None:
         ["gpuprov_packages", "prepare"],
         ["gpuprov_judge", "preflight"],
         ["gpuprov_packages", "judge"],
+        ["gpuprov_packages", "files"],
         ["gpuprov_receipt", "begun"],
         ["gpuprov_packages", "install"],
         ["gpuprov_judge", "now"],
@@ -121,7 +122,7 @@ def test_what_a_role_asks_of_the_kernel_comes_with_it_and_roles_go_one_after_the
         ["gpuprov_lock", "released"],
     ] * 3
     names = [name for name, _ in noted]
-    assert names.index("running_kernel") < names.index("unload") < names.index("gpuprov_unit")
+    assert names.index("running_kernel") < names.index("unload") < len(names) - names[::-1].index("gpuprov_unit")
 
 
 def test_a_role_that_fails_gives_the_lock_back_and_stays_failed(tmp_path: Path) -> None:

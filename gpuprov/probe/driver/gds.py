@@ -161,7 +161,7 @@ for m in nvidia nvidia-current nvidia-current-open; do
 done
 [ ! -r /proc/kallsyms ] || case $(grep -c -m 1 -E 'p2pdma_pgmap_ops|pci_p2pdma_add_resource' /proc/kallsyms) in
 0) [ "$(grep -c . /proc/kallsyms)" = 0 ] || echo 'p2pdma|no' ;;
-*) echo 'p2pdma|yes' ;;
+1) echo 'p2pdma|yes' ;;
 esac
 m=$(cat /sys/module/nvme_core/parameters/multipath 2>/dev/null) && echo "multipath|$m"
 true""",
