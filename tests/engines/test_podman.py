@@ -43,12 +43,15 @@ def asked(folder: Path, text: str, path: str = "", *, always: bool = False) -> t
     (folder / "mount").mkdir(exist_ok=True)
     script = re.sub(r"^grep -hsE .* exit 0$", "", probe.CDI_ANSWERS.script, flags=re.MULTILINE)
     (folder / "nvidia.yaml").write_text(text)
-    done = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", "sh", "-c", IN_A_NAMESPACE, "sh", folder / "mount",
-         folder / "nvidia.yaml", script if always else probe.CDI_ANSWERS.script],
-        capture_output=True, text=True, check=True, env={**os.environ, "PATH": f"{path}{os.environ['PATH']}"},
-    )  # fmt: skip
-    before, _, after = done.stderr.partition("later\n")
+    for _ in range(5):  # other containers of this machine may come or go meanwhile
+        done = subprocess.run(
+            ["unshare", "--mount", "--propagation", "private", "sh", "-c", IN_A_NAMESPACE, "sh", folder / "mount",
+             folder / "nvidia.yaml", script if always else probe.CDI_ANSWERS.script],
+            capture_output=True, text=True, check=True, env={**os.environ, "PATH": f"{path}{os.environ['PATH']}"},
+        )  # fmt: skip
+        before, _, after = done.stderr.partition("later\n")
+        if after == before:
+            break
     assert after == before, "podman, or the probe, left something behind"
     version = subprocess.run(["podman", "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
     return probe.parse_answers(Output(done.stdout)), version

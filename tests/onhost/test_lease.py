@@ -52,7 +52,9 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     ) -> dict[str, Any]:
         # After another boot /run is empty, and the first process has started `boot` seconds ago.
         program = text.replace(
-            "def read_first_start() -> float:", "def read_first_start() -> float:\n    if BOOT: return read_uptime() - BOOT", 1
+            "def read_first_start() -> float:",
+            "def read_first_start() -> float:\n    if BOOT: return read_uptime() - BOOT",
+            1,
         )
         program = program.replace("SLIPPED = 10.0", f"SLIPPED = {slipped}", 1)
         program = f"BOOT = {boot}\n" + program.replace("from __future__ import annotations\n", "", 1)
