@@ -1,4 +1,4 @@
-"""What is of one machine, and must not be in an image that many start from: removed, and looked for once more."""
+"""Traces of one machine, which must not be in an image that many start from: removed, and looked for once more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the image carries for its first boot: gpuprov without Ansible, the spec, and a unit."""
+"""Files that the image carries for its first boot: gpuprov without Ansible, the spec, and a unit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATH = re.compile(r"/[\w./+-]+", re.ASCII)
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """What is written into the image: files by path, each with its mode. `python`: the interpreter that runs it."""
+    """Contents to write into the image: files by path, each with its mode. `python`: the interpreter that runs it."""
 
     written: dict[str, tuple[bytes, int]]
     python: str

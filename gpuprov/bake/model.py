@@ -1,4 +1,4 @@
-"""What baking an image is asked, and what came of it."""
+"""Options of a bake, and its outcome."""
 
 from __future__ import annotations
 

@@ -89,6 +89,11 @@ def packages(title: str, action: str = "settle", *, part: str = "", **more: Any)
     return Task(title=title, module="gpuprov_packages", options={"action": action, **_part(part)}, **more)
 
 
+def try_packages(*, part: str = "") -> Task:
+    """Return the task of act 1 for the capability's transaction. part: as of `packages`."""
+    return packages("Simulate the package transaction and download it", "try", part=part)
+
+
 def files(title: str, *, part: str = "", **more: Any) -> Task:
     """Return a task for the capability's files, and its units at each boot. part: as of `packages`."""
     return Task(title=title, module="gpuprov_files", options=_part(part), **more)
@@ -103,6 +108,12 @@ def repository(title: str, **more: Any) -> Task:
 def judge(title: str, moment: Literal["sources", "now"], why: str = "") -> Task:
     """Return a task that evaluates the host again: what later tasks get follows from it."""
     return Task(title=title, module="gpuprov_judge", options={"moment": moment}, why=why)
+
+
+def judge_after_driver() -> Task:
+    """Return the task of act 1 that evaluates the host as it will be when nvidia_driver has been applied."""
+    why = "nvidia_driver goes before: it may have added a package source, and knows its version by now."
+    return judge("Evaluate again, with the package sources and the driver as they will be", "sources", why)
 
 
 def report(title: str, key: str, **more: Any) -> Task:

@@ -14,7 +14,7 @@ Need = Literal["open-required", "proprietary-required", "either"]
 
 
 class Generation(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What drives the GPUs of a generation; a branch that is unset is unknown, or there is none."""
+    """The drivers of a generation of GPUs; a branch that is unset is unknown, or there is none."""
 
     arch: Literal["Kepler", Architecture, "Rubin"]
     flavour: Need

@@ -1,4 +1,4 @@
-"""Whether a saved plan was applied since it was made, by which run and when: from the receipt and the fence of its hosts."""
+"""Find out if a saved plan was applied since it was made, by which run and when: from the receipt and the fence of its hosts."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.slurm.desired import DESIRED, DROP_IN, HEALTH, UNIT, UNIT_FILE, UNIT_TEXT
 from gpuprov.capabilities.slurm.fragment import Slurm, wanted
+from gpuprov.catalog.xids import XID
+from gpuprov.onhost.at_boot import slurm as onhost
 from gpuprov.onhost.at_boot.slurm import HEADER
 from gpuprov.probe.host import slurm as probe
 from gpuprov.spec.model import GpuSpec, HostSpec
@@ -138,8 +141,8 @@ def test_what_the_role_brings_about() -> None:
     assert found["programs"] == {probe.HEALTH: HEALTH}
     settings = json.loads(found["files"]["/etc/gpuprov/slurm.json"])
     assert (settings["gres"], settings["count"], settings["type"]) == ("files", 8, "h100-sxm5-80gb")
-    assert 79 in settings["xids"], "a GPU that has fallen off the bus, by NVIDIA's catalogue"
-    assert 48 not in settings["xids"], "what a reset repairs NVML itself reports while it lasts"
+    assert "79" in settings["xids"], "a GPU that has fallen off the bus, by NVIDIA's catalogue"
+    assert "48" not in settings["xids"], "what a reset repairs NVML itself reports while it lasts"
     assert not {name for name in found if name in ("on", "off", "run")}, "whether slurmd runs is the site's"
     assert DESIRED.make(Context(ctx.host, Slurm(constrain_devices=False), ctx.facts))["lines"] == []
 
@@ -154,3 +157,23 @@ def test_the_block_that_was_applied_is_exported() -> None:
         "what a host says is checked like a spec"
     )
     assert export(facts(slurm=told(wanted="[]"))) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("[  9.1] NVRM: Xid (PCI:0000:3b:00): 79, pid=0, GPU has fallen off the bus.", "Xid 79 of 0000:3b:00: "),
+        ("[  9.1] NVRM: Xid (PCI:0000:3b:00 GPU-I:05 GPU-CI:00): 79, pid=7, it is gone", "Xid 79 of 0000:3b:00: "),
+        ("[  9.1] NVRM: Xid (0000:3b:00): 79, as drivers before 343 write it", "Xid 79 of 0000:3b:00: "),
+        ("NVRM: Xid (PCI:0000:3b:00): 79, of a kernel without time stamps", "Xid 79 of 0000:3b:00: "),
+        ("[  9.1] NVRM: Xid (PCI:0000:3b:00): 13, Graphics Exception: the program's fault", ""),
+        ("[  9.1] job[7]: NVRM: Xid (PCI:0000:3b:00): 79, which a program has written", ""),
+    ],
+)
+def test_the_node_is_drained_for_every_form_of_an_xid(
+    line: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nvidia-uvm").touch()
+    monkeypatch.setattr(onhost, "UVM", str(tmp_path / "nvidia-uvm"))
+    settings = {"count": 1, "xid": XID.pattern, "xids": {"79": "reboot the host"}}
+    assert onhost.unfit(settings, {"gpus": [{}]}, f"{line}\n") == (found and f"{found}reboot the host")

@@ -19,6 +19,7 @@ import pytest
 
 from gpuprov.capabilities.at_boot import ABOVE
 from gpuprov.capabilities.slurm.desired import HEALTH, MODULES
+from gpuprov.catalog.xids import XID
 from gpuprov.onhost.at_boot import slurm as onhost
 from gpuprov.probe.base import Output
 from gpuprov.probe.gpus import mig_reader
@@ -63,7 +64,14 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.host = folder, Host(folder / "gpus", "H100-SXM5-80GB", 2)
-        self.wanted: dict[str, Any] = {"gres": "files", "type": "h100", "shards": 0, "count": 2, "xids": [79]}
+        self.wanted: dict[str, Any] = {
+            "gres": "files",
+            "type": "h100",
+            "shards": 0,
+            "count": 2,
+            "xids": {"79": "reboot"},
+            "xid": XID.pattern,
+        }
         self.host.capabilities(0)
         self.host.capabilities(1)
         (self.host.library.parent / "libnvidia-ml.so.1").symlink_to(self.host.library.name)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.tasks import Stages, files, packages, step
+from gpuprov.capabilities.tasks import Stages, files, packages, step, try_packages
 
 TASKS: Stages = {
     "assert": (
-        packages("Simulate the package transaction and download it", "try"),
+        try_packages(),
         step("Fetch the source archives", "fetch", arguments={"public": True}, each="path", prepares="once"),
     ),
     "install": (

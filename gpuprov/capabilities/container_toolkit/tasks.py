@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.tasks import Stages, files, free_gpus, judge, packages, repository, step
+from gpuprov.capabilities.tasks import Stages, files, free_gpus, judge, packages, repository, step, try_packages
 
 DRAINED = {"drained": "{{ gpuprov_drain_command | default('', true) != '' }}"}
 
@@ -14,7 +14,7 @@ TASKS: Stages = {
             "from.",
         ),
         judge("Evaluate again, with the new package sources", "sources"),
-        packages("Simulate the package transaction and download it", "try"),
+        try_packages(),
     ),
     "install": (packages("Install and hold the toolkit packages"),),
     "configure": (

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.tasks import Stages, files, judge, packages, step
+from gpuprov.capabilities.tasks import Stages, files, judge_after_driver, packages, step, try_packages
 
 TASKS: Stages = {
     "assert": (
-        judge(
-            "Evaluate again, with the package sources and the driver as they will be",
-            "sources",
-            "nvidia_driver goes before: it may have added a package source, and knows its version by now.",
-        ),
-        packages("Simulate the package transaction and download it", "try"),
+        judge_after_driver(),
+        try_packages(),
     ),
     "install": (packages("Install the packages", "install"),),
     "configure": (

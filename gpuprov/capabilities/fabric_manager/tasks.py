@@ -7,11 +7,13 @@ from gpuprov.capabilities.tasks import (
     Stages,
     files,
     judge,
+    judge_after_driver,
     packages,
     report,
     start_clients,
     step,
     stop_clients,
+    try_packages,
     unit,
 )
 
@@ -23,11 +25,7 @@ MAY_HOLD = (
 
 TASKS: Stages = {
     "assert": (
-        judge(
-            "Evaluate again, with the package sources and the driver as they will be",
-            "sources",
-            "nvidia_driver goes before: it may have added a package source, and knows its version by now.",
-        ),
+        judge_after_driver(),
         step(
             "Refuse if a user's process holds a GPU",
             "clients",
@@ -35,7 +33,7 @@ TASKS: Stages = {
             {"state": "free", "services": "{{ gpuprov_services }}"},
             when="gpuprov_drain_command | default('', true) == ''",
         ),
-        packages("Simulate the package transaction and download it", "try"),
+        try_packages(),
     ),
     "install": (
         judge("Evaluate again, with the installed driver", "now"),

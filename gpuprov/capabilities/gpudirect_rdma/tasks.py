@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.tasks import Stages, Task, files, judge, packages, report, step, taken
+from gpuprov.capabilities.tasks import (
+    Stages,
+    Task,
+    files,
+    judge,
+    judge_after_driver,
+    packages,
+    report,
+    step,
+    taken,
+    try_packages,
+)
 
 NOW = judge("Evaluate again, after rdma and nvidia_driver", "now")
 
 TASKS: Stages = {
     "assert": (
-        judge(
-            "Evaluate again, with the package sources and the driver as they will be",
-            "sources",
-            "nvidia_driver goes before: it may have added a package source, and knows its version by now.",
-        ),
+        judge_after_driver(),
         report("Report the method", "method"),
-        packages("Simulate the package transaction and download it", "try", part="gdrcopy"),
+        try_packages(part="gdrcopy"),
     ),
     "install": (
         NOW,

@@ -1,4 +1,4 @@
-"""Where a spec differs from the recipe that it names: a warning for each line, with the recipe's value and who published it."""
+"""Differences of a spec from the recipe that it names: a warning for each line, with the recipe's value and who published it."""
 
 from __future__ import annotations
 

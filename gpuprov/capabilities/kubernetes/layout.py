@@ -11,6 +11,7 @@ import msgspec
 
 from gpuprov import reading
 from gpuprov.catalog.gpus import Gpu, find_gpu
+from gpuprov.onhost.at_boot.mig_names import name_device
 from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.spec.model import Fragment, HostSpec
 
@@ -180,5 +181,4 @@ def _told(target: mig_layout.Target) -> tuple[bool, tuple[str, ...]]:
 
 def device_names(profile: str, compute: Iterable[int]) -> list[str]:
     """Return the names of the MIG devices of a GPU instance: one for each of its compute instances."""
-    whole = int(profile.partition("g.")[0])
-    return [profile if size == whole else f"{size}c.{profile}" for size in compute] or [profile]
+    return [name_device(profile, size) for size in compute] or [profile]

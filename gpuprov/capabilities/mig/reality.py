@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import LayoutEntry, Mig
+from gpuprov.onhost.at_boot.mig_names import name_device
 from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.onhost.mig.state import list_sizes
 from gpuprov.probe.base import Facts, ProbeFailed
@@ -96,8 +97,7 @@ def _counts(instances: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, int]:
     """Return MIG devices as mig-parted names and counts them."""
     names = []
     for profile, compute in instances:
-        whole = mig_layout.parse_profile(profile).slices
-        names += [profile if size == whole else f"{size}c.{profile}" for size in compute]
+        names += [name_device(profile, size) for size in compute]
     return dict(Counter(names))
 
 

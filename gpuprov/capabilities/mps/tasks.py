@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.tasks import Stages, files, packages, plain_step, step
+from gpuprov.capabilities.tasks import Stages, files, packages, plain_step, step, try_packages
 
 TASKS: Stages = {
-    "assert": (packages("Simulate the package transaction and download it", "try"),),
+    "assert": (try_packages(),),
     "install": (packages("Install the MPS programs", "install"),),
     "configure": (
         files("Write the MPS units, configuration and client environment"),

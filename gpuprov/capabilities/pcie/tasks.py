@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.tasks import Stages, files, judge, packages, step, unit
+from gpuprov.capabilities.tasks import Stages, files, judge, packages, step, try_packages, unit
 
 TASKS: Stages = {
-    "assert": (packages("Simulate the package transaction and download it", "try"),),
+    "assert": (try_packages(),),
     "install": (packages("Install setpci", "install"),),
     "configure": (
         files("Write the boot-time PCIe settings and irqbalance's policy"),

@@ -7,7 +7,19 @@ from typing import Any
 
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.capabilities.tasks import Part, Stages, Task, files, judge, packages, report, step, taken, unit
+from gpuprov.capabilities.tasks import (
+    Part,
+    Stages,
+    Task,
+    files,
+    judge,
+    packages,
+    report,
+    step,
+    taken,
+    try_packages,
+    unit,
+)
 
 BUILD_FIX = (
     "correct what /var/lib/dkms/NAME/VERSION/build/make.log says (headers, or a newer DOCA-OFED for this kernel), and "
@@ -30,7 +42,7 @@ TASKS: Stages = {
             ),
             key="ofed",
         ),
-        packages("Simulate the package transaction and download it", "try"),
+        try_packages(),
     ),
     "install": (
         packages("Install the RDMA packages", "install"),

@@ -22,7 +22,7 @@ problem = report_under(HERE)
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What slurm.json on the host says of the spec that was applied."""
+    """The part of slurm.json on the host that holds the applied spec."""
 
     block: Slurm
 

@@ -14,7 +14,7 @@ from gpuprov.onhost.at_boot import slurm as onhost
 from gpuprov.probe.host import slurm
 from gpuprov.resources import Absent, File, Lines, Program, Resource, role_values
 
-MODULES = (*COMMON, "slurm")
+MODULES = (*COMMON, "mig_names", "slurm")
 PROGRAM = files("slurm", (*MODULES, "mig_reader"))
 SECONDS = 60
 """How long slurmd waits for GPUs that are missing."""

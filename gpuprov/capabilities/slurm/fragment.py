@@ -65,7 +65,7 @@ def wanted(ctx: Ctx) -> dict[str, Any]:
     block, host = ctx.fragment, ctx.host
     known = xids.read_xids_file().xids
     found = {
-        number
+        str(number): needs.words
         for one in known
         if (needs := xids.find_resolution(one.nvidia)) and needs.action in FATAL
         for number in one.xids
@@ -76,7 +76,8 @@ def wanted(ctx: Ctx) -> dict[str, Any]:
         "type": gpu_type(host, block),
         "shards": block.shards,
         "count": (host.gpu.count or 0) if host.gpu else 0,
-        "xids": sorted(found),
+        "xid": xids.XID.pattern,
+        "xids": found,
         "block": msgspec.to_builtins(block),
     }
 

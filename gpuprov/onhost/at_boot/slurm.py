@@ -15,6 +15,7 @@ import subprocess
 import sys
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
+from .mig_names import name_device
 from .program import Refused, main, read, run, tell, wait
 
 CONFIG = "/etc/gpuprov/slurm.json"
@@ -36,7 +37,6 @@ SCONTROL = ("timeout", "20", "scontrol")
 REASON = "gpuprov health"
 HELD = ("DRAIN", "DOWN", "FAIL", "ERROR")
 """Beginnings of the states of a node on which nothing new starts: https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES"""
-XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]{7,16})\): (\d{1,4})\b")
 JOB_SCRIPT = "SLURM_SCRIPT_CONTEXT"
 """Set by slurmd for a prolog or an epilog, after whose failure it drains the node by itself:
 https://slurm.schedmd.com/prolog_epilog.html"""
@@ -68,7 +68,7 @@ def devices(gpus: Sequence[Mapping[str, Any]], nodes: Mapping[str, str], kind: s
 def _profile(name: str, slices: int) -> str:
     if not name:
         raise Refused("the driver names no MIG profile, which gres.conf needs as a type: drivers from 510 on do")
-    return name if name.startswith(f"{slices}g.") else f"{slices}c.{name}"
+    return name_device(name, slices)
 
 
 def lines(wanted: Mapping[str, Any], found: Sequence[Device]) -> list[str]:
@@ -167,8 +167,10 @@ def _file(path: str) -> str:
 
 
 def unfit(wanted: Mapping[str, Any], state: Mapping[str, Any], log: str) -> str:
-    """Return why these GPUs are not fit for work, in one line; empty if they are. `log`: the kernel's, since the boot."""
-    found = {(match[1], int(match[2])) for match in XID.finditer(log)}
+    """Return why these GPUs are not fit for work, in one line; empty if they are. `log`: the kernel's, since the boot.
+    `wanted` has, from the catalogue, the form of an Xid's line, and what is to be done after which."""
+    pattern, texts = re.compile(wanted["xid"]), (line.partition("] ")[2] or line for line in log.splitlines())
+    found = {(match[1], match[2]) for text in texts if (match := pattern.match(text))}
     fatal = sorted((address, number) for address, number in found if number in wanted["xids"])
     if state.get("complaint"):
         return str(state["complaint"])
@@ -177,7 +179,7 @@ def unfit(wanted: Mapping[str, Any], state: Mapping[str, Any], log: str) -> str:
     if len(state["gpus"]) < wanted["count"]:
         return f"{len(state['gpus'])} of {wanted['count']} GPUs"
     if fatal:
-        return ", ".join(f"Xid {number} of {address}" for address, number in fatal[:3]) + ": reboot the host"
+        return "; ".join(f"Xid {number} of {address}: {wanted['xids'][number]}" for address, number in fatal[:3])
     return "" if os.path.exists(UVM) else f"no {UVM}"
 
 

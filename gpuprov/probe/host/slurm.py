@@ -29,7 +29,7 @@ class Gres(msgspec.Struct, frozen=True):
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """What the health check said, with its exit status, and how many milliseconds it took."""
+    """The health check's output, its exit status, and the milliseconds it took."""
 
     status: int
     milliseconds: int
