@@ -55,6 +55,7 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
         outcome = duplicate(name, other)
     elif decision.run and (newer := _since(pair[1], reading, options)):
         outcome.state, outcome.task, outcome.ran = "blocked", "host.receipt", {}
+        outcome.origin = asked_at(pair[1], newer.partition(" ")[0])
         outcome.message, outcome.hint = (
             newer,
             "read the inventory again: gpuprov fleet freeze, slice; or begin another roll-out",
@@ -71,7 +72,8 @@ def _had_by(reading: Reading, name: str, options: Options) -> str:
 
 
 def _since(spec: HostSpec, reading: Reading, options: Options) -> str:
-    """Describe what another run has applied to the host since the spec was read, and this run would undo; "" if nothing. The clocks
+    """Describe what another run has applied to the host since the spec was read, and this run would undo; "" if nothing. It begins with
+    the capability. The clocks
     of two machines may differ by the tolerance of `host.clock`. Changes by this run itself, such as a rollback, do not count.
     Another gpuprov, whose roles or tables differ, is no other spec."""
     try:
