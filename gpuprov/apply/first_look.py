@@ -72,8 +72,8 @@ def _had_by(reading: Reading, name: str, options: Options) -> str:
 
 
 def _since(spec: HostSpec, reading: Reading, options: Options) -> str:
-    """Describe what another run has applied to the host since the spec was read, and this run would undo; "" if nothing. It begins with
-    the capability. The clocks
+    """Describe what another run has applied to the host since the spec was read, and this run would undo; "" if nothing. It begins
+    with the capability. The clocks
     of two machines may differ by the tolerance of `host.clock`. Changes by this run itself, such as a rollback, do not count.
     Another gpuprov, whose roles or tables differ, is no other spec."""
     try:

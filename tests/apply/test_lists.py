@@ -117,7 +117,10 @@ def test_a_check_that_fails_after_an_apply_ends_with_the_place_that_asked() -> N
     after = reading(result(SYSCTL, fields=("sysctl",), found="no", expected="yes"))
     found = settled(BEFORE, after, state="changed", changed=CHANGED)
     assert found.places == {"kernel.sysctl": "gpu.yaml:5:24"}
-    assert "  fail kernel.sysctl: no; wanted: yes (gpu.yaml:5:24)" in as_text(ApplyRun(run="r", hosts=[found])).splitlines()
+    assert (
+        "  fail kernel.sysctl: no; wanted: yes (gpu.yaml:5:24)"
+        in as_text(ApplyRun(run="r", hosts=[found])).splitlines()
+    )
     clock = Result(host="gpu1", capability="host", check="host.clock", status="fail")
     off = settled(BEFORE, reading(clock), state="changed")
     assert off.places == {}, "the house's own checks are in no spec"
