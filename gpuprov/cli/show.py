@@ -41,8 +41,8 @@ def show(
 
     HOST is a host of the inventory, or a pattern as --limit takes it. What apply would write is worked out from the spec and from
     what the host is, or a record of it with --from; --file prints the text of one file. With --html one page says all that a ticket
-    needs, also where nothing is reached but a record. Exit code 0: all is as it should be; 1: some is not, or not known; 4: a host
-    cannot be reached.
+    needs, also where nothing is reached but a record. Exit code 0: all is as it should be, the page's verdict included; 1: some is
+    not, or not known; 4: a host cannot be reached.
 
     \b
     Example: gpuprov show gpu001 inventory.yaml
@@ -61,19 +61,21 @@ def show(
     names = options.only(only)
     options.ask_something(fleet, names)
     check_writable(html)
+    least = 0
     if html:
         files = {"from": records[0] if records else None, "html": html}
         origin = about("show", sources, reading, files=files, host=host)
-        found, unread = _write_page(fleet.pairs, names, records, timeout, (html, origin, reading))
+        found, unread, least = _write_page(fleet.pairs, names, records, timeout, (html, origin, reading))
     else:
         found, unread = _read(fleet.pairs, names, records, timeout, reading)
-    return report.show(found, unread, path=path, as_json=as_json, verbose=reading["verbose"])
+    return max(least, report.show(found, unread, path=path, as_json=as_json, verbose=reading["verbose"]))
 
 
 def _write_page(pairs: Any, names: Any, records: tuple[Path, ...], timeout: float, page: Any) -> Any:
-    """Write the page of the one host, and return the same as `_read`, of the same reading."""
+    """Write the page of the one host; return the same as `_read`, of the same reading, and 1 unless the page is green."""
+    from gpuprov import console
     from gpuprov.capabilities import BY_NAME
-    from gpuprov.host_page.page import render
+    from gpuprov.host_page.page import judge, render
     from gpuprov.host_page.read import read_host, read_recorded, require_one_host
     from gpuprov.probe.base import Facts
     from gpuprov.report.files import write_atomic
@@ -86,9 +88,12 @@ def _write_page(pairs: Any, names: Any, records: tuple[Path, ...], timeout: floa
     else:
         host = read_host(raw, spec, timeout=timeout, pace=options.pace(reading))
     write_atomic(file, render(host, origin))
+    verdict = judge(host)
+    console.progress(f"{file}: {verdict.sentence}")
+    least = int(verdict.state != "right")
     if not isinstance(host.facts, Facts):
-        return [], {raw.name: str(host.facts)}
-    return [listing(spec, host.facts, BY_NAME, names)], {}
+        return [], {raw.name: str(host.facts)}, least
+    return [listing(spec, host.facts, BY_NAME, names)], {}, least
 
 
 def _read(pairs: Any, names: Any, records: tuple[Path, ...], timeout: float, reading: dict[str, Any]) -> Any:

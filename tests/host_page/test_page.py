@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,8 +19,8 @@ from gpuprov.host_page.changes import list_changes
 from gpuprov.host_page.identify import list_gpus, list_rows
 from gpuprov.host_page.kernel_log import list_lines
 from gpuprov.host_page.page import judge, list_causes, list_of_spec, render
-from gpuprov.host_page.read import ReadHost, require_one_host
-from gpuprov.probe.base import Facts, Output
+from gpuprov.host_page.read import ReadHost, read_host, require_one_host
+from gpuprov.probe.base import Facts, Output, Probe
 from gpuprov.probe.host import identity
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.verify import unreachable
@@ -169,12 +172,43 @@ def test_the_page_of_a_record(tmp_path: Path) -> None:
     words = ["show", "h200vm", str(inventory(tmp_path)), "--from", str(CAPTURE), "--html", str(file)]
     result = CliRunner().invoke(cli, words, catch_exceptions=False, standalone_mode=False)
     assert result.return_value == 1
+    assert f"{file}: h200vm is not proven to be fit for work; it differs from its spec" in result.stderr
     text = file.read_text(encoding="utf-8")
     assert f"show h200vm {tmp_path / 'site.yaml'} --from {CAPTURE} --html {file}" in re.sub(r"</?span[^>]*>", "", text)
     assert "capture" in text
     assert "not from the host" in text
     assert "NVIDIA H200" in text
     assert "data:image/svg+xml;base64," in text
+
+
+def test_a_page_that_is_not_green_is_no_success(tmp_path: Path) -> None:
+    """Where the spec asks for no file and no unit, too: the listing alone would be green."""
+    site = tmp_path / "site.yaml"
+    site.write_text("all: {hosts: {h200vm: {gpuprov: {gpu: {model: H200-SXM, count: 1}, topology: {}}}}}")
+    words = ["show", "h200vm", str(site), "--from", str(CAPTURE)]
+    assert CliRunner().invoke(cli, words, standalone_mode=False).return_value == 0
+    page = [*words, "--html", str(tmp_path / "page.html")]
+    assert CliRunner().invoke(cli, page, standalone_mode=False).return_value == 1
+
+
+def test_a_host_is_read_once_for_checks_listing_and_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[RawHost, tuple[Probe[Any], ...]]] = []
+
+    def gather_each(
+        hosts: list[tuple[RawHost, tuple[Probe[Any], ...]]], judge: Callable[[str, Facts], None], **_: Any
+    ) -> None:
+        asked.extend(hosts)
+        judge(hosts[0][0].name, facts_of(host()))
+
+    monkeypatch.setattr(sys.modules["gpuprov.verify.verify"], "gather_each", gather_each)
+    found = read_host(RawHost(name="gpu017"), spec())
+    ((_, probes),) = asked
+    names = [probe.name for probe in probes]
+    assert len(names) == len(set(names)), "each probe once"
+    assert {"identity", "kernel_log", "checkpoints", "package_history", "topology_pci", "mig", "contents"} <= {*names}
+    assert all(probe.asks is None for probe in probes if probe.name in ("contents", "kernel_log"))
+    assert {one.capability for one in found.results} >= {"health", "nvidia_driver", "persistence"}
+    assert [*found.spec.capabilities] == ["nvidia_driver", "persistence"]
 
 
 def test_a_page_is_of_one_host(tmp_path: Path) -> None:
