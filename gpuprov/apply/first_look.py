@@ -55,10 +55,8 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
         outcome = duplicate(name, other)
     elif decision.run and (newer := _since(pair[1], reading, options)):
         outcome.state, outcome.task, outcome.ran = "blocked", "host.receipt", {}
-        outcome.message, outcome.hint = (
-            newer,
-            "read the inventory again: gpuprov fleet freeze, slice; or begin another roll-out",
-        )
+        outcome.origin, outcome.message = asked_at(pair[1], newer[0]), newer[1]
+        outcome.hint = "read the inventory again: gpuprov fleet freeze, slice; or begin another roll-out"
     elif decision.run:
         outcome.state = "not-started"
     return outcome
@@ -70,25 +68,25 @@ def _had_by(reading: Reading, name: str, options: Options) -> str:
     return fence.find_other_name(last, {"run": options.run, "name": name}) if last and options.run else ""
 
 
-def _since(spec: HostSpec, reading: Reading, options: Options) -> str:
-    """Describe what another run has applied to the host since the spec was read, and this run would undo; "" if nothing. The clocks
-    of two machines may differ by the tolerance of `host.clock`. Changes by this run itself, such as a rollback, do not count.
-    Another gpuprov, whose roles or tables differ, is no other spec."""
+def _since(spec: HostSpec, reading: Reading, options: Options) -> tuple[str, str] | None:
+    """Return the capability that another run has applied to the host since the spec was read, and this run would undo, with its
+    description; None if there is none. The clocks of two machines may differ by the tolerance of `host.clock`. Changes by this run
+    itself, such as a rollback, do not count. Another gpuprov, whose roles or tables differ, is no other spec."""
     try:
         own = (options.run, of_rollback(options.run))
         mine = not options.asked_at or reading.facts.get(house.FENCE).get("run") in own
         receipt = None if mine else reading.facts.get(house.RECEIPT)
         asked = datetime.fromisoformat(options.asked_at).timestamp() if receipt else 0.0
     except (ProbeFailed, ValueError):
-        return ""
+        return None
     present = digests(spec) if receipt else {}
     for name, one in receipt.capabilities.items() if receipt else ():
         if name in present and one.digest != present[name]:
             with suppress(ValueError):
                 if datetime.fromisoformat(one.applied_at).timestamp() > asked + get_max_clock_skew(spec.site):
                     told = f"{name} was brought to another spec at {one.applied_at}"
-                    return f"{told}, after what is asked here was read ({options.asked_at})"
-    return ""
+                    return name, f"{told}, after what is asked here was read ({options.asked_at})"
+    return None
 
 
 def _stops(result: Result, run: Collection[str], options: Options) -> bool:

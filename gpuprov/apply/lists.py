@@ -53,8 +53,11 @@ class Lists:
 
     def settle(self, outcome: HostOutcome, before: Reading | None, after: Reading | None = None) -> None:
         """Add the outcomes of the host's items. after: the host as it was read after the run; None if it was not."""
+        spec, roots = self._pairs[outcome.host][1], [one for one in outcome.failing if not one.follows]
+        outcome.places = {one.check: found for one in roots if (found := asked_at(spec, one.capability, one.fields))}
         if outcome.culprit and not outcome.origin:
-            outcome.origin = asked_at(self._pairs[outcome.host][1], outcome.culprit)
+            fields = next((one.fields for one in roots if one.capability == outcome.culprit and one.fields), ())
+            outcome.origin = asked_at(spec, outcome.culprit, fields)
         if before is None or before.lost or (outcome.state == "unchanged" and not outcome.ran):
             return
         try:

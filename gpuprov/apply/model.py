@@ -81,7 +81,8 @@ class HostOutcome(msgspec.Struct, kw_only=True):
     ran, skipped: capabilities with the reason. changed: tasks that changed something. reboot_permitted: by the spec or the run.
     rolled_back: the target and result of a rollback; undone: by `on_failure`, so that a pending reboot is obsolete. warnings:
     problems that stopped nothing. items: the plan's items, and their outcomes; made: changes reported by modules. culprit: the
-    capability that failed or was refused; origin: the place in the spec that requests it. left: what a run that was cut off has left
+    capability that failed or was refused; origin: the place in the spec that requests it; places: by failing check, the place that
+    requests what it checks. left: what a run that was cut off has left
     on the host. interrupted: a user ended the run while it worked on the host.
     """
 
@@ -103,6 +104,7 @@ class HostOutcome(msgspec.Struct, kw_only=True):
     made: list[Item] = []
     culprit: str = ""
     origin: str = ""
+    places: dict[str, str] = {}
     left: str = ""
     interrupted: bool = False
 

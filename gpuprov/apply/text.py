@@ -102,9 +102,9 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | Line]:
         yield f"  not proven: {', '.join(result.check for result in open_questions)} (-v says why)"
     for result in outcome.failing:
         if not result.reboot and not result.follows:
-            yield f"  {result.status} {result.check}: {result.found}" + (
-                f"; wanted: {result.expected}" if result.expected else ""
-            )
+            wanted = f"; wanted: {result.expected}" if result.expected else ""
+            place = outcome.places.get(result.check, "")
+            yield f"  {result.status} {result.check}: {result.found}{wanted}{f' ({place})' if place else ''}"
             if result.hint:
                 yield f"    fix: {result.hint}"
     if following := [result.check for result in outcome.failing if result.follows]:
@@ -220,5 +220,6 @@ def _likeness(outcome: HostOutcome, verbose: bool) -> bytes:
         outcome.ran if outcome.state == "prepared" else bool(outcome.ran),
         timeless(outcome.items),
         outcome.origin,
+        outcome.places,
     ]
     return msgspec.json.encode([*alike, *([outcome.changed, outcome.skipped] if verbose else [])])

@@ -20,12 +20,14 @@ def about(
     reading: dict[str, Any],
     only: Collection[str] | None = None,
     files: dict[str, Path | None] | None = None,
+    host: str = "",
 ) -> About:
-    """Return the origin. The command includes what selects hosts, checks and files. Extra variables and login options are left out."""
+    """Return the origin. The command includes what selects hosts, checks and files. Extra variables and login options are left out.
+    `host`: the argument HOST of a command that has one."""
     from gpuprov.report.page import About
 
     inventories = [str(one) for one in options.all_sources(sources, reading)]
-    words = ["gpuprov", verb, *inventories]
+    words = ["gpuprov", verb, *filter(None, [host]), *inventories]
     words += ["--limit", reading["limit"]] if reading.get("limit") else []
     words += ["--only", ",".join(sorted(only))] if only else []
     words += ["--quick"] if reading.get("quick") else []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuprov.cli import carried, options, saved
+from gpuprov.cli import carried, habits, options, saved
 from gpuprov.cli.about import about
 from gpuprov.cli.seconds import WEEK
 from gpuprov.cli.sections import Command, Written
@@ -47,6 +47,11 @@ def _check_prune(prune: bool, only: frozenset[str] | None) -> None:
 @prune_option
 @click.option("-o", "--out", type=FILE, help="Save the plan to this file, for gpuprov apply FILE.")
 @click.option("--html", type=FILE, help="Also write the plan to this file, as one HTML page.")
+@habits.refused(
+    "--from",
+    why="a plan asks the host's package manager; gpuprov verify --from says what differs in a record, gpuprov show --from lists "
+    "what the host should have",
+)
 @options.act_limit
 @options.json_flag
 def plan(

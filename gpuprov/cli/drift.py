@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gpuprov.cli import options
+from gpuprov.cli import habits, options
 from gpuprov.cli.seconds import Seconds
 from gpuprov.cli.sections import Command
 
@@ -36,6 +36,7 @@ class Moment(click.ParamType[datetime]):
 @click.option(
     "--timeout", metavar="SECONDS", type=Seconds(1), default=60.0, show_default=True, help="Time limit of one host."
 )
+@habits.refused("--from", why="gpuprov show HOST --html FILE --from says what a record holds of changes")
 @options.json_flag
 def drift(
     sources: tuple[str, ...], only: str | None, since: datetime | None, timeout: float, as_json: bool, **reading: Any

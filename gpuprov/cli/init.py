@@ -158,6 +158,8 @@ def _tell(out: Path, draft: Draft, fleet: Fleet, *, as_json: bool) -> None:
 def _asked(answers: dict[str, str], recipe: str | None) -> Draft:
     from gpuprov.init import questions, recipes
 
+    if recipe is not None:
+        recipes.require_recipe(recipe)
     if "hosts" not in answers:
         options.must_be_able_to_ask(
             "gpuprov init asks for hosts and GPUs",

@@ -124,7 +124,13 @@ def _files(command: Any) -> Any:
 @click.option("--bundle", "kind", flag_value="bundle", help="Of the manifest of gpuprov bundle --pull.")
 @_files
 @click.option("--plan", "kind", flag_value="plan", help="Of a saved plan.")
-@click.option("--of", "command", type=click.Choice([*DOCUMENTS]), help="Of what this command prints with --json.")
+@click.option(
+    "--of",
+    "command",
+    metavar="COMMAND",
+    type=click.Choice([*DOCUMENTS]),
+    help=f"Of what this command prints with --json: {', '.join(DOCUMENTS)}.",
+)
 def schema(kind: str | None, command: str | None) -> int:
     """Print a JSON Schema: of the `gpuprov` variable, a whole inventory, a roll-out's policy, or what gpuprov writes or prints.
 

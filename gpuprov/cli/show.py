@@ -8,15 +8,21 @@ from typing import Any
 import click
 
 from gpuprov.cli import complete, options
+from gpuprov.cli.about import about
 from gpuprov.cli.host_argument import of_host
-from gpuprov.cli.sections import Command
+from gpuprov.cli.sections import Command, Written
 
 
-@click.command(cls=Command, short_help="List what a host should have, and the text of each file.")
+@click.command(cls=Command, short_help="List what a host should have; all about a host as a page.")
 @click.argument("host", metavar="HOST", shell_complete=complete.hosts)
 @options.inventory
 @options.reaching
 @click.option("--file", "path", metavar="PATH", help="Print the text of this file of the host, and nothing else.")
+@click.option(
+    "--html",
+    type=Written(),
+    help="Also write a page about the one host: what it is, verdict and fixes, topology, MIG, what changed, kernel log.",
+)
 @options.capabilities
 @options.read_limit
 @options.recorded
@@ -24,7 +30,7 @@ from gpuprov.cli.sections import Command
 def show(
     host: str,
     sources: tuple[str, ...],
-    path: str | None,
+    html: Path | None,
     only: str | None,
     timeout: float,
     records: tuple[Path, ...],
@@ -34,15 +40,19 @@ def show(
     """List the files and units that a host should have, and how it has them. Changes nothing.
 
     HOST is a host of the inventory, or a pattern as --limit takes it. What apply would write is worked out from the spec and from
-    what the host is, or a record of it with --from; --file prints the text of one file. Exit code 0: all is as it should be; 1: some
-    is not, or not known; 4: a host cannot be reached.
+    what the host is, or a record of it with --from; --file prints the text of one file. With --html one page says all that a ticket
+    needs, also where nothing is reached but a record. Exit code 0: all is as it should be, the page's verdict included; 1: some is
+    not, or not known; 4: a host cannot be reached.
 
     \b
     Example: gpuprov show gpu001 inventory.yaml
+             gpuprov show gpu017 inventory.yaml --html gpu017.html --from gpu017.capture.json
              gpuprov show gpu001 inventory.yaml --file /etc/systemd/system/gpuprov-mig.service
     """
     from gpuprov.report import listing as report
+    from gpuprov.report.files import check_writable
 
+    path: str | None = reading.pop("path")
     if path is not None and as_json:
         raise click.UsageError("--file prints a text, --json a document: one of them")
     if records:
@@ -50,8 +60,40 @@ def show(
     fleet = of_host(host, sources, reading, options.load)
     names = options.only(only)
     options.ask_something(fleet, names)
-    found, unread = _read(fleet.pairs, names, records, timeout, reading)
-    return report.show(found, unread, path=path, as_json=as_json, verbose=reading["verbose"])
+    check_writable(html)
+    least = 0
+    if html:
+        files = {"from": records[0] if records else None, "html": html}
+        origin = about("show", sources, reading, files=files, host=host)
+        found, unread, least = _write_page(fleet.pairs, names, records, timeout, (html, origin, reading))
+    else:
+        found, unread = _read(fleet.pairs, names, records, timeout, reading)
+    return max(least, report.show(found, unread, path=path, as_json=as_json, verbose=reading["verbose"]))
+
+
+def _write_page(pairs: Any, names: Any, records: tuple[Path, ...], timeout: float, page: Any) -> Any:
+    """Write the page of the one host; return the same as `_read`, of the same reading, and 1 unless the page is green."""
+    from gpuprov import console
+    from gpuprov.capabilities import BY_NAME
+    from gpuprov.host_page.page import judge, render
+    from gpuprov.host_page.read import read_host, read_recorded, require_one_host
+    from gpuprov.probe.base import Facts
+    from gpuprov.report.files import write_atomic
+    from gpuprov.verify.listing import listing
+
+    file, origin, reading = page
+    raw, spec = require_one_host(pairs)
+    if records:
+        host = read_recorded(raw, spec, options.read_records(records))
+    else:
+        host = read_host(raw, spec, timeout=timeout, pace=options.pace(reading))
+    write_atomic(file, render(host, origin))
+    verdict = judge(host)
+    console.progress(f"{file}: {verdict.sentence}")
+    least = int(verdict.state != "right")
+    if not isinstance(host.facts, Facts):
+        return [], {raw.name: str(host.facts)}, least
+    return [listing(spec, host.facts, BY_NAME, names)], {}, least
 
 
 def _read(pairs: Any, names: Any, records: tuple[Path, ...], timeout: float, reading: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gpuprov.cli import complete, options
+from gpuprov.cli import complete, habits, options
 from gpuprov.cli.host_argument import of_host
 from gpuprov.cli.sections import Command, Written
 
@@ -17,6 +17,7 @@ from gpuprov.cli.sections import Command, Written
 @options.inventory
 @options.reaching
 @click.option("--svg", type=Written(), help="Also write a picture to this file.")
+@habits.refused("--from", why="gpuprov show HOST --html FILE --from draws the topology of a record")
 @options.read_limit
 @options.json_flag
 def topology(

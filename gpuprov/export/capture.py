@@ -14,6 +14,11 @@ from gpuprov.errors import UnreachableError
 from gpuprov.gather import gather
 from gpuprov.gather.pace import Pace
 from gpuprov.probe.base import Probe
+from gpuprov.probe.host.checkpoints import CHECKPOINTS
+from gpuprov.probe.host.house import MARKER
+from gpuprov.probe.host.identity import IDENTITY
+from gpuprov.probe.host.readings import READINGS
+from gpuprov.probe.software.history import HISTORY
 from gpuprov.records import captured
 from gpuprov.spec.model import RawHost, is_secret
 
@@ -28,10 +33,14 @@ class Captured(msgspec.Struct, frozen=True):
     again: tuple[str, ...] = ()
 
 
+OF_THE_PAGE: tuple[Probe[Any], ...] = (IDENTITY, CHECKPOINTS, MARKER, READINGS, HISTORY)
+"""What the page of a host (`gpuprov show --html`) has beside results of checks."""
+
+
 def probes() -> tuple[Probe[Any], ...]:
-    """Return every probe of every check, so that a capture can be checked against any spec."""
+    """Return every probe of every check, so that a capture can be checked against any spec, and those of a host's page."""
     checks = [check for capability in (HOUSE, *CAPABILITIES) for check in capability.checks]
-    return without_spec((probe for check in checks for probe in check.probes), BY_NAME)
+    return without_spec((*(probe for check in checks for probe in check.probes), *OF_THE_PAGE), BY_NAME)
 
 
 def capture(hosts: Sequence[RawHost], timeout: float, pace: Pace | None = None) -> Captured:

@@ -97,7 +97,9 @@ def _hosts(text: str) -> str:
         raise GpuprovError("at least one host is needed")
     for name in names:
         if not PATTERN.match(name):
-            raise GpuprovError(f'"{name}" is no name of a host', "allowed: gpu01, gpu[01:08].example.com, 192.0.2.17")
+            right = ranges.correct_range(name)
+            hint = f"write {right}" if right else "allowed: gpu01, gpu[01:08].example.com, 192.0.2.17"
+            raise GpuprovError(f'"{name}" is no name of a host', hint)
         try:
             ranges.judge(name)
         except Unreadable as error:

@@ -6,19 +6,25 @@ from collections.abc import Mapping
 
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.instances import find_instance
-from gpuprov.catalog.recipes import find_recipe, fitting_recipes, lines_of, nearest_recipes, origin_of, spec_of
+from gpuprov.catalog.recipes import Recipe, find_recipe, fitting_recipes, lines_of, nearest_recipes, origin_of, spec_of
 from gpuprov.errors import GpuprovError
 from gpuprov.init.draft import Draft, Group, group_name
 from gpuprov.init.questions import asking, hosts_and_login, may_reboot, source
 
 
-def draft(key: str, given: Mapping[str, str]) -> Draft:
-    """Return the recipe for hosts that are asked for, or given with the options. Raises GpuprovError for an unknown recipe."""
+def require_recipe(key: str) -> Recipe:
+    """Return the recipe. Raises GpuprovError if there is none of this name."""
     recipe = find_recipe(key)
     if recipe is None:
         near = ", ".join(nearest_recipes(key))
         hint = f"did you mean {near}?" if near else "gpuprov catalog recipes lists all"
         raise GpuprovError(f'there is no recipe "{key}"', hint)
+    return recipe
+
+
+def draft(key: str, given: Mapping[str, str]) -> Draft:
+    """Return the recipe for hosts that are asked for, or given with the options. Raises GpuprovError for an unknown recipe."""
+    recipe = require_recipe(key)
     ask = asking(given)
     hosts = hosts_and_login(ask)
     spec = spec_of(recipe)

@@ -60,8 +60,8 @@ def find(text: str) -> Model:
     capable = [gpu.key for gpu in catalogue.list_gpus() if mig.find_class(gpu)]
     if gpu is None:
         near = [key for key in catalogue.find_nearest(text) if key in capable]
-        ways = f"did you mean {', '.join(near)}?" if near else f"GPUs with MIG: {', '.join(capable)}"
-        raise GpuprovError(f'no GPU is called "{text}"', f"{ways}; all: gpuprov catalog gpus")
+        ways = f"did you mean {', '.join(near)}?" if near else f"GPUs with MIG: {', '.join(capable)};"
+        raise GpuprovError(f'no GPU is called "{text}"', f"{ways} gpuprov catalog gpus lists all")
     if not gpu.mig.capable:
         raise GpuprovError(f"{gpu.key} has no MIG", f"GPUs with MIG: {', '.join(capable)}")
     model = model_of(gpu)

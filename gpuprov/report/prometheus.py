@@ -1,7 +1,8 @@
 """Results as metrics, in the text format that node_exporter's textfile collector reads.
 
 https://prometheus.io/docs/instrumenting/exposition_formats/ . Names and labels are documented in docs/how-to/monitoring.md and do
-not change within a major version.
+not change within a major version. Not written by prometheus_client: it takes 0.1 s to import, three times as long for 10,000 hosts,
+and prints times as 1.763848800123e+09; what it would replace is `sample`.
 """
 
 from __future__ import annotations

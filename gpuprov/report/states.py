@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -86,9 +87,14 @@ def _none(name: str, many: int) -> str:
     return f"{name} differs from its spec" if name else f"{_all(name, many)} differ from their specs"
 
 
+def _of_many(word: str, many: int) -> str:
+    """Return the word after a number of hosts: `1 matches the spec`, `2 match the spec`."""
+    return word if many == 1 else re.sub(r"\Amatches ", "match ", word)
+
+
 def _more(counted: Mapping[State, int], boots: Iterable[NextBoot]) -> str:
     """Return the number of each kind, if there is more than one; and the next boot."""
-    named = [f"{counted[one]:,} {word}" for one, word in WORDS.items() if counted.get(one)]
+    named = [f"{many:,} {_of_many(word, many)}" for one, word in WORDS.items() if (many := counted.get(one))]
     later: Counter[str] = Counter(one.verdict for one in boots)
     after = {"right": "right", "wrong": "NOT right", "unknown": "not known"}
     told = [(later[one], word) for one, word in after.items() if later[one]]

@@ -107,6 +107,25 @@ def test_what_still_differs_is_not_done() -> None:
     )
 
 
+def test_a_failed_role_names_the_field_that_its_failing_check_proves() -> None:
+    after = reading(result(SYSCTL, fields=("sysctl",)), texts={"kernel": (TEXT,)})
+    found = settled(BEFORE, after, state="failed", task="kernel: Set", culprit="kernel", changed=CHANGED[:1])
+    assert found.origin == "gpu.yaml:5:24"
+
+
+def test_a_check_that_fails_after_an_apply_ends_with_the_place_that_asked() -> None:
+    after = reading(result(SYSCTL, fields=("sysctl",), found="no", expected="yes"))
+    found = settled(BEFORE, after, state="changed", changed=CHANGED)
+    assert found.places == {"kernel.sysctl": "gpu.yaml:5:24"}
+    assert (
+        "  fail kernel.sysctl: no; wanted: yes (gpu.yaml:5:24)"
+        in as_text(ApplyRun(run="r", hosts=[found])).splitlines()
+    )
+    clock = Result(host="gpu1", capability="host", check="host.clock", status="fail")
+    off = settled(BEFORE, reading(clock), state="changed")
+    assert off.places == {}, "the house's own checks are in no spec"
+
+
 def test_an_approved_plan_is_the_list_that_is_told() -> None:
     """As it was simulated, with what only the package manager knows."""
     rows = (Item(capability="kernel", kind="package", name="libtools", after="2.0"),)

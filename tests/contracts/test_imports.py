@@ -19,7 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("rehearse", "rollout", "pull", "play"),
     ("slices",),
     ("accept", "apply", "drain"),
-    ("checkpoints",),
+    ("checkpoints", "host_page"),
     ("plan", "judge", "init", "drift"),
     ("render", "verify", "export", "explain", "report"),
     ("gather", "records"),

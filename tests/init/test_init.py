@@ -150,6 +150,8 @@ def test_an_option_answers_its_question_and_the_others_are_asked(tmp_path: Path)
             "--driver: H100-SXM5-80GB (Hopper) is not known",
         ),
         (("--hosts", "a b"), '--hosts: "a b" is no name of a host'),
+        (("--hosts", "hgx[01-08]"), "write hgx[01:08]"),
+        (("--hosts", "hgx{01..08}"), "write hgx[01:08]"),
         (("--hosts", "gpu1", "--from-hosts", "gpu2"), "--hosts answers a question, and --from-hosts asks none"),
         (("--hosts", "gpu1", "--reboot", "maybe"), "'maybe' is not one of"),
         (("--hosts", "gpu1", "-K"), "reaches no host: leave out --ask-become-pass"),

@@ -65,6 +65,8 @@ def test_the_list() -> None:
         (("--recipe", "aws-p5", "--from-hosts", "a"), "--recipe and --from-hosts: one of them"),
         (("--recipe", "aws-p5", "--hosts", "a b"), "is no name of a host"),
         (("--recipe", "aws-p5"), "name them with --hosts"),
+        (("--recipe", "aws-p50"), "did you mean aws-p5"),
+        (("--recipe", "zzzz"), 'there is no recipe "zzzz"'),
     ],
 )
 def test_what_does_not_go_together_writes_nothing(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:

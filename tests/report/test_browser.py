@@ -88,6 +88,7 @@ def test_a_square_opens_its_host_and_escape_closes_it(page: Browser) -> None:
     assert page.ask("document.querySelectorAll('#grid .square').length") == 42
     assert page.ask("getComputedStyle(document.querySelector('#host')).display") == "none"
     page.click("#grid .square[title^='gpu010']")
+    page.wait("!document.querySelector('#host').hidden")
     told = page.shows("#host")
     assert "gpu010" in told
     assert "nothing loaded" in told
@@ -98,6 +99,8 @@ def test_a_square_opens_its_host_and_escape_closes_it(page: Browser) -> None:
     assert "gpuprov plan site.yaml --limit gpu010" in told
     assert "580.126.09" in told
     assert page.ask("location.hash") == "#host=gpu010"
+    assert page.ask("document.querySelector('#host figure').tabIndex") == 0, "a wide picture scrolls by keys"
+    assert "36 match the spec" in page.shows("#legend")
     page.wait("document.querySelector('#host img').naturalWidth === 40")
     page.key("Escape")
     assert page.ask("document.querySelector('#host').hidden")

@@ -13,9 +13,9 @@ from gpuprov.apply import as_json as run_as_json
 from gpuprov.apply import as_text as run_as_text
 from gpuprov.apply.model import ApplyRun, HostOutcome
 from gpuprov.pytest_plugin import CheckItem
-from gpuprov.report import as_json, html, junit, text
+from gpuprov.report import as_json, html, junit, states, text
 from gpuprov.verify.evaluate import Result, ResultStatus
-from gpuprov.verify.verify import Verdict, exit_code, next_boot, verdict
+from gpuprov.verify.verify import NextBoot, Verdict, exit_code, next_boot, verdict
 
 
 def one(status: ResultStatus, check: str = "mps.alive", host: str = "gpu1", **more: Any) -> Result:
@@ -153,3 +153,15 @@ def test_one_cause_is_one_finding_in_every_report() -> None:
     assert "<summary>and 1 that follows</summary>" in html.render(alone)
     assert next_boot(rows)["b"].reasons == ("nvidia_driver.loaded fails now and a reboot does not fix it",)
     assert verdict(rows) == "not as wanted"
+
+
+def test_a_number_of_hosts_has_its_verb() -> None:
+    rows = [Result(host=host, capability="mig", check="mig.mode", status="pass") for host in ("a", "b")]
+    rows.append(Result(host="c", capability="mig", check="mig.mode", status="fail"))
+    told = states.headline(verdict(rows), {"a": "right", "b": "right", "c": "fail"}, [], 0)
+    assert told.sentence == "1 of 3 hosts differs from its spec"
+    rows.append(Result(host="d", capability="mig", check="mig.mode", status="fail"))
+    told = states.headline(
+        verdict(rows), {"a": "right", "b": "right", "c": "fail"}, [NextBoot("right"), NextBoot("wrong")], 0
+    )
+    assert told.more.startswith("1 failed; 2 match the spec. ")

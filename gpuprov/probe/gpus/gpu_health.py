@@ -64,6 +64,8 @@ def _parse_gpu(address: str, values: Values) -> GpuHealth:
     return GpuHealth(
         address=address,
         name=values.get(("Product Name",), ""),
+        serial=_parse_text(values.get(("Serial Number",))),
+        uuid=_parse_text(values.get(("GPU UUID",))),
         brand=_parse_text(values.get(("Product Brand",))),
         board=_parse_text(values.get(("PCI", "Sub System Id"))),
         ecc=mode.lower() if mode in ("Enabled", "Disabled") else "",

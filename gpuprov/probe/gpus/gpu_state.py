@@ -39,11 +39,13 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
     in its place. `recovery`: the action that the driver recommends; `reset_required`, `reset_advised`. `width`: lanes of its
     PCIe link now. `broken`: an error that it reports in place of all values; `untold`: nvidia-smi's headings below which an
     error stands in place of a value. `used`: MiB of its memory; `processes`: whether any use it; `coherent`: its memory is
-    part of the host's, which the kernel may use as it likes.
+    part of the host's, which the kernel may use as it likes. `serial`: the board's serial number.
     """
 
     address: str
     name: str = ""
+    serial: str = ""
+    uuid: str = ""
     brand: str = ""
     board: str = ""
     ecc: str = ""

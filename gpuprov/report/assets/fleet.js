@@ -97,7 +97,7 @@
     const legend = byId("legend");
     data.states.forEach(([state, letter, words], number) => {
       if (!counts[number]) return;
-      const button = add(make("button"), make("span", `square ${state}`, letter), make("span", "", `${counts[number].toLocaleString("en")} ${words}`));
+      const button = add(make("button"), make("span", `square ${state}`, letter), make("span", "", `${counts[number].toLocaleString("en")} ${counts[number] === 1 ? words : words.replace(/^matches /, "match ")}`));
       button.type = "button";
       button.setAttribute("aria-pressed", "false");
       button.addEventListener("click", () => {
@@ -191,7 +191,9 @@
       const image = make("img");
       image.alt = text(title);
       image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text(svg))}`;
-      return section(text(title), add(make("figure"), image));
+      const figure = add(make("figure"), image);
+      figure.tabIndex = 0; // it scrolls sideways
+      return section(text(title), figure);
     });
     panel.replaceChildren(
       add(make("header"), add(make("span", `tag ${state}`, letter)), make("h2", "", text(host[NAME])), make("span", "soft", words), close),

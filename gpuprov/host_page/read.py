@@ -1,0 +1,77 @@
+"""All that the page of a host shows, read in one login or from a record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities.health import watched
+from gpuprov.drift.judge import PROBES as DRIFT
+from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.gather.pace import Pace
+from gpuprov.gather.unreached import Unreached
+from gpuprov.limits import HOST_LIMIT
+from gpuprov.probe.base import Facts, Probe
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus import fabric, gpu_health, mig
+from gpuprov.probe.host import checkpoints, hardware, identity
+from gpuprov.probe.kernel.kernel_log import KERNEL_LOG
+from gpuprov.probe.software import packages
+from gpuprov.records import Record
+from gpuprov.report import known
+from gpuprov.spec.model import HostSpec, RawHost
+from gpuprov.topology.model import PROBES as WIRING
+from gpuprov.verify import recorded
+from gpuprov.verify.evaluate import Result, evaluate
+from gpuprov.verify.listing import probes_of
+from gpuprov.verify.verify import Pairs, unreachable, verify_each
+
+PROBES: tuple[Probe[Any], ...] = (
+    identity.IDENTITY, hardware.HARDWARE, checkpoints.CHECKPOINTS, KERNEL_LOG, packages.PACKAGES, nvidia.DRIVER,
+    fabric.DAEMON, gpu_health.GPU_HEALTH, mig.STATE, *WIRING, *known.PROBES, *DRIFT,
+)  # fmt: skip
+
+
+class ReadHost(msgspec.Struct, kw_only=True):
+    """A host with its spec as the inventory has it. `results`: of all its checks and of those of `health`; `facts`: what was read, or
+    why the host was not reached; `record`: where it was read instead of on the host."""
+
+    raw: RawHost
+    spec: HostSpec
+    results: list[Result]
+    facts: Facts | UnreachableError
+    record: Record | None = None
+
+
+def require_one_host(pairs: Pairs) -> tuple[RawHost, HostSpec]:
+    """Return the only host. Raises GpuprovError if there are several."""
+    if len(pairs) > 1:
+        names = ", ".join(raw.name for raw, _ in pairs[:4])
+        raise GpuprovError(
+            f"--html is the page of one host, and HOST means {len(pairs)}: {names}",
+            "name one of them; gpuprov verify --html is the page of many",
+        )
+    return pairs[0]
+
+
+def read_host(raw: RawHost, spec: HostSpec, *, timeout: float = HOST_LIMIT, pace: Pace | None = None) -> ReadHost:
+    """Read the host once, for its checks, for the list of `gpuprov show` and for the page."""
+    found: list[ReadHost] = []
+
+    def note(_: str, results: list[Result], facts: Facts | UnreachableError) -> None:
+        found.append(ReadHost(raw=raw, spec=spec, results=results, facts=facts))
+
+    extra = {probe.name: probe for probe in (*probes_of(spec, BY_NAME), *(probe.of(spec) for probe in PROBES))}
+    verify_each([(raw, watched(spec))], note, timeout=timeout, pace=pace, also=tuple(extra.values()))
+    return found[0]
+
+
+def read_recorded(raw: RawHost, spec: HostSpec, records: list[Record]) -> ReadHost:
+    """Return the same from the host's record. Raises GpuprovError if there is none, or several."""
+    facts = recorded.read([(raw, spec)], records, named=True).get(raw.name)
+    if facts is None:
+        raise GpuprovError("--from names no record", "name a file, or a folder with the record of this one host")
+    results = [unreachable(raw.name, facts)] if isinstance(facts, Unreached) else evaluate(watched(spec), facts)
+    return ReadHost(raw=raw, spec=spec, results=results, facts=facts, record=records[0])
