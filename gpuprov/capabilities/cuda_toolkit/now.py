@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import find_fault, move_packages
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import (
     BASE,
@@ -20,6 +21,7 @@ from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
 from gpuprov.probe.driver.cuda_toolkit import PACKAGES, TOOLKITS, Toolkit
 from gpuprov.probe.host import family
+from gpuprov.resources import Setting
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[CudaToolkit]
@@ -106,17 +108,15 @@ def the_default(ctx: Ctx) -> Outcome:
     if not version:
         return fail("a default toolkit", "no toolkit is installed", APPLY)
     found = state.link or "not there"
-    change = Change(
-        kind="setting", name=catalogue.LINK, before=f"{found} {state.mode}".strip(), after=f"{wanted} manual"
-    )
     hint = f"update-alternatives --set cuda {wanted} ({APPLY} does)"
+    link = Setting(kind=catalogue.LINK, value=f"{wanted} manual", moment="next-boot")
+    values = {("", ""): f"{found} {state.mode}".strip()}
     if state.link != wanted:
-        return fail(wanted, found, hint, changes=[change])
-    if state.by != "alternatives" or state.mode != "manual":
-        return fail(
-            f"{wanted}, set by hand", f"{wanted} by {state.by}, {state.mode or 'no'} mode", hint, changes=[change]
-        )
-    return ok(wanted)
+        return find_fault(link, values, wanted, found, fix=hint) or ok(wanted)
+    if state.by != "alternatives":
+        values = {("", ""): f"{found} by {state.by}"}
+    told = f"{wanted} by {state.by}, {state.mode or 'no'} mode"
+    return find_fault(link, values, f"{wanted}, set by hand", told, fix=hint) or ok(wanted)
 
 
 @check("cuda_toolkit.path", TOOLKITS, fields=("path",), moment="next-boot", evidence=f"cat {catalogue.PROFILE}")
@@ -205,7 +205,7 @@ def others(ctx: Ctx) -> Outcome:
         }
     )
     if beside:
-        changes = [Change(kind="package", name=name, before=known[name].version) for name in beside]
+        changes = move_packages({}, {name: known[name].version for name in beside}, beside)
         return fail("no other toolkit", f"installed: {' '.join(beside)}", APPLY, changes=changes)
     return ok("no other toolkit")
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import find_fault, find_missing, move_packages
 from gpuprov.capabilities.driver import asked_version
 from gpuprov.capabilities.gds.decision import BASE, RESOLVING, SOURCE, Ctx, decide, find_release
 from gpuprov.capabilities.gds.fragment import packages, settings
@@ -18,6 +19,7 @@ from gpuprov.probe.driver import nvidia
 from gpuprov.probe.driver.gds import GdsCheck, toolkit
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import words
+from gpuprov.resources import KernelModule, Modules, Setting
 
 BY_HAND = f"update-alternatives --display cufile.json; ls -l {catalogue.LINK}"
 
@@ -39,13 +41,8 @@ def resolvable(ctx: Ctx) -> Outcome:
         return package_sources.later("GPUDirect Storage", url)
     if decision.missing:
         return fail(expected, f"no package source of the host has {' '.join(decision.missing)}, in one version", SOURCE)
-    have = ctx.facts.get(probe.PACKAGES)
-    before = {name: have[name].version if name in have else "" for name in decision.versions}
-    changes = [
-        Change(kind="package", name=name, before=before[name], after=version)
-        for name, version in decision.versions.items()
-        if before[name] != version
-    ]
+    have = {name: package.version for name, package in ctx.facts.get(probe.PACKAGES).items()}
+    changes = move_packages(decision.versions, have)
     told = ", ".join(f"{name} {version}" for name, version in decision.versions.items())
     return Outcome(status="pass", expected=expected, found=told, changes=tuple(changes))
 
@@ -80,10 +77,8 @@ def installed(ctx: Ctx) -> Outcome:
     have = ctx.facts.get(probe.PACKAGES)
     release = find_release(ctx)
     wanted = packages(ctx.fragment, release)
-    lacking = [name for name in wanted if name not in have]
-    if lacking:
-        changes = [Change(kind="package", name=name, after="installed") for name in lacking]
-        return fail(" ".join(wanted), f"not installed: {' '.join(lacking)}", APPLY, changes=changes)
+    if missing := find_missing(wanted, have):
+        return missing
     if broken := [name for name in wanted if not have[name].whole]:
         return fail(" ".join(wanted), f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair)
     versions = {have[name].version for name in catalogue.user_packages(release)}
@@ -92,6 +87,9 @@ def installed(ctx: Ctx) -> Outcome:
         return fail("libcufile and gds-tools in one version", told, APPLY)
     exact = catalogue.cuda_of(versions.pop())
     return ok(told + f", of CUDA {exact}" * bool(exact))
+
+
+MODULE = KernelModule(name=catalogue.MODULE, loaded=True)
 
 
 @check(
@@ -108,12 +106,12 @@ def module(ctx: Ctx) -> Outcome:
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the modules are the machine's")
     state = ctx.facts.get(probe.GDS)
-    if not state.module:
-        change = Change(kind="module", name=catalogue.MODULE, after="loaded")
-        closed = state.is_open is False and catalogue.is_open_only(state.on_disk)
-        found = "not loaded" + ": it loads beside open kernel modules alone" * closed
-        fix = OPEN if closed else f"modprobe {catalogue.MODULE}; dmesg | grep {catalogue.MODULE}; {APPLY}"
-        return fail(catalogue.MODULE, found, fix, changes=[change])
+    closed = state.is_open is False and catalogue.is_open_only(state.on_disk)
+    found = "not loaded" + ": it loads beside open kernel modules alone" * closed
+    fix = OPEN if closed else f"modprobe {catalogue.MODULE}; dmesg | grep {catalogue.MODULE}; {APPLY}"
+    loaded = Modules(loaded=(catalogue.MODULE,) * bool(state.module))
+    if fault := find_fault(MODULE, loaded, catalogue.MODULE, found, fix=fix):
+        return fault
     return ok(f"{catalogue.MODULE} {state.module}")
 
 
@@ -128,9 +126,10 @@ def configuration(ctx: Ctx) -> Outcome:
     if found == catalogue.LINK:
         hint = f"take your settings over into gds.cufile, remove {catalogue.LINK}, then {APPLY}"
         return fail(f"{catalogue.LINK} -> {expected}", f"{catalogue.LINK} is a file of its own", hint)
-    if found != expected:
-        change = Change(kind="setting", name=catalogue.LINK, before=found, after=expected)
-        return fail(f"{catalogue.LINK} -> {expected}", found or "absent", APPLY, changes=[change])
+    link = Setting(kind=catalogue.LINK, value=expected, missing="absent", moment="next-boot")
+    values = {("", ""): found} if found else {}
+    if fault := find_fault(link, values, f"{catalogue.LINK} -> {expected}", found or "absent"):
+        return fault
     return ok(f"{catalogue.LINK} -> {expected}")
 
 
