@@ -42,13 +42,15 @@ class Group(msgspec.Struct, frozen=True):
 
     def compare(self) -> list[Difference]:
         """Compare all of them, in their order."""
-        found = list[Difference]()
-        for resource in self.resources:
-            if isinstance(resource, KernelModule):
-                found += resource.compare(self.modules)
-            elif difference := resource.compare(self.values):
-                found.append(difference)
-        return found
+        return [found for resource in self.resources for found in compare_resource(resource, self)]
+
+
+def compare_resource(resource: Setting | KernelModule, group: Group) -> Iterator[Difference]:
+    """Compare one resource of a group with what the host has."""
+    if isinstance(resource, KernelModule):
+        yield from resource.compare(group.modules)
+    elif difference := resource.compare(group.values):
+        yield difference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +81,9 @@ def compared(
     return made
 
 
-def list_groups(capability: Capability, ctx: Context[Any]) -> Iterator[tuple[Compared, Group]]:
-    """Yield the groups that the capability has for a host with these facts. Raises ProbeFailed."""
-    for one in capability.checks:
-        if isinstance(one, Compared) and isinstance(found := one.group(ctx), Group):
-            yield one, found
+def list_compared(capability: Capability) -> list[Compared]:
+    """Return the capability's checks that are generated from settings and modules."""
+    return [check for check in capability.checks if isinstance(check, Compared)]
 
 
 def judge(group: Group) -> Outcome:
@@ -196,3 +196,20 @@ def find_missing(
         return None
     told = "; ".join(describe_differences(found))
     return fail(expected or " ".join(wanted), told, fix, changes=list_changes(found))
+
+
+def rebuild_images(images: Iterable[str], after: str = "rebuilt") -> list[Change]:
+    """Return the initramfs images that are made anew."""
+    return list_changes(Difference(image, "", after, kind="initramfs") for image in images)
+
+
+def build_modules(name: str, kernels: Mapping[str, str], after: str = "built") -> list[Change]:
+    """Return a module that is built for these kernels, each with what its present one is; empty where it has none."""
+    return list_changes(
+        Difference(f"{name} for {release}", before, after, kind="module") for release, before in kernels.items()
+    )
+
+
+def restart_unit(name: str, before: str, after: str = "restarted") -> list[Change]:
+    """Return a unit that is started anew, since its program does not do what its unit says."""
+    return list_changes([Difference(name, before, after, kind="service")])

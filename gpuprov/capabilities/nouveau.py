@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gpuprov.capabilities.base import Capability, Change, Context, Desired, Outcome, check, fail, ok, skip
-from gpuprov.capabilities.compared import Group, compared, keep_out
+from gpuprov.capabilities.base import Capability, Context, Desired, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.compared import Group, compared, keep_out, rebuild_images
 from gpuprov.capabilities.tasks import Stages, step
 from gpuprov.probe.base import Facts
 from gpuprov.probe.host import pci, system
@@ -81,7 +81,7 @@ def in_initramfs(ctx: Context[Nouveau]) -> Outcome:
         told = "not readable: " + " ".join(image.image for image in unreadable)
         return fail("readable images", told, f"run as root; {unreadable[0].listing}")
     if armed := [image for image in images if wanted & image.modules and not image.holds_configuration]:
-        changes = [Change(kind="initramfs", name=image.image, after="rebuilt") for image in armed]
+        changes = rebuild_images(image.image for image in armed)
         told = "; ".join(f"{image.image} ({' '.join(sorted(wanted & image.modules))})" for image in armed)
         return fail("no in-tree driver, or its blacklist, in every image", told, armed[0].rebuild, changes=changes)
     return ok(f"{counted(len(images), 'image')} cannot load {' '.join(sorted(wanted))}")

@@ -60,7 +60,7 @@ def as_text(one: Listing, *, verbose: bool = False) -> str:
         width = max((len(item.name) for item in mine), default=0)
         for item in mine:
             differs = f"  now: {item.differs}" if item.differs else ""
-            lines.append(f"  {item.kind:6}  {item.name:{width}}  {item.wanted}{differs}".rstrip())
+            lines.append(f"  {item.kind:7}  {item.name:{width}}  {item.wanted}{differs}".rstrip())
     for capability, why in one.unknown.items():
         lines += ["", f"{one.host}  {capability}", f"  not known: {why}"]
     if not lines:

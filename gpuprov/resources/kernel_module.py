@@ -75,3 +75,10 @@ class KernelModule(msgspec.Struct, frozen=True, kw_only=True):
             reboot=self.reboot,
             fix=self.fix,
         )
+
+
+def describe_module(module: KernelModule) -> str:
+    """Describe the wanted state: `loaded, at each boot`."""
+    words = [] if module.loaded is None else ["loaded" if module.loaded else "not loaded"]
+    words += ["at each boot"] * module.at_boot + ["kept out"] * module.kept_out
+    return ", ".join([*words, *(f"{key}={value}" for key, value in module.options.items())]) or "as it is"

@@ -15,7 +15,7 @@ import pytest
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Context, Outcome
-from gpuprov.capabilities.compared import Compared, Group, judge
+from gpuprov.capabilities.compared import Group, compare_resource, judge, list_compared
 from gpuprov.capabilities.kernel.desired import make
 from gpuprov.capabilities.kernel.now import sysctls
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -68,7 +68,7 @@ BLOCKS: dict[str, tuple[Fragment, ...]] = {
             "rdma", {"fabric": "erdma", "stack": "erdma-vendor", "erdma": {"parameters": {"reserve_ports_base": 30608}}}
         ),
     ),
-    "fabric_manager": (BY_NAME["fabric_manager"].fragment(),),
+    **{name: (BY_NAME[name].fragment(),) for name in ("fabric_manager", "cgpu", "container_toolkit", "kubernetes")},
 }
 METAL = {"machine": "kind|none\n", "cpu_frequency": frequency("powersave", "performance")}
 ROCE = "\n".join([
@@ -83,8 +83,8 @@ MORE: dict[str, dict[str, str]] = {
     "rdma.erdma": ERDMA,
 }
 """What is otherwise on the hosts of these blocks."""
-UNREACHED = {"fabric_manager.subnet_manager_at_boot"}
-"""Checks that have nothing to compare on these hosts, for want of such hardware; their own tests show them."""
+UNREACHED = {"fabric_manager.subnet_manager_at_boot", "kubernetes.labels"}
+"""Checks that have nothing to compare on these hosts, for want of such hardware or of a cluster; their own tests show them."""
 
 
 def list_groups() -> list[tuple[str, Group]]:
@@ -95,9 +95,8 @@ def list_groups() -> list[tuple[str, Group]]:
             spec = HostSpec(name="gpu1", capabilities={name: fragment})
             more = MORE.get(f"{name}.{getattr(fragment, 'fabric', '')}", MORE.get(name, {}))
             ctx: Context[Any] = Context(spec, fragment, facts(**{**good(), **more}))
-            for check in BY_NAME[name].checks:
-                if isinstance(check, Compared) and isinstance(group := check.group(ctx), Group) and group.resources:
-                    found.append((check.id, group))
+            groups = [(check.id, check.group(ctx)) for check in list_compared(BY_NAME[name])]
+            found += [(check, group) for check, group in groups if isinstance(group, Group) and group.resources]
     return found
 
 
@@ -137,7 +136,7 @@ def spoil(group: Group, resource: Setting | KernelModule) -> Group:
 
 
 def test_every_generated_check_is_asked() -> None:
-    known = {check.id for one in CAPABILITIES for check in one.checks if isinstance(check, Compared)}
+    known = {check.id for one in CAPABILITIES for check in list_compared(one)}
     assert known - {name for name, _ in GROUPS} == UNREACHED
 
 
@@ -154,20 +153,13 @@ def test_it_passes_exactly_where_nothing_differs(name: str, group: Group) -> Non
         found, outcome = wrong.compare(), judge(wrong)
         assert found, resource
         assert {one.device or one.path for one in found} == {
-            one.device or one.path for one in resource_differences(resource, wrong)
+            one.device or one.path for one in compare_resource(resource, wrong)
         }
         assert outcome.status == "fail"
         assert outcome.found
         assert outcome.hint
         assert group.changed == "" or outcome.changes, outcome
         assert {one.reboot for one in found} <= {"", *outcome.reboot.split("; "), outcome.reboot}
-
-
-def resource_differences(resource: Setting | KernelModule, group: Group) -> list[Any]:
-    if isinstance(resource, KernelModule):
-        return list(resource.compare(group.modules))
-    found = resource.compare(group.values)
-    return [found] if found else []
 
 
 SYSCTLS: dict[str, Mapping[str, str]] = {

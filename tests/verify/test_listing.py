@@ -57,6 +57,21 @@ def test_what_differs_is_told_beside_what_should_be() -> None:
     assert f"{SERVICE}  0644 root  now: absent" in report.as_text(found).replace("    ", "  ")
 
 
+def test_settings_and_modules_are_listed() -> None:
+    found = {(item.kind, item.name): (item.wanted, item.differs) for item in listed("kernel").items}
+    assert found["setting", "vm.swappiness"] == ("1", "60")
+    assert found["setting", "login memlock"] == ("unlimited", "")
+    assert found["module", "ib_umad"] == ("loaded, at each boot", "")
+    assert found["module", "nouveau"] == ("kept out", "")
+    assert "module   nouveau" in report.as_text(listed("nouveau", block=BY_NAME["nouveau"].fragment()))
+
+
+def test_a_setting_that_cannot_be_read_is_not_known() -> None:
+    found = listed("kernel", modprobe_config="", sysctl="")
+    assert "kernel.sysctl" in found.unknown, found.unknown
+    assert any(item.kind == "file" for item in found.items)
+
+
 def test_a_file_is_shown_with_the_python_that_the_host_has() -> None:
     assert f"ExecStart={contents_host.INTERPRETER} -B" in report.text_of([listed("readings")], SERVICE)
     text = report.text_of([listed("readings", contents=contents_host.nothing())], SERVICE)

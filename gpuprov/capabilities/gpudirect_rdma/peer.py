@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.compared import find_fault
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import build_modules, find_fault
 from gpuprov.capabilities.gpudirect_rdma.checks import Ctx, decided, without
 from gpuprov.capabilities.gpudirect_rdma.decision import OFED, PROBES, Decision
 from gpuprov.capabilities.gpudirect_rdma.fragment import parameters as asked_parameters
@@ -80,11 +80,8 @@ def built(ctx: Ctx) -> Outcome:
             "; ".join(f"{kernel.release}: {what}" for kernel, what, _ in wrong)
             or "no kernel with headers or an image in /boot"
         )
-        changes = [
-            Change(kind="module", name=f"{name} for {kernel.release}", before=kernel.rebuild[name], after="built again")
-            for kernel, _, _ in wrong
-            if name in kernel.rebuild
-        ]
+        again = {kernel.release: kernel.rebuild[name] for kernel, _, _ in wrong if name in kernel.rebuild}
+        changes = build_modules(name, again, "built again")
         return fail(expected, told, wrong[0][2] if wrong else "install a kernel", changes=changes)
     return ok(f"{name} for {' '.join(kernel.release for kernel in state.targets())}", expected)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.booting import coming, none_boots
-from gpuprov.capabilities.compared import Group, compared
+from gpuprov.capabilities.compared import Group, compared, rebuild_images
 from gpuprov.capabilities.kernel.now import listed
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family
@@ -105,7 +105,7 @@ def initramfs_current(ctx: Context[Kernel]) -> Outcome:
     if without:
         image = IMAGES[family(ctx.facts.get(system.OS_RELEASE)) or "debian"]
         names = [image.format(name) for name in without]
-        changes = [Change(kind="initramfs", name=name, after="made") for name in names]
+        changes = rebuild_images(names, "made")
         by_dracut = any(image.by_dracut for image in images)
         hint = f"dracut {names[0]} {without[0]}" if by_dracut else f"update-initramfs -c -k {without[0]}"
         return fail("an initramfs for every kernel", f"none for {' '.join(without)}", hint, changes=changes)
@@ -113,7 +113,7 @@ def initramfs_current(ctx: Context[Kernel]) -> Outcome:
         told = "not readable: " + " ".join(image.image for image in unreadable)
         return fail("readable images", told, f"run as root; {unreadable[0].listing}")
     if stale := [image for image in images if not image.holds_configuration]:
-        changes = [Change(kind="initramfs", name=image.image, after="rebuilt") for image in stale]
+        changes = rebuild_images(image.image for image in stale)
         told = "stale: " + " ".join(image.old_copy or image.image for image in stale)
         return fail(f"{MODPROBE_FILE} inside", told, stale[0].rebuild, changes=changes)
     return ok(f"{MODPROBE_FILE} in {counted(len(images), 'image')}")

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.compared import Group, compared
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import Group, compared, restart_unit
 from gpuprov.capabilities.driver import branch_now
 from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, limit_for, shown, wanted, without_gpu
 from gpuprov.catalog import find_by_pci_id
@@ -73,7 +73,7 @@ def daemons(ctx: Ctx) -> Outcome:
     missing = [one for one in rows if one not in [row for row, _ in found]]
     if missing:
         name, device = missing[0].name, missing[0].devices[0]
-        changes = [] if name else [Change(kind="service", name=f"MPS daemon of {device}", after="active")]
+        changes = [] if name else restart_unit(f"MPS daemon of {device}", "", "active")
         return fail(expected, f"no daemon for {name or device}", LOG, changes=changes)
     mine = [daemon.pid for _, daemon in found]
     taken = {device for one in rows for device in one.devices}
@@ -85,13 +85,13 @@ def daemons(ctx: Ctx) -> Outcome:
         hint = f"{APPLY} stops gpuprov's; end others: echo quit | CUDA_MPS_PIPE_DIRECTORY=... {catalogue.CONTROL}"
         return fail(expected, f"daemons that are not wanted: {shown_as}", hint)
     for one, daemon in found:
-        restart = Change(kind="service", name=unit(called(one, daemon)), before="running", after="restarted")
+        restart = restart_unit(unit(called(one, daemon)), "running")
         if daemon.complaint:
             return fail(
                 expected,
                 f"{called(one, daemon)}: {daemon.complaint}",
                 f"systemctl restart {daemon.unit}",
-                changes=[restart],
+                changes=restart,
             )
     return ok(", ".join(f"{called(one, daemon)}: pid {daemon.pid}" for one, daemon in found) or "no daemon", expected)
 

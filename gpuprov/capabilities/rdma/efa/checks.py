@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.compared import find_fault, list_changes
+from gpuprov.capabilities.base import Check, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import build_modules, find_fault, list_changes
 from gpuprov.capabilities.rdma.efa.rules import installer_sha256, vendor
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import efa as catalogue
@@ -265,7 +265,7 @@ def kernels(ctx: Ctx) -> Outcome:
     without = [one.release for one in state.kernels if not one.path or (needs_version and not one.version)]
     expected = f"{'AWS' if needs_version else 'a'} driver efa for each installed kernel"
     if without or not state.kernels:
-        changes = [Change(kind="module", name=f"efa for {release}", after="built") for release in without]
+        changes = build_modules("efa", dict.fromkeys(without, ""))
         hint = "the kernel's headers, then dkms autoinstall -k KERNEL; or remove that kernel"
         return fail(expected, f"none for {' '.join(without) or 'any kernel'}", hint, changes=changes)
     return ok(counted(len(state.kernels), "kernel"), expected)

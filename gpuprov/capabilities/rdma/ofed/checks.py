@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.compared import list_changes
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import list_changes, restart_unit
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.beside import BESIDE
 from gpuprov.capabilities.rdma.ofed.decision import release_of
@@ -105,9 +105,8 @@ def loaded(ctx: Ctx) -> Outcome:
     if held_by := holders(state):
         why = f"DOCA-OFED's modules are not loaded, and openibd cannot restart: {held_by}"
         return fail(expected, told, f"end what uses RDMA, then {APPLY}; or a reboot", reboot=why)
-    return fail(expected, told, f"systemctl restart openibd ({APPLY} does)",
-                changes=[Change(kind="service", name=catalogue.UNIT, before="the kernel's modules",
-                 after="OFED's modules")])  # fmt: skip
+    moved = restart_unit(catalogue.UNIT, "the kernel's modules", "OFED's modules")
+    return fail(expected, told, f"systemctl restart openibd ({APPLY} does)", changes=moved)
 
 
 def foreign(facts: Facts) -> list[str]:
