@@ -26,7 +26,7 @@ from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities import erdma_host, pcie_host, roce_host
 from tests.capabilities.asking import facts, good
 from tests.capabilities.kernel_host import frequency
-from tests.capabilities.specs import block
+from tests.capabilities.specs import SPECS, block
 
 KERNEL = Kernel(
     blacklist=("nouveau", "nova_core"),
@@ -68,7 +68,11 @@ BLOCKS: dict[str, tuple[Fragment, ...]] = {
             "rdma", {"fabric": "erdma", "stack": "erdma-vendor", "erdma": {"parameters": {"reserve_ports_base": 30608}}}
         ),
     ),
-    **{name: (BY_NAME[name].fragment(),) for name in ("fabric_manager", "cgpu", "container_toolkit", "kubernetes")},
+    "gds": (SPECS["gds"],),
+    **{
+        name: (BY_NAME[name].fragment(),)
+        for name in ("fabric_manager", "cgpu", "container_toolkit", "kubernetes", "persistence")
+    },
 }
 METAL = {"machine": "kind|none\n", "cpu_frequency": frequency("powersave", "performance")}
 ROCE = "\n".join([

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.compared import find_fault, find_missing, move_packages
+from gpuprov.capabilities.compared import Group, compared, find_fault, find_missing, move_packages
 from gpuprov.capabilities.driver import asked_version
 from gpuprov.capabilities.gds.decision import BASE, RESOLVING, SOURCE, Ctx, decide, find_release
 from gpuprov.capabilities.gds.fragment import packages, settings
@@ -115,10 +115,10 @@ def module(ctx: Ctx) -> Outcome:
     return ok(f"{catalogue.MODULE} {state.module}")
 
 
-@check(
+@compared(
     "gds.configuration", probe.GDS, fields=("toolkit", "compat_mode", "cufile"), moment="next-boot", evidence=BY_HAND
 )
-def configuration(ctx: Ctx) -> Outcome:
+def configuration(ctx: Ctx) -> Group | Outcome:
     """/etc/cufile.json, which every program of cuFile reads, leads to the file of the release."""
     expected, found = catalogue.configuration(toolkit(ctx.host, ctx.fragment)), ctx.facts.get(probe.GDS).link
     if not settings(ctx.host, ctx.fragment):
@@ -126,11 +126,8 @@ def configuration(ctx: Ctx) -> Outcome:
     if found == catalogue.LINK:
         hint = f"take your settings over into gds.cufile, remove {catalogue.LINK}, then {APPLY}"
         return fail(f"{catalogue.LINK} -> {expected}", f"{catalogue.LINK} is a file of its own", hint)
-    link = Setting(kind=catalogue.LINK, value=expected, missing="absent", moment="next-boot")
-    values = {("", ""): found} if found else {}
-    if fault := find_fault(link, values, f"{catalogue.LINK} -> {expected}", found or "absent"):
-        return fault
-    return ok(f"{catalogue.LINK} -> {expected}")
+    link = Setting(kind=catalogue.LINK, value=expected, words="{before}", missing="absent", moment="next-boot")
+    return Group((link,), {("", ""): found} if found else {}, expected=f"{catalogue.LINK} -> {expected}")
 
 
 @check("gds.direct", probe.CHECK, probe.GDS, fields=("path", "file_systems"))
