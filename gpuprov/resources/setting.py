@@ -70,3 +70,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
             reboot=self.reboot,
             fix=self.fix,
         )
+
+
+def describe_setting(setting: Setting) -> str:
+    """Describe the wanted value, when it holds, and what it takes."""
+    notes = ["at the next boot"] * (setting.moment == "next-boot") + ["takes idle devices"] * setting.clients
+    return " ".join([setting.end, *([f"({', '.join(notes)})"] if notes else [])])

@@ -17,6 +17,7 @@ from gpuprov.probe.host import contents
 from gpuprov.probe.host.contents import Contents
 from gpuprov.resources import Absent, File, KernelModule, Lines, Resource, Unit, differences
 from gpuprov.resources.kernel_module import describe_module
+from gpuprov.resources.setting import describe_setting
 from gpuprov.resources.unit import in_words
 from gpuprov.spec.model import HostSpec
 
@@ -116,7 +117,13 @@ def _settings(capability: str, group: Group | Outcome) -> Iterator[Item]:
                 differs=before,
             )
         else:
-            yield Item(capability=capability, kind="setting", name=resource.told, wanted=resource.end, differs=before)
+            yield Item(
+                capability=capability,
+                kind="setting",
+                name=resource.told,
+                wanted=describe_setting(resource),
+                differs=before,
+            )
 
 
 def _shown(resource: Resource, state: Contents) -> tuple[Kind, str, str, str | None]:

@@ -19,7 +19,7 @@ from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.verify.listing import Listing, listing, probes_of
 from tests.capabilities import contents_host
 from tests.capabilities.asking import facts, good
-from tests.capabilities.specs import SPECS
+from tests.capabilities.specs import SPECS, block
 
 TIMER = "gpuprov-readings.timer"
 SERVICE = "/etc/systemd/system/gpuprov-readings.service"
@@ -63,6 +63,12 @@ def test_settings_and_modules_are_listed() -> None:
     assert found["setting", "login memlock"] == ("unlimited", "")
     assert found["module", "ib_umad"] == ("loaded, at each boot", "")
     assert found["module", "nouveau"] == ("kept out", "")
+    modes = block("gpu_settings", {"compute_mode": "exclusive_process", "ecc": "disabled"})
+    gpus = {item.name: item.wanted for item in listed("gpu_settings", block=modes).items if item.kind == "setting"}
+    (one,) = (name.removesuffix(": compute mode") for name in gpus if name.endswith(": compute mode"))
+    assert gpus[f"{one}: compute mode"] == "exclusive_process (takes idle devices)"
+    assert gpus[f"{one}: ECC mode"] == "disabled"
+    assert gpus[f"{one}: ECC mode after the next boot"] == "disabled (at the next boot)"
     assert "module   nouveau" in report.as_text(listed("nouveau", block=BY_NAME["nouveau"].fragment()))
 
 

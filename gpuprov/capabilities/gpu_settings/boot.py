@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked
-from gpuprov.capabilities.gpu_settings.now import state_settings
+from gpuprov.capabilities.gpu_settings.now import PENDING_ECC, state_settings
 
 
 @compared(
@@ -17,7 +17,7 @@ def ecc_boot(ctx: Ctx) -> Group | Outcome:
     def pair(one: Asked) -> tuple[str, str]:
         return one.settings["ecc"], one.now.ecc_pending or "no ECC mode"
 
-    return state_settings(asked(ctx, "ecc"), "ECC mode after the next boot", pair)
+    return state_settings(asked(ctx, "ecc"), PENDING_ECC, pair)
 
 
 CHECKS = (ecc_boot,)

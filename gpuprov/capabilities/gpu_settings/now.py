@@ -20,7 +20,7 @@ from gpuprov.probe.host.system import CONTAINER
 from gpuprov.resources import Setting
 from gpuprov.shown import counted
 
-COMPUTE_MODE = "compute mode"
+COMPUTE_MODE, PENDING_ECC = "compute mode", "ECC mode after the next boot"
 LOW = ("SW Power Cap", "HW Slowdown", "Idle")
 """Reasons for which a GPU may be below a locked minimum: nvidia-smi -q -d PERFORMANCE. Those with Thermal or Brake in their name
 count, too."""
@@ -44,8 +44,9 @@ def state_settings(
             device=one.told,
             value=wanted,
             words="{devices}: {before}",
+            moment="next-boot" if what == PENDING_ECC else "now",
             reboot=reboot,
-            clients=what == COMPUTE_MODE,
+            clients=what == COMPUTE_MODE and wanted != "default",
         )
         for one, wanted, _ in rows
     )

@@ -206,7 +206,7 @@ def compute_mode(ctx: Ctx) -> Group | Outcome:
     value = "Exclusive_Process" if ctx.fragment.exclusive else "Default"
     mine = {device for one in rows for device in one.devices}
     gpus = [gpu for gpu in state.gpus if gpu.mode != "[N/A]" and ({gpu.uuid, *gpu.mig_devices} & mine)]
-    mode = Setting(kind="compute mode", value=value, clients=True)
+    mode = Setting(kind="compute mode", value=value, clients=ctx.fragment.exclusive)
     return Group(
         tuple(
             msgspec.structs.replace(

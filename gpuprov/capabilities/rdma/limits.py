@@ -138,13 +138,11 @@ def wanted(ctx: Ctx) -> dict[str, Any]:
 # A container that registers memory with an adapter has the limit of the service that started it.
 LimitMEMLOCK={value or "infinity"}
 """
-    low = [daemon.unit for daemon in daemons if not enough(daemon.now, asked)]
-    if ctx.facts.get(HOST).bound:
-        low = []
+    found = ctx.facts.get(HOST)
+    low = [one.device for one in daemon_limits(found, asked).compare()] if daemons and not found.bound else []
+    lower = {one.device for one in daemon_limits(found, asked, "next-boot").compare()} if daemons else set()
     return {
-        "files": {
-            path: text for one in daemons if (path := drop_in(one.unit)) in written or not enough(one.unit_limit, asked)
-        },
+        "files": {path: text for one in daemons if (path := drop_in(one.unit)) in written or one.unit in lower},
         "raise": [["sh", "-c", RAISE, "sh", unit, value or "unlimited"] for unit in low],
     }
 

@@ -64,10 +64,7 @@ def settings(ctx: Ctx) -> Group | Outcome:
         for name in {port.name for port in mine}
     }
     return Group(
-        tuple(
-            Setting(kind=key, device=name, key=key, value=value, words=words[name], clients=True)
-            for name, key, value in each
-        ),
+        tuple(Setting(kind=key, device=name, key=key, value=value, words=words[name]) for name, key, value in each),
         {(name, key): found.get((name, key), value) for name, key, value in each},
         expected=expected,
         right=f"{expected}, on {', '.join(port.name for port in mine)}",
