@@ -13,7 +13,7 @@ from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.gpu_settings.fragment import asks
 from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked, told, unreadable
 from gpuprov.capabilities.gpu_settings.rules import VOLATILE
-from gpuprov.onhost.gpu_settings.plan import format_span
+from gpuprov.onhost.gpu_settings.plan import format_pair, format_span, format_watts
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import gpu_settings as probe
 from gpuprov.probe.host.system import CONTAINER
@@ -83,7 +83,7 @@ def ecc(ctx: Ctx) -> Group | Outcome:
 
 
 def watts(limit: float | None) -> str:
-    return "no limit that can be set" if limit is None else f"{limit:g} W"
+    return "no limit that can be set" if limit is None else format_watts(limit * 1000)
 
 
 @compared("gpu_settings.power_limit", *STATE, fields=("power_limit", "per_gpu"), evidence="nvidia-smi -q -d POWER")
@@ -109,7 +109,7 @@ def power_limit(ctx: Ctx) -> Group | Outcome:
 def pairs(memory: int | None, graphics: int | None, instead: str) -> str:
     if memory is None or graphics is None:
         return f"no application clocks ({instead or 'N/A'})"
-    return f"memory {memory} MHz, graphics {graphics} MHz"
+    return format_pair((memory, graphics))
 
 
 @compared(
