@@ -26,7 +26,8 @@ class Group(msgspec.Struct, frozen=True):
     `expected`, `right`: the state that is wanted, and the one that was found, where they are more than the values themselves.
     `fix`: what to do where one differs. `files`: what a file says when it is right, by path, where a module or an option is missing in
     it. `changed`: the file that apply changes for all of them together; empty where it is another check's; None: each is a change.
-    `beside`: what else is wrong, which no resource says. `reboot`: why only a reboot brings it.
+    `told`: how they differ, in words of their own. `beside`: what else is wrong, which no resource says. `reboot`: why only a reboot
+    brings it.
     """
 
     resources: tuple[Setting | KernelModule, ...]
@@ -37,6 +38,7 @@ class Group(msgspec.Struct, frozen=True):
     fix: str = APPLY
     files: Mapping[str, str] = {}
     changed: str | None = None
+    told: str = ""
     beside: tuple[str, ...] = ()
     reboot: str = ""
 
@@ -98,7 +100,7 @@ def judge(group: Group) -> Outcome:
     reasons = dict.fromkeys(filter(None, (group.reboot, *(one.reboot for one in found))))
     return fail(
         expected,
-        "; ".join([*describe_differences(found), *group.beside]),
+        group.told or "; ".join([*describe_differences(found), *group.beside]),
         "; ".join(fixes),
         changes=_list_changes(group, found, expected),
         reboot="; ".join(reasons),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import Group, compared, restart_unit
 from gpuprov.capabilities.container_toolkit.fragment import (
     ContainerToolkit,
@@ -70,25 +74,41 @@ def held(ctx: Ctx) -> Outcome:
     return answers.held(ctx.facts, installed(ctx.facts), "the container toolkit", wanted=ctx.fragment.hold)
 
 
-@check("container_toolkit.configured", ENGINES, fields=("runtimes", "default_runtime"), moment="next-boot")
-def configured(ctx: Ctx) -> Outcome:
+@compared("container_toolkit.configured", ENGINES, fields=("runtimes", "default_runtime"), moment="next-boot")
+def configured(ctx: Ctx) -> Group | Outcome:
     """Each engine's files register NVIDIA's runtime (default or not, as the spec says) and CDI, and hide no setting of the user's."""
     found = engines(ctx.fragment, ctx.facts)
     expected = f"runtime {files.NAME}{' as the default' if ctx.fragment.default_runtime else ''} in {', '.join(found)}"
     absent = [name for name, engine in found.items() if engine is None]
     if absent or not found:
         return fail(expected, f"not installed: {' '.join(absent) or 'any engine'}", "see container_toolkit.engines")
-    told: list[str] = []
-    changes: list[Change] = []
-    for name, engine in registrable(ctx.fragment, ctx.facts).items():
-        wrong = files.differences(name, engine, ctx.fragment.default_runtime)
-        told += [f"{name}: {one}" for one in wrong]
-        if wrong:
-            changes.append(Change(kind="file", name=files.MAIN[name], before="; ".join(wrong), after="by nvidia-ctk"))
-    if told:
-        return fail(expected, "; ".join(told), APPLY, changes=changes)
+    wrong = {
+        name: files.differences(name, engine, ctx.fragment.default_runtime)
+        for name, engine in registrable(ctx.fragment, ctx.facts).items()
+    }
     names = [n if n != "podman" else "podman (CDI, no runtime to register)" for n in found]
-    return ok(f"{', '.join(names)}: as asked", expected)
+    right = f"{', '.join(names)}: as asked"
+    return registered_in({name: (files.MAIN[name], lacks) for name, lacks in wrong.items()}, expected, right)
+
+
+def registered_in(places: Mapping[str, tuple[str, Sequence[str]]], expected: str, right: str) -> Group:
+    """Return NVIDIA's runtime as a setting of these configurations: by engine or user, the file, and what it lacks."""
+    runtime = Setting(kind="runtime", value=files.NAME, shown="by nvidia-ctk")
+    return Group(
+        tuple(
+            msgspec.structs.replace(
+                runtime,
+                device=name,
+                before="; ".join(lacks),
+                words="; ".join(f"{name}: {one}" for one in lacks),
+                file=place,
+            )
+            for name, (place, lacks) in places.items()
+        ),
+        {(name, ""): files.NAME for name, (_, lacks) in places.items() if not lacks},
+        expected=expected,
+        right=right,
+    )
 
 
 RELOADED = {
@@ -158,25 +178,22 @@ def mode(ctx: Ctx) -> Group | Outcome:
     )
 
 
-@check("container_toolkit.rootless", USERS, fields=("rootless",))
-def rootless(ctx: Ctx) -> Outcome:
+@compared("container_toolkit.rootless", USERS, fields=("rootless",))
+def rootless(ctx: Ctx) -> Group | Outcome:
     """Each rootless user's own docker configuration registers NVIDIA's runtime."""
     wanted = ctx.fragment.rootless
     if not wanted:
         return not_asked()
     users = ctx.facts.get(USERS)
     expected = f"runtime {files.NAME} in the docker configuration of {', '.join(wanted)}"
-    told: list[str] = []
-    changes: list[Change] = []
-    for name in wanted:
-        user = users.get(name)
-        if user is None:
-            return fail(expected, f"no such user: {name}", f"useradd {name}, or take it out of rootless")
-        wrong = own_differences(user, ctx.fragment.default_runtime)
-        told += [f"{name}: {one}" for one in wrong]
-        changes += [Change(kind="file", name=f"{user.home}/.config/docker/daemon.json", before="; ".join(wrong), after="by nvidia-ctk")
-                    ] * bool(wrong)  # fmt: skip
-    return fail(expected, "; ".join(told), APPLY, changes=changes) if told else ok(expected)
+    if absent := [name for name in wanted if users.get(name) is None]:
+        return fail(expected, f"no such user: {absent[0]}", f"useradd {absent[0]}, or take it out of rootless")
+    places = {
+        name: (f"{user.home}/.config/docker/daemon.json", own_differences(user, ctx.fragment.default_runtime))
+        for name, user in users.items()
+        if name in wanted
+    }
+    return registered_in(places, expected, expected)
 
 
 def own_differences(user: User, default: bool) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.compared import find_fault, move_packages
+from gpuprov.capabilities.compared import Group, compared, move_packages
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import (
     BASE,
@@ -94,29 +94,30 @@ def wrong_compiler(ctx: Ctx, version: str, kit: Toolkit) -> tuple[str, str] | No
     return None
 
 
-@check(
+@compared(
     "cuda_toolkit.default",
     *(*BASE, TOOLKITS),
     fields=("default",),
     moment="next-boot",
     evidence="readlink -f /usr/local/cuda; update-alternatives --display cuda",
 )
-def the_default(ctx: Ctx) -> Outcome:
+def the_default(ctx: Ctx) -> Group | Outcome:
     """/usr/local/cuda leads to the default toolkit, and is set by hand, so that a newer toolkit's package does not take it over."""
     state, version = ctx.facts.get(TOOLKITS), default(ctx.fragment, ctx.facts)
     wanted = f"{catalogue.LINK}-{version}"
     if not version:
         return fail("a default toolkit", "no toolkit is installed", APPLY)
     found = state.link or "not there"
-    hint = f"update-alternatives --set cuda {wanted} ({APPLY} does)"
-    link = Setting(kind=catalogue.LINK, value=f"{wanted} manual", moment="next-boot")
-    values = {("", ""): f"{found} {state.mode}".strip()}
-    if state.link != wanted:
-        return find_fault(link, values, wanted, found, fix=hint) or ok(wanted)
-    if state.by != "alternatives":
-        values = {("", ""): f"{found} by {state.by}"}
-    told = f"{wanted} by {state.by}, {state.mode or 'no'} mode"
-    return find_fault(link, values, f"{wanted}, set by hand", told, fix=hint) or ok(wanted)
+    others, told = state.link == wanted, f"{wanted} by {state.by}, {state.mode or 'no'} mode"
+    by = f" by {state.by}" * (others and state.by != "alternatives")
+    return Group(
+        (Setting(kind=catalogue.LINK, value=f"{wanted} manual", moment="next-boot"),),
+        {("", ""): f"{found}{by} {state.mode}".strip()},
+        expected=f"{wanted}, set by hand" if others else wanted,
+        right=wanted,
+        told=told if others else found,
+        fix=f"update-alternatives --set cuda {wanted} ({APPLY} does)",
+    )
 
 
 @check("cuda_toolkit.path", TOOLKITS, fields=("path",), moment="next-boot", evidence=f"cat {catalogue.PROFILE}")

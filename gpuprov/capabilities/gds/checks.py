@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.compared import Group, compared, find_fault, find_missing, move_packages
+from gpuprov.capabilities.compared import Group, compared, find_missing, move_packages
 from gpuprov.capabilities.driver import asked_version
 from gpuprov.capabilities.gds.decision import BASE, RESOLVING, SOURCE, Ctx, decide, find_release
 from gpuprov.capabilities.gds.fragment import packages, settings
@@ -92,14 +92,14 @@ def installed(ctx: Ctx) -> Outcome:
 MODULE = KernelModule(name=catalogue.MODULE, loaded=True)
 
 
-@check(
+@compared(
     "gds.module",
     probe.GDS,
     system.CONTAINER,
     fields=("path",),
     evidence="lsmod | grep nvidia_fs; dmesg | grep nvidia_fs",
 )
-def module(ctx: Ctx) -> Outcome:
+def module(ctx: Ctx) -> Group | Outcome:
     """nvidia-fs is loaded, if it is the path."""
     if ctx.fragment.path != "nvidia-fs":
         return not_asked(f"the path is {ctx.fragment.path}")
@@ -109,10 +109,14 @@ def module(ctx: Ctx) -> Outcome:
     closed = state.is_open is False and catalogue.is_open_only(state.on_disk)
     found = "not loaded" + ": it loads beside open kernel modules alone" * closed
     fix = OPEN if closed else f"modprobe {catalogue.MODULE}; dmesg | grep {catalogue.MODULE}; {APPLY}"
-    loaded = Modules(loaded=(catalogue.MODULE,) * bool(state.module))
-    if fault := find_fault(MODULE, loaded, catalogue.MODULE, found, fix=fix):
-        return fault
-    return ok(f"{catalogue.MODULE} {state.module}")
+    return Group(
+        (MODULE,),
+        modules=Modules(loaded=(catalogue.MODULE,) * bool(state.module)),
+        expected=catalogue.MODULE,
+        right=f"{catalogue.MODULE} {state.module}",
+        told=found,
+        fix=fix,
+    )
 
 
 @compared(

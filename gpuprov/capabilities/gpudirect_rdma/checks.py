@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.compared import find_fault
+from gpuprov.capabilities.compared import Group, compared, find_fault
 from gpuprov.capabilities.gpudirect_rdma import platforms
 from gpuprov.capabilities.gpudirect_rdma.decision import PROBES, Decision, decide, ground
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, GpudirectRdma
@@ -114,14 +114,14 @@ def dmabuf(ctx: Ctx) -> Outcome:
     return ok(f"{decision.reason}{more}", expected)
 
 
-@check(
+@compared(
     "gpudirect_rdma.alone",
     *PROBES,
     system.CONTAINER,
     fields=("method",),
     evidence="lsmod | grep peer",
 )
-def alone(ctx: Ctx) -> Outcome:
+def alone(ctx: Ctx) -> Group | Outcome:
     """There are never two peer modules at once."""
     decision = decided(ctx)
     if not decision.method:
@@ -135,10 +135,13 @@ def alone(ctx: Ctx) -> Outcome:
     )
     expected = f"{decision.method}, and no other"
     gone = other or "nv_peer_mem"
-    told = f"{' and '.join(there)} loaded: they register the same client"
-    loaded = Modules(loaded=there if len(there) > 1 or other in there else ())
-    way = f"rmmod {gone}, and remove what loads it at boot"
-    return find_fault(KernelModule(name=gone, loaded=False), loaded, expected, told, fix=way) or ok(expected)
+    return Group(
+        (KernelModule(name=gone, loaded=False),),
+        modules=Modules(loaded=there if len(there) > 1 or other in there else ()),
+        expected=expected,
+        told=f"{' and '.join(there)} loaded: they register the same client",
+        fix=f"rmmod {gone}, and remove what loads it at boot",
+    )
 
 
 @check(
