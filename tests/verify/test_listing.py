@@ -100,6 +100,8 @@ def test_every_file_of_every_capability_has_a_text(name: str) -> None:
         ("readings", "/etc/passwd", "nothing that the specs ask for", "without --file lists them"),
         ("persistence", DROP_IN, "should not be there", "lists what should be"),
         ("persistence", DAEMON, "is a unit", "gpuprov plan"),
+        ("kernel", "vm.swappiness", "is a setting", "gpuprov plan"),
+        ("kernel", "ib_umad", "is a kernel module", "gpuprov plan"),
         ("fabric_manager", "/etc/nvidia-imex/config.cfg", "not of gpuprov's making alone", "gpuprov plan"),
     ],
 )
