@@ -6,12 +6,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gpuprov.capabilities.base import Capability, Change, Context, Desired, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Capability, Context, Desired, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.compared import Group, compared, keep_out, rebuild_images
 from gpuprov.capabilities.tasks import Stages, step
 from gpuprov.probe.base import Facts
 from gpuprov.probe.host import pci, system
 from gpuprov.probe.kernel import initramfs, modules
 from gpuprov.probe.kernel.modules import underscored
+from gpuprov.resources import KernelModule, Modules
 from gpuprov.shown import counted
 from gpuprov.spec.kernel import Kernel, ModuleName, Scalar
 from gpuprov.spec.model import Fragment, HostSpec
@@ -33,45 +35,39 @@ class Nouveau(Fragment, frozen=True):
     )
 
 
-@check("nouveau.configured", modules.MODPROBE, fields=("modules",))
-def configured(ctx: Context[Nouveau]) -> Outcome:
+@compared("nouveau.configured", modules.MODPROBE, fields=("modules",))
+def configured(ctx: Context[Nouveau]) -> Group:
     """Each in-tree driver is blacklisted, so that neither udev nor an alias loads it."""
-    wanted = [underscored(name) for name in ctx.fragment.modules]
-    missing = [name for name in wanted if name not in ctx.facts.get(modules.MODPROBE).blacklist]
-    if missing:
-        change = Change(kind="file", name="/etc/modprobe.d/gpuprov.conf", after="blacklist " + " ".join(missing))
-        return fail(
-            "blacklisted: " + " ".join(wanted),
-            "not blacklisted: " + " ".join(missing),
-            "gpuprov apply",
-            changes=[change],
-        )
-    return ok("blacklisted: " + " ".join(wanted))
+    return keep_out(ctx.facts, ctx.fragment.modules)
 
 
-@check("nouveau.running", modules.LOADED, pci.NVIDIA_FUNCTIONS, system.CONTAINER, fields=("modules",))
-def running(ctx: Context[Nouveau]) -> Outcome:
+@compared("nouveau.running", modules.LOADED, pci.NVIDIA_FUNCTIONS, system.CONTAINER, fields=("modules",))
+def running(ctx: Context[Nouveau]) -> Group | Outcome:
     """No in-tree driver is loaded, and none is bound to an NVIDIA GPU."""
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the loaded modules are the machine's, not this host's")
-    wanted = {underscored(name) for name in ctx.fragment.modules}
-    functions = ctx.facts.get(pci.NVIDIA_FUNCTIONS)
+    wanted = {one.kernel_name for one in unloaded(ctx.fragment)}
     bound = [
         f"{f.address} ({f.driver})"
-        for f in functions
+        for f in ctx.facts.get(pci.NVIDIA_FUNCTIONS)
         if MODULE_OF_DRIVER.get(f.driver, underscored(f.driver)) in wanted
     ]
     loaded = ctx.facts.get(modules.LOADED)
     present = sorted(wanted & set(loaded))
-    if not present and not bound:
-        return ok("not loaded: " + " ".join(sorted(wanted)))
-    found = "; ".join([f"loaded: {' '.join(present)}"] * bool(present) + [f"bound: {' '.join(bound)}"] * bool(bound))
     busy = bound or any(loaded[name] for name in present)
-    changes = [Change(kind="module", name=name, before="loaded", after="unloaded") for name in present]
-    reason = f"{' '.join(present) or 'an in-tree driver'} is in use and leaves only with a reboot" if busy else ""
-    return fail(
-        "not loaded", found, "blacklist, rebuild the initramfs, reboot: gpuprov apply", changes=changes, reboot=reason
+    return Group(
+        unloaded(ctx.fragment),
+        modules=Modules(loaded=loaded),
+        expected="not loaded: " + " ".join(sorted(wanted)),
+        fix="blacklist, rebuild the initramfs, reboot: gpuprov apply",
+        beside=(f"bound: {' '.join(bound)}",) * bool(bound),
+        reboot=f"{' '.join(present) or 'an in-tree driver'} is in use and leaves only with a reboot" if busy else "",
     )
+
+
+def unloaded(block: Nouveau) -> tuple[KernelModule, ...]:
+    """Return the in-tree drivers as modules that are not loaded."""
+    return tuple(KernelModule(name=name, loaded=False) for name in block.modules)
 
 
 @check("nouveau.initramfs", initramfs.INITRAMFS, fields=("modules",), moment="next-boot")
@@ -85,7 +81,7 @@ def in_initramfs(ctx: Context[Nouveau]) -> Outcome:
         told = "not readable: " + " ".join(image.image for image in unreadable)
         return fail("readable images", told, f"run as root; {unreadable[0].listing}")
     if armed := [image for image in images if wanted & image.modules and not image.holds_configuration]:
-        changes = [Change(kind="initramfs", name=image.image, after="rebuilt") for image in armed]
+        changes = rebuild_images(image.image for image in armed)
         told = "; ".join(f"{image.image} ({' '.join(sorted(wanted & image.modules))})" for image in armed)
         return fail("no in-tree driver, or its blacklist, in every image", told, armed[0].rebuild, changes=changes)
     return ok(f"{counted(len(images), 'image')} cannot load {' '.join(sorted(wanted))}")
@@ -120,7 +116,7 @@ TASKS: Stages = {"configure": (UNLOAD,)}
 
 def desired(ctx: Context[Nouveau]) -> dict[str, Any]:
     """Return what the role does: in-tree drivers are taken out of the kernel; in a container the loaded modules are the machine's."""
-    names = [] if ctx.facts.get(system.CONTAINER) else [underscored(name) for name in ctx.fragment.modules]
+    names = [] if ctx.facts.get(system.CONTAINER) else [one.kernel_name for one in unloaded(ctx.fragment)]
     return {"tasks": {"unload": {"modules": names}}}
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Context, Outcome, check, fail, ok
+from gpuprov.capabilities.compared import list_changes, move_packages
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import repositories as catalogue
 from gpuprov.catalog.drivers.sets import pick_source
@@ -16,6 +17,7 @@ from gpuprov.probe.base import Facts
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import Family, family
 from gpuprov.probe.software.repositories import REPOSITORIES
+from gpuprov.resources import Difference
 from gpuprov.spec import repository as block
 
 COMING = (system.OS_RELEASE, system.PLATFORM, REPOSITORIES)
@@ -38,20 +40,20 @@ def judge(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Ou
     place, key = sources.derive_path(wanted["name"], kind), sources.get_key_path(wanted["name"], kind)
     trust = ", ".join(expected) or "the given key"
     should = f"{wanted['url']}, trusted by {trust}"
-    hint = "gpuprov apply writes it again"
+
+    def differ(difference: Difference, found: str) -> Outcome:
+        return fail(should, found, "gpuprov apply writes it again", changes=list_changes([difference]))
+
     if place not in told["files"]:
-        change = Change(kind="file", name=place, before="absent", after=wanted["url"])
-        return fail(should, f"{place} is not there", hint, changes=[change])
+        return differ(Difference(place, "absent", wanted["url"]), f"{place} is not there")
     if told["files"][place] != sources.format_text(wanted, kind):
-        change = Change(kind="file", name=place, before="changed", after=wanted["url"])
-        return fail(should, f"{place} is not as gpuprov writes it", hint, changes=[change])
+        return differ(Difference(place, "changed", wanted["url"]), f"{place} is not as gpuprov writes it")
     judged = openpgp.judge(told["files"].get(key, ""), wanted["fingerprint"] or ",".join(expected))
     if judged["problem"]:
-        change = Change(kind="file", name=key, before=", ".join(judged["fingerprints"]) or "no key", after=trust)
-        return fail(should, f"{key}: {judged['problem']}", hint, changes=[change])
+        before = ", ".join(judged["fingerprints"]) or "no key"
+        return differ(Difference(key, before, trust), f"{key}: {judged['problem']}")
     if told["files"][key] != openpgp.armour_keys(told["files"][key], each=kind != "debian"):
-        change = Change(kind="file", name=key, before="changed", after=trust)
-        return fail(should, f"{key} holds more than the key, or in another form", hint, changes=[change])
+        return differ(Difference(key, "changed", trust), f"{key} holds more than the key, or in another form")
     if kind != "debian" and (missing := [f for f in judged["fingerprints"] if not sources.has_key(told, f)]):
         return fail(should, f"rpm does not know the key {', '.join(missing)}", f"rpm --import {key}")
     if beside := sources.find_others(told, wanted, kind):
@@ -106,8 +108,8 @@ def coming(driver: Any, facts: Facts) -> str:
 def later(what: str, url: str) -> Outcome:
     """Return the outcome if the package source is still to come: versions are known once apply has added it."""
     told = f"resolved when apply has added {url}"
-    change = Change(kind="package", name=what, after=told)
-    return Outcome(status="skip", found=f"not among the package sources yet: {what} is {told}", changes=(change,))
+    changes = tuple(move_packages({what: told}))
+    return Outcome(status="skip", found=f"not among the package sources yet: {what} is {told}", changes=changes)
 
 
 def _trust(row: Mapping[str, Any]) -> str:

@@ -37,7 +37,7 @@ def show(
     as_json: bool,
     **reading: Any,
 ) -> int:
-    """List the files and units that a host should have, and how it has them. Changes nothing.
+    """List the files, units, settings and kernel modules that a host should have, and how it has them. Changes nothing.
 
     HOST is a host of the inventory, or a pattern as --limit takes it. What apply would write is worked out from the spec and from
     what the host is, or a record of it with --from; --file prints the text of one file. With --html one page says all that a ticket

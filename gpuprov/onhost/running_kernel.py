@@ -6,6 +6,8 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from .settings import is_met, list_unmet
+
 SYSCTL_FILE = "/etc/sysctl.d/90-gpuprov.conf"
 PROC, MODULES = "/proc/sys", "/sys/module"
 
@@ -54,7 +56,7 @@ def list_differing(desired: Mapping[str, str]) -> dict[str, str]:
                 now = " ".join(file.read().split())
         except OSError as error:
             now = f"unreadable ({error.strerror})"
-        if now != " ".join(value.split()):
+        if not is_met(value, now):
             values[name] = now
     return values
 
@@ -74,7 +76,7 @@ def list_differing_limits(desired: Mapping[str, str]) -> dict[str, str]:
     if done.returncode:
         raise Failed(f"the limits of services cannot be read: {find_last_error(done)}")
     current = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
-    return {name: current.get(name, "") for name, value in desired.items() if current.get(name) != value}
+    return list_unmet(desired, current)
 
 
 def reload_systemd() -> None:

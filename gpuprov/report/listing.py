@@ -28,6 +28,8 @@ class Shown(msgspec.Struct, kw_only=True):
 
 
 UNREACHABLE, DIFFERS = 4, 1
+WITHOUT_TEXT = {"unit": "a unit", "setting": "a setting", "module": "a kernel module"}
+"""What has no text, by kind."""
 
 
 def show(found: Sequence[Listing], unread: Mapping[str, str], *, path: str | None, as_json: bool, verbose: bool) -> int:
@@ -60,7 +62,7 @@ def as_text(one: Listing, *, verbose: bool = False) -> str:
         width = max((len(item.name) for item in mine), default=0)
         for item in mine:
             differs = f"  now: {item.differs}" if item.differs else ""
-            lines.append(f"  {item.kind:6}  {item.name:{width}}  {item.wanted}{differs}".rstrip())
+            lines.append(f"  {item.kind:7}  {item.name:{width}}  {item.wanted}{differs}".rstrip())
     for capability, why in one.unknown.items():
         lines += ["", f"{one.host}  {capability}", f"  not known: {why}"]
     if not lines:
@@ -94,7 +96,7 @@ def _refuse_without_text(path: str, items: Sequence[Item]) -> None:
         if item.kind == "absent":
             raise GpuprovError(f"{path} should not be there", "gpuprov show without --file lists what should be")
         if item.text is None:
-            what = "a unit" if item.kind == "unit" else "not of gpuprov's making alone"
+            what = WITHOUT_TEXT.get(item.kind, "not of gpuprov's making alone")
             raise GpuprovError(f"{path} is {what}: it has no text here", "gpuprov plan shows what changes in it")
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from gpuprov.resources.difference import Difference
 from gpuprov.resources.file import Absent, File, Lines, Program, differences
-from gpuprov.resources.packages import Packages, packages_of
+from gpuprov.resources.kernel_module import KernelModule, Modules
+from gpuprov.resources.packages import Packages, compare_packages, packages_of
+from gpuprov.resources.setting import Setting, Values
 from gpuprov.resources.unit import Unit
 from gpuprov.resources.values import role_values, started
 
@@ -17,11 +19,16 @@ __all__ = (
     "Absent",
     "Difference",
     "File",
+    "KernelModule",
     "Lines",
+    "Modules",
     "Packages",
     "Program",
     "Resource",
+    "Setting",
     "Unit",
+    "Values",
+    "compare_packages",
     "differences",
     "packages_of",
     "role_values",

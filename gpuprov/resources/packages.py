@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from gpuprov.onhost.packages.model import Transaction
+from gpuprov.resources.difference import Difference
 
 Option = dict[str, Any]
 
@@ -43,3 +44,21 @@ def packages_of(values: Mapping[str, Any], **more: Any) -> Packages:
     """Build the transaction from the values of a role. more: options that have another name there, or none."""
     known = {name: values[name] for name in Packages.__struct_fields__ if values.get(name)}
     return msgspec.convert({"of": "", **known, **more}, Packages)
+
+
+ANY = ("installed", "newest")
+"""Wanted versions that any installed one meets."""
+
+
+def compare_packages(
+    desired: Mapping[str, str], installed: Mapping[str, str], remove: Iterable[str] = ()
+) -> Iterator[Difference]:
+    """Compare packages by version, ANY where none is asked for; `remove`: those that should not be there."""
+    for name in remove:
+        if name in installed:
+            yield Difference(name, installed[name], "", kind="package", device=name, words="installed: {devices}")
+    for name, version in desired.items():
+        actual = installed.get(name)
+        if actual is None or (version not in ANY and actual != version):
+            words = f"{name} {actual}" if actual else "not installed: {devices}"
+            yield Difference(name, actual or "", version, kind="package", device=name, words=words)

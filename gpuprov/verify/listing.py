@@ -7,23 +7,26 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov.capabilities.base import Capability, Context
+from gpuprov.capabilities.base import Capability, Context, Outcome
+from gpuprov.capabilities.compared import Group, compare_resource, list_compared
 from gpuprov.capabilities.generated import desired, generated_checks
 from gpuprov.onhost import wanted_units
 from gpuprov.onhost.files import PYTHON
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.probe.host import contents
 from gpuprov.probe.host.contents import Contents
-from gpuprov.resources import Absent, File, Lines, Resource, Unit, differences
+from gpuprov.resources import Absent, File, KernelModule, Lines, Resource, Unit, differences
+from gpuprov.resources.kernel_module import describe_module
+from gpuprov.resources.setting import describe_setting
 from gpuprov.resources.unit import in_words
 from gpuprov.spec.model import HostSpec
 
-Kind = Literal["file", "absent", "lines", "unit"]
+Kind = Literal["file", "absent", "lines", "unit", "setting", "module"]
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One resource. `wanted`: its mode, what is set in it, or the state of a unit. `differs`: how the host has it otherwise, in
-    words; empty where it is as it should be. `text`: the whole of a file; null where it is not of gpuprov's making alone."""
+    """One resource. `wanted`: its mode, what is set in it, the state of a unit or a module, or a value. `differs`: how the host has it
+    otherwise, in words; empty where it is as it should be. `text`: the whole of a file; null where it is not gpuprov's alone."""
 
     capability: str
     kind: Kind
@@ -34,7 +37,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """The resources of one host. `unknown`: by capability, why nobody can say what it should have there."""
+    """The resources of one host. `unknown`: by capability, or by a check of its settings, why nobody can say
+    what it should have there."""
 
     host: str
     items: tuple[Item, ...] = ()
@@ -45,7 +49,11 @@ def probes_of(
     host: HostSpec, known: Mapping[str, Capability], only: Collection[str] | None = None
 ) -> tuple[Probe[Any], ...]:
     """Probes that `listing` needs, each once."""
-    checks = (check for name in _asked(host, known, only) for check in generated_checks(known[name]))
+    checks = (
+        check
+        for name in _asked(host, known, only)
+        for check in (*generated_checks(known[name]), *list_compared(known[name]))
+    )
     return tuple({probe.name: probe.of(host) for check in checks for probe in check.probes}.values())
 
 
@@ -56,16 +64,27 @@ def listing(
     items: list[Item] = []
     unknown: dict[str, str] = {}
     for name in _asked(host, known, only):
+        ctx: Context[Any] = Context(host, host.capabilities[name], facts)
         try:
-            resources = desired(known[name], Context(host, host.capabilities[name], facts))
-            items += _items(name, resources, facts.get(contents.CONTENTS))
+            if known[name].resources:
+                items += _items(name, desired(known[name], ctx), facts.get(contents.CONTENTS))
         except ProbeFailed as error:
             unknown[name] = str(error)
+            continue
+        for check in list_compared(known[name]):
+            try:
+                items += _settings(name, check.group(ctx))
+            except ProbeFailed as error:
+                unknown[check.id] = str(error)
     return Listing(host=host.name, items=tuple(items), unknown=unknown)
 
 
 def _asked(host: HostSpec, known: Mapping[str, Capability], only: Collection[str] | None) -> list[str]:
-    return [name for name in host.capabilities if name in known and known[name].resources and name in (only or known)]
+    return [
+        name
+        for name in host.capabilities
+        if name in known and (known[name].resources or list_compared(known[name])) and name in (only or known)
+    ]
 
 
 def _items(capability: str, resources: list[Resource], state: Contents) -> Iterator[Item]:
@@ -81,6 +100,30 @@ def _items(capability: str, resources: list[Resource], state: Contents) -> Itera
         yield Item(capability=capability, kind=kind, name=name, wanted=shown, differs=differs, text=text)
     for path, states in before.items():  # of others: beside programs, or in the place of a setting
         yield Item(capability=capability, kind="absent", name=path, wanted="absent", differs="; ".join(states))
+
+
+def _settings(capability: str, group: Group | Outcome) -> Iterator[Item]:
+    """Yield settings and modules; of a host on which there is nothing to compare, nothing."""
+    if isinstance(group, Outcome):
+        return
+    for resource in group.resources:
+        before = "; ".join(one.before or "absent" for one in compare_resource(resource, group))
+        if isinstance(resource, KernelModule):
+            yield Item(
+                capability=capability,
+                kind="module",
+                name=resource.kernel_name,
+                wanted=describe_module(resource),
+                differs=before,
+            )
+        else:
+            yield Item(
+                capability=capability,
+                kind="setting",
+                name=resource.told,
+                wanted=describe_setting(resource),
+                differs=before,
+            )
 
 
 def _shown(resource: Resource, state: Contents) -> tuple[Kind, str, str, str | None]:

@@ -261,7 +261,7 @@ ROWS = [
         None,
         {**B200, "modules_load": "nvidia-uvm\n"},
         "fail",
-        "not there",
+        "not in modules-load.d: ib_umad",
         "name the GPUs in the spec",
     ),
     Row("no NVSwitch at boot", fm("subnet_manager_at_boot"), None, SWITCHLESS, "skip", "no NVSwitch"),

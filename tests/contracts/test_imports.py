@@ -44,6 +44,8 @@ SIDEWAYS = {
     ("plan", "judge"),  # how a role guards the host's driver
     ("apply", "drain"),  # --drain kubernetes
 }
+SHARED = {"answers", "at_boot", "base", "booting", "compared", "driver", "package_sources", "tasks"}
+"""What capabilities import from beside them."""
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -130,9 +132,7 @@ def test_capabilities_never_import_each_other() -> None:
     for path in sorted((PACKAGE / "capabilities").rglob("*.py")):
         mine = path.relative_to(PACKAGE / "capabilities").parts[0].removesuffix(".py")
         others = {name[1] for name in imported(path) if name[0] == "capabilities" and len(name) > 1}
-        if mine != "__init__" and (
-            found := others - {"answers", "at_boot", "base", "booting", "driver", "package_sources", "tasks", mine}
-        ):
+        if mine != "__init__" and (found := others - {*SHARED, mine}):
             wrong[shown(path)] = found
     assert not wrong
 

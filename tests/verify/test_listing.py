@@ -19,7 +19,7 @@ from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.verify.listing import Listing, listing, probes_of
 from tests.capabilities import contents_host
 from tests.capabilities.asking import facts, good
-from tests.capabilities.specs import SPECS
+from tests.capabilities.specs import SPECS, block
 
 TIMER = "gpuprov-readings.timer"
 SERVICE = "/etc/systemd/system/gpuprov-readings.service"
@@ -57,6 +57,27 @@ def test_what_differs_is_told_beside_what_should_be() -> None:
     assert f"{SERVICE}  0644 root  now: absent" in report.as_text(found).replace("    ", "  ")
 
 
+def test_settings_and_modules_are_listed() -> None:
+    found = {(item.kind, item.name): (item.wanted, item.differs) for item in listed("kernel").items}
+    assert found["setting", "vm.swappiness"] == ("1", "60")
+    assert found["setting", "login memlock"] == ("unlimited", "")
+    assert found["module", "ib_umad"] == ("loaded, at each boot", "")
+    assert found["module", "nouveau"] == ("kept out", "")
+    modes = block("gpu_settings", {"compute_mode": "exclusive_process", "ecc": "disabled"})
+    gpus = {item.name: item.wanted for item in listed("gpu_settings", block=modes).items if item.kind == "setting"}
+    (one,) = (name.removesuffix(": compute mode") for name in gpus if name.endswith(": compute mode"))
+    assert gpus[f"{one}: compute mode"] == "exclusive_process (takes idle devices)"
+    assert gpus[f"{one}: ECC mode"] == "disabled"
+    assert gpus[f"{one}: ECC mode after the next boot"] == "disabled (at the next boot)"
+    assert "module   nouveau" in report.as_text(listed("nouveau", block=BY_NAME["nouveau"].fragment()))
+
+
+def test_a_setting_that_cannot_be_read_is_not_known() -> None:
+    found = listed("kernel", modprobe_config="", sysctl="")
+    assert "kernel.sysctl" in found.unknown, found.unknown
+    assert any(item.kind == "file" for item in found.items)
+
+
 def test_a_file_is_shown_with_the_python_that_the_host_has() -> None:
     assert f"ExecStart={contents_host.INTERPRETER} -B" in report.text_of([listed("readings")], SERVICE)
     text = report.text_of([listed("readings", contents=contents_host.nothing())], SERVICE)
@@ -79,6 +100,8 @@ def test_every_file_of_every_capability_has_a_text(name: str) -> None:
         ("readings", "/etc/passwd", "nothing that the specs ask for", "without --file lists them"),
         ("persistence", DROP_IN, "should not be there", "lists what should be"),
         ("persistence", DAEMON, "is a unit", "gpuprov plan"),
+        ("kernel", "vm.swappiness", "is a setting", "gpuprov plan"),
+        ("kernel", "ib_umad", "is a kernel module", "gpuprov plan"),
         ("fabric_manager", "/etc/nvidia-imex/config.cfg", "not of gpuprov's making alone", "gpuprov plan"),
     ],
 )

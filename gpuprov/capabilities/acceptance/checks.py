@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from gpuprov.capabilities.acceptance.fragment import STRESS, Acceptance, folder_of, programs
 from gpuprov.capabilities.acceptance.judge import ACROSS, LOOPBACK, judge, kind, told
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import list_changes, move_packages
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.probe import acceptance, rdma
 from gpuprov.probe.acceptance import Measurement
 from gpuprov.probe.acceptance.build import BUILD, MPICC
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family
+from gpuprov.resources import Difference
 
 Ctx = Context[Acceptance]
 ACCEPT = "gpuprov accept"
@@ -49,9 +51,7 @@ def tools(ctx: Ctx) -> Outcome:
     missing = [name for name in wanted if name not in found]
     kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
     if missing:
-        changes = [
-            Change(kind="package", name=name, after="installed") for name in catalogue.list_packages(missing, kin)
-        ]
+        changes = move_packages(dict.fromkeys(catalogue.list_packages(missing, kin), "installed"))
         return fail(", ".join(wanted), f"not there: {', '.join(missing)}", APPLY, changes=changes)
     return ok(", ".join(wanted))
 
@@ -67,7 +67,7 @@ def built(ctx: Ctx) -> Outcome:
     expected = ", ".join(folders)
     lacking = [folder for folder in folders if folder.rpartition("/")[2] not in there]
     if lacking:
-        changes = [Change(kind="file", name=folder, after="built") for folder in lacking]
+        changes = list_changes(Difference(folder, "", "built") for folder in lacking)
         return fail(expected, f"not built: {', '.join(lacking)}", APPLY, changes=changes)
     for folder in folders:
         if lost := there[folder.rpartition("/")[2]]:

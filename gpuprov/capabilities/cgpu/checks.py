@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.cgpu.fragment import Cgpu, rows
+from gpuprov.capabilities.compared import Group, compared
 from gpuprov.catalog import cgpu as catalogue
 from gpuprov.onhost.at_boot import cgpu as onhost
 from gpuprov.onhost.at_boot.cgpu import Difference
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus.cgpu import CGPU
 from gpuprov.reading import is_whole
+from gpuprov.resources import Setting
 from gpuprov.shown import counted
 
 Ctx = Context[Cgpu]
@@ -123,24 +125,36 @@ def differences(ctx: Ctx) -> list[Difference]:
     return list(onhost.list_differences(ctx.facts.get(CGPU).gpus, rows(ctx.fragment)))
 
 
-@check("cgpu.settings", CGPU, fields=FIELDS, evidence=READ)
-def settings(ctx: Ctx) -> Outcome:
+@compared("cgpu.settings", CGPU, fields=FIELDS, evidence=READ)
+def settings(ctx: Ctx) -> Group | Outcome:
     """Each GPU has the settings that the spec asks for, read back from /proc/cgpu_km."""
     state = ctx.facts.get(CGPU)
     if not state.version or not state.gpus:
         return fail("cGPU's settings of each GPU", "cGPU is not loaded", "see cgpu.module")
-    told = differences(ctx)
+    wanted = [
+        (gpu, node, value)
+        for gpu in state.gpus
+        for node, value in onhost.parse_settings(rows(ctx.fragment), gpu.index).items()
+    ]
+    wrong = {(one.gpu.index, one.node): one.found for one in differences(ctx)}
     expected = "; ".join(dict.fromkeys(_asked(ctx.fragment, gpu.index) for gpu in state.gpus))
-    if told:
-        changes = [
-            Change(
-                kind="setting", name=f"{catalogue.ROOT}/{one.gpu.index}/{one.node}", before=one.found, after=one.value
+    return Group(
+        tuple(
+            Setting(
+                kind=node,
+                device=str(gpu.index),
+                key=node,
+                value=value,
+                name=f"{catalogue.ROOT}/{gpu.index}/{node}",
+                words=f"GPU {gpu.index} {node} is {{before}}",
             )
-            for one in told
-        ]
-        words = ", ".join(f"GPU {one.gpu.index} {one.node} is {one.found}" for one in told)
-        return fail(expected, words, f"systemctl restart {catalogue.UNIT} ({APPLY} does)", changes=changes)
-    return ok(f"{expected}, on {counted(len(state.gpus), 'GPU')}", expected)
+            for gpu, node, value in wanted
+        ),
+        {(str(gpu.index), node): wrong.get((gpu.index, node), value) for gpu, node, value in wanted},
+        expected=expected,
+        right=f"{expected}, on {counted(len(state.gpus), 'GPU')}",
+        fix=f"systemctl restart {catalogue.UNIT} ({APPLY} does)",
+    )
 
 
 @check("cgpu.version", CGPU, evidence=f"cat {catalogue.ROOT}/version")

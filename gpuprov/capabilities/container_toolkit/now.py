@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import Group, compared, restart_unit
 from gpuprov.capabilities.container_toolkit.fragment import (
     ContainerToolkit,
     effective_mode,
@@ -19,6 +24,7 @@ from gpuprov.probe.containers.container_toolkit import TOOLKIT, USERS, User
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import words
 from gpuprov.probe.software import packages as probed
+from gpuprov.resources import Setting
 from gpuprov.shared import engines as files
 from gpuprov.shared import resolve
 from gpuprov.shown import counted
@@ -68,25 +74,41 @@ def held(ctx: Ctx) -> Outcome:
     return answers.held(ctx.facts, installed(ctx.facts), "the container toolkit", wanted=ctx.fragment.hold)
 
 
-@check("container_toolkit.configured", ENGINES, fields=("runtimes", "default_runtime"), moment="next-boot")
-def configured(ctx: Ctx) -> Outcome:
+@compared("container_toolkit.configured", ENGINES, fields=("runtimes", "default_runtime"), moment="next-boot")
+def configured(ctx: Ctx) -> Group | Outcome:
     """Each engine's files register NVIDIA's runtime (default or not, as the spec says) and CDI, and hide no setting of the user's."""
     found = engines(ctx.fragment, ctx.facts)
     expected = f"runtime {files.NAME}{' as the default' if ctx.fragment.default_runtime else ''} in {', '.join(found)}"
     absent = [name for name, engine in found.items() if engine is None]
     if absent or not found:
         return fail(expected, f"not installed: {' '.join(absent) or 'any engine'}", "see container_toolkit.engines")
-    told: list[str] = []
-    changes: list[Change] = []
-    for name, engine in registrable(ctx.fragment, ctx.facts).items():
-        wrong = files.differences(name, engine, ctx.fragment.default_runtime)
-        told += [f"{name}: {one}" for one in wrong]
-        if wrong:
-            changes.append(Change(kind="file", name=files.MAIN[name], before="; ".join(wrong), after="by nvidia-ctk"))
-    if told:
-        return fail(expected, "; ".join(told), APPLY, changes=changes)
+    wrong = {
+        name: files.differences(name, engine, ctx.fragment.default_runtime)
+        for name, engine in registrable(ctx.fragment, ctx.facts).items()
+    }
     names = [n if n != "podman" else "podman (CDI, no runtime to register)" for n in found]
-    return ok(f"{', '.join(names)}: as asked", expected)
+    right = f"{', '.join(names)}: as asked"
+    return registered_in({name: (files.MAIN[name], lacks) for name, lacks in wrong.items()}, expected, right)
+
+
+def registered_in(places: Mapping[str, tuple[str, Sequence[str]]], expected: str, right: str) -> Group:
+    """Return NVIDIA's runtime as a setting of these configurations: by engine or user, the file, and what it lacks."""
+    runtime = Setting(kind="runtime", value=files.NAME, shown="by nvidia-ctk")
+    return Group(
+        tuple(
+            msgspec.structs.replace(
+                runtime,
+                device=name,
+                before="; ".join(lacks),
+                words="; ".join(f"{name}: {one}" for one in lacks),
+                file=place,
+            )
+            for name, (place, lacks) in places.items()
+        ),
+        {(name, ""): files.NAME for name, (_, lacks) in places.items() if not lacks},
+        expected=expected,
+        right=right,
+    )
 
 
 RELOADED = {
@@ -108,69 +130,70 @@ def registered(ctx: Ctx) -> Outcome:
     for name, engine in found.items():
         unit = f"{name}.service"
         if engine["active"] != "active":
-            change = Change(kind="service", name=unit, before=engine["active"], after="active")
+            changes = restart_unit(unit, engine["active"], "active")
             hint = f"journalctl -u {unit} -n 20"
-            return fail(expected, f"{unit} is {engine['active'] or 'not there'}", hint, changes=[change])
+            return fail(expected, f"{unit} is {engine['active'] or 'not there'}", hint, changes=changes)
         wrong = files.in_force(name, engine, ctx.fragment.default_runtime)
         if wrong:
-            change = Change(kind="service", name=unit, before=wrong, after=RELOADED[name])
             hint = f"systemctl {'reload' if name == 'docker' else 'restart'} {unit} ({APPLY} does)"
-            return fail(expected, f"{name}: {wrong}", hint, changes=[change])
+            return fail(expected, f"{name}: {wrong}", hint, changes=restart_unit(unit, wrong, RELOADED[name]))
     return ok(expected)
 
 
-@check(
+def in_config(key: str, value: str, words: str, before: str) -> Setting:
+    """Return a setting of the runtime's configuration, by which apply sets it."""
+    shown = f"{key} = {value}"
+    return Setting(kind=key, key=key, value=value, words=words, shown=shown, before=before, file=catalogue.CONFIG)
+
+
+@compared(
     "container_toolkit.mode",
     *(TOOLKIT, ENGINES),
     fields=("mode",),
     evidence=f"grep -E 'mode|no-cgroups' {catalogue.CONFIG}",
 )
-def mode(ctx: Ctx) -> Outcome:
+def mode(ctx: Ctx) -> Group | Outcome:
     """The runtime works in the mode that the spec asks for, and finds a program to run containers with; no-cgroups, which is for
     rootless use in legacy mode, is off."""
     toolkit, wanted = ctx.facts.get(TOOLKIT), ctx.fragment.mode
     if toolkit.complaint:
         return fail(f"mode {wanted}", f"{catalogue.CONFIG} is {toolkit.complaint}", f"fix it, then {APPLY}")
     found = files.at(toolkit.settings, "nvidia-container-runtime", "mode")
-    if found != wanted:
-        change = Change(
-            kind="file",
-            name=catalogue.CONFIG,
-            before=f"mode = {found}" if found else "no mode",
-            after=f"mode = {wanted}",
-        )
-        return fail(f"mode {wanted}", f"mode {found or 'is not set'}", APPLY, changes=[change])
-    if files.at(toolkit.settings, "nvidia-container-cli", "no-cgroups") is True:
-        change = Change(kind="file", name=catalogue.CONFIG, before="no-cgroups = true", after="no-cgroups = false")
-        found_text = "no-cgroups is true: in legacy mode, containers of root get no access to their GPUs"
-        return fail("no-cgroups off", found_text, APPLY, changes=[change])
-    if candidates := runners(ctx.fragment, ctx.facts):
-        after = f"runtimes = {' '.join(candidates)}"
-        change = Change(kind="file", name=catalogue.CONFIG, before="runtimes that the host does not have", after=after)
-        told = f"nothing of nvidia-container-runtime.runtimes is on the host's PATH, and cri-o has {candidates[-1]}"
-        return fail("a program to run containers with", told, APPLY, changes=[change])
-    return ok(f"mode {wanted} ({effective_mode(wanted, toolkit.version)} with {toolkit.version})")
+    isolated = files.at(toolkit.settings, "nvidia-container-cli", "no-cgroups") is not True
+    candidates = runners(ctx.fragment, ctx.facts)
+    names = " ".join(candidates)
+    told = (
+        f"nothing of nvidia-container-runtime.runtimes is on the host's PATH, and cri-o has {names.rpartition(' ')[2]}"
+    )
+    without = "no-cgroups is true: in legacy mode, containers of root get no access to their GPUs"
+    return Group(
+        (
+            in_config("mode", wanted, f"mode {found or 'is not set'}", f"mode = {found}" if found else "no mode"),
+            in_config("no-cgroups", "false", without, "no-cgroups = true"),
+            *[in_config("runtimes", names, told, "runtimes that the host does not have")] * bool(candidates),
+        ),
+        {("", "mode"): str(found or ""), ("", "no-cgroups"): "false" if isolated else "true"},
+        expected=f"mode {wanted}, no-cgroups off, a program to run containers with",
+        right=f"mode {wanted} ({effective_mode(wanted, toolkit.version)} with {toolkit.version})",
+    )
 
 
-@check("container_toolkit.rootless", USERS, fields=("rootless",))
-def rootless(ctx: Ctx) -> Outcome:
+@compared("container_toolkit.rootless", USERS, fields=("rootless",))
+def rootless(ctx: Ctx) -> Group | Outcome:
     """Each rootless user's own docker configuration registers NVIDIA's runtime."""
     wanted = ctx.fragment.rootless
     if not wanted:
         return not_asked()
     users = ctx.facts.get(USERS)
     expected = f"runtime {files.NAME} in the docker configuration of {', '.join(wanted)}"
-    told: list[str] = []
-    changes: list[Change] = []
-    for name in wanted:
-        user = users.get(name)
-        if user is None:
-            return fail(expected, f"no such user: {name}", f"useradd {name}, or take it out of rootless")
-        wrong = own_differences(user, ctx.fragment.default_runtime)
-        told += [f"{name}: {one}" for one in wrong]
-        changes += [Change(kind="file", name=f"{user.home}/.config/docker/daemon.json", before="; ".join(wrong), after="by nvidia-ctk")
-                    ] * bool(wrong)  # fmt: skip
-    return fail(expected, "; ".join(told), APPLY, changes=changes) if told else ok(expected)
+    if absent := [name for name in wanted if users.get(name) is None]:
+        return fail(expected, f"no such user: {absent[0]}", f"useradd {absent[0]}, or take it out of rootless")
+    places = {
+        name: (f"{user.home}/.config/docker/daemon.json", own_differences(user, ctx.fragment.default_runtime))
+        for name, user in users.items()
+        if name in wanted
+    }
+    return registered_in(places, expected, expected)
 
 
 def own_differences(user: User, default: bool) -> list[str]:

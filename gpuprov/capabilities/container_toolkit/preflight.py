@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import package_sources
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.compared import move_packages
 from gpuprov.capabilities.container_toolkit.decision import PROBES, decided
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, engines, installed, modern
 from gpuprov.catalog import container_toolkit as catalogue
@@ -36,12 +37,8 @@ def resolvable(ctx: Ctx) -> Outcome:
     if decision.problem:
         return fail(f"toolkit {wanted}", decision.problem, decision.hint)
     have = {name: package.version for name, package in installed(ctx.facts).items()}
-    changes = [
-        Change(kind="package", name=name, before=have.get(name, ""), after=version)
-        for name, version in decision.packages.items()
-        if have.get(name) != version
-    ]
-    return Outcome(status="pass", expected=wanted, found=decision.version, changes=tuple(changes))
+    changes = tuple(move_packages(decision.packages, have))
+    return Outcome(status="pass", expected=wanted, found=decision.version, changes=changes)
 
 
 @check(

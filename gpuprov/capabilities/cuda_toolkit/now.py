@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import Group, compared, move_packages
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import (
     BASE,
@@ -20,6 +21,7 @@ from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
 from gpuprov.probe.driver.cuda_toolkit import PACKAGES, TOOLKITS, Toolkit
 from gpuprov.probe.host import family
+from gpuprov.resources import Setting
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[CudaToolkit]
@@ -92,31 +94,30 @@ def wrong_compiler(ctx: Ctx, version: str, kit: Toolkit) -> tuple[str, str] | No
     return None
 
 
-@check(
+@compared(
     "cuda_toolkit.default",
     *(*BASE, TOOLKITS),
     fields=("default",),
     moment="next-boot",
     evidence="readlink -f /usr/local/cuda; update-alternatives --display cuda",
 )
-def the_default(ctx: Ctx) -> Outcome:
+def the_default(ctx: Ctx) -> Group | Outcome:
     """/usr/local/cuda leads to the default toolkit, and is set by hand, so that a newer toolkit's package does not take it over."""
     state, version = ctx.facts.get(TOOLKITS), default(ctx.fragment, ctx.facts)
     wanted = f"{catalogue.LINK}-{version}"
     if not version:
         return fail("a default toolkit", "no toolkit is installed", APPLY)
     found = state.link or "not there"
-    change = Change(
-        kind="setting", name=catalogue.LINK, before=f"{found} {state.mode}".strip(), after=f"{wanted} manual"
+    others, told = state.link == wanted, f"{wanted} by {state.by}, {state.mode or 'no'} mode"
+    by = f" by {state.by}" * (others and state.by != "alternatives")
+    return Group(
+        (Setting(kind=catalogue.LINK, value=f"{wanted} manual", moment="next-boot"),),
+        {("", ""): f"{found}{by} {state.mode}".strip()},
+        expected=f"{wanted}, set by hand" if others else wanted,
+        right=wanted,
+        told=told if others else found,
+        fix=f"update-alternatives --set cuda {wanted} ({APPLY} does)",
     )
-    hint = f"update-alternatives --set cuda {wanted} ({APPLY} does)"
-    if state.link != wanted:
-        return fail(wanted, found, hint, changes=[change])
-    if state.by != "alternatives" or state.mode != "manual":
-        return fail(
-            f"{wanted}, set by hand", f"{wanted} by {state.by}, {state.mode or 'no'} mode", hint, changes=[change]
-        )
-    return ok(wanted)
 
 
 @check("cuda_toolkit.path", TOOLKITS, fields=("path",), moment="next-boot", evidence=f"cat {catalogue.PROFILE}")
@@ -205,7 +206,7 @@ def others(ctx: Ctx) -> Outcome:
         }
     )
     if beside:
-        changes = [Change(kind="package", name=name, before=known[name].version) for name in beside]
+        changes = move_packages({}, {name: known[name].version for name in beside}, beside)
         return fail("no other toolkit", f"installed: {' '.join(beside)}", APPLY, changes=changes)
     return ok("no other toolkit")
 

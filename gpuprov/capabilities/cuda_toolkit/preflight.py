@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import package_sources
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.compared import move_packages
 from gpuprov.capabilities.cuda_toolkit.decision import Decision, decide, space_needed
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import BASE, driver_of, installed, kind, there, way_to
@@ -49,12 +50,7 @@ def resolvable(ctx: Ctx) -> Outcome:
         return fail(expected, told, "wait until it has ended, then do it again")
     if decision.problem:
         return fail(expected, decision.problem, decision.hint)
-    changes = [
-        Change(kind="package", name=name, before=have.get(name, ""), after=version)
-        for name, version in decision.packages.items()
-        if have.get(name) != version
-    ]
-    changes += [Change(kind="package", name=name, before=have[name]) for name in decision.remove]
+    changes = move_packages(decision.packages, have, decision.remove)
     told = ", ".join(f"{name} {version}" for name, version in decision.packages.items())
     shown = ", ".join(toolchain.strip_to_upstream(version) for version in decision.releases.values())
     return Outcome(status="pass", expected=expected, found=told, changes=tuple(changes), version=shown)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import restart_unit
 from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, installed, listens, mine, needed
 from gpuprov.capabilities.driver import branch_now
 from gpuprov.catalog import dcgm as catalogue
@@ -98,8 +99,8 @@ def alive(ctx: Ctx) -> Outcome:
         told = f"process {engine.pid} is of version {found.running}, installed is {found.installed or 'none'}"
         return fail("a host engine of the installed version", told, f"systemctl restart {UNIT}")
     if found.gpus is None:
-        change = Change(kind="service", name=UNIT, before="silent", after="restarted")
-        return fail(expected, f"dcgmi: {found.complaint or 'no answer'}", JOURNAL, changes=[change])
+        told = f"dcgmi: {found.complaint or 'no answer'}"
+        return fail(expected, told, JOURNAL, changes=restart_unit(UNIT, "silent"))
     return ok(f"process {engine.pid}, {found.running or found.installed}, answers dcgmi", expected)
 
 
@@ -149,8 +150,8 @@ def switches(ctx: Ctx) -> Outcome:
     if found.gpus is None or found.switches is None:
         return fail(expected, f"dcgmi: {found.complaint or 'no answer'}", JOURNAL)
     if (on_bus and found.switches != on_bus) or not found.switches:
-        change = Change(kind="service", name=UNIT, before=f"{found.switches} NvSwitches", after="restarted")
-        return fail(expected, f"dcgmi discovery -l: {found.switches} NvSwitches", hint, changes=[change])
+        seen = f"{found.switches} NvSwitches"
+        return fail(expected, f"dcgmi discovery -l: {seen}", hint, changes=restart_unit(UNIT, seen))
     return ok(f"{found.switches} NVSwitches", expected)
 
 
@@ -192,9 +193,8 @@ def exporter(ctx: Ctx) -> Outcome:
     if not found.counters:
         return fail(expected, f"no {counters}", "put the file there, or leave exporter_counters out")
     if found.metrics is None:
-        change = Change(kind="service", name=EXPORTER_UNIT, before="silent", after="restarted")
         hint = f"tail /var/log/dcgm-exporter.log; ss -ltnp 'sport = :{port}'"
-        return fail(expected, f"no answer on port {port}", hint, changes=[change])
+        return fail(expected, f"no answer on port {port}", hint, changes=restart_unit(EXPORTER_UNIT, "silent"))
     return ok(f"{there}, {found.metrics} values on port {port}", expected)
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuprov.capabilities import package_sources
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import move_packages
 from gpuprov.capabilities.dcgm.decision import PROBES, decided
 from gpuprov.capabilities.dcgm.fragment import DRIVER_PROBES, Dcgm, installed
 from gpuprov.capabilities.driver import branch_wanted
@@ -88,12 +89,7 @@ def resolvable(ctx: Ctx) -> Outcome:
         return ok(decision.later, expected)
     if decision.problem:
         return fail(expected, decision.problem, decision.hint)
-    changes = [Change(kind="package", name=name, before=there[name]) for name in decision.replaced]
-    changes += [
-        Change(kind="package", name=name, before=there.get(name, ""), after=version)
-        for name, version in decision.packages.items()
-        if there.get(name) != version
-    ]
+    changes = move_packages(decision.packages, there, decision.replaced)
     told = f"{decision.version}" + (f", build for CUDA {' and '.join(decision.cuda)}" if decision.line == "4" else "")
     return Outcome(status="pass", expected=expected, found=told, changes=tuple(changes), version=decision.version)
 

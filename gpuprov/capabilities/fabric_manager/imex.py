@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import move_packages
 from gpuprov.capabilities.fabric_manager.fragment import (
     DRIVER_PROBES,
     FabricManager,
@@ -76,8 +77,8 @@ def version(ctx: Ctx) -> Outcome:
     if not driver:
         return fail(expected, f"{mine.name} {mine.version}, and no driver", "add nvidia_driver to the spec")
     if resolve.upstream(mine.version) != driver:
-        change = Change(kind="package", name=mine.name, before=mine.version, after=driver)
-        return fail(expected, f"{mine.name} {mine.version}", APPLY, changes=[change])
+        changes = move_packages({mine.name: driver}, {mine.name: mine.version})
+        return fail(expected, f"{mine.name} {mine.version}", APPLY, changes=changes)
     if program != driver:
         told = f"{catalogue.IMEX_PROGRAM} says {program or 'nothing'}"
         owner = words(ctx.facts.get(system.OS_RELEASE)).owner

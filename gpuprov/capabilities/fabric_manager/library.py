@@ -7,7 +7,8 @@ own.
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.compared import move_packages
 from gpuprov.capabilities.fabric_manager.fragment import (
     DRIVER_PROBES,
     FabricManager,
@@ -45,16 +46,16 @@ def query_library(ctx: Ctx) -> Outcome:
     mine = package(ctx.facts, part)
     if mine is None:
         wanted = next(iter(resolve.fitting(rules(ctx.facts, part), driver)), name)
-        change = Change(kind="package", name=wanted, after=driver)
-        return fail(expected, f"no {name}: dcgmi discovery -l shows 0 NvSwitches", "gpuprov apply", changes=[change])
+        told = f"no {name}: dcgmi discovery -l shows 0 NvSwitches"
+        return fail(expected, told, "gpuprov apply", changes=move_packages({wanted: driver}))
     if not mine.whole:
         return fail(
             expected, f"{mine.name} is not whole", f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; gpuprov apply"
         )
     if resolve.upstream(mine.version) != driver:
-        change = Change(kind="package", name=mine.name, before=mine.version, after=driver)
+        changes = move_packages({mine.name: driver}, {mine.name: mine.version})
         hint = 'gpuprov apply; gpuprov explain "NvSwitch version mismatch"'
-        return fail(expected, f"{mine.name} {mine.version}", hint, changes=[change])
+        return fail(expected, f"{mine.name} {mine.version}", hint, changes=changes)
     found = [one for one in ctx.facts.get(fabric.LIBRARIES) if one.name == name]
     if not found:
         return fail(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import Group, compared, find_missing, judge, move_packages
 from gpuprov.capabilities.fabric_manager.fragment import (
     DRIVER_PROBES,
     HARDWARE_PROBES,
@@ -25,7 +28,7 @@ from gpuprov.probe.gpus import fabric
 from gpuprov.probe.host import pci, system
 from gpuprov.probe.host.family import family, words
 from gpuprov.probe.kernel import boot, modules
-from gpuprov.probe.kernel.modules import underscored
+from gpuprov.resources import KernelModule, Modules
 from gpuprov.shared import resolve
 from gpuprov.shown import counted
 from gpuprov.topology import fabric as rules
@@ -57,8 +60,8 @@ def version(ctx: Ctx) -> Outcome:
     if not driver:
         return fail(expected, f"{mine.name} {mine.version}, and no driver", "add nvidia_driver to the spec")
     if resolve.upstream(mine.version) != driver:
-        change = Change(kind="package", name=mine.name, before=mine.version, after=driver)
-        return fail(expected, f"{mine.name} {mine.version}", "gpuprov apply", changes=[change])
+        changes = move_packages({mine.name: driver}, {mine.name: mine.version})
+        return fail(expected, f"{mine.name} {mine.version}", "gpuprov apply", changes=changes)
     if program != driver:
         hint = f"{words(ctx.facts.get(system.OS_RELEASE)).owner} {catalogue.PROGRAM}; another installation's program lies there"
         return fail(expected, f"{catalogue.PROGRAM} says {program or 'nothing'}", hint)
@@ -158,18 +161,18 @@ def subnet_manager(ctx: Ctx) -> Outcome:
         return not_asked(f"NVSwitches of generation {found} need none")
     names = catalogue.SUBNET_PACKAGES[family(ctx.facts.get(system.OS_RELEASE)) or "debian"]
     expected = f"{', '.join(names)} installed, nvlsm alive"
-    missing = [name for name in names if name not in ctx.facts.get(fabric.PACKAGES)]
-    if missing:
-        changes = [Change(kind="package", name=name, after="installed") for name in missing]
-        return fail(expected, f"not installed: {' '.join(missing)}", "gpuprov apply", changes=changes)
+    if missing := find_missing(names, ctx.facts.get(fabric.PACKAGES), expected=expected):
+        return missing
     if not ctx.facts.get(system.CONTAINER):
         present = {*ctx.facts.get(modules.LOADED), *ctx.facts.get(modules.BUILT_IN)}
-        absent = [name for name in catalogue.SUBNET_MODULES if underscored(name) not in present]
-        if absent:
-            changes = [Change(kind="module", name=name, after="loaded") for name in absent]
+        needed = Group(
+            tuple(KernelModule(name=name, loaded=True) for name in catalogue.SUBNET_MODULES),
+            modules=Modules(loaded=present),
+            expected=f"{expected}, {', '.join(catalogue.SUBNET_MODULES)} loaded",
+        )
+        if absent := [one.device for one in needed.compare()]:
             hint = f"modprobe -a {' '.join(absent)} (Ubuntu: linux-modules-extra has them); systemctl restart {UNIT}"
-            return fail(f"{expected}, {', '.join(catalogue.SUBNET_MODULES)} loaded", f"not loaded: {' '.join(absent)}",
-                        hint, changes=changes)  # fmt: skip
+            return judge(msgspec.structs.replace(needed, fix=hint))
     process = ctx.facts.get(fabric.DAEMON).process("nvlsm")
     if process is None and (reason := machine_without_driver(ctx.facts)):
         return skip(reason)
@@ -178,23 +181,24 @@ def subnet_manager(ctx: Ctx) -> Outcome:
     return ok(f"nvlsm alive (process {process.pid})", expected)
 
 
-@check(
+@compared(
     "fabric_manager.subnet_manager_at_boot",
     *(*HARDWARE_PROBES, boot.MODULES_LOAD),
     moment="next-boot",
 )
-def subnet_manager_at_boot(ctx: Ctx) -> Outcome:
+def subnet_manager_at_boot(ctx: Ctx) -> Group | Outcome:
     """NVSwitches of generation 4: ib_umad is loaded at boot, before Fabric Manager starts; nothing else loads it."""
     found = generation(ctx.facts)
     if not found:
         return skip("no NVSwitch on the bus: see fabric_manager.registered")
     if found < catalogue.BRIDGED_GENERATION:
         return not_asked(f"NVSwitches of generation {found} need no module of InfiniBand")
-    if "ib_umad" not in ctx.facts.get(boot.MODULES_LOAD):
-        change = Change(kind="file", name="/etc/modules-load.d/gpuprov.conf", after="ib_umad")
-        hint = "name the GPUs in the spec (gpu: {model: B200, count: 8}): then the kernel block gets ib_umad by itself"
-        return fail("ib_umad in modules-load.d", "not there", hint, changes=[change])
-    return ok("ib_umad in modules-load.d")
+    return Group(
+        (KernelModule(name="ib_umad", at_boot=True),),
+        modules=Modules(at_boot=ctx.facts.get(boot.MODULES_LOAD)),
+        expected="ib_umad in modules-load.d",
+        fix="name the GPUs in the spec (gpu: {model: B200, count: 8}): then the kernel block gets ib_umad by itself",
+    )
 
 
 CHECKS = (

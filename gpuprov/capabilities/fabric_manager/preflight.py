@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import package_sources
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.compared import move_packages
 from gpuprov.capabilities.fabric_manager.decision import PROBES, decided, installed, what
 from gpuprov.capabilities.fabric_manager.fragment import (
     HARDWARE_PROBES,
@@ -108,16 +109,11 @@ def resolvable(ctx: Ctx) -> Outcome:
         return package_sources.later(what(ctx.fragment), decision.source)
     if decision.problem:
         return fail(expected if driver else "an installed driver", decision.problem, decision.hint)
-    changes = [Change(kind="package", name=name, after="newest") for name in decision.subnet]
+    changes = move_packages(dict.fromkeys(decision.subnet, "newest"))
     if driver_wanted(ctx.host) and not decision.packages:  # it comes in the driver's own transaction, and stands there
         told = "resolved with the driver, as one version: nvidia_driver.resolvable"
         return Outcome(status="pass", expected=told, found=told, changes=tuple(changes))
     there = installed(ctx.facts)
-    changes += [Change(kind="package", name=name, before=there[name]) for name in decision.replaced]
-    changes += [
-        Change(kind="package", name=name, before=there.get(name, ""), after=version)
-        for name, version in decision.packages.items()
-        if there.get(name) != version
-    ]
+    changes += move_packages(decision.packages, there, decision.replaced)
     told = ", ".join(f"{name} {version}" for name, version in decision.packages.items())
     return Outcome(status="pass", expected=driver, found=told, changes=tuple(changes))

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import Group, compared, find_missing, move_packages
 from gpuprov.capabilities.driver import asked_version
 from gpuprov.capabilities.gds.decision import BASE, RESOLVING, SOURCE, Ctx, decide, find_release
 from gpuprov.capabilities.gds.fragment import packages, settings
@@ -18,6 +19,7 @@ from gpuprov.probe.driver import nvidia
 from gpuprov.probe.driver.gds import GdsCheck, toolkit
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import words
+from gpuprov.resources import KernelModule, Modules, Setting
 
 BY_HAND = f"update-alternatives --display cufile.json; ls -l {catalogue.LINK}"
 
@@ -39,13 +41,8 @@ def resolvable(ctx: Ctx) -> Outcome:
         return package_sources.later("GPUDirect Storage", url)
     if decision.missing:
         return fail(expected, f"no package source of the host has {' '.join(decision.missing)}, in one version", SOURCE)
-    have = ctx.facts.get(probe.PACKAGES)
-    before = {name: have[name].version if name in have else "" for name in decision.versions}
-    changes = [
-        Change(kind="package", name=name, before=before[name], after=version)
-        for name, version in decision.versions.items()
-        if before[name] != version
-    ]
+    have = {name: package.version for name, package in ctx.facts.get(probe.PACKAGES).items()}
+    changes = move_packages(decision.versions, have)
     told = ", ".join(f"{name} {version}" for name, version in decision.versions.items())
     return Outcome(status="pass", expected=expected, found=told, changes=tuple(changes))
 
@@ -80,10 +77,8 @@ def installed(ctx: Ctx) -> Outcome:
     have = ctx.facts.get(probe.PACKAGES)
     release = find_release(ctx)
     wanted = packages(ctx.fragment, release)
-    lacking = [name for name in wanted if name not in have]
-    if lacking:
-        changes = [Change(kind="package", name=name, after="installed") for name in lacking]
-        return fail(" ".join(wanted), f"not installed: {' '.join(lacking)}", APPLY, changes=changes)
+    if missing := find_missing(wanted, have):
+        return missing
     if broken := [name for name in wanted if not have[name].whole]:
         return fail(" ".join(wanted), f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair)
     versions = {have[name].version for name in catalogue.user_packages(release)}
@@ -94,33 +89,40 @@ def installed(ctx: Ctx) -> Outcome:
     return ok(told + f", of CUDA {exact}" * bool(exact))
 
 
-@check(
+MODULE = KernelModule(name=catalogue.MODULE, loaded=True)
+
+
+@compared(
     "gds.module",
     probe.GDS,
     system.CONTAINER,
     fields=("path",),
     evidence="lsmod | grep nvidia_fs; dmesg | grep nvidia_fs",
 )
-def module(ctx: Ctx) -> Outcome:
+def module(ctx: Ctx) -> Group | Outcome:
     """nvidia-fs is loaded, if it is the path."""
     if ctx.fragment.path != "nvidia-fs":
         return not_asked(f"the path is {ctx.fragment.path}")
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the modules are the machine's")
     state = ctx.facts.get(probe.GDS)
-    if not state.module:
-        change = Change(kind="module", name=catalogue.MODULE, after="loaded")
-        closed = state.is_open is False and catalogue.is_open_only(state.on_disk)
-        found = "not loaded" + ": it loads beside open kernel modules alone" * closed
-        fix = OPEN if closed else f"modprobe {catalogue.MODULE}; dmesg | grep {catalogue.MODULE}; {APPLY}"
-        return fail(catalogue.MODULE, found, fix, changes=[change])
-    return ok(f"{catalogue.MODULE} {state.module}")
+    closed = state.is_open is False and catalogue.is_open_only(state.on_disk)
+    found = "not loaded" + ": it loads beside open kernel modules alone" * closed
+    fix = OPEN if closed else f"modprobe {catalogue.MODULE}; dmesg | grep {catalogue.MODULE}; {APPLY}"
+    return Group(
+        (MODULE,),
+        modules=Modules(loaded=(catalogue.MODULE,) * bool(state.module)),
+        expected=catalogue.MODULE,
+        right=f"{catalogue.MODULE} {state.module}",
+        told=found,
+        fix=fix,
+    )
 
 
-@check(
+@compared(
     "gds.configuration", probe.GDS, fields=("toolkit", "compat_mode", "cufile"), moment="next-boot", evidence=BY_HAND
 )
-def configuration(ctx: Ctx) -> Outcome:
+def configuration(ctx: Ctx) -> Group | Outcome:
     """/etc/cufile.json, which every program of cuFile reads, leads to the file of the release."""
     expected, found = catalogue.configuration(toolkit(ctx.host, ctx.fragment)), ctx.facts.get(probe.GDS).link
     if not settings(ctx.host, ctx.fragment):
@@ -128,10 +130,8 @@ def configuration(ctx: Ctx) -> Outcome:
     if found == catalogue.LINK:
         hint = f"take your settings over into gds.cufile, remove {catalogue.LINK}, then {APPLY}"
         return fail(f"{catalogue.LINK} -> {expected}", f"{catalogue.LINK} is a file of its own", hint)
-    if found != expected:
-        change = Change(kind="setting", name=catalogue.LINK, before=found, after=expected)
-        return fail(f"{catalogue.LINK} -> {expected}", found or "absent", APPLY, changes=[change])
-    return ok(f"{catalogue.LINK} -> {expected}")
+    link = Setting(kind=catalogue.LINK, value=expected, words="{before}", missing="absent", moment="next-boot")
+    return Group((link,), {("", ""): found} if found else {}, expected=f"{catalogue.LINK} -> {expected}")
 
 
 @check("gds.direct", probe.CHECK, probe.GDS, fields=("path", "file_systems"))

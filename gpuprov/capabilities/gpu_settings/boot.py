@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Outcome, check
+from gpuprov.capabilities.base import Outcome
+from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked
-from gpuprov.capabilities.gpu_settings.now import compared
+from gpuprov.capabilities.gpu_settings.now import PENDING_ECC, state_settings
 
 
-@check("gpu_settings.ecc_boot", *STATE, fields=("ecc", "per_gpu"), moment="next-boot", evidence="nvidia-smi -q -d ECC")
-def ecc_boot(ctx: Ctx) -> Outcome:
+@compared(
+    "gpu_settings.ecc_boot", *STATE, fields=("ecc", "per_gpu"), moment="next-boot", evidence="nvidia-smi -q -d ECC"
+)
+def ecc_boot(ctx: Ctx) -> Group | Outcome:
     """The pending ECC mode of each GPU is the one that the spec asks for: the GPU keeps it, and a boot brings it into force."""
 
     def pair(one: Asked) -> tuple[str, str]:
         return one.settings["ecc"], one.now.ecc_pending or "no ECC mode"
 
-    return compared(asked(ctx, "ecc"), "ECC mode after the next boot", pair)
+    return state_settings(asked(ctx, "ecc"), PENDING_ECC, pair)
 
 
 CHECKS = (ecc_boot,)

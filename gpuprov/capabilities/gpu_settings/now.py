@@ -5,50 +5,67 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Outcome, not_asked, skip
+from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.gpu_settings.fragment import asks
 from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked, told, unreadable
 from gpuprov.capabilities.gpu_settings.rules import VOLATILE
-from gpuprov.onhost.gpu_settings.plan import format_span
+from gpuprov.onhost.gpu_settings.plan import format_pair, format_span, format_watts
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import gpu_settings as probe
 from gpuprov.probe.host.system import CONTAINER
+from gpuprov.resources import Setting
 from gpuprov.shown import counted
 
+COMPUTE_MODE, PENDING_ECC = "compute mode", "ECC mode after the next boot"
 LOW = ("SW Power Cap", "HW Slowdown", "Idle")
 """Reasons for which a GPU may be below a locked minimum: nvidia-smi -q -d PERFORMANCE. Those with Thermal or Brake in their name
 count, too."""
 
 
-def compared(
+def state_settings(
     found: list[Asked] | Outcome,
     what: str,
     pair: Callable[[Asked], tuple[str, str]],
-    hint: str = APPLY,
+    fix: str = APPLY,
     reboot: str = "",
-) -> Outcome:
-    """Compare each GPU's value with the requested one; `pair` gives (wanted, actual)."""
+) -> Group | Outcome:
+    """Return a setting of each GPU for which it is requested; `pair` gives (wanted, actual)."""
     if isinstance(found, Outcome):
         return found
     rows = [(one, *pair(one)) for one in found]
-    expected = told([(one, wanted) for one, wanted, _ in rows])
-    bad = [(one, wanted, there) for one, wanted, there in rows if wanted != there]
-    if bad:
-        changes = [
-            Change(kind="setting", name=f"{one.told}: {what}", before=there, after=wanted) for one, wanted, there in bad
-        ]
-        return fail(expected, told([(one, there) for one, _, there in bad]), hint, changes=changes, reboot=reboot)
-    return ok(told([(one, there) for one, _, there in rows]), expected)
+    resources = tuple(
+        Setting(
+            kind=what,
+            name=f"{one.told}: {what}",
+            device=one.told,
+            value=wanted,
+            words="{devices}: {before}",
+            moment="next-boot" if what == PENDING_ECC else "now",
+            reboot=reboot,
+            clients=what == COMPUTE_MODE and wanted != "default",
+        )
+        for one, wanted, _ in rows
+    )
+    return Group(
+        resources,
+        {(one.told, ""): there for one, _, there in rows},
+        expected=told([(one, wanted) for one, wanted, _ in rows]),
+        right=told([(one, there) for one, _, there in rows]),
+        fix=fix,
+    )
 
 
-@check(
+@compared(
     "gpu_settings.ecc",
     *STATE,
     fields=("ecc", "per_gpu"),
     evidence="nvidia-smi --query-gpu=pci.bus_id,ecc.mode.current,ecc.mode.pending --format=csv",
 )
-def ecc(ctx: Ctx) -> Outcome:
+def ecc(ctx: Ctx) -> Group | Outcome:
     """ECC of each GPU's memory is in the mode that the spec asks for, not only after the next boot; a GPU is never reset for it."""
     found = asked(ctx, "ecc")
     if isinstance(found, Outcome):
@@ -62,15 +79,15 @@ def ecc(ctx: Ctx) -> Outcome:
         return one.settings["ecc"], f"{one.now.ecc or 'no ECC mode'}{pending}"
 
     hint = "reboot: a pending ECC mode waits for it" if other and waiting else f"{APPLY}, then a reboot"
-    return compared(found, "ECC mode", pair, hint if reboot else APPLY, reboot)
+    return state_settings(found, "ECC mode", pair, hint if reboot else APPLY, reboot)
 
 
 def watts(limit: float | None) -> str:
-    return "no limit that can be set" if limit is None else f"{limit:g} W"
+    return "no limit that can be set" if limit is None else format_watts(limit * 1000)
 
 
-@check("gpu_settings.power_limit", *STATE, fields=("power_limit", "per_gpu"), evidence="nvidia-smi -q -d POWER")
-def power_limit(ctx: Ctx) -> Outcome:
+@compared("gpu_settings.power_limit", *STATE, fields=("power_limit", "per_gpu"), evidence="nvidia-smi -q -d POWER")
+def power_limit(ctx: Ctx) -> Group | Outcome:
     """The power limit set on each GPU matches the spec; another limiter, such as the BMC's, may enforce less."""
     found = asked(ctx, "power_limit")
 
@@ -78,30 +95,30 @@ def power_limit(ctx: Ctx) -> Outcome:
         limit = one.settings["power_limit"]
         return watts(one.now.power_default if limit == "default" else float(limit)), watts(one.now.power)
 
-    outcome = compared(found, "power limit", pair)
-    if isinstance(found, Outcome) or outcome.status != "pass":
-        return outcome
+    group = state_settings(found, "power limit", pair)
+    if isinstance(found, Outcome) or isinstance(group, Outcome):
+        return group
     less = [
         (one, f"{watts(one.now.power_enforced)} in force, by another limiter")
         for one in found
         if one.now.power is not None and one.now.power_enforced is not None and one.now.power_enforced < one.now.power
     ]
-    return ok(f"{outcome.found}; {told(less)}" if less else outcome.found, outcome.expected)
+    return msgspec.structs.replace(group, right=f"{group.right}; {told(less)}") if less else group
 
 
 def pairs(memory: int | None, graphics: int | None, instead: str) -> str:
     if memory is None or graphics is None:
         return f"no application clocks ({instead or 'N/A'})"
-    return f"memory {memory} MHz, graphics {graphics} MHz"
+    return format_pair((memory, graphics))
 
 
-@check(
+@compared(
     "gpu_settings.application_clocks",
     *STATE,
     fields=("application_clocks", "per_gpu"),
     evidence="nvidia-smi -q -d CLOCK",
 )
-def application_clocks(ctx: Ctx) -> Outcome:
+def application_clocks(ctx: Ctx) -> Group | Outcome:
     """Each GPU's application clocks match the spec, or are its own."""
 
     def pair(one: Asked) -> tuple[str, str]:
@@ -111,16 +128,16 @@ def application_clocks(ctx: Ctx) -> Outcome:
             return pairs(now.default_memory, now.default_graphics, now.applications), there
         return pairs(clocks["memory"], clocks["graphics"], ""), there
 
-    return compared(asked(ctx, "application_clocks"), "application clocks", pair)
+    return state_settings(asked(ctx, "application_clocks"), "application clocks", pair)
 
 
-@check(
+@compared(
     "gpu_settings.locked_clocks",
     *(*STATE, probe.KEPT),
     fields=("locked_clocks", "per_gpu"),
     evidence=f"nvidia-smi -q -d CLOCK,PERFORMANCE; cat {probe.RECORD}",
 )
-def locked_clocks(ctx: Ctx) -> Outcome:
+def locked_clocks(ctx: Ctx) -> Group | Outcome:
     """Each clock was locked as the spec asks since the driver was loaded, and the GPU's clocks do not contradict it."""
     locks = ctx.facts.get(probe.KEPT).locks
 
@@ -133,7 +150,7 @@ def locked_clocks(ctx: Ctx) -> Outcome:
             return expected, ", ".join(f"{name} {text}" for name, text in there.items())
         return expected, "; ".join(contradictions(one, wanted)) or expected
 
-    return compared(asked(ctx, "locked_clocks"), "locked clocks", pair)
+    return state_settings(asked(ctx, "locked_clocks"), "locked clocks", pair)
 
 
 def contradictions(one: Asked, locks: dict[str, Any]) -> list[str]:
@@ -153,28 +170,28 @@ def contradictions(one: Asked, locks: dict[str, Any]) -> list[str]:
     return found
 
 
-@check(
+@compared(
     "gpu_settings.compute_mode",
     *STATE,
     fields=("compute_mode", "per_gpu"),
     evidence="nvidia-smi --query-gpu=pci.bus_id,compute_mode --format=csv",
 )
-def compute_mode(ctx: Ctx) -> Outcome:
+def compute_mode(ctx: Ctx) -> Group | Outcome:
     """Each GPU is in the compute mode that the spec asks for."""
-    return compared(
+    return state_settings(
         asked(ctx, "compute_mode"),
-        "compute mode",
+        COMPUTE_MODE,
         lambda one: (one.settings["compute_mode"], one.now.compute_mode or "none"),
     )
 
 
-@check(
+@compared(
     "gpu_settings.confidential_computing",
     *(*STATE, probe.CONFIDENTIAL),
     fields=("confidential_computing",),
     evidence="nvidia-smi conf-compute -f; nvidia-smi conf-compute -d",
 )
-def confidential_computing(ctx: Ctx) -> Outcome:
+def confidential_computing(ctx: Ctx) -> Group | Outcome:
     """The GPUs are in the confidential-computing mode that the spec says; the operator of the machine sets it, gpuprov never does."""
     wanted = ctx.fragment.confidential_computing
     if wanted == "keep":
@@ -182,14 +199,15 @@ def confidential_computing(ctx: Ctx) -> Outcome:
     if answer := unreadable(ctx):
         return answer
     state = ctx.facts.get(probe.CONFIDENTIAL)
-    if state.mode == wanted:
-        return ok(state.mode)
+    mode = Setting(kind="confidential computing", value=wanted, words="{before}")
     hint = "set it where the GPU is given out: nvidia_gpu_tools.py --set-cc-mode on the hypervisor, with a reset of the GPU"
-    return fail(wanted, state.mode or state.complaint, hint)
+    return Group(
+        (mode,), {("", ""): state.mode or state.complaint}, expected=wanted, right=state.mode, fix=hint, changed=""
+    )
 
 
-@check("gpu_settings.persistence", *STATE, fields=(), evidence=nvidia.SMI.evidence)
-def persistence(ctx: Ctx) -> Outcome:
+@compared("gpu_settings.persistence", *STATE, fields=(), evidence=nvidia.SMI.evidence)
+def persistence(ctx: Ctx) -> Group | Outcome:
     """Persistence mode is on if limits or clocks are requested: without it the driver forgets them with its last user."""
     if not any(asks(ctx.fragment, name) for name in VOLATILE):
         return not_asked("nothing that the driver forgets is asked for")
@@ -199,10 +217,16 @@ def persistence(ctx: Ctx) -> Outcome:
     if kind := ctx.facts.get(CONTAINER):
         return skip(f"{kind} container: the GPUs are the machine's, not this host's")
     on = {one.bus for one in ctx.facts.get(nvidia.SMI).gpus if one.persistence}
-    off = [one.told for one in found if one.now.address not in on]
-    if off:
-        return fail("persistence mode Enabled", f"not Enabled: {', '.join(off)}", "add persistence: {} to the spec")
-    return ok(f"Enabled on {counted(len(found), 'GPU')}")
+    modes = {(one.told, ""): "Enabled" if one.now.address in on else "Disabled" for one in found}
+    mode = Setting(kind="persistence mode", value="Enabled", words="not Enabled: {devices}")
+    return Group(
+        tuple(msgspec.structs.replace(mode, device=one.told) for one in found),
+        modes,
+        expected="persistence mode Enabled",
+        right=f"Enabled on {counted(len(found), 'GPU')}",
+        fix="add persistence: {} to the spec",
+        changed="",
+    )
 
 
 CHECKS = (

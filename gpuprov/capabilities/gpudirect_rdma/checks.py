@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import Group, compared, find_fault
 from gpuprov.capabilities.gpudirect_rdma import platforms
 from gpuprov.capabilities.gpudirect_rdma.decision import PROBES, Decision, decide, ground
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, GpudirectRdma
@@ -15,6 +16,7 @@ from gpuprov.probe.host.boot_unit import UnitState
 from gpuprov.probe.host.virtualization import MACHINE
 from gpuprov.probe.kernel import modules
 from gpuprov.probe.rdma.gpudirect import GPUDIRECT
+from gpuprov.resources import KernelModule, Modules, Setting
 
 Ctx = Context[GpudirectRdma]
 P2PDMA = "CONFIG_PCI_P2PDMA"
@@ -112,14 +114,14 @@ def dmabuf(ctx: Ctx) -> Outcome:
     return ok(f"{decision.reason}{more}", expected)
 
 
-@check(
+@compared(
     "gpudirect_rdma.alone",
     *PROBES,
     system.CONTAINER,
     fields=("method",),
     evidence="lsmod | grep peer",
 )
-def alone(ctx: Ctx) -> Outcome:
+def alone(ctx: Ctx) -> Group | Outcome:
     """There are never two peer modules at once."""
     decision = decided(ctx)
     if not decision.method:
@@ -132,12 +134,14 @@ def alone(ctx: Ctx) -> Outcome:
         else [name for name in ("nvidia_peermem", "nv_peer_mem") if name in state.loaded]
     )
     expected = f"{decision.method}, and no other"
-    if len(there) > 1 or other in there:
-        told = f"{' and '.join(there)} loaded: they register the same client"
-        gone = other or "nv_peer_mem"
-        change = Change(kind="module", name=gone, before="loaded", after="unloaded")
-        return fail(expected, told, f"rmmod {gone}, and remove what loads it at boot", changes=[change])
-    return ok(expected)
+    gone = other or "nv_peer_mem"
+    return Group(
+        (KernelModule(name=gone, loaded=False),),
+        modules=Modules(loaded=there if len(there) > 1 or other in there else ()),
+        expected=expected,
+        told=f"{' and '.join(there)} loaded: they register the same client",
+        fix=f"rmmod {gone}, and remove what loads it at boot",
+    )
 
 
 @check(
@@ -162,10 +166,9 @@ def topology_check(ctx: Ctx) -> Outcome:
             return fail(
                 expected, f"modprobe says {told}", f"{look}: take it out of that file, or topology_check: allow, deny"
             )
-        change = Change(kind="setting", name=OVERRIDE, before=told, after=wanted)
-        return fail(
-            expected, f"modprobe says {told}", f"{APPLY}; another file may say otherwise: {look}", changes=[change]
-        )
+        parameter = Setting(kind=OVERRIDE, value=wanted, words="modprobe says {before}", moment="next-boot")
+        way = f"{APPLY}; another file may say otherwise: {look}"
+        return find_fault(parameter, {("", ""): told}, expected, fix=way) or ok(expected)
     if ctx.facts.get(system.CONTAINER) or not ctx.facts.get(nvidia.DRIVER).version:
         return ok(f"{expected}, for when the driver is loaded", expected)
     running = ctx.facts.get(nvidia.PARAMETERS).get(OVERRIDE)

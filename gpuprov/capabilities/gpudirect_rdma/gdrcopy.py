@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import find_fault, find_missing
 from gpuprov.capabilities.gpudirect_rdma.checks import Ctx
 from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family, words
 from gpuprov.probe.rdma import gdrcopy as probe
-from gpuprov.resources import Unit
+from gpuprov.resources import KernelModule, Modules, Setting, Unit
 
 NOT_ASKED = "gdrcopy is not in the spec"
 SHOWN = "dpkg -l gdrdrv-dkms libgdrapi; rpm -q gdrcopy gdrcopy-kmod; modinfo gdrdrv; ls -l /dev/gdrdrv; grep gdrdrv /proc/devices"
@@ -70,10 +71,8 @@ def gdrcopy(ctx: Ctx) -> Outcome:
         return not_asked(NOT_ASKED)
     there, state = ctx.facts.get(probe.PACKAGES), ctx.facts.get(probe.GDRCOPY)
     expected = f"{' '.join(wanted(ctx))}, gdrdrv loaded, /dev/gdrdrv"
-    lacking = [name for name in wanted(ctx) if name not in there]
-    if lacking:
-        changes = [Change(kind="package", name=name, after="installed") for name in lacking]
-        return fail(expected, f"not installed: {' '.join(lacking)}", APPLY, changes=changes)
+    if missing := find_missing(wanted(ctx), there, expected=expected):
+        return missing
     broken = [name for name in wanted(ctx) if not there[name].whole]
     if broken:
         return fail(expected, f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair)
@@ -81,18 +80,18 @@ def gdrcopy(ctx: Ctx) -> Outcome:
         return ok(f"{' '.join(wanted(ctx))}; a container has the modules and devices of its machine", expected)
     service = known(ctx.facts).service
     restart = f"systemctl restart {service} ({APPLY} does), after the NVIDIA driver is loaded"
-    if not state.loaded:
-        change = Change(kind="module", name="gdrdrv", after="loaded")
-        return fail(expected, "gdrdrv is not loaded", restart, changes=[change])
+    loaded = Modules(loaded=("gdrdrv",) * state.loaded)
+    if fault := find_fault(
+        KernelModule(name="gdrdrv", loaded=True), loaded, expected, "gdrdrv is not loaded", fix=restart
+    ):
+        return fault
     major, _, mode = state.node.partition(" ")
-    if not state.node or major != state.major:
-        told = (
-            f"/dev/gdrdrv has major number {major}, the module {state.major}"
-            if state.node
-            else "there is no /dev/gdrdrv"
-        )
-        change = Change(kind="setting", name="/dev/gdrdrv", before=major, after=state.major)
-        return fail(expected, told, restart, changes=[change])
+    node = Setting(kind="/dev/gdrdrv", value=state.major, missing="")
+    told = (
+        f"/dev/gdrdrv has major number {major}, the module {state.major}" if state.node else "there is no /dev/gdrdrv"
+    )
+    if fault := find_fault(node, {("", ""): major} if state.node else {}, expected, told, fix=restart):
+        return fault
     if mode != "666":
         return fail("/dev/gdrdrv of mode 666", f"mode {mode}", restart)
     return ok(f"gdrdrv loaded, /dev/gdrdrv {state.node}", expected)

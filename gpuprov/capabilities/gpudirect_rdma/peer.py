@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import build_modules, find_fault
 from gpuprov.capabilities.gpudirect_rdma.checks import Ctx, decided, without
 from gpuprov.capabilities.gpudirect_rdma.decision import OFED, PROBES, Decision
 from gpuprov.capabilities.gpudirect_rdma.fragment import parameters as asked_parameters
@@ -13,6 +14,7 @@ from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.probe.host import system
 from gpuprov.probe.kernel import modules
 from gpuprov.probe.rdma.gpudirect import GPUDIRECT, Gpudirect, KernelState
+from gpuprov.resources import KernelModule, Modules, Setting
 
 DKMS = "it does not come from DKMS, so nothing can build it again: nvidia_driver: {build: dkms}, or method dmabuf"
 DEFAULTS = {"peerdirect_support": "0", "persistent_api_support": "1"}
@@ -78,11 +80,8 @@ def built(ctx: Ctx) -> Outcome:
             "; ".join(f"{kernel.release}: {what}" for kernel, what, _ in wrong)
             or "no kernel with headers or an image in /boot"
         )
-        changes = [
-            Change(kind="module", name=f"{name} for {kernel.release}", before=kernel.rebuild[name], after="built again")
-            for kernel, _, _ in wrong
-            if name in kernel.rebuild
-        ]
+        again = {kernel.release: kernel.rebuild[name] for kernel, _, _ in wrong if name in kernel.rebuild}
+        changes = build_modules(name, again, "built again")
         return fail(expected, told, wrong[0][2] if wrong else "install a kernel", changes=changes)
     return ok(f"{name} for {' '.join(kernel.release for kernel in state.targets())}", expected)
 
@@ -121,26 +120,27 @@ def loaded(ctx: Ctx) -> Outcome:
         return skip(f"{container} container: the loaded modules are the machine's, not this host's")
     state, name = ctx.facts.get(GPUDIRECT), decision.method
     expected = f"{name} loaded, and ib_core used by it"
-    change = Change(kind="module", name=name, after="loaded")
-    if name not in state.loaded:
-        if "nvidia" not in state.loaded:
-            return fail(
-                expected,
-                f"not loaded, and neither is the NVIDIA driver, which {name} needs",
-                f"modprobe nvidia; then {APPLY}",
-                changes=[change],
-            )
-        told, way = why_not(state, name)
-        return fail(expected, f"not loaded: {told}", way, changes=[change])
-    if name not in state.holders:
-        users = ", ".join(state.holders) or "nothing"
-        return fail(
-            expected,
-            f"loaded, and ib_core is used by {users}",
-            f"rmmod {name}; systemctl restart openibd; modprobe {name}",
-            changes=[change],
+    module = KernelModule(name=name, loaded=True)
+    told, way = ("", "") if name in state.loaded else _why_unloaded(state, name)
+    users = ", ".join(state.holders) or "nothing"
+    again = f"rmmod {name}; systemctl restart openibd; modprobe {name}"
+    return (
+        find_fault(module, Modules(loaded=state.loaded), expected, told, fix=way)
+        or find_fault(
+            module, Modules(loaded=state.holders), expected, f"loaded, and ib_core is used by {users}", fix=again
         )
-    return ok(expected)
+        or ok(expected)
+    )
+
+
+def _why_unloaded(state: Gpudirect, name: str) -> tuple[str, str]:
+    if "nvidia" not in state.loaded:
+        return (
+            f"not loaded, and neither is the NVIDIA driver, which {name} needs",
+            f"modprobe nvidia; then {APPLY}",
+        )
+    told, way = why_not(state, name)
+    return f"not loaded: {told}", way
 
 
 @check(
@@ -172,14 +172,15 @@ def parameters(ctx: Ctx) -> Outcome:
         strange = [one for one in wrong if not re.fullmatch(r"\w+=[01]", one)]
         told = f"modprobe says {' '.join(wrong)}" + (": the module answers Invalid argument" if strange else "")
         ours = [one for one in wrong if one.partition("=")[0] in asked_parameters(ctx.fragment)]
-        change = Change(kind="setting", name="nvidia_peermem", before=" ".join(ours), after=expected)
         look = f"grep -r {wrong[0].partition('=')[0]} /etc/modprobe.d"
         way = (
             f"{APPLY}; another file may say otherwise: {look}"
             if ours
             else f"{look}: take it out of that file, or say it in the spec"
         )
-        return fail(expected, told, way, changes=[change] if ours else [])
+        options = Setting(kind="nvidia_peermem", value=expected, moment="next-boot")
+        fault = find_fault(options, {("", ""): " ".join(ours)}, expected, told, fix=way) if ours else None
+        return fault or fail(expected, told, way)
     running = next((kernel for kernel in state.targets() if kernel.release == state.running), None) or next(
         iter(state.targets()), None
     )
@@ -195,15 +196,10 @@ def parameters(ctx: Ctx) -> Outcome:
     if ctx.facts.get(system.CONTAINER) or "nvidia_peermem" not in state.loaded:
         return ok(f"{expected}, for when it is loaded", expected)
     off = [f"{key}={value}" for key, value in state.parameters.items() if key in wanted and value != wanted[key]]
-    if off:
-        change = Change(kind="module", name="nvidia_peermem", before=" ".join(off), after=expected)
-        return fail(
-            expected,
-            f"loaded with {' '.join(off)}",
-            f"{APPLY} loads it again; or {catalogue.UNIT} restarted",
-            changes=[change],
-        )
-    return ok(expected)
+    other = KernelModule(name="nvidia_peermem", loaded=True, outdated=" ".join(off), right=expected)
+    way = f"{APPLY} loads it again; or {catalogue.UNIT} restarted"
+    fault = find_fault(other, Modules(loaded=state.loaded), expected, f"loaded with {' '.join(off)}", fix=way)
+    return fault or ok(expected)
 
 
 @check("gpudirect_rdma.log", *PROBES, system.CONTAINER, evidence="journalctl -k -b | grep nvidia-peermem")

@@ -9,20 +9,20 @@ from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.at_boot import ABOVE, COMMON, command, unit
 from gpuprov.capabilities.at_boot import files as at_boot
 from gpuprov.capabilities.base import Context, Desired, Resources
-from gpuprov.capabilities.kernel.machine import elsewhere
-from gpuprov.capabilities.kernel.now import IN_KIB, MODPROBE_FILE, as_text
+from gpuprov.capabilities.kernel.machine import elsewhere, hugepage_settings
+from gpuprov.capabilities.kernel.next_boot import parameters
+from gpuprov.capabilities.kernel.now import IN_KIB, as_text, loaded_modules, sysctls
 from gpuprov.onhost.at_boot.governor import select_differing
 from gpuprov.onhost.running_kernel import SYSCTL_FILE
 from gpuprov.probe.base import Facts
 from gpuprov.probe.host import cpu, system, virtualization
 from gpuprov.probe.host.family import family
 from gpuprov.probe.kernel import boot, initramfs
-from gpuprov.probe.kernel.modules import underscored
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
+from gpuprov.resources.kernel_module import MODPROBE_FILE, MODULES_FILE
 from gpuprov.spec.kernel import Kernel
 
 DRACUT_FILE = "/etc/dracut.conf.d/90-gpuprov.conf"
-MODULES_FILE = "/etc/modules-load.d/gpuprov.conf"
 LOGIN_FILE = "/etc/security/limits.d/90-gpuprov.conf"
 SERVICE_FILE = "/etc/systemd/system.conf.d/90-gpuprov.conf"
 GRUB_FILE = "/etc/default/grub.d/90-gpuprov.cfg"
@@ -99,8 +99,9 @@ def limits(kernel: Kernel) -> dict[str, str]:
 
 def missing(ctx: Ctx) -> list[str]:
     """Return parameters that the running kernel was started without."""
-    running = ctx.facts.get(boot.COMMAND_LINE)
-    return [word for word in words(ctx.fragment) if running.get(word.partition("=")[0]) != word.partition("=")[2]]
+    running = {("", key): value for key, value in ctx.facts.get(boot.COMMAND_LINE).items()}
+    lacking = {one.key for one in parameters(ctx.fragment) if one.compare(running)}
+    return [word for word in words(ctx.fragment) if word.partition("=")[0] in lacking]
 
 
 def waits(ctx: Ctx) -> str:
@@ -137,11 +138,12 @@ def make(ctx: Ctx) -> dict[str, Any]:
     kernel, container = ctx.fragment, bool(ctx.facts.get(system.CONTAINER))
     without = [] if container else missing(ctx)
     values = role_values(desired(ctx), "files", "units", "program", "absent", "on", "off")
+    pages = {} if container else {one.key: int(one.value) for one in hugepage_settings(kernel)}
     running = {
-        "modules": [] if container else [underscored(name) for name in kernel.modules_load],
-        "sysctl": {key: str(value) for key, value in kernel.sysctl.items()},
+        "modules": [one.kernel_name for one in loaded_modules(kernel, container=container) if one.loaded],
+        "sysctl": {one.key: one.value for one in sysctls(kernel)},
         "limits": limits(kernel),
-        "hugepages": 0 if container else kernel.hugepages.get("2M", 0),
+        "hugepages": pages.get("2M", 0),
     }
     tasks: dict[str, Any] = {
         "boot": {"command_line": words(kernel), "entries": boot_entries_program(ctx.facts)},

@@ -1,25 +1,44 @@
-"""Checks of memory and processors: hugepages, the CPU frequency governor, NUMA balancing."""
+"""Memory and processors: hugepages, the CPU frequency governor, NUMA balancing. What is wanted, and its checks."""
 
 from __future__ import annotations
 
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, fail, not_asked, skip
+from gpuprov.capabilities.compared import Group, compared
 from gpuprov.onhost.at_boot.governor import select_differing
 from gpuprov.probe.host import cpu, system, virtualization
 from gpuprov.probe.kernel import boot
+from gpuprov.resources import Setting
 from gpuprov.shown import counted
 from gpuprov.spec.kernel import HUGEPAGE_KIB, NUMA_SYSCTL, Kernel, add_implied
 
 Ctx = Context[Kernel]
 
 
-@check(
+def hugepage_settings(kernel: Kernel) -> tuple[Setting, ...]:
+    """Return the number of pages of each size."""
+    told = ", ".join(f"{count} x {size}" for size, count in kernel.hugepages.items())
+    return tuple(
+        Setting(
+            kind="hugepages",
+            name=f"hugepages {size}",
+            key=size,
+            value=str(count),
+            how="least",
+            words="{before} x {key}",
+            reboot=f"memory for {told} is free only early in a boot",
+        )
+        for size, count in kernel.hugepages.items()
+    )
+
+
+@compared(
     "kernel.hugepages",
     *(cpu.HUGEPAGES, boot.COMMAND_LINE, system.CONTAINER),
     fields=("hugepages",),
     evidence="head -v /sys/kernel/mm/hugepages/*/nr_hugepages; dmesg | grep HugeTLB",
 )
-def hugepages(ctx: Ctx) -> Outcome:
+def hugepages(ctx: Ctx) -> Group | Outcome:
     """The kernel holds as many hugepages of each size as the spec asks for; sysctl and command line keep them for the next boot."""
     wanted = ctx.fragment.hugepages
     if not wanted:
@@ -28,37 +47,31 @@ def hugepages(ctx: Ctx) -> Outcome:
         return skip(f"{kind} container: hugepages are the machine's")
     found = ctx.facts.get(cpu.HUGEPAGES)
     told = ", ".join(f"{count} x {size}" for size, count in wanted.items())
-    absent = [size for size in wanted if HUGEPAGE_KIB[size] not in found]
-    if absent:
+    if absent := [size for size in wanted if HUGEPAGE_KIB[size] not in found]:
         has = ", ".join(f"{size} KiB" for size in sorted(found)) or "none"
-        return fail(
-            told, f"no pages of {', '.join(absent)}; there are: {has}", "another size, or a processor that has it"
-        )
-    few = {size: found[HUGEPAGE_KIB[size]] for size, count in wanted.items() if found[HUGEPAGE_KIB[size]] < count}
-    if few:
-        changes = [
-            Change(kind="setting", name=f"hugepages {size}", before=str(have), after=str(wanted[size]))
-            for size, have in few.items()
-        ]
-        said = ", ".join(f"{have} x {size}" for size, have in few.items())
-        asked = add_implied(ctx.fragment).command_line
-        if "1G" in few and asked.items() <= ctx.facts.get(boot.COMMAND_LINE).items():
-            hint = "fewer, or more memory; dmesg | grep HugeTLB"
-            return fail(told, f"{said}, although the kernel was started with {asked['hugepages']} x 1G", hint)
-        reason = f"memory for {told} is free only early in a boot"
-        return fail(
-            told, said, f"{APPLY}, then a reboot: memory that runs is in pieces", changes=changes, reboot=reason
-        )
-    return ok(", ".join(f"{found[HUGEPAGE_KIB[size]]} x {size}" for size in wanted), told)
+        found_text = f"no pages of {', '.join(absent)}; there are: {has}"
+        return fail(told, found_text, "another size, or a processor that has it")
+    have = {size: found[HUGEPAGE_KIB[size]] for size in wanted}
+    asked, few = add_implied(ctx.fragment).command_line, have.get("1G", 0) < wanted.get("1G", 0)
+    if few and asked.items() <= ctx.facts.get(boot.COMMAND_LINE).items():
+        said = f"{have['1G']} x 1G, although the kernel was started with {asked['hugepages']} x 1G"
+        return fail(told, said, "fewer, or more memory; dmesg | grep HugeTLB")
+    return Group(
+        hugepage_settings(ctx.fragment),
+        {("", size): str(count) for size, count in have.items()},
+        expected=told,
+        right=", ".join(f"{count} x {size}" for size, count in have.items()),
+        fix=f"{APPLY}, then a reboot: memory that runs is in pieces",
+    )
 
 
-@check(
+@compared(
     "kernel.governor",
     *(cpu.FREQUENCY, virtualization.MACHINE, system.CONTAINER),
     fields=("cpu_governor",),
     evidence=cpu.FREQUENCY.evidence,
 )
-def governor(ctx: Ctx) -> Outcome:
+def governor(ctx: Ctx) -> Group | Outcome:
     """Every CPU has the frequency governor that the spec asks for."""
     asked = ctx.fragment.cpu_governor
     if asked == "keep":
@@ -71,21 +84,20 @@ def governor(ctx: Ctx) -> Outcome:
         return fail(f"governor {asked}", "no CPU has a governor", hint)
     unknown = sorted({name for one in state.policies for name in one.available if asked not in one.available})
     if unknown:
-        return fail(
-            f"governor {asked}", f"the driver has {', '.join(unknown)}", f"kernel: {{cpu_governor: {unknown[0]}}}"
-        )
+        hint = f"kernel: {{cpu_governor: {unknown[0]}}}"
+        return fail(f"governor {asked}", f"the driver has {', '.join(unknown)}", hint)
     wrong = select_differing(state.policies, asked)
-    if wrong:
-        found = ", ".join(sorted({one.governor for one in wrong}))
-        change = Change(kind="setting", name=f"governor of {counted(len(wrong), 'policy')}", before=found, after=asked)
-        rivals = f"; {', '.join(state.rivals)} may set another" if state.rivals else ""
-        return fail(
-            f"governor {asked}",
-            f"{found} in {len(wrong)} of {len(state.policies)}",
-            f"{APPLY}{rivals}",
-            changes=[change],
-        )
-    return ok(f"{asked} in {counted(len(state.policies), 'policy')}")
+    where = f"governor of {counted(len(wrong), 'policy')}"
+    words = f"{{before}} in {len(wrong)} of {len(state.policies)}"
+    return Group(
+        tuple(
+            Setting(kind="governor", name=where, device=one.name, value=asked, words=words) for one in state.policies
+        ),
+        {(one.name, ""): one.governor for one in state.policies},
+        expected=f"governor {asked}",
+        right=f"{asked} in {counted(len(state.policies), 'policy')}",
+        fix=f"{APPLY}; {', '.join(state.rivals)} may set another" if state.rivals else APPLY,
+    )
 
 
 def elsewhere(ctx: Ctx) -> str:
@@ -100,8 +112,8 @@ def elsewhere(ctx: Ctx) -> str:
     )
 
 
-@check("kernel.numa_balancing", boot.SYSCTL, fields=("numa_balancing",), evidence=f"sysctl {NUMA_SYSCTL}")
-def numa_balancing(ctx: Ctx) -> Outcome:
+@compared("kernel.numa_balancing", boot.SYSCTL, fields=("numa_balancing",), evidence=f"sysctl {NUMA_SYSCTL}")
+def numa_balancing(ctx: Ctx) -> Group | Outcome:
     """Automatic NUMA balancing of memory is on or off as the spec says; kernel.sysctl checks this for the next boot."""
     asked = ctx.fragment.numa_balancing
     found = ctx.facts.get(boot.SYSCTL).get(NUMA_SYSCTL)
@@ -110,13 +122,8 @@ def numa_balancing(ctx: Ctx) -> Outcome:
     if found is None:
         return fail(asked, f"this kernel has no {NUMA_SYSCTL}", "kernel: {numa_balancing: keep}: it does not balance")
     # Besides 1, a value of 2 is memory tiering: https://docs.kernel.org/admin-guide/sysctl/kernel.html
-    wanted = "0" if asked == "disabled" else "1"
-    if found != wanted:
-        change = Change(kind="setting", name=NUMA_SYSCTL, before=found, after=wanted)
-        return fail(
-            f"{NUMA_SYSCTL}={wanted}", f"{NUMA_SYSCTL}={found}", f"{APPLY}; sysctl {NUMA_SYSCTL}", changes=[change]
-        )
-    return ok(f"{NUMA_SYSCTL}={found}")
+    wanted = Setting(kind=NUMA_SYSCTL, key=NUMA_SYSCTL, value="0" if asked == "disabled" else "1")
+    return Group((wanted,), {("", NUMA_SYSCTL): found}, fix=f"{APPLY}; sysctl {NUMA_SYSCTL}")
 
 
 CHECKS = (hugepages, governor, numa_balancing)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.answers import APPLY
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.booting import coming, none_boots
-from gpuprov.capabilities.kernel.now import MODPROBE_FILE, differences, listed
+from gpuprov.capabilities.compared import Group, compared, rebuild_images
+from gpuprov.capabilities.kernel.now import listed
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family
 from gpuprov.probe.kernel import boot, initramfs, modules
 from gpuprov.probe.kernel.next_boot import NEXT_BOOT
+from gpuprov.resources import Setting
+from gpuprov.resources.kernel_module import MODPROBE_FILE
 from gpuprov.shown import counted
 from gpuprov.spec.kernel import Kernel
 
@@ -21,28 +25,46 @@ ENTRIES = {
 IMAGES = {"debian": "/boot/initrd.img-{}", "redhat": "/boot/initramfs-{}.img", "suse": "/boot/initrd-{}"}
 
 
-@check("kernel.command_line", boot.COMMAND_LINE, system.CONTAINER, fields=("command_line",))
-def command_line(ctx: Context[Kernel]) -> Outcome:
+def parameters(kernel: Kernel, device: str = "") -> tuple[Setting, ...]:
+    """Return the parameters of the command line, of the running kernel, or of a boot entry."""
+    reason = "" if device else f"the kernel command line should hold {listed(kernel.command_line)}"
+    return tuple(
+        Setting(
+            kind="command line",
+            key=key,
+            value=value,
+            device=device,
+            reboot=reason,
+            moment="next-boot" if device else "now",
+        )
+        for key, value in kernel.command_line.items()
+    )
+
+
+@compared("kernel.command_line", boot.COMMAND_LINE, system.CONTAINER, fields=("command_line",))
+def command_line(ctx: Context[Kernel]) -> Group | Outcome:
     """The running kernel was started with every wanted parameter."""
-    wanted = ctx.fragment.command_line
-    kind: str = ctx.facts.get(system.CONTAINER)
-    if wanted and kind:
+    if not ctx.fragment.command_line:
+        return not_asked()
+    if ctx.facts.get(system.CONTAINER):
         return skip("a container has no kernel command line of its own")
-    wrong = differences(wanted, ctx.facts.get(boot.COMMAND_LINE))
-    if wrong:
-        reason = f"the kernel command line should hold {listed(wanted)}"
-        return fail(listed(wanted), " ".join(wrong), "gpuprov apply, then a reboot", reboot=reason)
-    return ok(listed(wanted)) if wanted else not_asked()
+    return Group(
+        parameters(ctx.fragment),
+        {("", key): value for key, value in ctx.facts.get(boot.COMMAND_LINE).items()},
+        expected=listed(ctx.fragment.command_line),
+        fix=f"{APPLY}, then a reboot",
+        changed="",
+    )
 
 
-@check(
+@compared(
     "kernel.boot_entries",
     *(boot.BOOT_ENTRIES, system.CONTAINER, system.OS_RELEASE),
     fields=("command_line",),
     moment="next-boot",
     evidence=boot.BOOT_ENTRIES.evidence,
 )
-def boot_entries(ctx: Context[Kernel]) -> Outcome:
+def boot_entries(ctx: Context[Kernel]) -> Group | Outcome:
     """Every entry of the bootloader (rescue entries aside) carries every wanted parameter."""
     wanted = ctx.fragment.command_line
     if not wanted:
@@ -51,13 +73,17 @@ def boot_entries(ctx: Context[Kernel]) -> Outcome:
         return skip("a container has no bootloader")
     entries = [entry for entry in ctx.facts.get(boot.BOOT_ENTRIES) if not {"single", "recovery"} & set(entry)]
     file, remake = ENTRIES[family(ctx.facts.get(system.OS_RELEASE)) or "debian"]
-    change = Change(kind="file", name=file, after=listed(wanted))
     if not entries:
         return fail(listed(wanted), "no grub entries found", "only grub is supported; set the parameters by hand")
-    wrong = sorted({item for entry in entries for item in differences(wanted, entry)})
-    if wrong:
-        return fail(listed(wanted), " ".join(wrong), remake.format(listed(wanted)), changes=[change])
-    return ok(f"{listed(wanted)} in {counted(len(entries), 'boot entry')}")
+    each = [one for number in range(len(entries)) for one in parameters(ctx.fragment, f"entry {number}")]
+    return Group(
+        tuple(each),
+        {(f"entry {number}", key): value for number, entry in enumerate(entries) for key, value in entry.items()},
+        expected=listed(wanted),
+        right=f"{listed(wanted)} in {counted(len(entries), 'boot entry')}",
+        fix=remake.format(listed(wanted)),
+        changed=file,
+    )
 
 
 @check(
@@ -79,7 +105,7 @@ def initramfs_current(ctx: Context[Kernel]) -> Outcome:
     if without:
         image = IMAGES[family(ctx.facts.get(system.OS_RELEASE)) or "debian"]
         names = [image.format(name) for name in without]
-        changes = [Change(kind="initramfs", name=name, after="made") for name in names]
+        changes = rebuild_images(names, "made")
         by_dracut = any(image.by_dracut for image in images)
         hint = f"dracut {names[0]} {without[0]}" if by_dracut else f"update-initramfs -c -k {without[0]}"
         return fail("an initramfs for every kernel", f"none for {' '.join(without)}", hint, changes=changes)
@@ -87,7 +113,7 @@ def initramfs_current(ctx: Context[Kernel]) -> Outcome:
         told = "not readable: " + " ".join(image.image for image in unreadable)
         return fail("readable images", told, f"run as root; {unreadable[0].listing}")
     if stale := [image for image in images if not image.holds_configuration]:
-        changes = [Change(kind="initramfs", name=image.image, after="rebuilt") for image in stale]
+        changes = rebuild_images(image.image for image in stale)
         told = "stale: " + " ".join(image.old_copy or image.image for image in stale)
         return fail(f"{MODPROBE_FILE} inside", told, stale[0].rebuild, changes=changes)
     return ok(f"{MODPROBE_FILE} in {counted(len(images), 'image')}")

@@ -1,20 +1,30 @@
-"""Checks of the kernel's current configuration: blacklists, module options, modules, sysctls, limits."""
+"""The kernel's current configuration: blacklists, module options, modules, sysctls, limits. What is wanted, and its checks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+import msgspec
+
+from gpuprov.capabilities.answers import APPLY
+from gpuprov.capabilities.base import Context, Outcome, not_asked
+from gpuprov.capabilities.compared import Group, compared, keep_out
 from gpuprov.probe.base import Facts
 from gpuprov.probe.host import system, systemd
 from gpuprov.probe.kernel import boot, modules
 from gpuprov.probe.kernel.modules import underscored
 from gpuprov.reading import is_whole
+from gpuprov.resources import KernelModule, Modules, Setting
+from gpuprov.resources.kernel_module import MODPROBE_FILE, MODULES_FILE
 from gpuprov.spec.kernel import Kernel, Scalar
 
-MODPROBE_FILE = "/etc/modprobe.d/gpuprov.conf"
 IN_KIB = ("core", "data", "fsize", "memlock", "stack")
 """Limits that limits.conf(5) counts in KiB, and systemd in bytes."""
+WORDS = {of: f"{of} {{key}}={{before}}" for of in ("login", "service")}
+"""How a limit that differs is told: of login sessions, and of services."""
+KEPT = "next boot"
+"""The device of a value for the next boot."""
+Ctx = Context[Kernel]
 
 
 def as_text(value: Scalar) -> str:
@@ -22,92 +32,85 @@ def as_text(value: Scalar) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Return `key=found (not wanted)` for each wanted key that is missing or has another value."""
-    return [f"{key}={found.get(key, 'missing')}" for key, value in wanted.items() if found.get(key) != value]
-
-
 def listed(wanted: Mapping[str, str]) -> str:
     return " ".join(f"{key}={value}" if value else key for key, value in wanted.items())
 
 
-@check("kernel.blacklist", modules.MODPROBE, fields=("blacklist",))
-def blacklist(ctx: Context[Kernel]) -> Outcome:
+@compared("kernel.blacklist", modules.MODPROBE, fields=("blacklist",))
+def blacklist(ctx: Ctx) -> Group | Outcome:
     """Every module that should stay out is blacklisted in modprobe's merged configuration."""
-    wanted = [underscored(name) for name in ctx.fragment.blacklist]
-    missing = [name for name in wanted if name not in ctx.facts.get(modules.MODPROBE).blacklist]
-    if missing:
-        change = Change(kind="file", name=MODPROBE_FILE, after="blacklist " + " ".join(missing))
-        return fail(
-            " ".join(wanted),
-            f"not blacklisted: {' '.join(missing)}",
-            "gpuprov apply writes " + MODPROBE_FILE,
-            changes=[change],
-        )
-    return ok("blacklisted: " + " ".join(wanted)) if wanted else not_asked()
+    return keep_out(ctx.facts, ctx.fragment.blacklist) if ctx.fragment.blacklist else not_asked()
 
 
-@check("kernel.module_options", modules.MODPROBE, fields=("module_options",))
-def module_options(ctx: Context[Kernel]) -> Outcome:
+@compared("kernel.module_options", modules.MODPROBE, fields=("module_options",))
+def module_options(ctx: Ctx) -> Group | Outcome:
     """Every module option has the wanted value in modprobe's merged configuration."""
-    found = ctx.facts.get(modules.MODPROBE).options
-    wrong, wanted_text = [], []
-    for module, options in ctx.fragment.module_options.items():
-        wanted = {key: as_text(value) for key, value in options.items()}
-        wanted_text.append(f"{module}: {listed(wanted)}")
-        wrong += [f"{module}: {item}" for item in differences(wanted, found.get(underscored(module), {}))]
-    if wrong:
-        change = Change(kind="file", name=MODPROBE_FILE, before="; ".join(wrong), after="; ".join(wanted_text))
-        hint = f"gpuprov apply writes {MODPROBE_FILE}; another file in /etc/modprobe.d may set the same option"
-        return fail("; ".join(wanted_text), "; ".join(wrong), hint, changes=[change])
-    return ok("; ".join(wanted_text)) if wanted_text else not_asked()
+    asked = ctx.fragment.module_options
+    if not asked:
+        return not_asked()
+    texts = {name: {key: as_text(value) for key, value in options.items()} for name, options in asked.items()}
+    return Group(
+        tuple(KernelModule(name=name, options=options, label=name) for name, options in texts.items()),
+        modules=Modules(options=ctx.facts.get(modules.MODPROBE).options),
+        expected="; ".join(f"{name}: {listed(options)}" for name, options in texts.items()),
+        fix=f"{APPLY} writes {MODPROBE_FILE}; another file in /etc/modprobe.d may set the same option",
+    )
 
 
-@check(
+def loaded_modules(kernel: Kernel, *, container: bool) -> tuple[KernelModule, ...]:
+    """Return the modules that are loaded at each boot; in a container, what is loaded now is the machine's."""
+    loaded = None if container else True
+    names = [underscored(name) for name in kernel.modules_load]
+    return tuple(
+        KernelModule(name=name, loaded=loaded, at_boot=True, fix=f"modprobe {name}; dmesg | tail") for name in names
+    )
+
+
+@compared(
     "kernel.modules_load",
-    modules.LOADED,
-    modules.BUILT_IN,
-    boot.MODULES_LOAD,
-    system.CONTAINER,
+    *(modules.LOADED, modules.BUILT_IN, boot.MODULES_LOAD, system.CONTAINER),
     fields=("modules_load",),
 )
-def modules_load(ctx: Context[Kernel]) -> Outcome:
+def modules_load(ctx: Ctx) -> Group | Outcome:
     """Modules to load at boot are configured; on a host with its own kernel they are also loaded now."""
-    wanted = [underscored(name) for name in ctx.fragment.modules_load]
-    configured = ctx.facts.get(boot.MODULES_LOAD)
-    missing = [name for name in wanted if name not in configured]
-    change = Change(kind="file", name="/etc/modules-load.d/gpuprov.conf", after=" ".join(wanted))
-    if missing:
-        return fail(" ".join(wanted), f"not in modules-load.d: {' '.join(missing)}", "gpuprov apply", changes=[change])
-    loaded = (
-        wanted
-        if ctx.facts.get(system.CONTAINER)
-        else {*ctx.facts.get(modules.LOADED), *ctx.facts.get(modules.BUILT_IN)}
-    )
-    absent = [name for name in wanted if name not in loaded]
-    if absent:
-        change = Change(kind="module", name=" ".join(absent), after="loaded")
-        return fail(
-            " ".join(wanted), f"not loaded: {' '.join(absent)}", f"modprobe {absent[0]}; dmesg | tail", changes=[change]
-        )
-    return ok("configured: " + " ".join(wanted)) if wanted else not_asked()
-
-
-@check("kernel.sysctl", boot.SYSCTL, boot.SYSCTL_FILES, fields=("sysctl",))
-def sysctl(ctx: Context[Kernel]) -> Outcome:
-    """Every sysctl has the wanted value now, and is in gpuprov's file for the next boot."""
-    wanted = {key: " ".join(str(value).split()) for key, value in ctx.fragment.sysctl.items()}
-    if not wanted:
+    if not ctx.fragment.modules_load:
         return not_asked()
-    wrong = differences(wanted, ctx.facts.get(boot.SYSCTL))
-    unkept = differences(wanted, ctx.facts.get(boot.SYSCTL_FILES))
-    if wrong or unkept:
-        found = " ".join(wrong) or f"right now, but not kept: {' '.join(unkept)}"
-        change = Change(kind="setting", name="sysctl", before=found, after=listed(wanted))
-        return fail(
-            listed(wanted), found, "sysctl -a | grep KEY; a later file in /etc/sysctl.d may win", changes=[change]
-        )
-    return ok(listed(wanted))
+    kind, facts = ctx.facts.get(system.CONTAINER), ctx.facts
+    wanted = loaded_modules(ctx.fragment, container=bool(kind))
+    names = " ".join(one.kernel_name for one in wanted)
+    running = () if kind else (*facts.get(modules.LOADED), *facts.get(modules.BUILT_IN))
+    return Group(
+        wanted,
+        modules=Modules(loaded=frozenset(running), at_boot=facts.get(boot.MODULES_LOAD)),
+        expected=names,
+        right=f"configured: {names}",
+        files={MODULES_FILE: names},
+    )
+
+
+def sysctls(kernel: Kernel) -> tuple[Setting, ...]:
+    """Return the sysctls, as they should be now."""
+    return tuple(
+        Setting(kind="sysctl", name=key, key=key, value=" ".join(str(value).split()))
+        for key, value in kernel.sysctl.items()
+    )
+
+
+@compared("kernel.sysctl", boot.SYSCTL, boot.SYSCTL_FILES, fields=("sysctl",))
+def sysctl(ctx: Ctx) -> Group | Outcome:
+    """Every sysctl has the wanted value now, and is in gpuprov's file for the next boot."""
+    if not ctx.fragment.sysctl:
+        return not_asked()
+    wanted, now, kept = sysctls(ctx.fragment), ctx.facts.get(boot.SYSCTL), ctx.facts.get(boot.SYSCTL_FILES)
+    values = {("", key): value for key, value in now.items()} | {(KEPT, key): value for key, value in kept.items()}
+    right = [one for one in wanted if not one.compare(values)]
+    later = [
+        msgspec.structs.replace(one, device=KEPT, moment="next-boot", words="right now, but not kept: {values}")
+        for one in right
+    ]
+    told = listed({one.key: one.value for one in wanted})
+    fix = "sysctl -a | grep KEY; a later file in /etc/sysctl.d may win"
+    return Group((*wanted, *later), values, expected=told, fix=fix)
 
 
 def _in_units(item: str, value: str) -> str:
@@ -127,24 +130,29 @@ def service_limits(facts: Facts, keys: Iterable[str]) -> dict[str, str]:
     }
 
 
-@check("kernel.limits", boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, fields=("limits",))
-def limits(ctx: Context[Kernel]) -> Outcome:
+def limit_settings(kernel: Kernel) -> tuple[Setting, ...]:
+    """Return each limit, of login sessions and of services, in the units of limits.conf(5)."""
+    return tuple(
+        Setting(kind=f"{of} limits", device=of, key=key, name=f"{of} {key}", value=str(value), words=WORDS[of])
+        for of in WORDS
+        for key, value in kernel.limits.items()
+    )
+
+
+@compared("kernel.limits", boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, fields=("limits",))
+def limits(ctx: Ctx) -> Group | Outcome:
     """Each limit holds for login sessions (pam_limits) and for services (systemd)."""
-    wanted: dict[str, str] = {key: str(value) for key, value in ctx.fragment.limits.items()}
+    wanted = limit_settings(ctx.fragment)
     if not wanted:
         return not_asked()
-    login = differences(wanted, ctx.facts.get(boot.LOGIN_LIMITS))
-    daemons = service_limits(ctx.facts, wanted)
-    wrong = [f"login {item}" for item in login] + [f"service {item}" for item in differences(wanted, daemons)]
-    if wrong:
-        change = Change(kind="setting", name="limits", before="; ".join(wrong), after=listed(wanted))
-        return fail(
-            listed(wanted),
-            "; ".join(wrong),
-            "gpuprov apply; running services keep their limits until restarted",
-            changes=[change],
-        )
-    return ok(listed(wanted))
+    login, services = ctx.facts.get(boot.LOGIN_LIMITS), service_limits(ctx.facts, ctx.fragment.limits)
+    values = {("login", key): value for key, value in login.items()}
+    return Group(
+        wanted,
+        values | {("service", key): value for key, value in services.items()},
+        expected=listed({key: str(value) for key, value in ctx.fragment.limits.items()}),
+        fix=f"{APPLY}; running services keep their limits until restarted",
+    )
 
 
 CHECKS = (blacklist, module_options, modules_load, sysctl, limits)

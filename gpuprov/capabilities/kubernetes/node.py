@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import restart_unit
 from gpuprov.capabilities.driver import asked_branch
 from gpuprov.capabilities.kubernetes.documents import CDI
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
@@ -34,8 +35,8 @@ def kubelet(ctx: Ctx) -> Outcome:
         return skip(f"{found[0].name} is {found[0].active}: the node has not joined a cluster")
     if not live:
         one = found[0]
-        change = Change(kind="service", name=one.name, before=one.active, after="active")
-        return fail(f"{one.name} active", one.active, f"journalctl -u {one.name} -n 30", changes=[change])
+        changes = restart_unit(one.name, one.active, "active")
+        return fail(f"{one.name} active", one.active, f"journalctl -u {one.name} -n 30", changes=changes)
     if live[0].file != "enabled":
         hint = f"systemctl enable {live[0].name}"
         return fail(f"{live[0].name} enabled", f"{live[0].name} is {live[0].file or 'not enabled'}", hint)

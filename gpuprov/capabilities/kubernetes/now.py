@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from gpuprov import reading
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.kubernetes import documents, fit, layout
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.probe.containers import kubernetes
 from gpuprov.probe.gpus import mig
 from gpuprov.probe.host import pci, system
+from gpuprov.resources import Setting
 from gpuprov.shown import counted
 
 Ctx = Context[Kubernetes]
@@ -141,13 +145,13 @@ def shown(resources: dict[str, int]) -> str:
     return ", ".join(f"{name}: {count}" for name, count in sorted(resources.items())) or "no GPU resources"
 
 
-@check(
+@compared(
     "kubernetes.labels",
     kubernetes.NODE,
     fields=("labels", "label_node", "node"),
     evidence="kubectl get nodes --show-labels",
 )
-def labels(ctx: Ctx) -> Outcome:
+def labels(ctx: Ctx) -> Group | Outcome:
     """The node in the cluster is this host, and has the labels by which the charts' pods find it, and none of another strategy's."""
     wanted, node = documents.labels(ctx.host, ctx.fragment), ctx.facts.get(kubernetes.NODE)
     expected = ", ".join(f"{key}={value}" for key, value in wanted.items())
@@ -158,22 +162,35 @@ def labels(ctx: Ctx) -> Outcome:
         return fail(f"node {ctx.fragment.node}", f"the kubelet calls it {node.name}", hint)
     if node.labels is None:
         return fail(expected, f"kubectl: {node.complaint}", "is the API server reachable, has the node joined?")
-    wrong = {key: node.labels.get(key) for key, value in wanted.items() if node.labels.get(key) != value}
+    own = ctx.fragment.label_node
+    by_hand = f"kubectl patch node {node.name} --patch-file {kubernetes.DIRECTORY}/{catalogue.NODE_LABELS}"
+    group = Group(
+        tuple(
+            Setting(
+                kind=f"label {key}",
+                key=key,
+                value=value,
+                missing="",
+                words="{values}" if key in node.labels else f"no {key}",
+            )
+            for key, value in wanted.items()
+        ),
+        {("", key): value for key, value in node.labels.items()},
+        expected=expected,
+        right=expected,
+        fix=APPLY if own else f"as an administrator: {by_hand}",
+        changed=None if own else "",
+    )
     others = [key for key, value in documents.unwanted(ctx.host, ctx.fragment).items() if node.labels.get(key) == value]
-    if others and not wrong:
-        made = [Change(kind="setting", name=f"label {key}", before=node.labels[key], after="removed") for key in others]
-        found = ", ".join(f"{key}={node.labels[key]}" for key in others)
-        by_hand = f"as an administrator: kubectl label node {node.name} {' '.join(f'{key}-' for key in others)}"
-        own = ctx.fragment.label_node
-        return fail(f"no {', '.join(others)}", found, APPLY if own else by_hand, changes=made if own else ())
-    if wrong:
-        told = ", ".join(f"no {key}" if value is None else f"{key}={value}" for key, value in wrong.items())
-        by_hand = f"kubectl patch node {node.name} --patch-file {kubernetes.DIRECTORY}/{catalogue.NODE_LABELS}"
-        made = [Change(kind="setting", name=f"label {key}", before=value or "", after=wanted[key])
-                for key, value in wrong.items()]  # fmt: skip
-        own = ctx.fragment.label_node
-        return fail(expected, told, APPLY if own else f"as an administrator: {by_hand}", changes=made if own else ())
-    return ok(expected)
+    if group.compare() or not others:
+        return group
+    by_hand = f"as an administrator: kubectl label node {node.name} {' '.join(f'{key}-' for key in others)}"
+    return msgspec.structs.replace(
+        group,
+        resources=tuple(Setting(kind=f"label {key}", key=key, value="", shown="removed") for key in others),
+        expected=f"no {', '.join(others)}",
+        fix=APPLY if own else by_hand,
+    )
 
 
 CHECKS = (files, mig_strategy, allocatable, labels)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.mps.fragment import STATE, Mps, group_names, wanted
 from gpuprov.capabilities.mps.now import unjudged
 from gpuprov.catalog import mps as catalogue
 from gpuprov.probe.gpus import mps
+from gpuprov.resources import Setting
 from gpuprov.shown import counted
 
 Ctx = Context[Mps]
@@ -109,23 +111,28 @@ def environment(ctx: Ctx) -> Outcome:
     return ok(counted(len(names), "environment") if names else "no daemon", expected)
 
 
-@check("mps.shm", mps.MPS, fields=("shm_size",), evidence="df -h /dev/shm")
-def shm(ctx: Ctx) -> Outcome:
+@compared("mps.shm", mps.MPS, fields=("shm_size",), evidence="df -h /dev/shm")
+def shm(ctx: Ctx) -> Group | Outcome:
     """/dev/shm is at least as large as the spec asks for: clients and server share pinned memory through it. The units enlarge it at
     start."""
     size = ctx.fragment.shm_size
     there = ctx.facts.get(mps.MPS).shm
     if not size:
         return not_asked()
-    least = int(size[:-1]) * (1024 if size.endswith("G") else 1)
     if there is None:
         return fail(size, "/dev/shm is not mounted", "mount -t tmpfs tmpfs /dev/shm")
-    if there < least:
-        change = Change(kind="setting", name="/dev/shm", before=f"{there} MiB", after=size)
-        return fail(
-            f"{size} or more", f"{there} MiB", f"{APPLY}; mount -o remount,size={size} /dev/shm", changes=[change]
-        )
-    return ok(f"{there} MiB", f"{size} or more")
+    least = int(size[:-1]) * (1024 if size.endswith("G") else 1)
+    return Group(
+        (
+            Setting(
+                kind="/dev/shm", value=str(least), how="least", words="{before} MiB", shown=size, before=f"{there} MiB"
+            ),
+        ),
+        {("", ""): str(there)},
+        expected=f"{size} or more",
+        right=f"{there} MiB",
+        fix=f"{APPLY}; mount -o remount,size={size} /dev/shm",
+    )
 
 
 CHECKS = (profile, units, environment, shm)

@@ -4,9 +4,13 @@ compute mode."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
 
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import Group, compared, restart_unit
 from gpuprov.capabilities.driver import branch_now
 from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, limit_for, shown, wanted, without_gpu
 from gpuprov.catalog import find_by_pci_id
@@ -16,6 +20,7 @@ from gpuprov.probe.gpus import mps
 from gpuprov.probe.gpus.mps import Daemon
 from gpuprov.probe.host import pci
 from gpuprov.reading import is_whole
+from gpuprov.resources import Setting
 from gpuprov.shown import counted
 
 Ctx = Context[Mps]
@@ -68,7 +73,7 @@ def daemons(ctx: Ctx) -> Outcome:
     missing = [one for one in rows if one not in [row for row, _ in found]]
     if missing:
         name, device = missing[0].name, missing[0].devices[0]
-        changes = [] if name else [Change(kind="service", name=f"MPS daemon of {device}", after="active")]
+        changes = [] if name else restart_unit(f"MPS daemon of {device}", "", "active")
         return fail(expected, f"no daemon for {name or device}", LOG, changes=changes)
     mine = [daemon.pid for _, daemon in found]
     taken = {device for one in rows for device in one.devices}
@@ -80,91 +85,116 @@ def daemons(ctx: Ctx) -> Outcome:
         hint = f"{APPLY} stops gpuprov's; end others: echo quit | CUDA_MPS_PIPE_DIRECTORY=... {catalogue.CONTROL}"
         return fail(expected, f"daemons that are not wanted: {shown_as}", hint)
     for one, daemon in found:
-        restart = Change(kind="service", name=unit(called(one, daemon)), before="running", after="restarted")
+        restart = restart_unit(unit(called(one, daemon)), "running")
         if daemon.complaint:
             return fail(
                 expected,
                 f"{called(one, daemon)}: {daemon.complaint}",
                 f"systemctl restart {daemon.unit}",
-                changes=[restart],
+                changes=restart,
             )
     return ok(", ".join(f"{called(one, daemon)}: pid {daemon.pid}" for one, daemon in found) or "no daemon", expected)
 
 
-def differences(ctx: Ctx, one: Wanted, daemon: Daemon) -> Iterable[tuple[str, str, str]]:
-    """Yield limits of a daemon that differ from the spec's: name, actual, wanted."""
+class Limit(NamedTuple):
+    """A limit of a daemon: its name, its actual value, the wanted one."""
+
+    what: str
+    found: str
+    value: str
+
+
+def list_limits(ctx: Ctx, one: Wanted, daemon: Daemon) -> Iterable[Limit]:
+    """Yield the limits of a daemon."""
     fragment, state = ctx.fragment, ctx.facts.get(mps.MPS)
-    percentage = f"{fragment.active_thread_percentage}.0"
-    if daemon.percentage != percentage:
-        yield "active thread percentage", daemon.percentage or "none", percentage
-    if daemon.priority != catalogue.PRIORITIES[fragment.priority]:
-        yield "client priority", daemon.priority or "none", catalogue.PRIORITIES[fragment.priority]
+    percentage, priority = f"{fragment.active_thread_percentage}.0", catalogue.PRIORITIES[fragment.priority]
+    yield Limit("active thread percentage", daemon.percentage or "none", percentage)
+    yield Limit("client priority", daemon.priority or "none", priority)
     for number, device in enumerate(one.devices if fragment.protocol == "v2" else one.devices[:1]):
-        value = shown(limit_for(fragment, device, state))
+        limit = limit_for(fragment, device, state)
         there = daemon.limits[number] if number < len(daemon.limits) else ""
-        if there not in (value, limit_for(fragment, device, state)):
-            yield f"memory limit of {device}", there or "none", value or "none"
+        value = shown(limit) or "none"
+        yield Limit(f"memory limit of {device}", value if there in (shown(limit), limit) else there or "none", value)
     for server in daemon.servers if not fragment.static_partitions else ():
-        if server.percentage and server.percentage != percentage:
-            yield f"active thread percentage of server {server.pid}", server.percentage, percentage
+        if server.percentage:
+            yield Limit(f"active thread percentage of server {server.pid}", server.percentage, percentage)
 
 
-@check(
+@compared(
     "mps.limits",
     *STATE,
     fields=("active_thread_percentage", "pinned_memory_limit", "priority"),
     evidence=f"echo get_default_active_thread_percentage | {catalogue.CONTROL}",
 )
-def limits(ctx: Ctx) -> Outcome:
+def limits(ctx: Ctx) -> Group | Outcome:
     """Every daemon reports the limits of the spec: they are lost with a daemon, and any user can change them."""
     if answer := unjudged(ctx):
         return answer
-    found = list(pairs(ctx))
-    answering = [(one, daemon) for one, daemon in found if not daemon.complaint]
-    told, changes = [], []
-    for one, daemon in answering:
-        for what, there, value in differences(ctx, one, daemon):
-            told.append(f"{called(one, daemon)}: {what} is {there}, wanted {value}")
-            changes.append(Change(kind="setting", name=f"{called(one, daemon)}: {what}", before=there, after=value))
+    answering = [(one, daemon) for one, daemon in pairs(ctx) if not daemon.complaint]
     expected = f"{ctx.fragment.active_thread_percentage} % of the threads, priority {ctx.fragment.priority}"
     if ctx.fragment.pinned_memory_limit:
         expected += ", memory " + ", ".join(f"{key} {value}" for key, value in ctx.fragment.pinned_memory_limit.items())
-    if told:
-        return fail(expected, "; ".join(told), APPLY, changes=changes)
-    if len(answering) < len(wanted(ctx.fragment, ctx.facts.get(mps.MPS))[0]):
+    rows = [(called(one, daemon), limit) for one, daemon in answering for limit in list_limits(ctx, one, daemon)]
+    words = "{device}: {{key}} is {{before}}, wanted {value}"
+    group = Group(
+        tuple(
+            Setting(
+                kind=limit.what,
+                name=f"{name}: {limit.what}",
+                device=name,
+                key=limit.what,
+                value=limit.value,
+                words=words.format(device=name, value=limit.value),
+            )
+            for name, limit in rows
+        ),
+        {(name, limit.what): limit.found for name, limit in rows},
+        expected=expected,
+        right=expected,
+    )
+    silent = len(answering) < len(wanted(ctx.fragment, ctx.facts.get(mps.MPS))[0])
+    if silent and not group.compare():
         return fail(expected, "a daemon does not run or does not answer", "see mps.daemons")
-    return ok(expected)
+    return group
 
 
-@check("mps.static_partitions", *STATE, fields=("static_partitions",), evidence=f"echo lspart | {catalogue.CONTROL}")
-def static_partitions(ctx: Ctx) -> Outcome:
+@compared("mps.static_partitions", *STATE, fields=("static_partitions",), evidence=f"echo lspart | {catalogue.CONTROL}")
+def static_partitions(ctx: Ctx) -> Group | Outcome:
     """Every GPU has exactly the SM partitions of the spec."""
     if answer := unjudged(ctx):
         return answer
     value = sorted(ctx.fragment.static_partitions)
-    for one, daemon in pairs(ctx):
-        for device in one.devices:
-            there = sorted(n for key, chunks in daemon.partitions.items() if device.startswith(key) for n in chunks)
-            if there != value:
-                change = Change(kind="setting", name=f"SM partitions of {device}", before=str(there), after=str(value))
-                return fail(
-                    f"partitions of {value} chunks",
-                    f"{called(one, daemon)}: {there} on {device}",
-                    APPLY,
-                    changes=[change],
-                )
-    if value and not list(pairs(ctx)):
-        return fail(f"partitions of {value} chunks", "no daemon runs", "see mps.daemons")
-    return ok(f"partitions of {value} chunks" if value else "none")
+    expected, found = f"partitions of {value} chunks", list(pairs(ctx))
+    if value and not found:
+        return fail(expected, "no daemon runs", "see mps.daemons")
+    rows = {device: (called(one, daemon), daemon) for one, daemon in found for device in one.devices}
+    values = {
+        (device, ""): str(
+            sorted(n for key, chunks in daemon.partitions.items() if device.startswith(key) for n in chunks)
+        )
+        for device, (_, daemon) in rows.items()
+    }
+    partitions = Setting(kind="SM partitions", value=str(value))
+    return Group(
+        tuple(
+            msgspec.structs.replace(
+                partitions, device=device, name=f"SM partitions of {device}", words=f"{name}: {{before}} on {device}"
+            )
+            for device, (name, _) in rows.items()
+        ),
+        values,
+        expected=expected,
+        right=expected if value else "none",
+    )
 
 
-@check(
+@compared(
     "mps.compute_mode",
     *STATE,
     fields=("compute_mode",),
     evidence="nvidia-smi --query-gpu=index,compute_mode --format=csv",
 )
-def compute_mode(ctx: Ctx) -> Outcome:
+def compute_mode(ctx: Ctx) -> Group | Outcome:
     """The daemons' GPUs are in the compute mode that the spec asks for, which their units set at each start; GPUs in MIG mode are in
     Default."""
     if answer := unjudged(ctx):
@@ -175,15 +205,23 @@ def compute_mode(ctx: Ctx) -> Outcome:
         return not_asked("no daemon in the spec")
     value = "Exclusive_Process" if ctx.fragment.exclusive else "Default"
     mine = {device for one in rows for device in one.devices}
-    wrong = [gpu for gpu in state.gpus if gpu.mode not in (value, "[N/A]") and ({gpu.uuid, *gpu.mig_devices} & mine)]
-    if wrong:
-        changes = [
-            Change(kind="setting", name=f"compute mode of GPU {gpu.index}", before=gpu.mode, after=value)
-            for gpu in wrong
-        ]
-        told = ", ".join(f"GPU {gpu.index}: {gpu.mode}" for gpu in wrong)
-        return fail(value, told, f"{APPLY}; nvidia-smi -c does it too, until the next boot", changes=changes)
-    return ok(value)
+    gpus = [gpu for gpu in state.gpus if gpu.mode != "[N/A]" and ({gpu.uuid, *gpu.mig_devices} & mine)]
+    mode = Setting(kind="compute mode", value=value, clients=ctx.fragment.exclusive)
+    return Group(
+        tuple(
+            msgspec.structs.replace(
+                mode,
+                device=f"GPU {gpu.index}",
+                name=f"compute mode of GPU {gpu.index}",
+                words=f"GPU {gpu.index}: {{before}}",
+            )
+            for gpu in gpus
+        ),
+        {(f"GPU {gpu.index}", ""): gpu.mode for gpu in gpus},
+        expected=value,
+        right=value,
+        fix=f"{APPLY}; nvidia-smi -c does it too, until the next boot",
+    )
 
 
 @check("mps.servers", *STATE, fields=("user",), evidence=f"echo get_server_list | {catalogue.CONTROL}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import package_sources
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import move_packages
 from gpuprov.capabilities.driver import branch_wanted
 from gpuprov.capabilities.mps.decision import DRIVER, PROBES, decide
 from gpuprov.capabilities.mps.fragment import Mps, listed, selects, wanted
@@ -34,7 +35,7 @@ def programs(ctx: Ctx) -> Outcome:
         status="pass",
         expected=catalogue.CONTROL,
         found=f"{decision.package} {decision.version}",
-        changes=(Change(kind="package", name=decision.package, after=decision.version),),
+        changes=tuple(move_packages({decision.package: decision.version})),
         version=decision.version,
     )
 

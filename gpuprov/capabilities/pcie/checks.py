@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.pcie.fragment import REASON, Ctx, guest, model
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.onhost.at_boot.pcie import Difference, Function, list_differences
@@ -14,6 +17,7 @@ from gpuprov.probe.host import system, virtualization
 from gpuprov.probe.host.pcie import PCIE
 from gpuprov.probe.host.pcie import Pcie as State
 from gpuprov.probe.kernel import boot
+from gpuprov.resources import Setting
 from gpuprov.shown import counted
 
 RESET = f"systemctl restart {catalogue.UNIT} ({APPLY} does); a reset of the function undoes it"
@@ -41,10 +45,15 @@ def differing(functions: Iterable[Function], **wanted: str) -> list[Difference]:
     return list(list_differences(tuple(functions), wanted))
 
 
-def changes_of(wrong: Iterable[Difference], register: str) -> list[Change]:
-    return [
-        Change(kind="setting", name=f"{one.address} {register}", before=one.found, after=one.value) for one in wrong
-    ]
+def register(functions: Iterable[Function], kind: str, value: str, words: str, **wanted: str) -> Group:
+    """Return a register of these functions, compared as the boot unit's program compares it."""
+    each = list(functions)
+    wrong = {one.address: one.found for one in differing(each, **wanted)}
+    return Group(
+        tuple(Setting(kind=kind, device=one.address, value=value, words=words) for one in each),
+        {(one.address, ""): wrong.get(one.address, value) for one in each},
+        fix=RESET,
+    )
 
 
 @check(
@@ -90,13 +99,13 @@ def iommu(ctx: Ctx) -> Outcome:
     )
 
 
-@check(
+@compared(
     "pcie.acs",
     *(PCIE, virtualization.MACHINE, system.CONTAINER),
     fields=("acs",),
     evidence="lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'; rdma_topo check",
 )
-def acs(ctx: Ctx) -> Outcome:
+def acs(ctx: Ctx) -> Group | Outcome:
     """ACSCtl of GPUs, HCAs and all bridges above them is zero; with rdma_topo, what rdma_topo computes."""
     asked, state = ctx.fragment.acs, ctx.facts.get(PCIE)
     if asked == "keep":
@@ -110,11 +119,19 @@ def acs(ctx: Ctx) -> Outcome:
         return fail("GPUs or HCAs", "none on the PCI bus", "lspci -nn")
     if hidden := unreadable(path):
         return fail("ACSCtl of each", f"not readable: {' '.join(hidden)}", ROOT)
-    if wrong := differing(path, acs="disabled"):
-        told = "; ".join(f"{one.address} {catalogue.format_acs(int(one.found, 16))}" for one in wrong)
-        return fail("ACS off above GPUs and HCAs", told, RESET, changes=changes_of(wrong, "ACSCtl"))
     having = sum(one.acs is not None for one in path)
-    return ok(f"off in {having} of {counted(len(path), 'function')}; the others have no ACS")
+    group = register(path, "ACSCtl", "0000", "{devices} {before}", acs="disabled")
+    words = [
+        msgspec.structs.replace(one, words=f"{{devices}} {catalogue.format_acs(int(group.values[one.device, ''], 16))}")
+        for one in group.resources
+        if isinstance(one, Setting)
+    ]
+    return msgspec.structs.replace(
+        group,
+        resources=tuple(words),
+        expected="ACS off above GPUs and HCAs",
+        right=f"off in {having} of {counted(len(path), 'function')}; the others have no ACS",
+    )
 
 
 def _computed(state: State) -> Outcome:
@@ -122,127 +139,150 @@ def _computed(state: State) -> Outcome:
     if not state.topo:
         return fail(expected, "no rdma_topo", "a rdma-core of version 61 or later")
     if state.topo_status:
-        change = Change(kind="file", name=catalogue.GRUB, before=state.topo_grub, after="the masks of rdma_topo")
         told = "; ".join(state.topo_wrong) or f"rdma_topo check ends with {state.topo_status}"
         if state.topo_started:
             hint = "dmesg | grep -i acs: a kernel that does not know pci=config_acs needs a newer one; or acs: keep"
             return fail(expected, f"{told}, with its masks on the command line", hint)
-        written = state.topo_grub == "same"
-        reason = REASON if written else ""
-        return fail(
-            expected,
-            told,
-            f"{APPLY}, then a reboot; rdma_topo check",
-            changes=[] if written else [change],
-            reboot=reason,
-        )
+        reason = REASON if state.topo_grub == "same" else ""
+        return fail(expected, told, f"{APPLY}, then a reboot; rdma_topo check", reboot=reason)
     return ok("rdma_topo check: all is as it should be")
 
 
-@check(
+@compared(
     "pcie.max_read_request",
     *(PCIE, rdma.DEVICES),
     fields=("max_read_request", "gpu_max_read_request"),
     evidence="lspci -vvv | grep -E '^[0-9a-f]|MaxReadReq'",
 )
-def max_read_request(ctx: Ctx) -> Outcome:
+def max_read_request(ctx: Ctx) -> Group | Outcome:
     """The maximum read request of each HCA, and of each GPU, has the wanted value."""
-    state = ctx.facts.get(PCIE)
     sets = [
-        (ctx.fragment.max_read_request, hcas(ctx), "HCA", "max_read_request"),
-        (ctx.fragment.gpu_max_read_request, state.of("gpu"), "GPU", "gpu_max_read_request"),
+        (ctx.fragment.max_read_request, hcas, "HCA", "max_read_request"),
+        (ctx.fragment.gpu_max_read_request, _gpus, "GPU", "gpu_max_read_request"),
     ]
-    wrong, told = [], []
-    for size, functions, what, setting in sets:
+    groups, told = list[Group](), []
+    for size, find, what, setting in sets:
         if not size:
             continue
-        if not functions:
-            return fail(f"{size} bytes", f"no {what}", "ls /sys/class/infiniband; lspci -nn")
-        if hidden := unreadable(functions):
-            return fail(f"{size} bytes", f"not readable: {' '.join(hidden)}", ROOT)
-        if without := conventional(functions):
-            return fail(f"{size} bytes", f"no PCI Express capability: {' '.join(without)}", HIDDEN)
+        functions = find(ctx)
+        if problem := _without_control(functions, f"{size} bytes", f"no {what}", "ls /sys/class/infiniband; lspci -nn"):
+            return problem
         told.append(f"{size} bytes of {counted(len(functions), what)}")
-        wrong += differing(functions, **{setting: str(size)})
-    if wrong:
-        found = "; ".join(f"{one.address} has {one.found}" for one in wrong)
-        return fail(", ".join(told), found, RESET, changes=changes_of(wrong, "MaxReadReq"))
-    return ok(", ".join(told)) if told else not_asked()
+        groups.append(register(functions, "MaxReadReq", str(size), "{devices} has {before}", **{setting: str(size)}))
+    if not groups:
+        return not_asked()
+    return Group(
+        tuple(resource for group in groups for resource in group.resources),
+        {place: value for group in groups for place, value in group.values.items()},
+        expected=", ".join(told),
+        fix=RESET,
+    )
 
 
-@check(
+def _gpus(ctx: Ctx) -> tuple[Function, ...]:
+    return tuple(ctx.facts.get(PCIE).of("gpu"))
+
+
+def _without_control(functions: tuple[Function, ...], expected: str, none: str, hint: str) -> Outcome | None:
+    """Return the outcome where DevCtl of these functions cannot be compared."""
+    if not functions:
+        return fail(expected, none, hint)
+    if hidden := unreadable(functions):
+        return fail(expected, f"not readable: {' '.join(hidden)}", ROOT)
+    if without := conventional(functions):
+        return fail(expected, f"no PCI Express capability: {' '.join(without)}", HIDDEN)
+    return None
+
+
+@compared(
     "pcie.relaxed_ordering",
     *(PCIE, rdma.DEVICES),
     fields=("relaxed_ordering",),
     evidence="lspci -vvv | grep -E '^[0-9a-f]|RlxdOrd'",
 )
-def relaxed_ordering(ctx: Ctx) -> Outcome:
+def relaxed_ordering(ctx: Ctx) -> Group | Outcome:
     """Relaxed ordering is enabled, or disabled, in DevCtl of each GPU and HCA."""
     asked = ctx.fragment.relaxed_ordering
     if asked == "keep":
         return not_asked()
-    functions = (*ctx.facts.get(PCIE).of("gpu"), *hcas(ctx))
-    if not functions:
-        return fail(f"relaxed ordering {asked}", "no GPU and no HCA", "lspci -nn")
-    if hidden := unreadable(functions):
-        return fail(f"relaxed ordering {asked}", f"not readable: {' '.join(hidden)}", ROOT)
-    if without := conventional(functions):
-        return fail(f"relaxed ordering {asked}", f"no PCI Express capability: {' '.join(without)}", HIDDEN)
-    if wrong := differing(functions, relaxed_ordering=asked):
-        told = f"{wrong[0].found}: {' '.join(one.address for one in wrong)}"
-        return fail(f"relaxed ordering {asked}", told, RESET, changes=changes_of(wrong, "relaxed ordering"))
-    return ok(f"{asked} in {counted(len(functions), 'function')}")
+    functions, expected = (*_gpus(ctx), *hcas(ctx)), f"relaxed ordering {asked}"
+    if problem := _without_control(functions, expected, "no GPU and no HCA", "lspci -nn"):
+        return problem
+    group = register(functions, "relaxed ordering", asked, "{before}: {devices}", relaxed_ordering=asked)
+    right = f"{asked} in {counted(len(functions), 'function')}"
+    return msgspec.structs.replace(group, expected=expected, right=right)
 
 
-@check(
+@compared(
     "pcie.affinity",
     *(PCIE, rdma.DEVICES, system.CONTAINER),
     fields=("affinity",),
     evidence="for i in /sys/bus/pci/devices/*/infiniband/../msi_irqs/*; do cat /proc/irq/${i##*/}/smp_affinity_list; done",
 )
-def affinity(ctx: Ctx) -> Outcome:
+def affinity(ctx: Ctx) -> Group | Outcome:
     """Interrupts of each HCA may be served only by CPUs of its own NUMA node, and irqbalance leaves them there."""
     state = ctx.facts.get(PCIE)
     if ctx.fragment.affinity == "keep":
         return not_asked()
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: /proc/irq is the machine's")
-    functions = hcas(ctx)
+    functions, expected = hcas(ctx), "interrupts on local CPUs"
     if not functions:
-        return fail("interrupts on local CPUs", "no HCA", "ls /sys/class/infiniband")
-    told, changes = [], []
-    wrong = differing(functions, affinity="local")
-    for one in functions:
-        if astray := [row.setting.removeprefix("irq ") for row in wrong if row.address == one.address]:
-            more = f" and {len(astray) - 8} more" if len(astray) > 8 else ""
-            told.append(f"{one.address} (node {one.node}): interrupts {' '.join(astray[:8])}{more} may be elsewhere")
-            changes.append(Change(kind="setting", name=f"{one.address} smp_affinity_list", after="its own node"))
-    if told:
-        hint = f"systemctl restart {catalogue.UNIT}; interrupts that the kernel manages itself cannot be moved"
-        return fail("interrupts on local CPUs", "; ".join(told), hint, changes=changes)
+        return fail(expected, "no HCA", "ls /sys/class/infiniband")
+    group = _local_interrupts(functions)
+    if group.compare():
+        return group
     if state.balancer and catalogue.POLICY not in state.irqbalance:
-        change = Change(kind="file", name=catalogue.DROP_IN, after=f"--policyscript={catalogue.POLICY}")
-        told_so = f"irqbalance runs without it: {state.irqbalance.strip()}"
-        return fail(
-            f"irqbalance with {catalogue.POLICY}", told_so, f"{APPLY}; systemctl restart irqbalance", changes=[change]
+        told = f"irqbalance runs without it: {state.irqbalance.strip()}"
+        return fail(f"irqbalance with {catalogue.POLICY}", told, f"{APPLY}; systemctl restart irqbalance")
+    if not sum(len(one.interrupts) for one in functions):
+        return fail(expected, "none", "the driver has none yet: bring the ports up, and verify again")
+    return group
+
+
+def _local_interrupts(functions: tuple[Function, ...]) -> Group:
+    astray: dict[str, list[str]] = {}
+    for row in differing(functions, affinity="local"):
+        astray.setdefault(row.address, []).append(row.setting.removeprefix("irq "))
+    resources = []
+    for one in functions:
+        numbers = astray.get(one.address, [])
+        more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
+        words = f"{{devices}} (node {one.node}): interrupts {' '.join(numbers[:8])}{more} may be elsewhere"
+        resources.append(
+            Setting(kind="smp_affinity_list", device=one.address, value="its own node", before="", words=words)
         )
     count = sum(len(one.interrupts) for one in functions)
-    if not count:
-        return fail("interrupts of HCAs", "none", "the driver has none yet: bring the ports up, and verify again")
-    return ok(f"{counted(count, 'interrupt')} of {counted(len(functions), 'HCA')}")
+    return Group(
+        tuple(resources),
+        {(one.address, ""): "elsewhere" if one.address in astray else "its own node" for one in functions},
+        expected="interrupts on local CPUs",
+        right=f"{counted(count, 'interrupt')} of {counted(len(functions), 'HCA')}",
+        fix=f"systemctl restart {catalogue.UNIT}; interrupts that the kernel manages itself cannot be moved",
+    )
 
 
-@check("pcie.boot", PCIE, fields=("acs",), moment="next-boot", evidence=f"rdma_topo check; cat {catalogue.GRUB}")
-def masks_at_boot(ctx: Ctx) -> Outcome:
+@compared("pcie.boot", PCIE, fields=("acs",), moment="next-boot", evidence=f"rdma_topo check; cat {catalogue.GRUB}")
+def masks_at_boot(ctx: Ctx) -> Group | Outcome:
     """GRUB has the masks of ACS that rdma_topo computes."""
-    state = ctx.facts.get(PCIE)
     if ctx.fragment.acs != "rdma_topo":
         return not_asked()
-    if state.topo_grub != "same":
-        change = Change(kind="file", name=catalogue.GRUB, before=state.topo_grub, after="the masks of rdma_topo")
-        told = f"{catalogue.GRUB}: {state.topo_grub or 'rdma_topo does not tell'}"
-        return fail("the masks of rdma_topo with GRUB", told, APPLY, changes=[change])
-    return ok(f"the masks of rdma_topo in {catalogue.GRUB}")
+    masks = Setting(
+        kind="masks",
+        value="same",
+        words=f"{catalogue.GRUB}: {{before}}",
+        missing="rdma_topo does not tell",
+        moment="next-boot",
+        file=catalogue.GRUB,
+        shown="the masks of rdma_topo",
+    )
+    told = ctx.facts.get(PCIE).topo_grub
+    return Group(
+        (masks,),
+        {("", ""): told} if told else {},
+        expected="the masks of rdma_topo with GRUB",
+        right=f"the masks of rdma_topo in {catalogue.GRUB}",
+    )
 
 
 CHECKS = (iommu, acs, max_read_request, relaxed_ordering, affinity, masks_at_boot)

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gpuprov.capabilities.base import (
     DRIVER_PACKAGES,
     LOADED,
     Capability,
     Context,
     Outcome,
-    check,
     fail,
-    ok,
     skip,
 )
+from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.persistence.desired import DESIRED, RESOURCES, offered
 from gpuprov.capabilities.persistence.fragment import DAEMON, LEGACY, Persistence
 from gpuprov.capabilities.persistence.tasks import TASKS
 from gpuprov.probe.base import Facts
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import pci, system, systemd
+from gpuprov.resources import Setting
 from gpuprov.shown import counted
 from gpuprov.spec.model import Fragment
 
 __all__ = ["CAPABILITY", "Persistence"]
 
 
-@check(
+@compared(
     "persistence.mode_on",
     *(nvidia.SMI, pci.NVIDIA_FUNCTIONS, systemd.SYSTEMD_UNITS, system.CONTAINER),
     fields=("mode",),
 )
-def mode_on(ctx: Context[Persistence]) -> Outcome:
+def mode_on(ctx: Context[Persistence]) -> Group | Outcome:
     """Every GPU on the bus reports persistence mode Enabled, except GPUs bound to vfio-pci."""
     found = pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     if not found:
@@ -40,15 +42,15 @@ def mode_on(ctx: Context[Persistence]) -> Outcome:
     smi = ctx.facts.get(nvidia.SMI)
     if smi.complaint:
         return fail("persistence mode Enabled", smi.complaint, "see nvidia_driver.loaded")
-    on = {gpu.bus for gpu in smi.gpus if gpu.persistence}
-    off = sorted({gpu.address for gpu in found} - on)
-    if off:
-        return fail(
-            "Enabled on every GPU",
-            f"not Enabled: {' '.join(off)}",
-            f"systemctl restart {DAEMON} {LEGACY}: the one that is enabled",
-        )
-    return ok(f"Enabled on {counted(len(smi.gpus), 'GPU')}")
+    mode = Setting(kind="persistence mode", value="Enabled", words="not Enabled: {devices}", missing="not listed")
+    return Group(
+        tuple(msgspec.structs.replace(mode, device=one.address) for one in sorted(found, key=lambda one: one.address)),
+        {(gpu.bus, ""): "Enabled" if gpu.persistence else "Disabled" for gpu in smi.gpus},
+        expected="Enabled on every GPU",
+        right=f"Enabled on {counted(len(smi.gpus), 'GPU')}",
+        fix=f"systemctl restart {DAEMON} {LEGACY}: the one that is enabled",
+        changed="",
+    )
 
 
 def export(facts: Facts) -> Fragment | None:

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.answers import APPLY, HEADER
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.compared import find_fault
 from gpuprov.capabilities.rdma.at_boot import UNITS
 from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import OPENSM_UNIT
 from gpuprov.probe.rdma import DEVICES
-from gpuprov.probe.rdma.surroundings import HOST
-from gpuprov.resources import Unit
+from gpuprov.probe.rdma.surroundings import HOST, RdmaHost
+from gpuprov.resources import KernelModule, Modules, Unit
 from gpuprov.shown import counted
 
 Ctx = Context[Rdma]
@@ -61,6 +62,13 @@ def wanted(ctx: Ctx) -> dict[str, Any]:
     }
 
 
+def unloaded(name: str, host: RdmaHost) -> Outcome | None:
+    """Return the outcome of a host without this module; None if it has loaded it."""
+    module = KernelModule(name=name, loaded=True, fix=f"modprobe {name}; {APPLY}")
+    loaded = Modules(loaded=[one for one, state in host.modules.items() if state == "loaded"])
+    return find_fault(module, loaded, f"{name} loaded", f"{name} is not loaded")
+
+
 @check("rdma.umad", DEVICES, HOST, fields=("fabric",), evidence="ls /sys/class/infiniband_mad /dev/infiniband")
 def umad(ctx: Ctx) -> Outcome:
     """On InfiniBand, every port accepts management datagrams from programs (ib_umad), which opensm, ibstat and ibping need."""
@@ -68,9 +76,8 @@ def umad(ctx: Ctx) -> Outcome:
         return not_asked(f"{ctx.fragment.fabric} has no management datagrams")
     host = ctx.facts.get(HOST)
     needed = sum(len(device.ports) for device in select_devices(ctx.fragment, ctx.facts.get(DEVICES)))
-    if host.modules.get("ib_umad") != "loaded":
-        change = Change(kind="module", name="ib_umad", after="loaded")
-        return fail("ib_umad loaded", "ib_umad is not loaded", f"modprobe ib_umad; {APPLY}", changes=[change])
+    if fault := unloaded("ib_umad", host):
+        return fault
     if host.umad < needed:
         return fail(f"{counted(needed, 'port')} with umad", f"{host.umad}", "ls /dev/infiniband; dmesg | grep umad")
     return ok(f"ib_umad, {counted(host.umad, 'port')}")
@@ -82,9 +89,8 @@ def ipoib(ctx: Ctx) -> Outcome:
     if not ctx.fragment.ipoib:
         return not_asked()
     host, mine = ctx.facts.get(HOST), select_devices(ctx.fragment, ctx.facts.get(DEVICES))
-    if host.modules.get("ib_ipoib") != "loaded":
-        change = Change(kind="module", name="ib_ipoib", after="loaded")
-        return fail("ib_ipoib loaded", "ib_ipoib is not loaded", f"modprobe ib_ipoib; {APPLY}", changes=[change])
+    if fault := unloaded("ib_ipoib", host):
+        return fault
     there = {one.address: one.name for one in host.netdevs if one.kind == IPOIB}
     without = [device.name for device in mine if device.address not in there]
     if without or not mine:

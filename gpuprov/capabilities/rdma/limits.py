@@ -3,20 +3,24 @@ containers."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from gpuprov.capabilities.answers import APPLY, HEADER
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import Group, compared, list_changes
 from gpuprov.capabilities.rdma.at_boot import UNITS
 from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.onhost.settings import ENDLESS, LEAST, is_met
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host import systemd
 from gpuprov.probe.kernel import boot
-from gpuprov.probe.rdma.surroundings import HOST, SERVICES
+from gpuprov.probe.rdma.surroundings import HOST, SERVICES, RdmaHost
 from gpuprov.reading import is_whole
+from gpuprov.resources import Setting
 
 Ctx = Context[Rdma]
-ENDLESS = ("unlimited", "infinity")
 RAISE = 'prlimit --pid "$(systemctl show -p MainPID --value "$1")" --memlock="$2:$2"'
 
 
@@ -47,9 +51,12 @@ DROP_INS = Probe(
 
 def enough(found: str, wanted: str, *, unit: int = 1) -> bool:
     """Return whether a limit (a number of `unit` bytes, or no limit) is at least the wanted value: `unlimited`, or KiB."""
-    if found in ENDLESS:
-        return True
-    return wanted not in ENDLESS and is_whole(found) and int(found) * unit >= int(wanted) * 1024
+    return is_met(in_bytes(wanted, 1024), in_bytes(found, unit), LEAST)
+
+
+def in_bytes(limit: str, unit: int = 1) -> str:
+    """Return a limit in bytes; words as they are."""
+    return str(int(limit) * unit) if is_whole(limit) else limit
 
 
 @check("rdma.memlock", boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, HOST, fields=("memlock",),
@@ -59,7 +66,7 @@ def memlock(ctx: Ctx) -> Outcome:
     wanted = ctx.fragment.memlock
     if not wanted:
         return not_asked()
-    told, hints, changes = [], [], []
+    told, hints = list[str](), list[str]()
     login = ctx.facts.get(boot.LOGIN_LIMITS).get("memlock", "unset")
     if not all(enough(one, wanted, unit=1024) for one in login.split(":")):
         told.append(f"login sessions: {login}")
@@ -77,33 +84,46 @@ def memlock(ctx: Ctx) -> Outcome:
         for daemon in low:
             told.append(f"{daemon.unit} now: {daemon.now} bytes")
             hints.append(f"{APPLY} raises it with prlimit; a service keeps the limit that it was started with")
-            changes.append(Change(kind="setting", name=f"memlock of {daemon.unit}", before=daemon.now, after=wanted))
     if told:
+        changes = [] if found.bound else list_changes(daemon_limits(found, wanted).compare())
         return fail(wanted, "; ".join(told), "; ".join(dict.fromkeys(hints)), changes=changes)
     return ok(wanted)
 
 
-@check(
+def daemon_limits(host: RdmaHost, wanted: str, moment: Literal["now", "next-boot"] = "now") -> Group:
+    """Return the limit of each running service that starts containers or jobs: as it runs, or by its unit."""
+    now = moment == "now"
+    setting = Setting(kind="memlock", key="LimitMEMLOCK", value=in_bytes(wanted, 1024), how="least", moment=moment)
+    found = {daemon.unit: daemon.now if now else daemon.unit_limit for daemon in host.daemons}
+    resources = [
+        msgspec.structs.replace(
+            setting,
+            device=unit,
+            name=f"memlock of {unit}",
+            file="" if now else drop_in(unit),
+            shown=wanted,
+            words=f"{unit}: {{key}}={limit}",
+            before=limit,
+            fix=f"{APPLY} writes a drop-in; systemctl cat {unit}",
+        )
+        for unit, limit in found.items()
+    ]
+    values = {(unit, "LimitMEMLOCK"): limit for unit, limit in found.items()}
+    right = ", ".join(f"{unit}: {limit}" for unit, limit in found.items()) or "none of these services runs"
+    return Group(tuple(resources), values, expected=wanted, right=right)
+
+
+@compared(
     "rdma.memlock_boot",
     HOST,
     fields=("memlock",),
     moment="next-boot",
     evidence="systemctl show -p LimitMEMLOCK containerd",
 )
-def memlock_boot(ctx: Ctx) -> Outcome:
+def memlock_boot(ctx: Ctx) -> Group | Outcome:
     """No running service that starts containers or jobs has a lower limit in its unit, which the default does not raise."""
     wanted = ctx.fragment.memlock
-    daemons = ctx.facts.get(HOST).daemons
-    if not wanted:
-        return not_asked()
-    low = [daemon for daemon in daemons if not enough(daemon.unit_limit, wanted)]
-    if low:
-        told = "; ".join(f"{daemon.unit}: LimitMEMLOCK={daemon.unit_limit}" for daemon in low)
-        changes = [
-            Change(kind="file", name=drop_in(daemon.unit), before=daemon.unit_limit, after=wanted) for daemon in low
-        ]
-        return fail(wanted, told, f"{APPLY} writes a drop-in; systemctl cat {low[0].unit}", changes=changes)
-    return ok(", ".join(f"{daemon.unit}: {daemon.unit_limit}" for daemon in daemons) or "none of these services runs")
+    return daemon_limits(ctx.facts.get(HOST), wanted, "next-boot") if wanted else not_asked()
 
 
 def wanted(ctx: Ctx) -> dict[str, Any]:
@@ -118,13 +138,11 @@ def wanted(ctx: Ctx) -> dict[str, Any]:
 # A container that registers memory with an adapter has the limit of the service that started it.
 LimitMEMLOCK={value or "infinity"}
 """
-    low = [daemon.unit for daemon in daemons if not enough(daemon.now, asked)]
-    if ctx.facts.get(HOST).bound:
-        low = []
+    found = ctx.facts.get(HOST)
+    low = [one.device for one in daemon_limits(found, asked).compare()] if daemons and not found.bound else []
+    lower = {one.device for one in daemon_limits(found, asked, "next-boot").compare()} if daemons else set()
     return {
-        "files": {
-            path: text for one in daemons if (path := drop_in(one.unit)) in written or not enough(one.unit_limit, asked)
-        },
+        "files": {path: text for one in daemons if (path := drop_in(one.unit)) in written or one.unit in lower},
         "raise": [["sh", "-c", RAISE, "sh", unit, value or "unlimited"] for unit in low],
     }
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import find_missing
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.soft import interfaces
 from gpuprov.catalog import rdma as catalogue
@@ -35,13 +36,11 @@ def packages(ctx: Ctx) -> Outcome:
     if lacking := catalogue.list_unknown(kind, *_keys(ctx)) if kind else ():
         told = f"no package names are known for {' or '.join(lacking)} on {ctx.facts.get(system.OS_RELEASE).name}"
         return fail(" ".join(wanted), told, f"another host for {lacking[0]}")
-    missing = [name for name in wanted if name not in there]
     broken = [name for name in wanted if name in there and not there[name].whole]
     said = words(ctx.facts.get(system.OS_RELEASE))
-    if missing:
-        changes = [Change(kind="package", name=name, after="installed") for name in missing]
-        hint = f"gpuprov apply, or {said.install} {' '.join(missing)}"
-        return fail(" ".join(wanted), f"not installed: {' '.join(missing)}", hint, changes=changes)
+    absent = " ".join(name for name in wanted if name not in there)
+    if missing := find_missing(wanted, there, f"gpuprov apply, or {said.install} {absent}"):
+        return missing
     if broken:
         return fail(" ".join(wanted), f"half-installed: {' '.join(broken)}", said.repair)
     return ok(" ".join(f"{name} {there[name].version}" for name in wanted[:2]), " ".join(wanted))

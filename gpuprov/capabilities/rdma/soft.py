@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gpuprov.capabilities.answers import APPLY, BEFORE
 from gpuprov.capabilities.at_boot import COMMON, command, unit
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.base import Context, Outcome, not_asked
+from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, configuration
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import rdma as catalogue
@@ -14,6 +17,7 @@ from gpuprov.onhost.at_boot.soft import DEFAULT
 from gpuprov.probe.base import Facts
 from gpuprov.probe.rdma import DEVICES, RdmaDevice
 from gpuprov.probe.rdma.surroundings import HOST
+from gpuprov.resources import Setting
 
 Ctx = Context[Rdma]
 # Reloading makes and removes what differs; a restart would remove every device, under those that use it.
@@ -49,27 +53,26 @@ def interfaces(block: Rdma, facts: Facts) -> dict[str, Netdev | None]:
     return {name: host.netdev(name) for name in block.soft.netdevs}
 
 
-@check("rdma.soft", DEVICES, HOST, fields=("soft",), evidence="rdma link")
-def soft(ctx: Ctx) -> Outcome:
+@compared("rdma.soft", DEVICES, HOST, fields=("soft",), evidence="rdma link")
+def soft(ctx: Ctx) -> Group | Outcome:
     """Each network interface that the spec names has a device of this driver, matched by interface whatever the device's name."""
     block = ctx.fragment
     if block.fabric != "soft":
         return not_asked()
     module = catalogue.SOFT_MODULES[block.soft.driver]
     wanted = interfaces(block, ctx.facts)
-    told = [f"no network interface {name}" for name, netdev in wanted.items() if netdev is None]
-    changes, good = [], []
+    absent = tuple(f"no network interface {name}" for name, netdev in wanted.items() if netdev is None)
+    links, values, good = list[Setting](), dict[tuple[str, str], str](), list[str]()
     for netdev, mine, others in devices(block, ctx.facts):
+        other = ", ".join(f"{device.name} is {device.driver}" for device in others)
+        words = f"{netdev.name} has no {block.soft.driver} device" + (f" ({other})" if other else "")
+        link = Setting(kind="rdma link", device=netdev.name, value=block.soft.driver, words=words, before=other)
+        links.append(msgspec.structs.replace(link, name=f"rdma link, {netdev.name}"))
         if mine:
             good.append(f"{mine[0].name} on {netdev.name}")
-            continue
-        other = ", ".join(f"{device.name} is {device.driver}" for device in others)
-        told.append(f"{netdev.name} has no {block.soft.driver} device" + (f" ({other})" if other else ""))
-        changes.append(Change(kind="setting", name=f"rdma link, {netdev.name}", before=other, after=block.soft.driver))
+            values[netdev.name, ""] = block.soft.driver
     expected = f"{block.soft.driver} on {', '.join(wanted)}"
-    if told:
-        return fail(expected, "; ".join(told), _hint(ctx, module), changes=changes)
-    return ok(", ".join(good), expected)
+    return Group(tuple(links), values, expected=expected, right=", ".join(good), fix=_hint(ctx, module), beside=absent)
 
 
 def devices(block: Rdma, facts: Facts) -> list[tuple[Netdev, list[RdmaDevice], list[RdmaDevice]]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import list_changes
 from gpuprov.capabilities.vgpu_guest import token
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, needs_vgpu
 from gpuprov.catalog import vgpu as catalogue
 from gpuprov.probe.gpus.vgpu import GRIDD, LICENCES, Gridd
 from gpuprov.probe.host import system
+from gpuprov.resources import Difference
 
 Ctx = Context[VgpuGuest]
 JOURNAL = f"journalctl -u {catalogue.UNIT} -n 30"
@@ -33,27 +35,25 @@ def token_installed(ctx: Ctx) -> Outcome:
     expected = f"{place}, root's, mode {block.token_mode}"
     mine = [one for one in found if not wanted or one.path == place]
     if not mine:
-        change = Change(kind="file", name=place, after="installed")
-        return fail(expected, "no such token", APPLY if wanted else "vgpu_guest.token_file: PATH", changes=[change])
+        hint = APPLY if wanted else "vgpu_guest.token_file: PATH"
+        return fail(expected, "no such token", hint, changes=list_changes([Difference(place, "", "installed")]))
     if wanted:
         theirs = token.read(block.token_file)
         if theirs.problem:
             return fail(expected, theirs.problem, "correct vgpu_guest.token_file")
         if theirs.sha256 and theirs.sha256 != mine[0].sha256:
-            change = Change(kind="file", name=place, before=mine[0].sha256[:12], after=theirs.sha256[:12])
-            told = f"sha256 {mine[0].sha256[:12]}, the controller's is {theirs.sha256[:12]}"
-            return fail(expected, told, APPLY, changes=[change])
+            before, after = mine[0].sha256[:12], theirs.sha256[:12]
+            told = f"sha256 {before}, the controller's is {after}"
+            return fail(expected, told, APPLY, changes=list_changes([Difference(place, before, after)]))
         others = [one.path for one in found if one.path != place]
         if others:
-            change = Change(kind="file", name=" ".join(others), after="removed")
-            return fail(expected, f"other tokens beside it: {' '.join(others)}", APPLY, changes=[change])
+            changes = list_changes(Difference(path, "", "removed") for path in others)
+            return fail(expected, f"other tokens beside it: {' '.join(others)}", APPLY, changes=changes)
     wrong = [one for one in mine if (one.mode, one.owner) != (block.token_mode, "root")]
     if wrong:
         told = ", ".join(f"{one.path} is {one.owner}'s, mode {one.mode}" for one in wrong)
-        change = Change(
-            kind="file", name=wrong[0].path, before=f"mode {wrong[0].mode}", after=f"mode {block.token_mode}"
-        )
-        return fail(expected, told, f"{APPLY}, or chown root and chmod {block.token_mode}", changes=[change])
+        changes = list_changes(Difference(one.path, f"mode {one.mode}", f"mode {block.token_mode}") for one in wrong)
+        return fail(expected, told, f"{APPLY}, or chown root and chmod {block.token_mode}", changes=changes)
     return ok(f"{' '.join(one.path for one in mine)}: root's, mode {block.token_mode}", expected)
 
 

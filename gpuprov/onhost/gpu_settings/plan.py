@@ -71,7 +71,7 @@ def plan_mode(card: Card, mode: str, steps: list[Step], problems: list[str]) -> 
         steps.append(Step("compute mode", card.mode, mode, ("DeviceSetComputeMode", UINT(MODES.index(mode)))))
 
 
-def format_watts(milliwatts: int) -> str:
+def format_watts(milliwatts: float) -> str:
     return f"{milliwatts / 1000:g} W"
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Check, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import build_modules, find_fault, list_changes
 from gpuprov.capabilities.rdma.efa.rules import installer_sha256, vendor
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import efa as catalogue
@@ -17,6 +18,7 @@ from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import pci
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.efa import EFA
+from gpuprov.resources import Difference, KernelModule, Modules
 from gpuprov.shown import counted
 
 Ctx = Context[Rdma]
@@ -80,13 +82,10 @@ def source(ctx: Ctx) -> Outcome:
         return not_asked("the spec names no installer: the software was there")
     expected = f"the installer with SHA-256 {digest}"
     if why := onhost.explain_installation(state.record, digest, onhost.build_options(options(ctx.fragment))):
-        change = Change(
-            kind="package",
-            name="aws-efa-installer",
-            before=state.installer,
-            after=ctx.fragment.efa.installer or digest[:12],
+        moved = Difference(
+            "aws-efa-installer", state.installer, ctx.fragment.efa.installer or digest[:12], kind="package"
         )
-        return fail(expected, why, APPLY, changes=[change])
+        return fail(expected, why, APPLY, changes=list_changes([moved]))
     if ctx.fragment.efa.installer and state.installer != ctx.fragment.efa.installer:
         told = f"/opt/amazon/efa_installed_packages says {state.installer or 'nothing'}: somebody ran another since"
         hint = f"rm {onhost.RECORD}, on the host, then {APPLY}"
@@ -107,17 +106,17 @@ def driver(ctx: Ctx) -> Outcome:
     state, asked = ctx.facts.get(EFA), vendor(ctx.fragment)
     whose = "AWS's" if asked else "the kernel's own"
     expected = f"{whose} driver efa, loaded"
-    if not state.loaded:
-        change = Change(kind="module", name=DRIVER, after="loaded")
-        return fail(expected, "not loaded", f"modprobe efa; dmesg | grep -w efa; {APPLY}", changes=[change])
-    if state.stale:
-        used = ", ".join(f"{name} ({pid})" for pid, name in state.users)
-        told = "another build than the one on disk" if state.version else "the kernel's own, and another is on disk"
-        told += f"; in use by {used}" if used else ""
-        change = Change(kind="module", name=DRIVER, before="another build", after="that on disk")
-        reason = f"another build of efa is loaded, in use by {used}" if used else ""
-        hint = "reboot, or end them, then gpuprov apply" if used else APPLY
-        return fail(expected, f"the loaded module is {told}", hint, changes=[change], reboot=reason)
+    loaded, module = Modules(loaded=(DRIVER,) * state.loaded), KernelModule(name=DRIVER, loaded=True)
+    if fault := find_fault(module, loaded, expected, "not loaded", fix=f"modprobe efa; dmesg | grep -w efa; {APPLY}"):
+        return fault
+    used = ", ".join(f"{name} ({pid})" for pid, name in state.users)
+    told = "another build than the one on disk" if state.version else "the kernel's own, and another is on disk"
+    told += f"; in use by {used}" if used else ""
+    reason = f"another build of efa is loaded, in use by {used}" if used else ""
+    hint = "reboot, or end them, then gpuprov apply" if used else APPLY
+    other = KernelModule(name=DRIVER, loaded=True, outdated="another build" * state.stale, reboot=reason)
+    if fault := find_fault(other, loaded, expected, f"the loaded module is {told}", fix=hint):
+        return fault
     # AWS's driver has a version, the kernel's own has none.
     if asked and installer_sha256(ctx.fragment) and not state.version:
         hint = f"{APPLY}; modinfo -n efa says which one modprobe takes; dkms status efa"
@@ -266,7 +265,7 @@ def kernels(ctx: Ctx) -> Outcome:
     without = [one.release for one in state.kernels if not one.path or (needs_version and not one.version)]
     expected = f"{'AWS' if needs_version else 'a'} driver efa for each installed kernel"
     if without or not state.kernels:
-        changes = [Change(kind="module", name=f"efa for {release}", after="built") for release in without]
+        changes = build_modules("efa", dict.fromkeys(without, ""))
         hint = "the kernel's headers, then dkms autoinstall -k KERNEL; or remove that kernel"
         return fail(expected, f"none for {' '.join(without) or 'any kernel'}", hint, changes=changes)
     return ok(counted(len(state.kernels), "kernel"), expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, ok
+from gpuprov.capabilities.compared import build_modules, rebuild_images
 from gpuprov.capabilities.rdma.erdma.state import Ctx, of_vendor, wanted
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.onhost.at_boot.erdma_state import is_same_value
@@ -28,7 +29,7 @@ def kernels(ctx: Ctx) -> Outcome:
     without = [kernel for kernel in state.kernels if not kernel.vendor]
     if without or not state.kernels:
         told = "; ".join(_lacks(kernel) for kernel in without) or "no kernel in /lib/modules"
-        changes = [Change(kind="module", name=f"erdma for {kernel.release}", after="built") for kernel in without]
+        changes = build_modules("erdma", {kernel.release: "" for kernel in without})
         return fail(expected, told, f"{APPLY}; or dkms install erdma/VERSION -k KERNEL", changes=changes)
     if not state.registered:
         hint = "run Alibaba's installer again: its package registers erdma with DKMS"
@@ -36,10 +37,7 @@ def kernels(ctx: Ctx) -> Outcome:
     simple = [kernel.release for kernel in state.kernels if not kernel.mad] if compat else []
     if simple:
         told = f"built without MAD for {' '.join(simple)}: no address handles, and so no rdma_cm, in compat mode"
-        changes = [
-            Change(kind="module", name=f"erdma for {release}", before="without MAD", after="with MAD")
-            for release in simple
-        ]
+        changes = build_modules("erdma", dict.fromkeys(simple, "without MAD"), "with MAD")
         hint = f"{APPLY}; or ERDMA_FORCE_MAD_ENABLE=1 dkms build --force erdma/VERSION -k KERNEL, then dkms install --force"
         return fail(expected, told, hint, changes=changes)
     return ok(f"{counted(len(state.kernels), 'kernel')}; {state.registered[0]}", expected)
@@ -118,7 +116,7 @@ def initramfs(ctx: Ctx) -> Outcome:
         return ok("no initramfs holds erdma")
     armed = [image for image in images if not image.holds_configuration]
     if armed:
-        changes = [Change(kind="initramfs", name=image.image, after="rebuilt") for image in armed]
+        changes = rebuild_images(image.image for image in armed)
         told = (
             f"{' '.join(image.image for image in armed)} holds erdma without {catalogue.OPTIONS}, or is older than it"
         )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import Group, compared, find_fault, find_missing, move_packages
 from gpuprov.capabilities.rdma.common import IWARP
 from gpuprov.capabilities.rdma.erdma.state import (
     Ctx,
@@ -24,6 +27,7 @@ from gpuprov.onhost import erdma as onhost
 from gpuprov.onhost.at_boot.erdma_state import is_same_value
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.erdma import ERDMA
+from gpuprov.resources import KernelModule, Modules, Setting
 
 SYSFS = "/sys/module/erdma/parameters"
 
@@ -39,22 +43,23 @@ def driver(ctx: Ctx) -> Outcome:
         symbol, told = catalogue.read_erdma_file().ofed.symbol, "a tree of OFED was there when it was built"
         hint = "boot into OFED's ib_core, or build erdma anew without that tree: see docs/how-to/erdma.md"
         return fail(expected, f"Unknown symbol {symbol}: no module of this kernel has it; {told}", hint)
-    if not state.loaded:
-        on_disk = f"{mine.path} is not" if mine and mine.path else "no module erdma of this kernel: none is"
-        change = Change(kind="module", name="erdma", after="loaded")
-        return fail(expected, f"{on_disk} loaded", f"modprobe erdma; dmesg | grep erdma; {APPLY}", changes=[change])
-    has = "compat_mode" in state.parameters
+    on_disk = f"{mine.path} is not" if mine and mine.path else "no module erdma of this kernel: none is"
+    loaded, has = Modules(loaded=("erdma",) * state.loaded), "compat_mode" in state.parameters
+    module = KernelModule(name="erdma", loaded=True)
+    fix = f"modprobe erdma; dmesg | grep erdma; {APPLY}"
+    if fault := find_fault(module, loaded, expected, f"{on_disk} loaded", fix=fix):
+        return fault
     if has != asked:
         told = "Alibaba's driver is loaded" if has else "the kernel's own driver is loaded, which has no parameters"
         if not asked:
             return fail(expected, told, "stack: erdma-vendor; or remove the package erdma, rmmod erdma, modprobe erdma")
-        change = Change(kind="module", name="erdma", before="the kernel's", after="Alibaba's")
+        other = msgspec.structs.replace(module, outdated="the kernel's", right="Alibaba's")
         hint = f"{APPLY} with rdma.erdma.installer; modinfo -n erdma says which one modprobe takes"
-        return fail(expected, told, hint, changes=[change])
-    if state.stale:
-        change = Change(kind="module", name="erdma", before="another build", after="that on disk")
-        told = "the loaded module is another build than the one on disk"
-        return fail(expected, told, f"{APPLY}; or rmmod erdma; modprobe erdma", changes=[change])
+        return find_fault(other, loaded, expected, told, fix=hint) or ok(expected)
+    other = msgspec.structs.replace(module, outdated="another build" * state.stale)
+    told = "the loaded module is another build than the one on disk"
+    if fault := find_fault(other, loaded, expected, told, fix=f"{APPLY}; or rmmod erdma; modprobe erdma"):
+        return fault
     unbound = [address for address, name in state.functions if name != "erdma"]
     if unbound:
         hint = "dmesg | grep erdma; the network interface of the same MAC address must be there first"
@@ -72,10 +77,8 @@ def driver(ctx: Ctx) -> Outcome:
 def source(ctx: Ctx) -> Outcome:
     """The driver came from the installer with that checksum, or the packages that the spec names are installed."""
     state, asked = ctx.facts.get(ERDMA), ctx.fragment.erdma
-    missing = [name for name in asked.packages if name not in state.packages]
-    if missing:
-        changes = [Change(kind="package", name=name, after="installed") for name in missing]
-        return fail(" ".join(asked.packages), f"not installed: {' '.join(missing)}", APPLY, changes=changes)
+    if missing := find_missing(asked.packages, state.packages):
+        return missing
     digest = checksum(ctx.fragment)
     if not digest:
         return (
@@ -85,9 +88,9 @@ def source(ctx: Ctx) -> Outcome:
         )
     ran = state.record.partition(" ")[0]
     if ran != digest:
-        change = Change(kind="package", name="erdma_installer", before=ran, after=digest)
+        changes = move_packages({"erdma_installer": digest}, {"erdma_installer": ran})
         told = f"the one that gpuprov ran has {ran}" if ran else "gpuprov ran none here"
-        return fail(f"the installer with SHA-256 {digest}", told, APPLY, changes=[change])
+        return fail(f"the installer with SHA-256 {digest}", told, APPLY, changes=changes)
     return ok(f"the installer with SHA-256 {digest}")
 
 
@@ -106,12 +109,10 @@ def mode(ctx: Ctx) -> Outcome:
         told = f"compat_mode is {value}" + (f", and {used} hold the devices" if used else "")
         rebooted = way_out(state, ctx.fragment)
         hint = f"end them, then {APPLY}{rebooted}" if used else f"{APPLY}; or rmmod erdma; modprobe erdma"
-        change = Change(
-            kind="setting", name=f"{SYSFS}/compat_mode", before=value, after=catalogue.format_parameter(compat)
-        )
-        return fail(
-            expected, told, hint, changes=[change], reboot=f"{used} hold eRDMA devices" if used and rebooted else ""
-        )
+        setting = parameter("compat_mode", catalogue.format_parameter(compat))
+        reason = f"{used} hold eRDMA devices" if used and rebooted else ""
+        values = {("", "compat_mode"): value}
+        return find_fault(setting, values, expected, told, fix=hint, reboot=reason) or ok(expected)
     if vendor(ctx.fragment) and not value:
         return fail(expected, "the loaded driver has no compat_mode: it is the kernel's", "see rdma.erdma_driver")
     strange = [one.name for one in devices(ctx) if (one.node_type == IWARP) == compat] if value else []
@@ -126,9 +127,9 @@ def mode(ctx: Ctx) -> Outcome:
     )
 
 
-@check("rdma.erdma_parameters", ERDMA, fields=("erdma",), evidence=f"grep . {SYSFS}/*")
+@compared("rdma.erdma_parameters", ERDMA, fields=("erdma",), evidence=f"grep . {SYSFS}/*")
 @of_vendor
-def parameters(ctx: Ctx) -> Outcome:
+def parameters(ctx: Ctx) -> Group | Outcome:
     """The driver's other parameters match the spec, read back from sysfs."""
     state = ctx.facts.get(ERDMA)
     asked = {name: value for name, value in wanted(ctx.fragment).items() if name != "compat_mode"}
@@ -138,28 +139,31 @@ def parameters(ctx: Ctx) -> Outcome:
     missing = [name for name in asked if name not in state.parameters]
     if missing and state.loaded:
         return fail(expected, f"this build of erdma has no {' '.join(missing)}", "take it out of rdma.erdma.parameters")
-    wrong = {
-        name: state.parameters.get(name, "")
-        for name in asked
-        if not is_same_value(state.parameters.get(name, ""), asked[name])
-    }
-    if wrong:
-        told = " ".join(f"{name}={value or 'not loaded'}" for name, value in wrong.items())
-        changes = [
-            Change(kind="setting", name=f"{SYSFS}/{name}", before=wrong[name], after=asked[name]) for name in wrong
-        ]
-        return fail(expected, told, f"{APPLY}; or rmmod erdma; modprobe erdma", changes=changes)
-    return ok(expected)
+    return Group(
+        tuple(parameter(name, value) for name, value in asked.items()),
+        {
+            ("", name): asked[name] if is_same_value(value, asked[name]) else value
+            for name, value in state.parameters.items()
+            if name in asked
+        },
+        expected=expected,
+        fix=f"{APPLY}; or rmmod erdma; modprobe erdma",
+    )
 
 
-@check(
+def parameter(name: str, value: str) -> Setting:
+    """Return a parameter of the loaded module, by its value in sysfs."""
+    return Setting(kind="erdma", name=f"{SYSFS}/{name}", key=name, value=value, missing="not loaded")
+
+
+@compared(
     "rdma.erdma_mtu",
     ERDMA,
     fields=("erdma",),
     evidence="rdma link; ip -br link",
 )
 @of_erdma
-def mtu(ctx: Ctx) -> Outcome:
+def mtu(ctx: Ctx) -> Group | Outcome:
     """Each device's network interface has the MTU of the instance's jumbo frame setting; NCCL's LL128 corrupts data with another."""
     state, asked = ctx.facts.get(ERDMA), catalogue.get_mtu(ctx.fragment.erdma.mtu)
     expected = f"MTU {asked} ({ctx.fragment.erdma.mtu})"
@@ -169,15 +173,22 @@ def mtu(ctx: Ctx) -> Outcome:
     if alone:
         hint = "ip -br link: the interface with the device's MAC address (its node GUID) must be up"
         return fail(expected, f"{' '.join(alone)} has no network interface", hint)
-    wrong = [pair for pair in state.pairs if pair.mtu != asked]
-    if wrong:
-        told = ", ".join(f"{pair.netdev} of {pair.device} has MTU {pair.mtu}" for pair in wrong)
-        hint = f"systemctl restart {catalogue.UNIT} ({APPLY} does); until then, NCCL_PROTO=^LL128: with it, data would be corrupted"
-        changes = [
-            Change(kind="setting", name=f"{pair.netdev} mtu", before=str(pair.mtu), after=str(asked)) for pair in wrong
-        ]
-        return fail(expected, told, hint, changes=changes)
-    return ok(f"MTU {asked}: {' '.join(f'{pair.netdev} ({pair.device})' for pair in state.pairs)}", expected)
+    hint = f"systemctl restart {catalogue.UNIT} ({APPLY} does); until then, NCCL_PROTO=^LL128: with it, data would be corrupted"
+    return Group(
+        tuple(
+            Setting(
+                kind="mtu",
+                device=pair.netdev,
+                value=str(asked),
+                words=f"{{devices}} of {pair.device} has MTU {{before}}",
+            )
+            for pair in state.pairs
+        ),
+        {(pair.netdev, ""): str(pair.mtu) for pair in state.pairs},
+        expected=expected,
+        right=f"MTU {asked}: {' '.join(f'{pair.netdev} ({pair.device})' for pair in state.pairs)}",
+        fix=hint,
+    )
 
 
 @check(

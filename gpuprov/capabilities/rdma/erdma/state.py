@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from gpuprov.capabilities.base import Context, Outcome, not_asked
 from gpuprov.capabilities.rdma import installers
@@ -14,6 +15,7 @@ from gpuprov.probe.rdma.erdma import Erdma as State
 
 Ctx = Context[Rdma]
 DRIVER = "erdma"
+T = TypeVar("T")
 
 
 def vendor(block: Rdma) -> bool:
@@ -60,10 +62,10 @@ def way_out(state: State, block: Rdma) -> str:
     return "; or reboot: modprobe has the right options" if right else ""
 
 
-def of_erdma(question: Callable[[Ctx], Outcome]) -> Callable[[Ctx], Outcome]:
+def of_erdma(question: Callable[[Ctx], T]) -> Callable[[Ctx], T | Outcome]:
     """Return the check's function, limited to hosts with this fabric."""
 
-    def asked(ctx: Ctx) -> Outcome:
+    def asked(ctx: Ctx) -> T | Outcome:
         if ctx.fragment.fabric != "erdma":
             return not_asked(f"the fabric is {ctx.fragment.fabric}")
         return question(ctx)
@@ -72,10 +74,10 @@ def of_erdma(question: Callable[[Ctx], Outcome]) -> Callable[[Ctx], Outcome]:
     return asked
 
 
-def of_vendor(question: Callable[[Ctx], Outcome]) -> Callable[[Ctx], Outcome]:
+def of_vendor(question: Callable[[Ctx], T]) -> Callable[[Ctx], T | Outcome]:
     """Return the check's function, limited to hosts whose spec asks for Alibaba's driver."""
 
-    def asked(ctx: Ctx) -> Outcome:
+    def asked(ctx: Ctx) -> T | Outcome:
         if not vendor(ctx.fragment):
             return not_asked("the driver is the kernel's own")
         return question(ctx)

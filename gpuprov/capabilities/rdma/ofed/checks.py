@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import list_changes, restart_unit
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.beside import BESIDE
 from gpuprov.capabilities.rdma.ofed.decision import release_of
@@ -15,6 +16,7 @@ from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family, words
 from gpuprov.probe.rdma import ofed as probe
 from gpuprov.probe.rdma.ofed import OFED, PACKAGES, Ofed
+from gpuprov.resources import Difference
 from gpuprov.shown import counted
 
 Ctx = Context[Rdma]
@@ -43,19 +45,19 @@ def release(ctx: Ctx) -> Outcome:
     asked = ctx.fragment.ofed.version
     expected = f"{catalogue.PROFILE}, OFED {asked or 'of any release'}"
     told = release_of(ctx.facts, state)
-    change = Change(kind="package", name=catalogue.PROFILE, before=told, after=asked or "newest")
+    moved = list_changes([Difference(catalogue.PROFILE, told, asked or "newest", kind="package")])
     if catalogue.PROFILE not in found:
         what = f"OFED {told} without {catalogue.PROFILE}" if told else f"{catalogue.PROFILE} is not installed"
         way = f"{catalogue.UNINSTALL}, then {APPLY}" if told else APPLY
-        return fail(expected, what, way, changes=[change])
+        return fail(expected, what, way, changes=moved)
     broken = sorted(name for name, package in found.items() if not package.whole)
     if broken:
         return fail(
-            expected, f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair, changes=[change]
+            expected, f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair, changes=moved
         )
     if not catalogue.is_fitting(told, asked):
         hint = f"{APPLY}, with the doca-host package of OFED {asked} in rdma.ofed, or its repository on the host"
-        return fail(expected, f"OFED {told or 'of an unknown release'}", hint, changes=[change])
+        return fail(expected, f"OFED {told or 'of an unknown release'}", hint, changes=moved)
     return ok(
         f"{catalogue.PROFILE} {found[catalogue.PROFILE].version}, OFED {told or 'of an unknown release'}", expected
     )
@@ -103,9 +105,8 @@ def loaded(ctx: Ctx) -> Outcome:
     if held_by := holders(state):
         why = f"DOCA-OFED's modules are not loaded, and openibd cannot restart: {held_by}"
         return fail(expected, told, f"end what uses RDMA, then {APPLY}; or a reboot", reboot=why)
-    return fail(expected, told, f"systemctl restart openibd ({APPLY} does)",
-                changes=[Change(kind="service", name=catalogue.UNIT, before="the kernel's modules",
-                 after="OFED's modules")])  # fmt: skip
+    moved = restart_unit(catalogue.UNIT, "the kernel's modules", "OFED's modules")
+    return fail(expected, told, f"systemctl restart openibd ({APPLY} does)", changes=moved)
 
 
 def foreign(facts: Facts) -> list[str]:

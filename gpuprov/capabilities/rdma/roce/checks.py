@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.devices import up
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -19,6 +18,7 @@ from gpuprov.probe import rdma
 from gpuprov.probe.host import system
 from gpuprov.probe.rdma.ofed import OFED
 from gpuprov.probe.rdma.roce import ROCE
+from gpuprov.resources import Setting
 
 Ctx = Context[Rdma]
 FIELDS = ("roce",)
@@ -45,8 +45,8 @@ def _elsewhere(ctx: Ctx) -> Outcome | None:
     return None if ctx.fragment.fabric == "roce" else not_asked(f"the fabric is {ctx.fragment.fabric}")
 
 
-@check("rdma.roce_settings", ROCE, rdma.DEVICES, fields=FIELDS, evidence=ROCE.evidence)
-def settings(ctx: Ctx) -> Outcome:
+@compared("rdma.roce_settings", ROCE, rdma.DEVICES, fields=FIELDS, evidence=ROCE.evidence)
+def settings(ctx: Ctx) -> Group | Outcome:
     """Each RoCE port has every setting that the spec asks for, read back from driver and kernel."""
     if answer := _elsewhere(ctx):
         return answer
@@ -57,17 +57,19 @@ def settings(ctx: Ctx) -> Outcome:
     mine = ports(ctx)
     if not mine:
         return fail(expected, NO_PORT, NO_PORT_HINT)
-    told, changes = [], []
-    for name, rows in groupby(differences(ctx), key=lambda row: row.port.name):
-        differs = list(rows)
-        told.append(f"{name} {', '.join(f'{one.key} is {one.found}' for one in differs)}")
-        changes += [
-            Change(kind="setting", name=f"{name} {one.key}", before=one.found, after=one.value) for one in differs
-        ]
-    if told:
-        hint = f"systemctl restart {catalogue.UNIT} ({APPLY} does); what it says: journalctl -u {catalogue.UNIT}"
-        return fail(expected, "; ".join(told), hint, changes=changes)
-    return ok(f"{expected}, on {', '.join(port.name for port in mine)}", expected)
+    found = {(row.port.name, row.key): row.found for row in differences(ctx)}
+    each = [(port.name, key, value) for port in mine for key, value in asked.items() if port.has(key)]
+    words = {
+        name: f"{name} " + ", ".join(f"{key} is {before}" for (port, key), before in found.items() if port == name)
+        for name in {port.name for port in mine}
+    }
+    return Group(
+        tuple(Setting(kind=key, device=name, key=key, value=value, words=words[name]) for name, key, value in each),
+        {(name, key): found.get((name, key), value) for name, key, value in each},
+        expected=expected,
+        right=f"{expected}, on {', '.join(port.name for port in mine)}",
+        fix=f"systemctl restart {catalogue.UNIT} ({APPLY} does); what it says: journalctl -u {catalogue.UNIT}",
+    )
 
 
 @check("rdma.roce_gids", rdma.DEVICES, fields=("fabric",), evidence="rdma link; ibv_devinfo -v | grep -A99 GID")

@@ -1,0 +1,217 @@
+"""Checks that are generated from settings and kernel modules: their comparison, their words, and the changes that a plan shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from dataclasses import fields as members
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities.answers import APPLY
+from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome, check, fail, not_asked, ok
+from gpuprov.probe.base import Facts, Probe
+from gpuprov.probe.kernel import modules
+from gpuprov.resources import Difference, KernelModule, Modules, Setting, Values, compare_packages
+from gpuprov.resources.kernel_module import MODPROBE_FILE
+
+_NUMBERED = re.compile(r"GPU (\d+)(?: \([^()]*\))?")
+
+
+class Group(msgspec.Struct, frozen=True):
+    """The resources that one check compares, and what the host has of them.
+
+    `expected`, `right`: the state that is wanted, and the one that was found, where they are more than the values themselves.
+    `fix`: what to do where one differs. `files`: what a file says when it is right, by path, where a module or an option is missing in
+    it. `changed`: the file that apply changes for all of them together; empty where it is another check's; None: each is a change.
+    `told`: how they differ, in words of their own. `beside`: what else is wrong, which no resource says. `reboot`: why only a reboot
+    brings it.
+    """
+
+    resources: tuple[Setting | KernelModule, ...]
+    values: Values = {}
+    modules: Modules = Modules()
+    expected: str = ""
+    right: str = ""
+    fix: str = APPLY
+    files: Mapping[str, str] = {}
+    changed: str | None = None
+    told: str = ""
+    beside: tuple[str, ...] = ()
+    reboot: str = ""
+
+    def compare(self) -> list[Difference]:
+        """Compare all of them, in their order."""
+        return [found for resource in self.resources for found in compare_resource(resource, self)]
+
+
+def compare_resource(resource: Setting | KernelModule, group: Group) -> Iterator[Difference]:
+    """Compare one resource of a group with what the host has."""
+    if isinstance(resource, KernelModule):
+        yield from resource.compare(group.modules)
+    elif difference := resource.compare(group.values):
+        yield difference
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared(Check):
+    """A check that is generated from a group. `group`: the group for a host; or the outcome where there is nothing to compare."""
+
+    group: Callable[[Context[Any]], Group | Outcome]
+
+
+def compared(
+    identifier: str,
+    *probes: Probe[Any],
+    fields: tuple[str, ...] = (),
+    moment: Moment = "now",
+    evidence: str = "",
+) -> Callable[[Callable[[Context[Any]], Group | Outcome]], Compared]:
+    """Turn a function that yields a group into the check of its resources."""
+
+    def made(group: Callable[[Context[Any]], Group | Outcome]) -> Compared:
+        def run(ctx: Context[Any]) -> Outcome:
+            found = group(ctx)
+            return found if isinstance(found, Outcome) else judge(found)
+
+        run.__doc__ = group.__doc__
+        plain = check(identifier, *probes, fields=fields, moment=moment, evidence=evidence)(run)
+        return Compared(**{one.name: getattr(plain, one.name) for one in members(Check)}, group=group)
+
+    return made
+
+
+def list_compared(capability: Capability) -> list[Compared]:
+    """Return the capability's checks that are generated from settings and modules."""
+    return [check for check in capability.checks if isinstance(check, Compared)]
+
+
+def judge(group: Group) -> Outcome:
+    """Compare a group's resources with the host's."""
+    if not (group.resources or group.right or group.beside):
+        return not_asked()
+    expected = group.expected or " ".join(filter(None, map(describe, group.resources)))
+    found = group.compare()
+    if not (found or group.beside):
+        return ok(group.right or expected, expected)
+    fixes = dict.fromkeys(one.fix or group.fix for one in found) or (group.fix,)
+    reasons = dict.fromkeys(filter(None, (group.reboot, *(one.reboot for one in found))))
+    return fail(
+        expected,
+        group.told or "; ".join([*describe_differences(found), *group.beside]),
+        "; ".join(fixes),
+        changes=_list_changes(group, found, expected),
+        reboot="; ".join(reasons),
+    )
+
+
+def keep_out(facts: Facts, names: Iterable[str]) -> Group:
+    """Return these modules as ones that nothing loads by an alias, in modprobe's merged configuration."""
+    out = tuple(KernelModule(name=name, kept_out=True) for name in names)
+    return Group(
+        out,
+        modules=Modules(kept_out=facts.get(modules.MODPROBE).blacklist),
+        expected="blacklisted: " + " ".join(one.kernel_name for one in out),
+        fix=f"{APPLY} writes {MODPROBE_FILE}",
+    )
+
+
+def find_fault(
+    resource: Setting | KernelModule,
+    state: Modules | Values,
+    expected: str,
+    told: str = "",
+    *,
+    fix: str = APPLY,
+    reboot: str = "",
+) -> Outcome | None:
+    """Return the outcome of a check by hand if one resource differs, which it needs; None if it does not. told: how, in words."""
+    loaded, values = (state, {}) if isinstance(state, Modules) else (Modules(), state)
+    found = Group((resource,), values, loaded).compare()
+    if not found:
+        return None
+    words = told or "; ".join(describe_differences(found))
+    return fail(expected, words, found[0].fix or fix, changes=list_changes(found), reboot=reboot or found[0].reboot)
+
+
+def _list_changes(group: Group, found: Iterable[Difference], expected: str) -> list[Change]:
+    if group.changed is None:
+        return list_changes(found, group.files)
+    return [Change(kind="file", name=group.changed, after=expected)] if group.changed else []
+
+
+def describe(resource: Setting | KernelModule) -> str:
+    """Describe what is wanted, in few words."""
+    if isinstance(resource, KernelModule):
+        return " ".join([resource.kernel_name, *(f"{key}={value}" for key, value in resource.options.items())])
+    return f"{resource.key or resource.told}={resource.value}" if resource.value else resource.key or resource.told
+
+
+def describe_differences(found: Iterable[Difference]) -> Iterator[str]:
+    """Describe differences, each in its words; devices that differ alike together."""
+    alike: dict[str, list[str]] = {}
+    for one in found:
+        alike.setdefault(one.words or f"{one.path}: {one.before}", []).append(one.device)
+    for words, devices in alike.items():
+        yield words.replace("{devices}", fold_devices(dict.fromkeys(devices)))
+
+
+def fold_devices(devices: Iterable[str]) -> str:
+    """Name devices; several GPUs as `GPUs 0, 1, 2`."""
+    names = list(devices)
+    numbers = [found[1] for name in names if (found := _NUMBERED.fullmatch(name))]
+    return f"GPUs {', '.join(numbers)}" if 1 < len(numbers) == len(names) else " ".join(names)
+
+
+def list_changes(found: Iterable[Difference], files: Mapping[str, str] = {}) -> list[Change]:
+    """Return what apply would make of differences; those of one file together, with the text that it gets where that is known."""
+    merged: dict[tuple[str, str], list[Difference]] = {}
+    for one in found:
+        merged.setdefault((one.kind, one.path), []).append(one)
+    return [
+        Change(
+            kind=each[0].kind,
+            name=path,
+            before="; ".join(dict.fromkeys(one.before for one in each if one.before)),
+            after=files.get(path) or "; ".join(dict.fromkeys(one.after for one in each)),
+        )
+        for (_, path), each in merged.items()
+    ]
+
+
+def move_packages(
+    desired: Mapping[str, str], installed: Mapping[str, str] = {}, remove: Iterable[str] = ()
+) -> list[Change]:
+    """Return the packages that a package manager would move, those removed first."""
+    return list_changes(compare_packages(desired, installed, remove))
+
+
+def find_missing(
+    names: Iterable[str], installed: Iterable[str], fix: str = APPLY, expected: str = ""
+) -> Outcome | None:
+    """Return the outcome of a host without one of these packages; None if it has all."""
+    wanted = list(names)
+    found = list(compare_packages(dict.fromkeys(wanted, "installed"), dict.fromkeys(installed, "")))
+    if not found:
+        return None
+    told = "; ".join(describe_differences(found))
+    return fail(expected or " ".join(wanted), told, fix, changes=list_changes(found))
+
+
+def rebuild_images(images: Iterable[str], after: str = "rebuilt") -> list[Change]:
+    """Return the initramfs images that are made anew."""
+    return list_changes(Difference(image, "", after, kind="initramfs") for image in images)
+
+
+def build_modules(name: str, kernels: Mapping[str, str], after: str = "built") -> list[Change]:
+    """Return a module that is built for these kernels, each with what its present one is; empty where it has none."""
+    return list_changes(
+        Difference(f"{name} for {release}", before, after, kind="module") for release, before in kernels.items()
+    )
+
+
+def restart_unit(name: str, before: str, after: str = "restarted") -> list[Change]:
+    """Return a unit that is started anew, since its program does not do what its unit says."""
+    return list_changes([Difference(name, before, after, kind="service")])

@@ -1,0 +1,25 @@
+"""Values of settings, compared in one way by the controller and by hosts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+EQUAL, LEAST = "equal", "least"
+"""Predicates. EQUAL: the same words. LEAST: a number that is at least as large, or no limit."""
+ENDLESS = ("unlimited", "infinity")
+
+
+def is_met(desired: str, actual: str | None, how: str = EQUAL) -> bool:
+    """Return whether an actual value, None where there is none, meets the desired one; blanks between words count as one."""
+    if actual is None:
+        return False
+    if how != LEAST:
+        return actual.split() == desired.split()
+    if actual in ENDLESS:
+        return True
+    return desired not in ENDLESS and actual.isascii() and actual.isdecimal() and int(actual) >= int(desired)
+
+
+def list_unmet(desired: Mapping[str, str], actual: Mapping[str, str]) -> dict[str, str]:
+    """Return the actual values that do not meet the desired ones, by name; "" where there is none."""
+    return {name: actual.get(name, "") for name, value in desired.items() if not is_met(value, actual.get(name))}

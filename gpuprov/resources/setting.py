@@ -1,0 +1,78 @@
+"""A setting of the kernel, of a device or of a service as a resource: a value that holds until something sets another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from gpuprov.onhost import settings
+from gpuprov.resources.difference import Difference
+
+Values = Mapping[tuple[str, str], str]
+"""What a host has, by device and key."""
+How = Literal["equal", "least"]
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that a key should have, of a device if it is a device's.
+
+    `kind`: what is set, in the words of a plan, which names it `DEVICE KIND` unless `name` says otherwise. `how`: the predicate of the
+    comparison (gpuprov/onhost/settings.py). `words`: how a difference is told: {key} and {before} stand for what differs, {devices}
+    and {values} (KEY=BEFORE) for all that is told in the same words. `shown`, `before`: the value, and the host's other one, as a plan
+    shows them, where they are not as they are set. `missing`: the word for a value that the host does not have. `file`: the file by
+    which apply sets it, which a plan names then. `moment`: when it holds. `reboot`: why only a reboot brings it. `clients`: it takes
+    GPUs, or devices, that nobody uses. `fix`: what to do where it differs; empty: apply.
+    """
+
+    kind: str
+    value: str
+    device: str = ""
+    key: str = ""
+    name: str = ""
+    how: How = "equal"
+    words: str = "{values}"
+    shown: str | None = None
+    before: str | None = None
+    missing: str = "missing"
+    file: str = ""
+    moment: Literal["now", "next-boot"] = "now"
+    reboot: str = ""
+    clients: bool = False
+    fix: str = ""
+
+    @property
+    def told(self) -> str:
+        """The setting as a plan names it."""
+        return self.name or " ".join(filter(None, (self.device, self.kind)))
+
+    @property
+    def end(self) -> str:
+        """The value as a plan shows it."""
+        return self.value if self.shown is None else self.shown
+
+    def compare(self, values: Values) -> Difference | None:
+        """Compare it with what the host has."""
+        actual = values.get((self.device, self.key))
+        if settings.is_met(self.value, actual, self.how):
+            return None
+        before = self.missing if actual is None else actual
+        words = self.words.replace("{key}", self.key).replace("{before}", before)
+        return Difference(
+            self.file or self.told,
+            before if self.before is None else self.before,
+            self.end,
+            kind="file" if self.file else "setting",
+            device=f"{self.key}={before}" if "{values}" in words else self.device,
+            words=words.replace("{values}", "{devices}"),
+            moment=self.moment,
+            reboot=self.reboot,
+            fix=self.fix,
+        )
+
+
+def describe_setting(setting: Setting) -> str:
+    """Describe the wanted value, when it holds, and what it takes."""
+    notes = ["at the next boot"] * (setting.moment == "next-boot") + ["takes idle devices"] * setting.clients
+    return " ".join([setting.end, *([f"({', '.join(notes)})"] if notes else [])])

@@ -1,0 +1,132 @@
+"""Comparisons of settings, kernel modules and packages, and the outcomes that are made of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities.base import Change
+from gpuprov.capabilities.compared import Group, find_fault, find_missing, judge, list_changes, move_packages
+from gpuprov.onhost.settings import EQUAL, LEAST, is_met, list_unmet
+from gpuprov.resources import Difference, KernelModule, Modules, Setting, compare_packages
+from gpuprov.resources.kernel_module import describe_module
+from gpuprov.resources.setting import describe_setting
+
+VALUES = [
+    ("1", "1", EQUAL, True),
+    ("1", "2", EQUAL, False),
+    ("1", None, EQUAL, False),
+    ("", "", EQUAL, True),
+    ("", None, EQUAL, False),
+    ("4096 131072 6291456", "4096\t131072\t6291456", EQUAL, True),
+    ("64", "63", LEAST, False),
+    ("64", "64", LEAST, True),
+    ("64", "128", LEAST, True),
+    ("64", "unlimited", LEAST, True),
+    ("64", "infinity", LEAST, True),
+    ("unlimited", "128", LEAST, False),
+    ("unlimited", "infinity", LEAST, True),
+    ("64", "unset", LEAST, False),
+    ("64", "٦٥", LEAST, False),
+    ("64", "", LEAST, False),
+    ("64", None, LEAST, False),
+]
+
+
+@pytest.mark.parametrize(("desired", "actual", "how", "met"), VALUES)
+def test_values(desired: str, actual: str | None, how: str, met: bool) -> None:
+    assert is_met(desired, actual, how) is met
+
+
+def test_unmet_values_by_name() -> None:
+    assert list_unmet({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "1"}) == {"b": "1", "c": ""}
+
+
+MODULES = [
+    (KernelModule(name="nvidia-uvm", loaded=True), Modules(loaded=["nvidia_uvm"]), []),
+    (KernelModule(name="ib_umad", loaded=True), Modules(), ["module ib_umad:  -> loaded"]),
+    (KernelModule(name="nouveau", loaded=False), Modules(loaded=["nouveau"]), ["module nouveau: loaded -> unloaded"]),
+    (KernelModule(name="nouveau"), Modules(loaded=["nouveau"]), []),
+    (
+        KernelModule(name="efa", loaded=True, outdated="another build"),
+        Modules(loaded=["efa"]),
+        ["module efa: another build -> that on disk"],
+    ),
+    (KernelModule(name="efa", loaded=True, outdated="another build"), Modules(), ["module efa:  -> loaded"]),
+    (
+        KernelModule(name="nova-core", kept_out=True, at_boot=True, options={"x": "1"}),
+        Modules(options={"nova_core": {"x": "2"}}),
+        [
+            "file /etc/modprobe.d/gpuprov.conf: nova_core: x=2 -> blacklist nova_core; nova_core: x=1",
+            "file /etc/modules-load.d/gpuprov.conf:  -> nova_core",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("module", "host", "changes"), MODULES)
+def test_modules(module: KernelModule, host: Modules, changes: list[str]) -> None:
+    found = list_changes(module.compare(host))
+    assert [f"{one.kind} {one.name}: {one.before} -> {one.after}" for one in found] == changes
+
+
+def test_packages_move_where_their_version_differs() -> None:
+    desired, installed = (
+        {"a": "2", "b": "2", "c": "2", "d": "newest", "e": "newest"},
+        {"a": "1", "b": "2", "d": "1", "x": "3"},
+    )
+    assert [(one.name, one.before, one.after) for one in move_packages(desired, installed, ["x", "y"])] == [
+        ("x", "3", ""),
+        ("a", "1", "2"),
+        ("c", "", "2"),
+        ("e", "", "newest"),
+    ]
+    assert list(compare_packages({"b": "2", "d": "installed"}, installed)) == []
+
+
+def test_packages_that_are_missing() -> None:
+    assert find_missing(["a", "b"], ["b", "a"]) is None
+    outcome = find_missing(["a", "b", "c"], ["b"], "install them")
+    assert outcome is not None
+    assert (outcome.expected, outcome.found, outcome.hint) == ("a b c", "not installed: a c", "install them")
+    assert [one.name for one in outcome.changes] == ["a", "c"]
+
+
+def test_a_part_of_a_check_by_hand() -> None:
+    setting = Setting(kind="mode", key="mode", value="on", fix="switch it on", reboot="at a boot alone")
+    assert find_fault(setting, {("", "mode"): "on"}, "on") is None
+    outcome = find_fault(setting, {("", "mode"): "off"}, "on")
+    assert outcome is not None
+    assert (outcome.found, outcome.hint, outcome.reboot) == ("mode=off", "switch it on", "at a boot alone")
+    outcome = find_fault(setting, {}, "on", "nobody knows")
+    assert outcome is not None
+    assert (outcome.found, outcome.changes[0].before) == ("nobody knows", "missing")
+
+
+def test_groups_without_a_difference_and_with_more_than_one() -> None:
+    assert judge(Group(())).status == "n/a"
+    assert judge(Group((), right="nothing to set here")).status == "pass"
+    assert judge(Group((), beside=("a driver is bound",))).status == "fail"
+    setting = Setting(kind="mode", key="mode", value="on", file="/etc/mode.conf")
+    assert judge(Group((setting,))).changes == (
+        Change(kind="file", name="/etc/mode.conf", before="missing", after="on"),
+    )
+    assert judge(Group((setting,), changed="")).changes == ()
+    assert judge(Group((setting,), changed="/etc/x", expected="mode on")).changes == (
+        Change(kind="file", name="/etc/x", after="mode on"),
+    )
+
+
+def test_differences_of_one_file_are_one_change() -> None:
+    both = [Difference("/etc/x", "a", "b"), Difference("/etc/x", "a", "c"), Difference("/etc/y", "", "d")]
+    assert [(one.name, one.before, one.after) for one in list_changes(both)] == [
+        ("/etc/x", "a", "b; c"),
+        ("/etc/y", "", "d"),
+    ]
+    assert list_changes(both, {"/etc/x": "all of it"})[0].after == "all of it"
+
+
+def test_what_is_wanted_in_words() -> None:
+    setting = Setting(kind="mode", value="on", moment="next-boot", clients=True)
+    assert describe_setting(setting) == "on (at the next boot, takes idle devices)"
+    assert describe_module(KernelModule(name="x")) == "as it is"
+    assert describe_module(KernelModule(name="x", loaded=False, options={"a": "1"})) == "not loaded, a=1"
