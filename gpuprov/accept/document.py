@@ -12,6 +12,7 @@ import msgspec
 from gpuprov import __version__
 from gpuprov.accept.model import Finding, Outcome, Status
 from gpuprov.accept.outliers import Outlier, find_outliers
+from gpuprov.errors import Code
 from gpuprov.probe.acceptance import Measurement
 from gpuprov.reading import format_document
 
@@ -50,7 +51,7 @@ class Acceptance(msgspec.Struct, kw_only=True):
     gpuprov: str = __version__
     run: str
     verdict: AcceptVerdict
-    exit_code: Literal[0, 1, 4, 130]
+    exit_code: Code
     seconds: Annotated[float, msgspec.Meta(ge=0)]
     summary: Summary
     hosts: tuple[str, ...]

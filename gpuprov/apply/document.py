@@ -5,13 +5,14 @@ docs/reference/apply.schema.json is made from these types.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
 from gpuprov import __version__
 from gpuprov.apply.model import Act, AppliedItem, ApplyRun, HostOutcome, Lap, State
 from gpuprov.apply.text import summary
+from gpuprov.errors import Code
 from gpuprov.reading import format_document
 from gpuprov.report.as_json import Boot
 from gpuprov.verify.evaluate import Result
@@ -64,7 +65,7 @@ class Applied(msgspec.Struct, kw_only=True):
     gpuprov: str = __version__
     run: str
     act: Act
-    exit_code: Literal[0, 1, 3, 4, 5, 130]
+    exit_code: Code
     seconds: Seconds
     summary: Summary
     interrupted: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
@@ -12,6 +12,7 @@ from gpuprov import __version__
 from gpuprov.drift.drift import exit_code
 from gpuprov.drift.model import ORDER, HostDrift
 from gpuprov.drift.text import format_summary
+from gpuprov.errors import Code
 from gpuprov.reading import format_document
 
 FORMAT = 1
@@ -36,7 +37,7 @@ class Drift(msgspec.Struct, kw_only=True):
 
     gpuprov_drift: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str = __version__
-    exit_code: Literal[0, 1, 4]
+    exit_code: Code
     seconds: Annotated[float, msgspec.Meta(ge=0)] | None
     hosts: tuple[HostDrift, ...]
     summary: Summary

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
-from typing import Literal
 
 from gpuprov.drift.judge import PROBES, judge
-from gpuprov.drift.model import HostDrift
-from gpuprov.errors import UnreachableError, defect
+from gpuprov.drift.model import OUTCOMES, HostDrift
+from gpuprov.errors import Code, UnreachableError, choose_code, defect
 from gpuprov.gather.pace import Pace
 from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe.base import Facts
@@ -47,7 +46,6 @@ def drift(
     return [judged[raw.name] for raw, _ in fleet]
 
 
-def exit_code(hosts: Collection[HostDrift]) -> Literal[0, 1, 4]:
-    """Return 4 if any host was unreachable, else 1 if any differs from what was applied or from its spec, else 0."""
-    states = {host.state for host in hosts}
-    return 4 if "unreachable" in states else 0 if states == {"as applied"} else 1
+def exit_code(hosts: Iterable[HostDrift]) -> Code:
+    """Return the exit code of drift."""
+    return choose_code(OUTCOMES[host.state] for host in hosts)

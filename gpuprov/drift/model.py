@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from gpuprov.errors import Outcome
 from gpuprov.verify.unmanaged import Unmanaged
 
 State = Literal["as applied", "drifted", "spec changed", "never applied", "unknown", "unreachable"]
@@ -15,6 +16,14 @@ again, belongs to capabilities whose spec changed. unknown: nothing differs, but
 
 ORDER: tuple[State, ...] = ("unreachable", "drifted", "unknown", "never applied", "spec changed", "as applied")
 """The worst first."""
+OUTCOMES: dict[State, Outcome] = {
+    "unreachable": "unreachable",
+    "drifted": "differs",
+    "unknown": "not proven",
+    "never applied": "differs",
+    "spec changed": "differs",
+    "as applied": "ok",
+}
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):

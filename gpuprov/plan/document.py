@@ -10,6 +10,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.capabilities.mig.partitions import Partition
+from gpuprov.errors import Code, Outcome, choose_code
 from gpuprov.plan.model import SECTIONS, HostPlan, Item
 from gpuprov.plan.summary import counts, sentence
 from gpuprov.reading import format_document
@@ -79,7 +80,7 @@ class Plan(msgspec.Struct, kw_only=True):
 
     gpuprov_plan_report: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str = __version__
-    exit_code: Literal[0, 1, 4]
+    exit_code: Code
     seconds: Annotated[float, msgspec.Meta(ge=0)] | None
     summary: Summary
     hosts: tuple[PlannedHost, ...]
@@ -95,11 +96,16 @@ def document(plans: Sequence[HostPlan], seconds: float | None = None) -> Plan:
     )
 
 
-def exit_code(plans: Sequence[HostPlan]) -> Literal[0, 1, 4]:
-    """Return 4 if a host could not be reached, 1 if a host differs from its spec or would be changed, else 0."""
-    if any(plan.unreachable for plan in plans):
-        return 4
-    return 1 if any(plan.differs or not plan.idle for plan in plans) else 0
+def choose_outcome(plan: HostPlan) -> Outcome:
+    """Return whether the host could be reached, and matches its spec with nothing to change."""
+    if plan.unreachable:
+        return "unreachable"
+    return "differs" if plan.differs or not plan.idle else "ok"
+
+
+def exit_code(plans: Sequence[HostPlan]) -> Code:
+    """Return the exit code of plan."""
+    return choose_code(map(choose_outcome, plans), "ok")
 
 
 def as_json(plans: Sequence[HostPlan], seconds: float | None = None) -> str:

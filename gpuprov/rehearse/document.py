@@ -5,12 +5,13 @@ docs/reference/rehearse.schema.json is made from these types.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
 from gpuprov import __version__
 from gpuprov.capabilities.base import Moment
+from gpuprov.errors import Code
 from gpuprov.reading import format_document
 from gpuprov.rehearse.model import Rehearsal, Rehearsed, Seen, Step
 from gpuprov.rehearse.reality import How, build_table
@@ -48,7 +49,7 @@ class RehearsedHost(msgspec.Struct, kw_only=True):
     name: str
     hosts: tuple[str, ...]
     verdict: str
-    exit_code: Literal[0, 1, 2, 3, 4]
+    exit_code: Code
     description: Description | None
     notes: tuple[str, ...]
     problem: str
@@ -76,7 +77,7 @@ class Document(msgspec.Struct, kw_only=True):
     gpuprov_rehearsal: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str = __version__
     run: str
-    exit_code: Literal[0, 1, 2, 3, 4, 130]
+    exit_code: Code
     seconds: Seconds
     summary: Summary
     interrupted: bool

@@ -12,6 +12,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.capabilities.base import Moment
+from gpuprov.errors import Code
 from gpuprov.reading import format_document
 from gpuprov.report.fold import findings, host_lines, totals
 from gpuprov.report.many import Many
@@ -82,7 +83,7 @@ class Report(msgspec.Struct, kw_only=True):
     gpuprov_verify: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str
     verdict: Verdict
-    exit_code: Literal[0, 1, 4]
+    exit_code: Code
     seconds: Annotated[float, msgspec.Meta(ge=0)] | None
     summary: Summary
     causes: tuple[Cause, ...]
@@ -121,7 +122,7 @@ def report(
     return Report(
         gpuprov=__version__,
         verdict=verdict(results),
-        exit_code=exit_code(results),  # type: ignore[arg-type]
+        exit_code=exit_code(results),
         seconds=None if seconds is None else round(seconds, 3),
         summary=Summary(
             hosts=len(of_host),

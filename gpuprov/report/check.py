@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from gpuprov import __version__
+from gpuprov.errors import CODES, Code
 from gpuprov.fleet import Fleet
 from gpuprov.reading import format_document
 from gpuprov.spec.problem import Problem, format_path
@@ -40,7 +41,7 @@ class Check(msgspec.Struct, kw_only=True):
     gpuprov_check: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str = __version__
     valid: bool
-    exit_code: Literal[0, 2]
+    exit_code: Code
     hosts: tuple[Host, ...] = ()
     unmanaged: tuple[str, ...] = ()
     problems: tuple[Row, ...] = ()
@@ -52,7 +53,7 @@ def as_json(fleet: Fleet | None, problems: Sequence[Problem]) -> str:
     valid = bool(fleet) and not any(spec.defects for _, spec in pairs)
     made = Check(
         valid=valid,
-        exit_code=0 if valid else 2,
+        exit_code=CODES["ok" if valid else "unusable"],
         hosts=tuple(Host(host=raw.name, groups=raw.groups, spec=_spec(spec.capabilities)) for raw, spec in pairs),
         unmanaged=fleet.unmanaged if fleet else (),
         problems=tuple(map(_row, problems)),

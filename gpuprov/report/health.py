@@ -10,6 +10,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.catalog.xids import Action
+from gpuprov.errors import Code
 from gpuprov.reading import format_document
 from gpuprov.report.folded import that_follow
 from gpuprov.report.prometheus import sample
@@ -100,7 +101,7 @@ class Report(msgspec.Struct, kw_only=True):
 
     gpuprov_health: Literal[1]
     gpuprov: str
-    exit_code: int
+    exit_code: Code
     hosts: tuple[Host, ...]
 
 
@@ -126,7 +127,12 @@ def report(results: Sequence[Result]) -> Report:
         )
         for one in fitness(results)
     ]
-    return Report(gpuprov_health=1, gpuprov=__version__, exit_code=health_code(results), hosts=tuple(hosts))
+    return Report(
+        gpuprov_health=1,
+        gpuprov=__version__,
+        exit_code=health_code(results),
+        hosts=tuple(hosts),
+    )
 
 
 def _fields(one: Result) -> dict[str, Any]:

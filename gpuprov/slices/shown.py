@@ -28,7 +28,6 @@ class FoldedHost(Host, kw_only=True):
 class FoldedReport(Report, kw_only=True):
     """The document that `gpuprov fleet fold --json` prints, a line for each host and each result. Passed checks are only counted."""
 
-    exit_code: Literal[0, 1, 3, 4, 5]  # type: ignore[assignment]
     states: dict[str, int]
     unread: int
     unread_files: tuple[str, ...]
@@ -54,7 +53,7 @@ def lines(folded: Folded) -> Iterator[str]:
     head = FoldedReport(
         gpuprov=__version__,
         verdict=numbers.verdict,
-        exit_code=folded.tally.exit_code,  # type: ignore[arg-type]
+        exit_code=folded.tally.exit_code,
         seconds=None,
         summary=Summary(
             hosts=numbers.hosts,
