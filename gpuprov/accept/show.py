@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from gpuprov import console
-from gpuprov.accept.document import as_json, verdict
+from gpuprov.accept.document import WORDS, build_document, format_summary
 from gpuprov.accept.maps import format_figure, maps
 from gpuprov.accept.model import Finding, Options, Outcome, Status
 from gpuprov.accept.outliers import Outlier, find_outliers
@@ -17,6 +17,7 @@ from gpuprov.accept.picture import document
 from gpuprov.errors import GpuprovError
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.report import junit
+from gpuprov.report.document import as_json
 from gpuprov.report.files import check_writable, write_atomic
 from gpuprov.report.page import About
 from gpuprov.report.text import COLOURS
@@ -46,7 +47,7 @@ def report(outcome: Outcome, options: Options, about: About | None = None) -> No
             write_atomic(path, text)
         except GpuprovError as error:
             refused.append(error)
-    told = as_json(outcome) if options.as_json else as_text(outcome, verbose=options.verbose)
+    told = as_json(build_document(outcome)) if options.as_json else as_text(outcome, verbose=options.verbose)
     console.result(told, in_colour=not options.as_json)
     for note in outcome.notes:
         console.warning(note)
@@ -171,15 +172,11 @@ def _format_tests(outcome: Outcome) -> list[str]:
 
 
 def _format_verdict(outcome: Outcome) -> str:
-    words = {
-        "unreachable": "unreachable",
-        "fail": "missed",
-        "error": "without a figure",
-        "skip": "skipped",
-        "pass": "passed",
-    }
-    parts = [_paint(f"{count} {words[status]}", status) for status, count in outcome.counted.items() if count]
-    return f"{verdict(outcome)}: {len(outcome.hosts)} host{'s' * (len(outcome.hosts) != 1)}, {', '.join(parts) or 'no test'}"
+    line = format_summary(outcome)
+    for status, count in outcome.counted.items():
+        part = f"{count} {WORDS[status]}"
+        line = line.replace(part, _paint(part, status), 1) if count else line
+    return line
 
 
 def _paint(text: str, status: Status) -> str:

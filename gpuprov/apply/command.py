@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from gpuprov import console
-from gpuprov.apply.document import as_json
+from gpuprov.apply.document import build_document
 from gpuprov.apply.execution import Agreed
 from gpuprov.apply.model import Act, ApplyRun, HostOutcome, Options
 from gpuprov.apply.on_failure import apply
@@ -19,6 +19,7 @@ from gpuprov.plan import as_text as plan_text
 from gpuprov.plan.read import Pair
 from gpuprov.plan.show import Terminal
 from gpuprov.report import retry
+from gpuprov.report.document import as_json
 from gpuprov.report.files import check_writable, write_atomic
 from gpuprov.report.page import About
 from gpuprov.spec.model import RawHost
@@ -60,7 +61,7 @@ def run(
 
 def _told(outcome: ApplyRun, options: Options) -> None:
     if options.as_json:
-        console.result(as_json(outcome))
+        console.result(as_json(build_document(outcome)))
         return
     colour = console.coloured(sys.stdout)
     text = as_text(outcome, verbose=options.verbose, width=console.room(sys.stdout), colour=colour)

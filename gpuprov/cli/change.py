@@ -72,6 +72,7 @@ def plan(
     from gpuprov import plan as planning
     from gpuprov.plan.show import Terminal
     from gpuprov.report import retry
+    from gpuprov.report.document import as_json as format_json
     from gpuprov.report.files import check_writable
 
     check_writable(out, html)
@@ -92,7 +93,7 @@ def plan(
         on_read=readings.update if out else None,
     )
     if as_json:
-        console.result(planning.as_json(plans, monotonic() - began))
+        console.result(format_json(planning.build_document(plans, monotonic() - began)))
     else:
         colour = console.coloured(sys.stdout)
         told = planning.as_text(plans, verbose=reading["verbose"], colour=colour, width=console.room(sys.stdout))

@@ -54,6 +54,7 @@ def drift(
     from gpuprov.drift import document, text
     from gpuprov.drift import drift as judged
     from gpuprov.drift.drift import exit_code
+    from gpuprov.report.document import as_json as format_json
 
     fleet = options.load(sources, reading)
     chosen = options.only(only)
@@ -62,6 +63,10 @@ def drift(
     with console.Progress([raw.name for raw, _ in fleet.pairs], "reading", quiet=True) as progress:
         pace = options.pace(reading)
         hosts = judged(fleet.pairs, only=chosen, since=since, pace=pace, timeout=timeout, on_done=progress.done)
-    told = document.as_json(hosts, monotonic() - began) if as_json else text.as_text(hosts, width=console.width())
+    told = (
+        format_json(document.build_document(hosts, monotonic() - began))
+        if as_json
+        else text.as_text(hosts, width=console.width())
+    )
     console.result(told)
     return exit_code(hosts)

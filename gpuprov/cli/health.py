@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import click
@@ -50,6 +51,7 @@ def health(
     from gpuprov.report import health as report
     from gpuprov.report import health_page, retry
     from gpuprov.report import results as reporting
+    from gpuprov.report.document import as_json as format_json
     from gpuprov.report.files import check_writable, write_atomic
     from gpuprov.verify import recorded
     from gpuprov.verify.fitness import CAPABILITY, health_code, of_health
@@ -62,6 +64,7 @@ def health(
             raise GpuprovError("--since and --from: a record is judged over all that it holds", "leave --since out")
     fleet = options.load(sources, reading)
     check_writable(*files.values())
+    began = monotonic()
     pairs = [(raw, watched(spec, since)) for raw, spec in fleet.pairs]
     took: dict[str, float] = {}
     if records:
@@ -81,7 +84,7 @@ def health(
         write_atomic(metrics, report.as_metrics(results))
     reporting.show(results, quiet=True, junit=files["junit"], took=took)
     if as_json:
-        console.result(report.as_json(results))
+        console.result(format_json(report.build_document(results, None if records else monotonic() - began)))
     else:
         width = min(shutil.get_terminal_size((100, 24)).columns, 120)
         told = report.as_text(results, colour=console.coloured(sys.stdout), width=width, verbose=reading["verbose"])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 
 from gpuprov.drift.judge import PROBES, judge
-from gpuprov.drift.model import OUTCOMES, HostDrift
+from gpuprov.drift.model import HostDrift
 from gpuprov.errors import Code, UnreachableError, choose_code, defect
 from gpuprov.gather.pace import Pace
 from gpuprov.limits import HOST_LIMIT
@@ -48,4 +48,4 @@ def drift(
 
 def exit_code(hosts: Iterable[HostDrift]) -> Code:
     """Return the exit code of drift."""
-    return choose_code(OUTCOMES[host.state] for host in hosts)
+    return choose_code(host.outcome for host in hosts)

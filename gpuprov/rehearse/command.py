@@ -10,10 +10,11 @@ from gpuprov import console
 from gpuprov.apply import Terminal
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.acts import rehearse
-from gpuprov.rehearse.document import format_json
+from gpuprov.rehearse.document import build_document
 from gpuprov.rehearse.model import Options
 from gpuprov.rehearse.results import list_results
 from gpuprov.rehearse.text import format_text
+from gpuprov.report.document import as_json
 from gpuprov.report.page import About
 
 
@@ -34,7 +35,9 @@ def run(
     tools.require(options.kind or "container")
     whole = rehearse(pairs, options, hosts, Terminal(verbose=options.verbose))
     console.result(
-        format_json(whole) if plain else format_text(whole, verbose=options.verbose, width=console.room(sys.stdout))
+        as_json(build_document(whole))
+        if plain
+        else format_text(whole, verbose=options.verbose, width=console.room(sys.stdout))
     )
     if junit is not None:
         from gpuprov.report import junit as xml

@@ -18,6 +18,7 @@ COLOURS = {"unreachable": MAGENTA, "fail": RED, "error": YELLOW, "skip": CYAN, "
 """Colours by status."""
 _LOUD: tuple[ResultStatus, ...] = ("unreachable", "fail", "error")
 _MARGIN = 12
+NOTHING = "not proven: no host has anything to verify"
 
 
 def render(
@@ -36,7 +37,7 @@ def render(
     room = width if room is None else room
     numbers = summed(results)
     if not numbers.hosts:
-        return "not proven: no host has anything to verify\n"
+        return f"{NOTHING}\n"
     paint, shown = _Paint(colour), names if verbose else brief
     lines: list[str] = []
     for finding in findings(results, _LOUD):
@@ -151,6 +152,11 @@ SPOKEN: dict[Verdict, str] = {
     "not proven": "not proven",
 }
 """Verdicts in words; in JSON they keep their names."""
+
+
+def format_summary(numbers: Summed) -> str:
+    """Format the summary: `differs from the spec: 1 of 2 hosts; checks: 1 failed, 7 passed`."""
+    return _summary(numbers, _Paint(False), 0)[0] if numbers.hosts else NOTHING
 
 
 def _summary(numbers: Summed, paint: _Paint, room: int) -> list[str]:

@@ -8,24 +8,30 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov import __version__, console
+from gpuprov import console
+from gpuprov.apply.model import NOT_DONE
+from gpuprov.errors import Outcome
 from gpuprov.report import results as reporting
-from gpuprov.report.as_json import Boot, Host, Report, Row, Summary, causes
+from gpuprov.report.as_json import Boot, Verified, VerifiedHost, VerifiedRow, causes, summarize
+from gpuprov.report.document import conclude
 from gpuprov.report.fold import summed
+from gpuprov.report.many import Alike
 from gpuprov.slices.fold import Folded, sentence
+from gpuprov.verify.verify import Verdict
 
+OUTCOMES: dict[Verdict, Outcome] = {"as wanted": "ok", "not as wanted": "differs", "not proven": "not proven"}
 LINES = 500
 """Number of hosts written at a time."""
 
 
-class FoldedHost(Host, kw_only=True):
+class FoldedHost(VerifiedHost, frozen=True, kw_only=True):
     """A host as in verify, with the act and its outcome; not-done: there is no result."""
 
     act: Literal["", "verify", "plan", "prepare", "apply"]
     state: str
 
 
-class FoldedReport(Report, kw_only=True):
+class FoldedReport(Verified, kw_only=True, tag="fleet fold"):
     """The document that `gpuprov fleet fold --json` prints, a line for each host and each result. Passed checks are only counted."""
 
     states: dict[str, int]
@@ -51,17 +57,9 @@ def lines(folded: Folded) -> Iterator[str]:
     """Yield the JSON document, a line at a time: memory use does not grow with its size."""
     many, numbers = folded.many, summed(folded.many)
     head = FoldedReport(
-        gpuprov=__version__,
+        **conclude((), whole=folded.tally.outcome),
         verdict=numbers.verdict,
-        exit_code=folded.tally.exit_code,
-        seconds=None,
-        summary=Summary(
-            hosts=numbers.hosts,
-            hosts_not_as_wanted=numbers.bad,
-            checks={str(status): number for status, number in numbers.counts.items()},
-            follow=numbers.follow,
-            not_proven=numbers.counts["skip"],
-        ),
+        summary=summarize(numbers, [_judge(folded, one) for one in many.hosts.values()]),
         states=dict(folded.states),
         unread=folded.unread,
         unread_files=tuple(folded.told),
@@ -83,6 +81,7 @@ def _hosts(folded: Folded) -> Iterator[FoldedHost]:
     for host, one in folded.many.hosts.items():
         yield FoldedHost(
             host=host,
+            outcome=_judge(folded, one),
             verdict=one.verdict,
             counts=dict(one.counts),
             next_boot=Boot(verdict=one.next_boot.verdict, reasons=one.next_boot.reasons),
@@ -92,12 +91,20 @@ def _hosts(folded: Folded) -> Iterator[FoldedHost]:
         )
 
 
-def _rows(folded: Folded) -> Iterator[Row]:
+def _judge(folded: Folded, one: Alike) -> Outcome:
+    if one.state == "not-started":
+        return folded.tally.waits
+    if one.state in NOT_DONE:
+        return NOT_DONE[one.state]
+    return "unreachable" if any(row.status == "unreachable" for row in one.rows) else OUTCOMES[one.verdict]
+
+
+def _rows(folded: Folded) -> Iterator[VerifiedRow]:
     from gpuprov.report.as_json import KEYS
 
     for host, one in folded.many.hosts.items():
         for row in one.rows:
-            yield Row(**{key: getattr(row, key) for key in KEYS} | {"host": host})
+            yield VerifiedRow(**{key: getattr(row, key) for key in KEYS} | {"host": host})
 
 
 def _commas(values: Iterable[object]) -> Iterator[str]:

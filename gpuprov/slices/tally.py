@@ -33,11 +33,15 @@ class Tally:
         return "as wanted" if self.verdicts["as wanted"] and not self.open else "not proven"
 
     @property
+    def waits(self) -> Outcome:
+        """Return the outcome of hosts that were not started: they wait for another run's, if there are any."""
+        return "locked" if self.states["locked"] else "failed"
+
+    @property
     def outcome(self) -> Outcome:
         """Return the outcome as of apply. A host that was only prepared counts as proven among such hosts alone."""
         states = {state for state, number in self.states.items() if number}
-        waits: Outcome = "locked" if "locked" in states else "failed"
-        undone = [waits if state == "not-started" else NOT_DONE.get(state, "ok") for state in states]
+        undone = [self.waits if state == "not-started" else NOT_DONE.get(state, "ok") for state in states]
         good = self.verdict == "as wanted" or states == {"prepared"}
         return find_worst([*undone, "ok" if good else "differs"])
 

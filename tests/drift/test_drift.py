@@ -152,9 +152,10 @@ def test_what_a_host_says_moves_no_cursor() -> None:
 
 
 def test_json_has_counts_of_every_state() -> None:
-    told = documents.judged("drift", document.as_json([drifted(), drifted(**UPGRADED)], 0.25))
-    assert (told["gpuprov_drift"], told["exit_code"], told["seconds"]) == (1, 1, 0.25)
+    told = documents.read_document(document.build_document([drifted(), drifted(**UPGRADED)], 0.25))
+    assert (told["gpuprov_document"], told["exit_code"], told["seconds"]) == (1, 1, 0.25)
     assert told["summary"].pop("sentence").startswith("2 hosts: 1 drifted, 1 as applied")
+    assert (told["summary"].pop("hosts"), told["summary"].pop("outcomes")) == (2, {"differs": 1, "ok": 1})
     assert {name: count for name, count in told["summary"].items() if count} == {"drifted": 1, "as applied": 1} | (
         {"lost_at_next_boot": 1} if told["summary"]["lost_at_next_boot"] else {}
     )

@@ -20,6 +20,7 @@ from gpuprov.plan.model import Item
 from gpuprov.plan.planning import plans_of
 from gpuprov.plan.read import Reading
 from gpuprov.probe.base import Facts, Output
+from gpuprov.report.document import as_json
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result
@@ -348,9 +349,9 @@ def test_what_fails_although_nothing_is_to_do_is_named() -> None:
 
 
 def test_json_has_a_list_for_each_kind_of_change() -> None:
-    read = documents.judged("plan-report", planning.as_json([FULL], 1.5))
+    read = documents.read_document(planning.build_document([FULL], 1.5))
     assert (read["exit_code"], read["seconds"]) == (1, 1.5)
-    assert documents.judged("plan-report", planning.as_json([]))["summary"]["sentence"] == "no host"
+    assert documents.read_document(planning.build_document([]))["summary"]["sentence"] == "no host"
     host = read["hosts"][0]
     assert host["packages"] == [
         {
@@ -435,4 +436,4 @@ def test_a_host_that_nobody_has_given_back_is_told_also_where_nothing_is_to_be_d
     out = "drained by gpuprov since 2026-11-26 07:40 UTC (Slurm, run fri): it gets no jobs; gpuprov undrain"
     for plan in (HostPlan(host="gpu1", out=out), HostPlan(host="gpu1", run=RUN, out=out)):
         assert f"\n  {out}" in planning.as_text([plan], width=0)
-    assert planning.as_json([HostPlan(host="gpu1", out=out)]).count(out) == 1
+    assert as_json(planning.build_document([HostPlan(host="gpu1", out=out)])).count(out) == 1

@@ -1,0 +1,80 @@
+"""The one document that `plan`, `apply`, `verify`, `drift`, `rehearse`, `health` and `accept` print with --json.
+
+All have these keys with one meaning; each command adds its own beside them. docs/reference/document.schema.json is made of all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from typing import Annotated, TypedDict
+
+import msgspec
+
+from gpuprov import __version__
+from gpuprov.errors import CODES, Code, Outcome, find_worst
+from gpuprov.reading import format_document
+
+FORMAT = 1
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class HostDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A host. `outcome`: what came of the command on it."""
+
+    host: str
+    outcome: Outcome
+
+
+class Summary(msgspec.Struct, kw_only=True):
+    """All hosts in a sentence, and their number by outcome."""
+
+    sentence: str
+    hosts: int
+    outcomes: dict[Outcome, int]
+
+
+class Document(msgspec.Struct, kw_only=True, tag_field="verb"):
+    """The document. `outcome`: the worst of all hosts, on which `exit_code` depends. `seconds`: null from records of hosts."""
+
+    gpuprov_document: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
+    gpuprov: str = __version__
+    outcome: Outcome
+    exit_code: Code
+    seconds: Seconds | None
+    summary: Summary
+    hosts: tuple[HostDocument, ...]
+
+
+class Conclusion(TypedDict):
+    """Keys of a document that follow from its hosts."""
+
+    outcome: Outcome
+    exit_code: Code
+    seconds: float | None
+
+
+class Sum(TypedDict):
+    """Keys of a summary that follow from its hosts."""
+
+    sentence: str
+    hosts: int
+    outcomes: dict[Outcome, int]
+
+
+def conclude(outcomes: Collection[Outcome], seconds: float | None = None, whole: Outcome | None = None) -> Conclusion:
+    """Return the conclusion from the hosts' outcomes. `whole`: the outcome of a run that says more than they do."""
+    outcome = whole or find_worst(outcomes)
+    return {"outcome": outcome, "exit_code": CODES[outcome], "seconds": None if seconds is None else round(seconds, 3)}
+
+
+def sum_up(sentence: str, outcomes: Collection[Outcome]) -> Sum:
+    """Return the common part of a summary, the worst outcomes first."""
+    counted = Counter(outcomes)
+    found = {outcome: counted[outcome] for outcome in CODES if counted[outcome]}
+    return {"sentence": sentence, "hosts": len(outcomes), "outcomes": found}
+
+
+def as_json(document: Document) -> str:
+    """Return the document as text."""
+    return format_document(document)
