@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from statistics import median
 
 from gpuprov import console
@@ -14,17 +14,14 @@ from gpuprov.accept.model import Finding, Options, Outcome, Status
 from gpuprov.accept.outliers import Outlier, find_outliers
 from gpuprov.accept.page import page
 from gpuprov.accept.picture import document
-from gpuprov.errors import GpuprovError
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.report import junit
-from gpuprov.report.document import as_json
-from gpuprov.report.files import check_writable, write_atomic
+from gpuprov.report.delivery import deliver
+from gpuprov.report.files import check_writable
 from gpuprov.report.page import About
-from gpuprov.report.text import COLOURS
+from gpuprov.report.text import COLOURS, labelled
 from gpuprov.shown import cleaned, wrapped
 from gpuprov.verify.evaluate import Result
-
-_MARGIN = 12
 
 
 def check(options: Options) -> None:
@@ -34,25 +31,17 @@ def check(options: Options) -> None:
 
 def report(outcome: Outcome, options: Options, about: About | None = None) -> None:
     """Write the files, print the result. A file that cannot be written is reported after the result. `about`: for the page."""
-    refused: list[GpuprovError] = []
-    files: dict[Path, str] = {}
-    if options.junit:
-        files[options.junit] = junit.render(as_results(outcome))
-    if options.html:
-        files[options.html] = page(outcome, about)
-    if options.svg:
-        files[options.svg] = document(maps(outcome))
-    for path, text in files.items():
-        try:
-            write_atomic(path, text)
-        except GpuprovError as error:
-            refused.append(error)
-    told = as_json(build_document(outcome)) if options.as_json else as_text(outcome, verbose=options.verbose)
-    console.result(told, in_colour=not options.as_json)
-    for note in outcome.notes:
-        console.warning(note)
-    if refused:
-        raise GpuprovError("; ".join(error.message for error in refused), refused[0].hint)
+    files = (
+        (options.junit, lambda: junit.render(as_results(outcome))),
+        (options.html, lambda: page(outcome, about)),
+        (options.svg, lambda: document(maps(outcome))),
+    )
+    text = None if options.as_json else partial(as_text, outcome, verbose=options.verbose)
+    try:
+        deliver(lambda: build_document(outcome), text, files)
+    finally:
+        for note in outcome.notes:
+            console.warning(note)
 
 
 def as_results(outcome: Outcome) -> list[Result]:
@@ -131,15 +120,7 @@ def _format_finding(finding: Finding) -> list[str]:
 
 
 def _format_labelled(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    lines: list[str] = []
-    for label, value in pairs:
-        if not value:
-            continue
-        whole = label == "see"
-        wide = max(console.width() - _MARGIN, 30)
-        parts = [cleaned(value)] if whole else wrapped(cleaned(value), wide) or [""]
-        lines += [f"  {label:<{_MARGIN - 2}}{parts[0]}", *(" " * _MARGIN + part for part in parts[1:])]
-    return lines
+    return [line for label, value in pairs for line in labelled(label, value, console.width(), whole=label == "see")]
 
 
 def _format_tests(outcome: Outcome) -> list[str]:

@@ -72,7 +72,7 @@ def plan(
     from gpuprov import plan as planning
     from gpuprov.plan.show import Terminal
     from gpuprov.report import retry
-    from gpuprov.report.document import as_json as format_json
+    from gpuprov.report.delivery import deliver
     from gpuprov.report.files import check_writable
 
     check_writable(out, html)
@@ -92,14 +92,18 @@ def plan(
         show=Terminal(quiet=True),
         on_read=readings.update if out else None,
     )
-    if as_json:
-        console.result(format_json(planning.build_document(plans, monotonic() - began)))
-    else:
-        colour = console.coloured(sys.stdout)
-        told = planning.as_text(plans, verbose=reading["verbose"], colour=colour, width=console.room(sys.stdout))
-        console.result(told, in_colour=colour)
-    if html:
-        saved.write_page(html, fleet, plans, (sources, {**reading, "quick": quick}), chosen, out)
+    colour = console.coloured(sys.stdout)
+
+    def as_text() -> str:
+        return planning.as_text(plans, verbose=reading["verbose"], colour=colour, width=console.room(sys.stdout))
+
+    def as_page() -> str:
+        return saved.render_page(
+            fleet, plans, (sources, {**reading, "quick": quick}), chosen, {"out": out, "html": html}
+        )
+
+    seconds = monotonic() - began
+    deliver(lambda: planning.build_document(plans, seconds), None if as_json else as_text, ((html, as_page),))
     if out:
         saved.write(out, fleet, readings, plans, (sources, reading), chosen)
     retry.offer("plan", [one.host for one in plans if one.unreachable], len(plans))

@@ -54,7 +54,8 @@ def drift(
     from gpuprov.drift import document, text
     from gpuprov.drift import drift as judged
     from gpuprov.drift.drift import exit_code
-    from gpuprov.report.document import as_json as format_json
+    from gpuprov.report.delivery import deliver
+    from gpuprov.shown import cleaned
 
     fleet = options.load(sources, reading)
     chosen = options.only(only)
@@ -63,10 +64,8 @@ def drift(
     with console.Progress([raw.name for raw, _ in fleet.pairs], "reading", quiet=True) as progress:
         pace = options.pace(reading)
         hosts = judged(fleet.pairs, only=chosen, since=since, pace=pace, timeout=timeout, on_done=progress.done)
-    told = (
-        format_json(document.build_document(hosts, monotonic() - began))
-        if as_json
-        else text.as_text(hosts, width=console.width())
+    deliver(
+        lambda: document.build_document(hosts, monotonic() - began),
+        None if as_json else lambda: cleaned(text.as_text(hosts, width=console.width())),
     )
-    console.result(told)
     return exit_code(hosts)

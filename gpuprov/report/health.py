@@ -10,9 +10,8 @@ import msgspec
 
 from gpuprov.catalog.xids import Action
 from gpuprov.report.document import Document, HostDocument, Summary, conclude, sum_up
-from gpuprov.report.folded import that_follow
 from gpuprov.report.prometheus import sample
-from gpuprov.report.text import labelled
+from gpuprov.report.text import following, labelled
 from gpuprov.shown import CYAN, GREEN, RED, YELLOW, cleaned, paint
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.fitness import Fit, Fitness, fitness, judge_fitness
@@ -54,12 +53,8 @@ def _host(one: Fitness, *, colour: bool, width: int) -> list[str]:
         action = f" [{cause.action}]" if cause.action not in ("", "none") else ""
         lines += labelled("because", f"{cause.check}{action}: {cause.found}", width)
         lines += labelled("do", cause.hint, width)
-        if cause.evidence:
-            lines.append(f"  {'see':<10}{cleaned(cause.evidence)}")
-        if follow := one.followers.get(cause.check):
-            lines += labelled(
-                f"and {len(follow)}", f"{that_follow(len(follow)).partition(' ')[2]}: {', '.join(follow)}", width
-            )
+        lines += labelled("see", cause.evidence, width, whole=True)
+        lines += following(one.followers.get(cause.check, ()), width)
     for row in one.told:
         lines += labelled("told", f"{row.check} [{row.action}]: {row.found}", width)
     for row in one.unproven:

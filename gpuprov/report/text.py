@@ -43,7 +43,11 @@ def render(
     for finding in findings(results, _LOUD):
         lines += [
             *_loud(finding, cleaned(shown(finding.hosts)), paint, width, room),
-            *_following(finding, width, verbose=verbose),
+            *following(
+                [f"{one.check}: {one.found}" if verbose else one.check for one in finding.followers],
+                width,
+                each=verbose,
+            ),
             "",
         ]
     quiet = findings(results, ("skip", "pass", "n/a") if verbose else ("skip",))
@@ -82,15 +86,6 @@ def _loud(finding: Finding, where: str, paint: _Paint, width: int, room: int) ->
         first = f"  # {cleaned(finding.hosts[0])}" if result.status == "unreachable" and len(finding.hosts) > 1 else ""
         lines.append(f"  {'see':<{_MARGIN - 2}}{evidence}{first}")
     return lines + labelled("fix", result.hint, width)
-
-
-def _following(finding: Finding, width: int, *, verbose: bool) -> list[str]:
-    """Return `and 8 that follow`, with their names; with `verbose`, each on its own."""
-    if not finding.followers:
-        return []
-    told = [f"{one.check}: {one.found}" if verbose else one.check for one in finding.followers]
-    head = that_follow(len(told)).partition(" ")[2]
-    return labelled(f"and {len(told)}", f"{head}: " + ("\n".join(["", *told]) if verbose else ", ".join(told)), width)
 
 
 def _quiet(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]:
@@ -136,14 +131,21 @@ def _flow(parts: Sequence[tuple[str, str]], room: int, hang: str) -> list[str]:
     return [re.sub(r" +(?=(\x1b\[0m)?\Z)", "", line) for line in lines]
 
 
-def labelled(label: str, value: str, width: int) -> list[str]:
-    """Return a value after its label, wrapped; nothing if it is empty."""
+def labelled(label: str, value: str, width: int, *, whole: bool = False) -> list[str]:
+    """Return a value after its label, wrapped, or `whole` if it is to be copied; nothing if it is empty."""
     if not value:
         return []
-    space = max(width - _MARGIN, 30)
-    pieces = [part for line in cleaned(value).splitlines() for part in wrapped(line, space) or [""]]
+    lines, space = [cleaned(value)] if whole else cleaned(value).splitlines(), max(width - _MARGIN, 30)
+    pieces = lines if whole else [part for line in lines for part in wrapped(line, space) or [""]]
     first = f"  {label:<{_MARGIN - 2}}{pieces[0]}"
     return [first, *(" " * _MARGIN + piece for piece in pieces[1:])]
+
+
+def following(checks: Sequence[str], width: int, *, each: bool = False) -> list[str]:
+    """Return `and 8 that follow`, with their names, `each` on a line if asked."""
+    head, _, rest = that_follow(len(checks)).partition(" ")
+    names = "".join(f"\n{check}" for check in checks) if each else ", ".join(checks)
+    return labelled(f"and {head}", f"{rest}: {names}", width) if checks else []
 
 
 SPOKEN: dict[Verdict, str] = {

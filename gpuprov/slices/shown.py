@@ -42,15 +42,23 @@ class FoldedReport(Verified, kw_only=True, tag="fleet fold"):
 
 def show(folded: Folded, *, as_json: bool, verbose: bool, files: Mapping[str, Any], page: Mapping[str, Any]) -> None:
     """Print the report and write the requested files. `page`: further data of the HTML page."""
-    if as_json:
-        parts = lines(folded)
-        while part := list(islice(parts, LINES)):
-            console.result("\n".join(part))
     reporting.show(
-        folded.many, quiet=as_json, verbose=verbose, **files, took=folded.seconds, title="gpuprov fleet fold", **page
+        folded.many,
+        lambda: _join(lines(folded)),
+        as_json=as_json,
+        verbose=verbose,
+        **files,
+        took=folded.seconds,
+        title="gpuprov fleet fold",
+        **page,
     )
     for line in sentence(folded):
         (console.progress if as_json else console.result)(line)
+
+
+def _join(parts: Iterator[str]) -> Iterator[str]:
+    while part := list(islice(parts, LINES)):
+        yield "\n".join(part)
 
 
 def lines(folded: Folded) -> Iterator[str]:
