@@ -9,7 +9,7 @@ import msgspec
 from gpuprov.accept.model import Finding, Outcome, Status
 from gpuprov.accept.outliers import Outlier, find_outliers
 from gpuprov.probe.acceptance import Measurement
-from gpuprov.report.document import Document, HostDocument, Summary, conclude, sum_up
+from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
 
 AcceptVerdict = Literal["accepted", "NOT accepted", "nothing was measured", "interrupted"]
 
@@ -53,14 +53,13 @@ def build_document(run: Outcome) -> Accepted:
     """Build the document."""
     outcomes = run.outcomes
     findings = {status: number for status, number in run.counted.items() if number}
-    return Accepted(
+    return fill(
+        Accepted,
+        run,
         **conclude(outcomes.values(), run.seconds, run.outcome),
-        run=run.run,
         verdict=verdict(run),
         summary=AcceptedSummary(**sum_up(format_summary(run), outcomes.values()), findings=findings),
         hosts=tuple(HostDocument(host=host, outcome=outcome) for host, outcome in outcomes.items()),
-        interrupted=run.interrupted,
-        notes=tuple(run.notes),
         outliers=tuple(find_outliers(run)),
         results=tuple(_build_row(finding) for finding in run.findings),
     )
@@ -92,15 +91,6 @@ def verdict(outcome: Outcome) -> AcceptVerdict:
 
 
 def _build_row(finding: Finding) -> AcceptedRow:
-    return AcceptedRow(
-        host=finding.host,
-        check=finding.check,
-        status=finding.status,
-        found=finding.found,
-        wanted=finding.wanted,
-        hint=finding.hint,
-        evidence=finding.evidence,
-        threshold=finding.verdict.threshold if finding.verdict else 0.0,
-        published=finding.verdict.origin if finding.verdict else "",
-        measurement=finding.measurement,
-    )
+    judged = finding.verdict
+    threshold, published = (judged.threshold, judged.origin) if judged else (0.0, "")
+    return fill(AcceptedRow, finding, threshold=threshold, published=published)

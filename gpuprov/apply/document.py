@@ -8,7 +8,7 @@ from gpuprov.apply.model import Act, AppliedItem, ApplyRun, HostOutcome, Lap, St
 from gpuprov.apply.text import summary
 from gpuprov.errors import Outcome
 from gpuprov.report.as_json import Boot
-from gpuprov.report.document import Document, HostDocument, Seconds, Summary, conclude, sum_up
+from gpuprov.report.document import Document, HostDocument, Seconds, Summary, conclude, fill, sum_up
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import Verdict, next_boot, verdict
 
@@ -63,40 +63,26 @@ class Applied(Document, kw_only=True, tag="apply"):
 def build_document(run: ApplyRun) -> Applied:
     """Return the document."""
     outcomes, states = run.outcomes, Counter(one.state for one in run.hosts)
-    return Applied(
+    return fill(
+        Applied,
+        run,
         **conclude(outcomes.values(), run.seconds, run.outcome),
-        run=run.run,
-        act=run.act,
         summary=AppliedSummary(**sum_up(summary(run), outcomes.values()), states=dict(states)),
-        interrupted=run.interrupted,
-        stopped=run.stopped,
-        acts=tuple(run.acts),
         hosts=tuple(_host(one, outcomes[one.host]) for one in run.hosts),
-        locked=tuple(run.locked),
         log=str(run.log or ""),
     )
 
 
 def _host(one: HostOutcome, outcome: Outcome) -> AppliedHost:
     told = next_boot(one.verified).get(one.host)
-    return AppliedHost(
-        host=one.host,
+    return fill(
+        AppliedHost,
+        one,
         outcome=outcome,
-        state=one.state,
         verdict=verdict(one.verified) if one.verified else None,
-        next_boot=Boot(verdict=told.verdict, reasons=told.reasons) if told else None,
-        ran=one.ran,
-        skipped=one.skipped,
-        changed=tuple(one.changed),
-        items=tuple(one.items),
-        task=one.task,
-        message=one.message,
+        next_boot=fill(Boot, told) if told else None,
         hint=one.advice,
-        origin=one.origin,
-        warnings=tuple(one.warnings),
         results=tuple(row for row in one.results if row.status != "n/a"),
         seconds=round(one.seconds, 3),
-        reboot_permitted=one.reboot_permitted,
-        reboot_required=tuple(one.reboot),
-        rolled_back=one.rolled_back,
+        reboot_required=one.reboot,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -11,7 +11,7 @@ from gpuprov.capabilities.mig.partitions import Partition
 from gpuprov.errors import Code, Outcome, choose_code
 from gpuprov.plan.model import SECTIONS, HostPlan, Item
 from gpuprov.plan.summary import counts, sentence
-from gpuprov.report.document import Document, HostDocument, Summary, conclude, sum_up
+from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
 from gpuprov.spec.model import Reboot
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.unmanaged import Unmanaged
@@ -96,6 +96,5 @@ def exit_code(plans: Sequence[HostPlan]) -> Code:
 
 
 def _host(plan: HostPlan) -> PlannedHost:
-    by_kind: dict[str, Any] = {section: plan.section(kind) for kind, section in SECTIONS.items()}
-    same = {name: getattr(plan, name) for name in PlannedHost.__struct_fields__ if name not in ("outcome", *by_kind)}
-    return PlannedHost(**same | by_kind | {"outcome": choose_outcome(plan)})
+    by_kind = {section: plan.section(kind) for kind, section in SECTIONS.items()}
+    return fill(PlannedHost, plan, outcome=choose_outcome(plan), **by_kind)

@@ -11,7 +11,7 @@ from gpuprov.errors import Code
 from gpuprov.rehearse.model import Rehearsal, Rehearsed, Seen, Step
 from gpuprov.rehearse.reality import How, build_table
 from gpuprov.rehearse.text import format_summary, format_verdict
-from gpuprov.report.document import Document, HostDocument, Summary, conclude, sum_up
+from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.waivers import Judged
 from gpuprov.verify.evaluate import ResultStatus
@@ -91,35 +91,19 @@ def build_document(whole: Rehearsed) -> RehearsedDocument:
     )
     outcomes = [host.outcome for host in hosts]
     verdicts = Counter(map(format_verdict, whole.rehearsals))
-    return RehearsedDocument(
+    return fill(
+        RehearsedDocument,
+        whole,
         **conclude(outcomes, whole.seconds, whole.outcome),
-        run=whole.run,
         summary=RehearsedSummary(
             **sum_up(format_summary(whole), outcomes), simulated=len(whole.rehearsals), verdicts=dict(verdicts)
         ),
-        interrupted=whole.interrupted,
-        kept=whole.kept,
-        leftovers=whole.leftovers,
-        logs=tuple(whole.logs),
         hosts=hosts,
         rehearsals=tuple(build_host(rehearsal) for rehearsal in whole.rehearsals),
-        reality=tuple(Thing(**row._asdict()) for row in build_table(whole.descriptions)),
+        reality=tuple(fill(Thing, row) for row in build_table(whole.descriptions)),
     )
 
 
 def build_host(rehearsal: Rehearsal) -> SimulatedHost:
-    return SimulatedHost(
-        name=rehearsal.name,
-        hosts=rehearsal.hosts,
-        verdict=format_verdict(rehearsal),
-        exit_code=rehearsal.exit_code,
-        description=rehearsal.description,
-        notes=rehearsal.notes,
-        problem=rehearsal.problem,
-        hint=rehearsal.hint,
-        steps=tuple(rehearsal.steps),
-        seen=rehearsal.seen,
-        judged=rehearsal.judged,
-        results=tuple(Told(check=r.check, status=r.status, found=r.found, moment=r.moment) for r in rehearsal.results),
-        login=rehearsal.login,
-    )
+    results = tuple(fill(Told, result) for result in rehearsal.results)
+    return fill(SimulatedHost, rehearsal, verdict=format_verdict(rehearsal), results=results)

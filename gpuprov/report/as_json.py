@@ -10,15 +10,13 @@ import msgspec
 from gpuprov.capabilities.base import Moment
 from gpuprov.errors import Outcome
 from gpuprov.reading import format_document
-from gpuprov.report.document import Document, HostDocument, Seconds, Summary, conclude, sum_up
+from gpuprov.report.document import Document, HostDocument, Seconds, Summary, conclude, fill, sum_up
 from gpuprov.report.fold import findings, host_lines, summed
 from gpuprov.report.folded import Summed
 from gpuprov.report.many import Many
 from gpuprov.report.text import format_summary
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.verify import VERDICTS, Verdict, judge_hosts, verdict
-
-KEYS = ("host", "capability", "check", "fields", "status", "expected", "found", "evidence", "hint", "moment", "follows")
 
 
 class VerifiedRow(msgspec.Struct, kw_only=True):
@@ -86,13 +84,7 @@ class Verified(Document, kw_only=True, tag="verify"):
 def causes(results: Iterable[Result] | Many) -> tuple[RootCause, ...]:
     """Return the failures, each with the failures that it caused."""
     return tuple(
-        RootCause(
-            check=one.result.check,
-            status=one.result.status,
-            found=one.result.found,
-            hosts=one.hosts,
-            followers=tuple(follower.check for follower in one.followers),
-        )
+        fill(RootCause, one.result, hosts=one.hosts, followers=tuple(follower.check for follower in one.followers))
         for one in findings(results, ("unreachable", "fail", "error"))
     )
 
@@ -118,7 +110,7 @@ def build_document(
                 outcome=outcomes[line.hosts[0]],
                 verdict=VERDICTS.get(outcomes[line.hosts[0]], "not as wanted"),
                 counts=line.counts,
-                next_boot=Boot(verdict=line.next_boot.verdict, reasons=line.next_boot.reasons),
+                next_boot=fill(Boot, line.next_boot),
                 seconds=round(took[line.hosts[0]], 3) if took and line.hosts[0] in took else None,
             )
             for line in host_lines(results, fold=False)
@@ -139,9 +131,7 @@ def summarize(numbers: Summed, outcomes: Collection[Outcome]) -> VerifiedSummary
 
 
 def _rows(results: Iterable[Result], *, verbose: bool) -> Iterator[VerifiedRow]:
-    return (
-        VerifiedRow(**{key: getattr(one, key) for key in KEYS}) for one in results if verbose or one.status != "n/a"
-    )
+    return (fill(VerifiedRow, one) for one in results if verbose or one.status != "n/a")
 
 
 AT_ONCE = 2000

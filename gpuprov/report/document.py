@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from typing import Annotated, TypedDict
+from typing import Annotated, TypedDict, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from gpuprov.errors import CODES, Code, Outcome, find_worst
 from gpuprov.reading import format_document
 
 FORMAT = 1
+Part = TypeVar("Part", bound=msgspec.Struct)
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
@@ -73,6 +74,12 @@ def sum_up(sentence: str, outcomes: Collection[Outcome]) -> Sum:
     counted = Counter(outcomes)
     found = {outcome: counted[outcome] for outcome in CODES if counted[outcome]}
     return {"sentence": sentence, "hosts": len(outcomes), "outcomes": found}
+
+
+def fill(kind: type[Part], source: object, **own: object) -> Part:
+    """Make a part of the document: `own`, and the other fields from those of the same names in the source."""
+    names = (name for name in kind.__struct_fields__ if name not in own and hasattr(source, name))
+    return kind(**{name: getattr(source, name) for name in names} | own)
 
 
 def as_json(document: Document) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from gpuprov.catalog.xids import Action
-from gpuprov.report.document import Document, HostDocument, Summary, conclude, sum_up
+from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
 from gpuprov.report.prometheus import sample
 from gpuprov.report.text import following, labelled
 from gpuprov.shown import CYAN, GREEN, RED, YELLOW, cleaned, paint
@@ -107,28 +106,22 @@ def build_document(results: Sequence[Result], seconds: float | None = None) -> H
             passed.setdefault(one.host, []).append(one.check)
     outcomes, found = judge_fitness(results), fitness(results)
     hosts = [
-        HealthHost(
-            host=one.host,
+        fill(
+            HealthHost,
+            one,
             outcome=outcomes[one.host],
-            fit=one.fit,
-            action=one.action,
             words=str(one),
             causes=tuple(
-                HealthCause(**_fields(cause), followers=tuple(one.followers.get(cause.check, ())))
-                for cause in one.causes
+                fill(HealthCause, cause, followers=one.followers.get(cause.check, ())) for cause in one.causes
             ),
-            told=tuple(HealthRow(**_fields(row)) for row in one.told),
-            unproven=tuple(HealthRow(**_fields(row)) for row in one.unproven),
+            told=tuple(fill(HealthRow, row) for row in one.told),
+            unproven=tuple(fill(HealthRow, row) for row in one.unproven),
             passed=tuple(passed.get(one.host, ())),
         )
         for one in found
     ]
     summary = Summary(**sum_up(format_summary(found), outcomes.values()))
     return Health(**conclude(outcomes.values(), seconds), summary=summary, hosts=tuple(hosts))
-
-
-def _fields(one: Result) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in HealthRow.__struct_fields__}
 
 
 METRICS = {

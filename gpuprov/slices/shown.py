@@ -13,7 +13,7 @@ from gpuprov.apply.model import NOT_DONE
 from gpuprov.errors import Outcome
 from gpuprov.report import results as reporting
 from gpuprov.report.as_json import Boot, Verified, VerifiedHost, VerifiedRow, causes, summarize
-from gpuprov.report.document import conclude
+from gpuprov.report.document import conclude, fill
 from gpuprov.report.fold import summed
 from gpuprov.report.many import Alike
 from gpuprov.slices.fold import Folded, sentence
@@ -92,7 +92,7 @@ def _hosts(folded: Folded) -> Iterator[FoldedHost]:
             outcome=_judge(folded, one),
             verdict=one.verdict,
             counts=dict(one.counts),
-            next_boot=Boot(verdict=one.next_boot.verdict, reasons=one.next_boot.reasons),
+            next_boot=fill(Boot, one.next_boot),
             seconds=folded.seconds.get(host),
             act=one.act,  # type: ignore[arg-type]
             state=one.state,
@@ -108,11 +108,9 @@ def _judge(folded: Folded, one: Alike) -> Outcome:
 
 
 def _rows(folded: Folded) -> Iterator[VerifiedRow]:
-    from gpuprov.report.as_json import KEYS
-
     for host, one in folded.many.hosts.items():
         for row in one.rows:
-            yield VerifiedRow(**{key: getattr(row, key) for key in KEYS} | {"host": host})
+            yield fill(VerifiedRow, row, host=host)
 
 
 def _commas(values: Iterable[object]) -> Iterator[str]:
