@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
@@ -13,16 +12,11 @@ from gpuprov.accept.outliers import Outlier, find_outliers
 from gpuprov.accept.picture import is_sparse
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.report import page as common
-from gpuprov.report.page import About, Headline, State
+from gpuprov.report.html import STATES, limit
+from gpuprov.report.page import About, Headline
+from gpuprov.report.states import LETTERS as MARKS
 
-STATES: dict[Status, State] = {
-    "unreachable": "gone",
-    "fail": "fail",
-    "error": "error",
-    "skip": "unproven",
-    "pass": "right",
-}
-LETTERS: dict[Status, str] = {"unreachable": "U", "fail": "F", "error": "E", "skip": "?", "pass": "\u2713"}
+LETTERS = {status: MARKS[state] for status, state in STATES.items()}
 TITLES: dict[Status, str] = {
     "unreachable": "unreachable",
     "fail": "missed",
@@ -101,7 +95,7 @@ def page(outcome: Outcome, about: About | None = None) -> str:
         styles=("accept.css",),
         scripts=("accept.js",),
         outcome=outcome,
-        outliers=[(outlier, _limit_option(outlier)) for outlier in found_outliers],
+        outliers=[(outlier, limit(outlier.hosts)) for outlier in found_outliers],
         maps=drawn,
         tests=_list_tests(outcome),
         skipped=[(test, why, names(dict.fromkeys(hosts))) for (test, why), hosts in skipped.items()],
@@ -153,10 +147,6 @@ def _name_blamed(found_outliers: Sequence[Outlier], many: int) -> Iterable[str]:
                 names(sorted(blamed)) if len(blamed) <= 3 < many or many == 1 else f"{len(blamed):,} of {many:,} hosts"
             )
             yield f"{who} {verb or ('stands out' if len(blamed) == 1 else 'stand out')}"
-
-
-def _limit_option(outlier: Outlier) -> str:
-    return f"--limit {shlex.quote(names(outlier.hosts).replace(', ', ','))}"
 
 
 def _draw_map(chart: Map, cells: list[list[Any]]) -> Drawn:

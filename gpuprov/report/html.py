@@ -19,7 +19,7 @@ from gpuprov.verify import Result
 from gpuprov.verify.evaluate import ResultStatus
 from gpuprov.verify.verify import NextBoot, next_boot
 
-STATES = {
+STATES: dict[str, State] = {
     "unreachable": "gone",
     "fail": "fail",
     "error": "error",
