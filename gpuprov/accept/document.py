@@ -53,12 +53,13 @@ def build_document(run: Outcome) -> Accepted:
     """Build the document."""
     outcomes = run.outcomes
     findings = {status: number for status, number in run.counted.items() if number}
-    return fill(
+    return conclude(
         Accepted,
         run,
-        **conclude(outcomes.values(), run.seconds, run.outcome),
+        outcomes.values(),
+        run.seconds,
         verdict=verdict(run),
-        summary=AcceptedSummary(**sum_up(format_summary(run), outcomes.values()), findings=findings),
+        summary=sum_up(AcceptedSummary, format_summary(run), outcomes.values(), findings=findings),
         hosts=tuple(HostDocument(host=host, outcome=outcome) for host, outcome in outcomes.items()),
         outliers=tuple(find_outliers(run)),
         results=tuple(_build_row(finding) for finding in run.findings),

@@ -16,9 +16,9 @@ from gpuprov.accept.page import page
 from gpuprov.accept.picture import document
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.report import junit
-from gpuprov.report.delivery import deliver
 from gpuprov.report.files import check_writable
 from gpuprov.report.page import About
+from gpuprov.report.results import deliver
 from gpuprov.report.text import COLOURS, labelled
 from gpuprov.shown import cleaned, wrapped
 from gpuprov.verify.evaluate import Result
@@ -38,7 +38,7 @@ def report(outcome: Outcome, options: Options, about: About | None = None) -> No
     )
     text = None if options.as_json else partial(as_text, outcome, verbose=options.verbose)
     try:
-        deliver(lambda: build_document(outcome), text, files)
+        deliver(build_document(outcome), text, files)
     finally:
         for note in outcome.notes:
             console.warning(note)

@@ -19,9 +19,9 @@ from gpuprov.plan import as_text as plan_text
 from gpuprov.plan.read import Pair
 from gpuprov.plan.show import Terminal
 from gpuprov.report import retry
-from gpuprov.report.delivery import Files, deliver
 from gpuprov.report.files import check_writable
 from gpuprov.report.page import About
+from gpuprov.report.results import Files, deliver
 from gpuprov.spec.model import RawHost
 
 
@@ -65,7 +65,7 @@ def _deliver(outcome: ApplyRun, options: Options, files: Files = ()) -> None:
         width, colour = console.room(sys.stdout), console.coloured(sys.stdout)
         return as_text(outcome, verbose=options.verbose, width=width, colour=colour)
 
-    deliver(lambda: build_document(outcome), None if options.as_json else text, files)
+    deliver(build_document(outcome), None if options.as_json else text, files)
 
 
 def run_rollback(hosts: Sequence[RawHost], options: Options, to: str = "") -> int:

@@ -63,11 +63,12 @@ class Applied(Document, kw_only=True, tag="apply"):
 def build_document(run: ApplyRun) -> Applied:
     """Return the document."""
     outcomes, states = run.outcomes, Counter(one.state for one in run.hosts)
-    return fill(
+    return conclude(
         Applied,
         run,
-        **conclude(outcomes.values(), run.seconds, run.outcome),
-        summary=AppliedSummary(**sum_up(summary(run), outcomes.values()), states=dict(states)),
+        outcomes.values(),
+        run.seconds,
+        summary=sum_up(AppliedSummary, summary(run), outcomes.values(), states=dict(states)),
         hosts=tuple(_host(one, outcomes[one.host]) for one in run.hosts),
         log=str(run.log or ""),
     )

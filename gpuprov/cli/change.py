@@ -72,8 +72,8 @@ def plan(
     from gpuprov import plan as planning
     from gpuprov.plan.show import Terminal
     from gpuprov.report import retry
-    from gpuprov.report.delivery import deliver
     from gpuprov.report.files import check_writable
+    from gpuprov.report.results import deliver
 
     check_writable(out, html)
     readings: dict[str, Any] = {}
@@ -102,12 +102,12 @@ def plan(
             fleet, plans, (sources, {**reading, "quick": quick}), chosen, {"out": out, "html": html}
         )
 
-    seconds = monotonic() - began
-    deliver(lambda: planning.build_document(plans, seconds), None if as_json else as_text, ((html, as_page),))
+    document = planning.build_document(plans, monotonic() - began)
+    deliver(document, None if as_json else as_text, ((html, as_page),))
     if out:
         saved.write(out, fleet, readings, plans, (sources, reading), chosen)
     retry.offer("plan", [one.host for one in plans if one.unreachable], len(plans))
-    return planning.exit_code(plans)
+    return document.exit_code
 
 
 @click.command(cls=Command, short_help="Bring the hosts to what their specs say, then verify.")

@@ -49,8 +49,8 @@ def health(
     from gpuprov.inventory.names import fold_names
     from gpuprov.report import health as report
     from gpuprov.report import health_page, junit, retry
-    from gpuprov.report.delivery import deliver
     from gpuprov.report.files import check_writable
+    from gpuprov.report.results import deliver
     from gpuprov.verify import recorded
     from gpuprov.verify.fitness import CAPABILITY, health_code, of_health
     from gpuprov.verify.verify import verify
@@ -84,7 +84,7 @@ def health(
         return report.as_text(results, colour=console.coloured(sys.stdout), width=width, verbose=verbose)
 
     deliver(
-        lambda: report.build_document(results, None if records else monotonic() - began),
+        report.build_document(results, None if records else monotonic() - began),
         None if as_json else as_text,
         (
             (files["junit"], lambda: junit.render(results, took)),

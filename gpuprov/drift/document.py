@@ -36,5 +36,5 @@ def build_document(hosts: Sequence[HostDrift], seconds: float | None = None) -> 
     counted, outcomes = Counter(host.state for host in hosts), [host.outcome for host in hosts]
     states = {name: counted[state] for name, state in zip(WITH_SPACES, ORDER, strict=True)}
     lost = sum(host.is_lost for host in hosts)
-    summary = DriftSummary(**sum_up(format_summary(hosts), outcomes), lost_at_next_boot=lost, **states)
-    return Drift(**conclude(outcomes, seconds), summary=summary, hosts=tuple(hosts))
+    summary = sum_up(DriftSummary, format_summary(hosts), outcomes, lost_at_next_boot=lost, **states)
+    return conclude(Drift, None, outcomes, seconds, summary=summary, hosts=tuple(hosts))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from datetime import datetime
 
 from gpuprov.drift.judge import PROBES, judge
 from gpuprov.drift.model import HostDrift
-from gpuprov.errors import Code, UnreachableError, choose_code, defect
+from gpuprov.errors import UnreachableError, defect
 from gpuprov.gather.pace import Pace
 from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe.base import Facts
@@ -44,8 +44,3 @@ def drift(
 
     verify_each(fleet, note, only=only, pace=pace, timeout=timeout, also=PROBES)
     return [judged[raw.name] for raw, _ in fleet]
-
-
-def exit_code(hosts: Iterable[HostDrift]) -> Code:
-    """Return the exit code of drift."""
-    return choose_code(host.outcome for host in hosts)

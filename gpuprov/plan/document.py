@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.capabilities.mig.partitions import Partition
-from gpuprov.errors import Code, Outcome, choose_code
+from gpuprov.errors import Outcome
 from gpuprov.plan.model import SECTIONS, HostPlan, Item
 from gpuprov.plan.summary import counts, sentence
 from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
@@ -78,9 +78,9 @@ class Planned(Document, kw_only=True, tag="plan"):
 def build_document(plans: Sequence[HostPlan], seconds: float | None = None) -> Planned:
     """Return the document."""
     hosts = tuple(_host(plan) for plan in plans)
-    outcomes = [host.outcome for host in hosts]
-    summary = PlannedSummary(**sum_up(sentence(plans), outcomes), **counts(plans))
-    return Planned(**conclude(outcomes, seconds, None if plans else "ok"), summary=summary, hosts=hosts)
+    outcomes: list[Outcome] = [host.outcome for host in hosts]
+    summary = sum_up(PlannedSummary, sentence(plans), outcomes, **counts(plans))
+    return conclude(Planned, None, outcomes or ["ok"], seconds, summary=summary, hosts=hosts)
 
 
 def choose_outcome(plan: HostPlan) -> Outcome:
@@ -88,11 +88,6 @@ def choose_outcome(plan: HostPlan) -> Outcome:
     if plan.unreachable:
         return "unreachable"
     return "differs" if plan.differs or not plan.idle else "ok"
-
-
-def exit_code(plans: Sequence[HostPlan]) -> Code:
-    """Return the exit code of plan."""
-    return choose_code(map(choose_outcome, plans), "ok")
 
 
 def _host(plan: HostPlan) -> PlannedHost:

@@ -14,8 +14,8 @@ from gpuprov.rehearse.document import build_document
 from gpuprov.rehearse.model import Options
 from gpuprov.rehearse.results import list_results
 from gpuprov.rehearse.text import format_text
-from gpuprov.report.delivery import deliver
 from gpuprov.report.page import About
+from gpuprov.report.results import deliver
 from gpuprov.shown import cleaned
 
 
@@ -50,5 +50,5 @@ def run(
     def as_text() -> str:
         return cleaned(format_text(whole, verbose=options.verbose, width=console.room(sys.stdout)))
 
-    deliver(lambda: build_document(whole), None if plain else as_text, ((junit, as_junit), (html, as_page)))
+    deliver(build_document(whole), None if plain else as_text, ((junit, as_junit), (html, as_page)))
     return whole.exit_code

@@ -89,14 +89,18 @@ def build_document(whole: Rehearsed) -> RehearsedDocument:
         for rehearsal in whole.rehearsals
         for host in rehearsal.hosts
     )
-    outcomes = [host.outcome for host in hosts]
     verdicts = Counter(map(format_verdict, whole.rehearsals))
-    return fill(
+    return conclude(
         RehearsedDocument,
         whole,
-        **conclude(outcomes, whole.seconds, whole.outcome),
-        summary=RehearsedSummary(
-            **sum_up(format_summary(whole), outcomes), simulated=len(whole.rehearsals), verdicts=dict(verdicts)
+        (),
+        whole.seconds,
+        summary=sum_up(
+            RehearsedSummary,
+            format_summary(whole),
+            (host.outcome for host in hosts),
+            simulated=len(whole.rehearsals),
+            verdicts=dict(verdicts),
         ),
         hosts=hosts,
         rehearsals=tuple(build_host(rehearsal) for rehearsal in whole.rehearsals),

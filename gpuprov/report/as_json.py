@@ -99,8 +99,11 @@ def build_document(
 ) -> Verified:
     """Return the document. `took`: seconds by host; `seconds`: in total. `rows`: with the results."""
     outcomes = judge_hosts(results)
-    return Verified(
-        **conclude(outcomes.values(), seconds),
+    return conclude(
+        Verified,
+        None,
+        outcomes.values(),
+        seconds,
         verdict=verdict(results),
         summary=summarize(summed(results), outcomes.values()),
         causes=causes(results),
@@ -121,8 +124,10 @@ def build_document(
 
 def summarize(numbers: Summed, outcomes: Collection[Outcome]) -> VerifiedSummary:
     """Return the summary."""
-    return VerifiedSummary(
-        **sum_up(format_summary(numbers), outcomes),
+    return sum_up(
+        VerifiedSummary,
+        format_summary(numbers),
+        outcomes,
         hosts_not_as_wanted=numbers.bad,
         checks={str(status): number for status, number in numbers.counts.items()},
         follow=numbers.follow,

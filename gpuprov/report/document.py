@@ -6,8 +6,8 @@ All have these keys with one meaning; each command adds its own beside them. doc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
-from typing import Annotated, TypedDict, TypeVar
+from collections.abc import Iterable
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -47,39 +47,26 @@ class Document(msgspec.Struct, kw_only=True, tag_field="verb"):
     hosts: tuple[HostDocument, ...]
 
 
-class Conclusion(TypedDict):
-    """Keys of a document that follow from its hosts."""
-
-    outcome: Outcome
-    exit_code: Code
-    seconds: float | None
-
-
-class Sum(TypedDict):
-    """Keys of a summary that follow from its hosts."""
-
-    sentence: str
-    hosts: int
-    outcomes: dict[Outcome, int]
-
-
-def conclude(outcomes: Collection[Outcome], seconds: float | None = None, whole: Outcome | None = None) -> Conclusion:
-    """Return the conclusion from the hosts' outcomes. `whole`: the outcome of a run that says more than they do."""
-    outcome = whole or find_worst(outcomes)
-    return {"outcome": outcome, "exit_code": CODES[outcome], "seconds": None if seconds is None else round(seconds, 3)}
-
-
-def sum_up(sentence: str, outcomes: Collection[Outcome]) -> Sum:
-    """Return the common part of a summary, the worst outcomes first."""
-    counted = Counter(outcomes)
-    found = {outcome: counted[outcome] for outcome in CODES if counted[outcome]}
-    return {"sentence": sentence, "hosts": len(outcomes), "outcomes": found}
-
-
 def fill(kind: type[Part], source: object, **own: object) -> Part:
     """Make a part of the document: `own`, and the other fields from those of the same names in the source."""
     names = (name for name in kind.__struct_fields__ if name not in own and hasattr(source, name))
     return kind(**{name: getattr(source, name) for name in names} | own)
+
+
+def conclude(
+    kind: type[Part], source: object, outcomes: Iterable[Outcome], seconds: float | None, **own: object
+) -> Part:
+    """Make a document from a run that is its source, or from its hosts' outcomes if the source has none."""
+    outcome = getattr(source, "outcome", None) or find_worst(outcomes)
+    took = None if seconds is None else round(seconds, 3)
+    return fill(kind, source, outcome=outcome, exit_code=CODES[outcome], seconds=took, **own)
+
+
+def sum_up(kind: type[Part], sentence: str, outcomes: Iterable[Outcome], **own: object) -> Part:
+    """Make a summary, the worst outcomes first."""
+    counted = Counter(outcomes)
+    found = {outcome: counted[outcome] for outcome in CODES if counted[outcome]}
+    return kind(sentence=sentence, hosts=counted.total(), outcomes=found, **own)
 
 
 def as_json(document: Document) -> str:

@@ -120,8 +120,8 @@ def build_document(results: Sequence[Result], seconds: float | None = None) -> H
         )
         for one in found
     ]
-    summary = Summary(**sum_up(format_summary(found), outcomes.values()))
-    return Health(**conclude(outcomes.values(), seconds), summary=summary, hosts=tuple(hosts))
+    summary = sum_up(Summary, format_summary(found), outcomes.values())
+    return conclude(Health, None, outcomes.values(), seconds, summary=summary, hosts=tuple(hosts))
 
 
 METRICS = {

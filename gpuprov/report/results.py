@@ -1,4 +1,4 @@
-"""Results of verify: to the terminal, and to the requested files."""
+"""The end of a command: its files, then its result on the terminal, as text or as the one document."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuprov import console
-from gpuprov.report.delivery import deliver
+from gpuprov.errors import GpuprovError
+from gpuprov.report.document import Document
+from gpuprov.report.document import as_json as format_json
+from gpuprov.report.files import write_atomic
 from gpuprov.report.many import Many
 
 if TYPE_CHECKING:
@@ -17,9 +20,34 @@ if TYPE_CHECKING:
     from gpuprov.verify.evaluate import Result
 
 
+Files = Iterable[tuple[Path | None, Callable[[], str]]]
+"""Requested files, and what makes their texts; None: not requested."""
+
+
+def deliver(document: Document | Iterable[str], text: Callable[[], str] | None, files: Files = ()) -> None:
+    """Write the files, print the text, or the document if `text` is None. Texts have colours only of parts that were cleaned.
+
+    A file that cannot be written is reported after the result.
+    """
+    refused: list[GpuprovError] = []
+    for path, render in files:
+        try:
+            if path is not None:
+                write_atomic(path, render())
+        except GpuprovError as error:
+            refused.append(error)
+    if text is not None:
+        console.result(text().rstrip(), in_colour=True)
+    else:
+        for part in [format_json(document)] if isinstance(document, Document) else document:
+            console.result(part)
+    if refused:
+        raise GpuprovError("; ".join(error.message for error in refused), refused[0].hint)
+
+
 def show(
     results: Sequence[Result] | Many,
-    document: Callable[[], Iterable[str]] | None = None,
+    document: Iterable[str] = (),
     *,
     as_json: bool = False,
     verbose: bool = False,
@@ -50,12 +78,11 @@ def show(
         )
         return text.render(results, verbose=verbose, colour=colour, width=width, room=room)
 
-    def as_parts() -> Iterable[str]:
-        return () if isinstance(results, Many) else data.parts(results, took, seconds, verbose=verbose)
-
     files = (
         (junit, lambda: xml.render(results, took)),
         (html, lambda: pages.render(results, title, verbose=verbose, about=about, known=known)),
         (prometheus, lambda: metrics.render(results, took)),
     )
-    deliver(document or as_parts, None if as_json else as_text, files)
+    if not isinstance(results, Many):
+        document = data.parts(results, took, seconds, verbose=verbose)
+    deliver(document, None if as_json else as_text, files)

@@ -44,7 +44,7 @@ def show(folded: Folded, *, as_json: bool, verbose: bool, files: Mapping[str, An
     """Print the report and write the requested files. `page`: further data of the HTML page."""
     reporting.show(
         folded.many,
-        lambda: _join(lines(folded)),
+        _join(lines(folded)),
         as_json=as_json,
         verbose=verbose,
         **files,
@@ -64,8 +64,11 @@ def _join(parts: Iterator[str]) -> Iterator[str]:
 def lines(folded: Folded) -> Iterator[str]:
     """Yield the JSON document, a line at a time: memory use does not grow with its size."""
     many, numbers = folded.many, summed(folded.many)
-    head = FoldedReport(
-        **conclude((), whole=folded.tally.outcome),
+    head = conclude(
+        FoldedReport,
+        folded.tally,
+        (),
+        None,
         verdict=numbers.verdict,
         summary=summarize(numbers, [_judge(folded, one) for one in many.hosts.values()]),
         states=dict(folded.states),

@@ -279,8 +279,8 @@ def test_blocked_and_unreachable_hosts() -> None:
         "2 hosts: 1 blocked by host.root, 1 cannot be reached; nothing was changed",
     ]
     assert planning.as_text(plans, ahead=True).endswith("1 cannot be reached"), "before an apply"
-    assert planning.exit_code(plans) == 4
-    assert planning.exit_code(plans[1:]) == 1
+    assert planning.build_document(plans).exit_code == 4
+    assert planning.build_document(plans[1:]).exit_code == 1
 
 
 def test_a_package_without_a_known_version_is_installed_or_removed() -> None:
@@ -342,7 +342,7 @@ def test_what_fails_although_nothing_is_to_do_is_named() -> None:
     assert first[1:3] == ["  host.root: user id 1; wanted: root", "    fix: become"]
     assert second[0].startswith("b: nothing to do (last apply:")
     assert second[1] == "  would stop an apply: host.clock: 9 s ahead; wanted: root"
-    assert [planning.exit_code([one]) for one in plans] == [1, 0]
+    assert [planning.build_document([one]).exit_code for one in plans] == [1, 0]
     busy = host_plan(spec, [root], Facts({}), Decision({"kernel": "--full"}, {}), NOW)
     assert [one.check for one in busy.blocked] == ["host.root"]
     assert busy.unmended == ()
