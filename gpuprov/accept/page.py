@@ -78,14 +78,6 @@ def page(outcome: Outcome, about: About | None = None) -> str:
     tried = [chart for chart in maps(outcome) if any(cell.status != "skip" for cell in chart.cells.values())]
     drawn = tuple(_draw_map(chart, cells) for chart in tried)
     found_outliers = find_outliers(outcome)
-    skipped: dict[tuple[str, str], list[str]] = {}
-    for finding in outcome.findings:
-        if finding.status == "skip":
-            why = (
-                finding.found.rpartition(": ")[2] if finding.measurement and finding.measurement.peer else finding.found
-            )
-            test = finding.measurement.test if finding.measurement else finding.check.removeprefix("acceptance.")
-            skipped.setdefault((test, why), []).append(finding.host)
     return common.render(
         "accept.html.j2",
         title="gpuprov accept",
@@ -97,8 +89,8 @@ def page(outcome: Outcome, about: About | None = None) -> str:
         outcome=outcome,
         outliers=[(outlier, limit(outlier.hosts)) for outlier in found_outliers],
         maps=drawn,
-        tests=_list_tests(outcome),
-        skipped=[(test, why, names(dict.fromkeys(hosts))) for (test, why), hosts in skipped.items()],
+        tests=list_tests(outcome),
+        skipped=[(test.removeprefix("acceptance."), why, hosts) for test, why, hosts in list_skipped(outcome)],
         states=STATES,
         letters=LETTERS,
         titles=TITLES,
@@ -199,7 +191,19 @@ def _detail_row(finding: Finding) -> list[str]:
     ]
 
 
-def _list_tests(outcome: Outcome) -> list[Figures]:
+def list_skipped(outcome: Outcome) -> list[tuple[str, str, str]]:
+    """List the checks that were not made, why, and on which hosts."""
+    skipped: dict[tuple[str, str], list[str]] = {}
+    for finding in outcome.findings:
+        if finding.status == "skip":
+            measured = finding.measurement
+            why = finding.found.rpartition(": ")[2] if measured and measured.peer else finding.found
+            check = f"acceptance.{measured.test}" if measured else finding.check
+            skipped.setdefault((check, why), []).append(finding.host)
+    return [(check, why, names(dict.fromkeys(hosts))) for (check, why), hosts in skipped.items()]
+
+
+def list_tests(outcome: Outcome) -> list[Figures]:
     """List each test that has figures: their number, least, median and most, and the figures, the worst verdict first."""
     by_test: dict[str, list[Finding]] = {}
     for finding in outcome.findings:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import partial
-from statistics import median
 
 from gpuprov import console
 from gpuprov.accept.document import WORDS, build_document, format_summary
-from gpuprov.accept.maps import format_figure, maps
+from gpuprov.accept.maps import maps
 from gpuprov.accept.model import Finding, Options, Outcome, Status
 from gpuprov.accept.outliers import Outlier, find_outliers
-from gpuprov.accept.page import page
+from gpuprov.accept.page import list_skipped, list_tests, page
 from gpuprov.accept.picture import document
-from gpuprov.inventory.names import fold_names as names
 from gpuprov.report import junit
+from gpuprov.report.document import fill
 from gpuprov.report.files import check_writable
 from gpuprov.report.page import About
 from gpuprov.report.results import deliver
@@ -46,19 +45,7 @@ def report(outcome: Outcome, options: Options, about: About | None = None) -> No
 
 def as_results(outcome: Outcome) -> list[Result]:
     """Convert the findings to results of verify, which gpuprov's reports take."""
-    return [
-        Result(
-            host=finding.host,
-            capability="acceptance",
-            check=finding.check,
-            status=finding.status,
-            expected=finding.wanted,
-            found=finding.found,
-            evidence=finding.evidence,
-            hint=finding.hint,
-        )
-        for finding in outcome.findings
-    ]
+    return [fill(Result, finding, capability="acceptance", expected=finding.wanted) for finding in outcome.findings]
 
 
 def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
@@ -70,22 +57,10 @@ def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
         for status in ("unreachable", "fail", "error"):
             for finding in (finding for finding in outcome.findings if finding.status == status):
                 lines += [*_format_finding(finding), ""]
-    skipped: dict[tuple[str, str], list[str]] = {}
-    for finding in outcome.findings:
-        if finding.status == "skip":
-            test = f"acceptance.{finding.measurement.test}" if finding.measurement else finding.check
-            skipped.setdefault(
-                (
-                    test,
-                    finding.found.rpartition(": ")[2]
-                    if finding.measurement and finding.measurement.peer
-                    else finding.found,
-                ),
-                [],
-            ).append(finding.host)
-    for (test, why), hosts in skipped.items():
+    skipped = list_skipped(outcome)
+    for test, why, hosts in skipped:
         lines += wrapped(
-            f"{_paint('skip', 'skip')}  {test}  {cleaned(why)}  [{cleaned(names(dict.fromkeys(hosts)))}]",
+            f"{_paint('skip', 'skip')}  {test}  {cleaned(why)}  [{cleaned(hosts)}]",
             console.width(),
             hang=" " * 6,
         )
@@ -125,22 +100,12 @@ def _format_labelled(pairs: Sequence[tuple[str, str]]) -> list[str]:
 
 def _format_tests(outcome: Outcome) -> list[str]:
     """List each test that has figures: their number, least, median and most."""
-    by_test: dict[tuple[str, str], list[float]] = {}
-    for finding in outcome.findings:
-        if finding.measurement and finding.measurement.unit and not finding.measurement.problem:
-            by_test.setdefault((finding.measurement.test, finding.measurement.unit), []).append(
-                finding.measurement.value
-            )
     rows: list[tuple[str, ...]] = [("test", "figures", "least", "median", "most", "")]
-    for (test, unit), values in by_test.items():
-        rows.append(
-            (
-                test,
-                str(len(values)),
-                *(format_figure(value) for value in (min(values), median(values), max(values))),
-                unit,
-            )
-        )
+    rows += [
+        (one.test, str(one.figures), one.least, one.median, one.most, one.unit)
+        for one in list_tests(outcome)
+        if one.figures
+    ]
     if len(rows) == 1:
         return []
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]

@@ -12,7 +12,7 @@ from gpuprov.errors import Outcome
 from gpuprov.reading import format_document
 from gpuprov.report.document import Document, HostDocument, Seconds, Summary, conclude, fill, sum_up
 from gpuprov.report.fold import findings, host_lines, summed
-from gpuprov.report.folded import Summed
+from gpuprov.report.folded import LOUD, Summed
 from gpuprov.report.many import Many
 from gpuprov.report.text import format_summary
 from gpuprov.verify.evaluate import Result, ResultStatus
@@ -85,7 +85,7 @@ def causes(results: Iterable[Result] | Many) -> tuple[RootCause, ...]:
     """Return the failures, each with the failures that it caused."""
     return tuple(
         fill(RootCause, one.result, hosts=one.hosts, followers=tuple(follower.check for follower in one.followers))
-        for one in findings(results, ("unreachable", "fail", "error"))
+        for one in findings(results, LOUD)
     )
 
 

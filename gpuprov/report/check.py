@@ -11,6 +11,7 @@ from gpuprov import __version__
 from gpuprov.errors import CODES, Code
 from gpuprov.fleet import Fleet
 from gpuprov.reading import format_document
+from gpuprov.report.document import fill
 from gpuprov.spec.problem import Problem, format_path
 
 FORMAT = 1
@@ -66,11 +67,4 @@ def _spec(capabilities: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _row(problem: Problem) -> Row:
-    return Row(
-        severity=problem.severity,
-        place=str(problem.origin) if problem.origin else "",
-        path=format_path(problem.path),
-        hosts=problem.hosts,
-        message=problem.message,
-        hint=problem.hint,
-    )
+    return fill(Row, problem, place=str(problem.origin or ""), path=format_path(problem.path))

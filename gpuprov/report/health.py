@@ -32,10 +32,14 @@ def as_text(results: Sequence[Result], *, colour: bool = False, width: int = 100
 
 def format_summary(found: Sequence[Fitness]) -> str:
     """Format the summary: `3 hosts: 2 fit, 1 not fit`."""
-    counts = {fit: sum(one.fit == fit for one in found) for fit in COLOURS}
+    return f"{len(found):,} host{'s' * (len(found) != 1)}: {', '.join(count_fits(found)) or 'nothing judged'}"
+
+
+def count_fits(found: Sequence[Fitness]) -> list[str]:
+    """Count the hosts by their fitness, in words: `2 fit`, `1 not fit`."""
     words = {"yes": "fit", "until": "fit after an action", "no": "not fit", "not proven": "not proven"}
-    told = ", ".join(f"{number} {words[fit]}" for fit, number in counts.items() if number)
-    return f"{len(found):,} host{'s' * (len(found) != 1)}: {told or 'nothing judged'}"
+    counts = {fit: sum(one.fit == fit for one in found) for fit in words}
+    return [f"{number:,} {words[fit]}" for fit, number in counts.items() if number]
 
 
 def order(one: Fitness) -> tuple[int, str]:

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.report.fold import brief, findings, host_lines, summed
-from gpuprov.report.folded import Finding, HostLine, Summed, that_follow
+from gpuprov.report.folded import LOUD, WORDS, Finding, HostLine, Summed, that_follow
 from gpuprov.report.many import Many
 from gpuprov.shown import BOLD, CYAN, FAINT, GREEN, MAGENTA, RED, YELLOW, cleaned, paint, wrapped
-from gpuprov.verify.evaluate import Result, ResultStatus
+from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import Verdict
 
 COLOURS = {"unreachable": MAGENTA, "fail": RED, "error": YELLOW, "skip": CYAN, "pass": GREEN, "n/a": FAINT}
 """Colours by status."""
-_LOUD: tuple[ResultStatus, ...] = ("unreachable", "fail", "error")
 _MARGIN = 12
 NOTHING = "not proven: no host has anything to verify"
 
@@ -40,7 +39,7 @@ def render(
         return f"{NOTHING}\n"
     paint, shown = _Paint(colour), names if verbose else brief
     lines: list[str] = []
-    for finding in findings(results, _LOUD):
+    for finding in findings(results, LOUD):
         lines += [
             *_loud(finding, cleaned(shown(finding.hosts)), paint, width, room),
             *following(
@@ -163,13 +162,12 @@ def format_summary(numbers: Summed) -> str:
 
 def _summary(numbers: Summed, paint: _Paint, room: int) -> list[str]:
     count, counted = numbers.hosts, numbers.counts
-    named = {"unreachable": "unreachable", "fail": "failed", "error": "in error", "skip": "skipped", "pass": "passed"}
     parts = [
-        (plain := f"{number:,} {named[status]}", paint(plain, status)) for status, number in counted.items() if number
+        (plain := f"{number:,} {WORDS[status]}", paint(plain, status)) for status, number in counted.items() if number
     ]
     if following := numbers.follow:
         plain = that_follow(following)
-        parts.insert(sum(bool(counted[status]) for status in _LOUD), (plain, plain))
+        parts.insert(sum(bool(counted[status]) for status in LOUD), (plain, plain))
     told = numbers.verdict
     words = SPOKEN[told] + (f", but {unproven(counted['skip'])}" if told == "as wanted" and counted["skip"] else "")
     shown = paint.bold(paint(words, {"as wanted": "pass", "not proven": "skip", "not as wanted": "fail"}[told]))
