@@ -33,7 +33,7 @@ def main() -> None:
 
     from gpuprov import console
     from gpuprov.cli import cli
-    from gpuprov.errors import GpuprovError
+    from gpuprov.errors import CODES, GpuprovError
     from gpuprov.shared import locales, temporary
 
     console.blocking()
@@ -62,7 +62,7 @@ def main() -> None:
         from gpuprov.cli.sections import describe_interrupt
 
         console.progress(describe_interrupt(next(iter(sys.argv[1:2]), ""), console.Progress.cut_off))
-        sys.exit(130)
+        sys.exit(CODES["interrupted"])
     except SystemExit as ended:
         # Where nobody reads its help, click replaces sys.stdout and ends with status 1.
         sys.exit(ended.code if sys.stdout is out else 0)

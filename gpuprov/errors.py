@@ -1,6 +1,9 @@
-"""Errors that a user can act on, and their exit codes."""
+"""Errors that a user can act on, outcomes, and their exit codes."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
 
 EXIT_CODES: dict[int, str] = {
     0: "success: what was asked is so, or is done",
@@ -13,9 +16,38 @@ EXIT_CODES: dict[int, str] = {
     130: "interrupted",
 }
 
+Code = Literal[0, 1, 2, 3, 4, 5, 130]
+Outcome = Literal[
+    "interrupted", "failed", "unreachable", "locked", "unusable", "differs", "not proven", "ok", "nothing asked"
+]
+"""The outcome of a command on one host, or on all. unusable: the host cannot be rehearsed. nothing asked: no check asks
+anything of it, which says nothing of the others, and proves nothing where it is so on all."""
+CODES: dict[Outcome, Code] = {
+    "interrupted": 130,
+    "failed": 3,
+    "unreachable": 4,
+    "locked": 5,
+    "unusable": 2,
+    "differs": 1,
+    "not proven": 1,
+    "ok": 0,
+    "nothing asked": 1,
+}
+"""The exit code of each outcome; of several outcomes the first one here is that of all."""
 BROKEN = 70
 """EX_SOFTWARE, sysexits(3). Python's own status for an exception is 1, which means that a host differs."""
 DEFECT = "a defect of gpuprov, not of the host"
+
+
+def find_worst(outcomes: Iterable[Outcome], otherwise: Outcome = "nothing asked") -> Outcome:
+    """Return the outcome of a whole command from those of its parts, or `otherwise` if there are none."""
+    found = set(outcomes)
+    return next((outcome for outcome in CODES if outcome in found), otherwise)
+
+
+def choose_code(outcomes: Iterable[Outcome], otherwise: Outcome = "nothing asked") -> Code:
+    """Return the exit code of a command. Nothing else in gpuprov decides one."""
+    return CODES[find_worst(outcomes, otherwise)]
 
 
 def defect(where: str, error: BaseException) -> tuple[str, str]:
@@ -41,7 +73,7 @@ def defect(where: str, error: BaseException) -> tuple[str, str]:
 class GpuprovError(Exception):
     """An error with a visible cause and a fix; printed without a traceback."""
 
-    exit_code = 2
+    exit_code: Code = CODES["unusable"]
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -55,10 +87,10 @@ class GpuprovError(Exception):
 class ApplyError(GpuprovError):
     """Apply could not be completed on at least one host."""
 
-    exit_code = 3
+    exit_code = CODES["failed"]
 
 
 class UnreachableError(GpuprovError):
     """A host could not be reached."""
 
-    exit_code = 4
+    exit_code = CODES["unreachable"]

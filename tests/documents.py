@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 
+from gpuprov.errors import CODES, find_worst
+from gpuprov.report.document import Document, as_json
+
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+
+
+def read_document(document: Document | str) -> Any:
+    """Return the one document of a command. Fails if it breaks the schema, or if it contradicts itself."""
+    text = document if isinstance(document, str) else as_json(document)
+    found = judged("document", text)
+    outcomes = [host["outcome"] for host in found["hosts"]]
+    assert found["exit_code"] == CODES[found["outcome"]]
+    assert list(CODES).index(found["outcome"]) <= list(CODES).index(find_worst(outcomes)), "better than a host"
+    assert found["summary"]["hosts"] == len(outcomes) == sum(found["summary"]["outcomes"].values())
+    assert found["summary"]["outcomes"] == dict(Counter(outcomes))
+    return found
 
 
 def judged(command: str, text: str) -> Any:

@@ -1,25 +1,20 @@
-"""An acceptance as one JSON document, printed by `gpuprov accept --json`.
-
-docs/reference/accept.schema.json is made from these types.
-"""
+"""The document of `gpuprov accept`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
-from gpuprov import __version__
 from gpuprov.accept.model import Finding, Outcome, Status
 from gpuprov.accept.outliers import Outlier, find_outliers
 from gpuprov.probe.acceptance import Measurement
-from gpuprov.reading import format_document
+from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
 
-FORMAT = 1
 AcceptVerdict = Literal["accepted", "NOT accepted", "nothing was measured", "interrupted"]
 
 
-class Row(msgspec.Struct, kw_only=True):
+class AcceptedRow(msgspec.Struct, kw_only=True):
     """One finding. `wanted` is in words, `threshold` the figure (0: none), `published` its source, empty for the spec's own.
     `measurement`: null if a host was left out.
     """
@@ -36,45 +31,54 @@ class Row(msgspec.Struct, kw_only=True):
     measurement: Measurement | None
 
 
-class Summary(msgspec.Struct, kw_only=True):
+class AcceptedSummary(Summary, kw_only=True):
     """Hosts, and findings by status."""
 
-    hosts: int
     findings: dict[Status, int]
 
 
-class Acceptance(msgspec.Struct, kw_only=True):
+class Accepted(Document, kw_only=True, tag="accept"):
     """The document. `outliers`: one sentence each, the worst first. `results`: every finding. `notes`: messages for the reader."""
 
-    gpuprov_accept: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
-    gpuprov: str = __version__
     run: str
     verdict: AcceptVerdict
-    exit_code: Literal[0, 1, 4, 130]
-    seconds: Annotated[float, msgspec.Meta(ge=0)]
-    summary: Summary
-    hosts: tuple[str, ...]
+    summary: AcceptedSummary
     interrupted: bool
     notes: tuple[str, ...]
     outliers: tuple[Outlier, ...]
-    results: tuple[Row, ...]
+    results: tuple[AcceptedRow, ...]
 
 
-def build_document(outcome: Outcome) -> Acceptance:
+def build_document(run: Outcome) -> Accepted:
     """Build the document."""
-    counted = outcome.counted
-    return Acceptance(
-        run=outcome.run,
-        verdict=verdict(outcome),
-        exit_code=outcome.exit_code,
-        seconds=round(outcome.seconds, 3),
-        summary=Summary(hosts=len(outcome.hosts), findings={status: n for status, n in counted.items() if n}),
-        hosts=outcome.hosts,
-        interrupted=outcome.interrupted,
-        notes=tuple(outcome.notes),
-        outliers=tuple(find_outliers(outcome)),
-        results=tuple(_build_row(finding) for finding in outcome.findings),
+    outcomes = run.outcomes
+    findings = {status: number for status, number in run.counted.items() if number}
+    return conclude(
+        Accepted,
+        run,
+        outcomes.values(),
+        run.seconds,
+        verdict=verdict(run),
+        summary=sum_up(AcceptedSummary, format_summary(run), outcomes.values(), findings=findings),
+        hosts=tuple(HostDocument(host=host, outcome=outcome) for host, outcome in outcomes.items()),
+        outliers=tuple(find_outliers(run)),
+        results=tuple(_build_row(finding) for finding in run.findings),
     )
+
+
+WORDS: dict[Status, str] = {
+    "unreachable": "unreachable",
+    "fail": "missed",
+    "error": "without a figure",
+    "skip": "skipped",
+    "pass": "passed",
+}
+
+
+def format_summary(run: Outcome) -> str:
+    """Format the summary: `accepted: 8 hosts, 120 passed`."""
+    parts = [f"{number} {WORDS[status]}" for status, number in run.counted.items() if number]
+    return f"{verdict(run)}: {len(run.hosts)} host{'s' * (len(run.hosts) != 1)}, {', '.join(parts) or 'no test'}"
 
 
 def verdict(outcome: Outcome) -> AcceptVerdict:
@@ -87,21 +91,7 @@ def verdict(outcome: Outcome) -> AcceptVerdict:
     return "accepted" if counted["pass"] else "nothing was measured"
 
 
-def as_json(outcome: Outcome) -> str:
-    """Format the document as text."""
-    return format_document(build_document(outcome))
-
-
-def _build_row(finding: Finding) -> Row:
-    return Row(
-        host=finding.host,
-        check=finding.check,
-        status=finding.status,
-        found=finding.found,
-        wanted=finding.wanted,
-        hint=finding.hint,
-        evidence=finding.evidence,
-        threshold=finding.verdict.threshold if finding.verdict else 0.0,
-        published=finding.verdict.origin if finding.verdict else "",
-        measurement=finding.measurement,
-    )
+def _build_row(finding: Finding) -> AcceptedRow:
+    judged = finding.verdict
+    threshold, published = (judged.threshold, judged.origin) if judged else (0.0, "")
+    return fill(AcceptedRow, finding, threshold=threshold, published=published)

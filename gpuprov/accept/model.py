@@ -8,9 +8,10 @@ from typing import Literal
 
 import msgspec
 
+from gpuprov import errors
 from gpuprov.capabilities.acceptance.fragment import Acceptance
 from gpuprov.capabilities.acceptance.judge import Verdict
-from gpuprov.errors import UnreachableError
+from gpuprov.errors import Code, UnreachableError, choose_code, find_worst
 from gpuprov.probe.acceptance import Measurement, Network, Tools
 from gpuprov.probe.rdma import RdmaDevice
 from gpuprov.spec.model import HostSpec, RawHost
@@ -24,6 +25,14 @@ Pairing = Literal["auto", "all", "ring"]
 Status = Literal["pass", "fail", "skip", "error", "unreachable"]
 ORDER: tuple[Status, ...] = ("unreachable", "fail", "error", "skip", "pass")
 """The worst first."""
+OUTCOMES: dict[Status, errors.Outcome] = {
+    "unreachable": "unreachable",
+    "fail": "differs",
+    "error": "differs",
+    "skip": "nothing asked",
+    "pass": "ok",
+}
+"""Outcomes of findings; a test that was skipped proves nothing, and takes nothing from what others prove."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,10 +125,19 @@ class Outcome(msgspec.Struct, kw_only=True):
         return {status: sum(finding.status == status for finding in self.findings) for status in ORDER}
 
     @property
-    def exit_code(self) -> Literal[0, 1, 4, 130]:
-        """Exit code: 130 interrupted, 4 a host could not be reached, 1 a figure is missed or missing, or there is none at all; else
-        0."""
-        if self.interrupted:
-            return 130
-        statuses = {finding.status for finding in self.findings}
-        return 4 if "unreachable" in statuses else 1 if statuses & {"fail", "error"} or "pass" not in statuses else 0
+    def outcomes(self) -> dict[str, errors.Outcome]:
+        """Outcome of each host, from its findings; without a figure it is not proven."""
+        found: dict[str, list[errors.Outcome]] = {name: [] for name in self.hosts}
+        for finding in self.findings:
+            found.setdefault(finding.host, []).append(OUTCOMES[finding.status])
+        return {name: find_worst(outcomes) for name, outcomes in found.items()}
+
+    @property
+    def outcome(self) -> errors.Outcome:
+        """Outcome of the whole run."""
+        return "interrupted" if self.interrupted else find_worst(self.outcomes.values())
+
+    @property
+    def exit_code(self) -> Code:
+        """Exit code of accept."""
+        return choose_code([self.outcome])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
@@ -13,16 +12,11 @@ from gpuprov.accept.outliers import Outlier, find_outliers
 from gpuprov.accept.picture import is_sparse
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.report import page as common
-from gpuprov.report.page import About, Headline, State
+from gpuprov.report.html import STATES, limit
+from gpuprov.report.page import About, Headline
+from gpuprov.report.states import LETTERS as MARKS
 
-STATES: dict[Status, State] = {
-    "unreachable": "gone",
-    "fail": "fail",
-    "error": "error",
-    "skip": "unproven",
-    "pass": "right",
-}
-LETTERS: dict[Status, str] = {"unreachable": "U", "fail": "F", "error": "E", "skip": "?", "pass": "\u2713"}
+LETTERS = {status: MARKS[state] for status, state in STATES.items()}
 TITLES: dict[Status, str] = {
     "unreachable": "unreachable",
     "fail": "missed",
@@ -84,14 +78,6 @@ def page(outcome: Outcome, about: About | None = None) -> str:
     tried = [chart for chart in maps(outcome) if any(cell.status != "skip" for cell in chart.cells.values())]
     drawn = tuple(_draw_map(chart, cells) for chart in tried)
     found_outliers = find_outliers(outcome)
-    skipped: dict[tuple[str, str], list[str]] = {}
-    for finding in outcome.findings:
-        if finding.status == "skip":
-            why = (
-                finding.found.rpartition(": ")[2] if finding.measurement and finding.measurement.peer else finding.found
-            )
-            test = finding.measurement.test if finding.measurement else finding.check.removeprefix("acceptance.")
-            skipped.setdefault((test, why), []).append(finding.host)
     return common.render(
         "accept.html.j2",
         title="gpuprov accept",
@@ -101,10 +87,10 @@ def page(outcome: Outcome, about: About | None = None) -> str:
         styles=("accept.css",),
         scripts=("accept.js",),
         outcome=outcome,
-        outliers=[(outlier, _limit_option(outlier)) for outlier in found_outliers],
+        outliers=[(outlier, limit(outlier.hosts)) for outlier in found_outliers],
         maps=drawn,
-        tests=_list_tests(outcome),
-        skipped=[(test, why, names(dict.fromkeys(hosts))) for (test, why), hosts in skipped.items()],
+        tests=list_tests(outcome),
+        skipped=[(test.removeprefix("acceptance."), why, hosts) for test, why, hosts in list_skipped(outcome)],
         states=STATES,
         letters=LETTERS,
         titles=TITLES,
@@ -153,10 +139,6 @@ def _name_blamed(found_outliers: Sequence[Outlier], many: int) -> Iterable[str]:
                 names(sorted(blamed)) if len(blamed) <= 3 < many or many == 1 else f"{len(blamed):,} of {many:,} hosts"
             )
             yield f"{who} {verb or ('stands out' if len(blamed) == 1 else 'stand out')}"
-
-
-def _limit_option(outlier: Outlier) -> str:
-    return f"--limit {shlex.quote(names(outlier.hosts).replace(', ', ','))}"
 
 
 def _draw_map(chart: Map, cells: list[list[Any]]) -> Drawn:
@@ -209,7 +191,19 @@ def _detail_row(finding: Finding) -> list[str]:
     ]
 
 
-def _list_tests(outcome: Outcome) -> list[Figures]:
+def list_skipped(outcome: Outcome) -> list[tuple[str, str, str]]:
+    """List the checks that were not made, why, and on which hosts."""
+    skipped: dict[tuple[str, str], list[str]] = {}
+    for finding in outcome.findings:
+        if finding.status == "skip":
+            measured = finding.measurement
+            why = finding.found.rpartition(": ")[2] if measured and measured.peer else finding.found
+            check = f"acceptance.{measured.test}" if measured else finding.check
+            skipped.setdefault((check, why), []).append(finding.host)
+    return [(check, why, names(dict.fromkeys(hosts))) for (check, why), hosts in skipped.items()]
+
+
+def list_tests(outcome: Outcome) -> list[Figures]:
     """List each test that has figures: their number, least, median and most, and the figures, the worst verdict first."""
     by_test: dict[str, list[Finding]] = {}
     for finding in outcome.findings:

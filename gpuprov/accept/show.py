@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from statistics import median
+from functools import partial
 
 from gpuprov import console
-from gpuprov.accept.document import as_json, verdict
-from gpuprov.accept.maps import format_figure, maps
+from gpuprov.accept.document import WORDS, build_document, format_summary
+from gpuprov.accept.maps import maps
 from gpuprov.accept.model import Finding, Options, Outcome, Status
 from gpuprov.accept.outliers import Outlier, find_outliers
-from gpuprov.accept.page import page
+from gpuprov.accept.page import list_skipped, list_tests, page
 from gpuprov.accept.picture import document
-from gpuprov.errors import GpuprovError
-from gpuprov.inventory.names import fold_names as names
 from gpuprov.report import junit
-from gpuprov.report.files import check_writable, write_atomic
+from gpuprov.report.document import fill
+from gpuprov.report.files import check_writable
 from gpuprov.report.page import About
-from gpuprov.report.text import COLOURS
+from gpuprov.report.results import deliver
+from gpuprov.report.text import COLOURS, labelled
 from gpuprov.shown import cleaned, wrapped
 from gpuprov.verify.evaluate import Result
-
-_MARGIN = 12
 
 
 def check(options: Options) -> None:
@@ -33,42 +30,22 @@ def check(options: Options) -> None:
 
 def report(outcome: Outcome, options: Options, about: About | None = None) -> None:
     """Write the files, print the result. A file that cannot be written is reported after the result. `about`: for the page."""
-    refused: list[GpuprovError] = []
-    files: dict[Path, str] = {}
-    if options.junit:
-        files[options.junit] = junit.render(as_results(outcome))
-    if options.html:
-        files[options.html] = page(outcome, about)
-    if options.svg:
-        files[options.svg] = document(maps(outcome))
-    for path, text in files.items():
-        try:
-            write_atomic(path, text)
-        except GpuprovError as error:
-            refused.append(error)
-    told = as_json(outcome) if options.as_json else as_text(outcome, verbose=options.verbose)
-    console.result(told, in_colour=not options.as_json)
-    for note in outcome.notes:
-        console.warning(note)
-    if refused:
-        raise GpuprovError("; ".join(error.message for error in refused), refused[0].hint)
+    files = (
+        (options.junit, lambda: junit.render(as_results(outcome))),
+        (options.html, lambda: page(outcome, about)),
+        (options.svg, lambda: document(maps(outcome))),
+    )
+    text = None if options.as_json else partial(as_text, outcome, verbose=options.verbose)
+    try:
+        deliver(build_document(outcome), text, files)
+    finally:
+        for note in outcome.notes:
+            console.warning(note)
 
 
 def as_results(outcome: Outcome) -> list[Result]:
     """Convert the findings to results of verify, which gpuprov's reports take."""
-    return [
-        Result(
-            host=finding.host,
-            capability="acceptance",
-            check=finding.check,
-            status=finding.status,
-            expected=finding.wanted,
-            found=finding.found,
-            evidence=finding.evidence,
-            hint=finding.hint,
-        )
-        for finding in outcome.findings
-    ]
+    return [fill(Result, finding, capability="acceptance", expected=finding.wanted) for finding in outcome.findings]
 
 
 def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
@@ -80,22 +57,10 @@ def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
         for status in ("unreachable", "fail", "error"):
             for finding in (finding for finding in outcome.findings if finding.status == status):
                 lines += [*_format_finding(finding), ""]
-    skipped: dict[tuple[str, str], list[str]] = {}
-    for finding in outcome.findings:
-        if finding.status == "skip":
-            test = f"acceptance.{finding.measurement.test}" if finding.measurement else finding.check
-            skipped.setdefault(
-                (
-                    test,
-                    finding.found.rpartition(": ")[2]
-                    if finding.measurement and finding.measurement.peer
-                    else finding.found,
-                ),
-                [],
-            ).append(finding.host)
-    for (test, why), hosts in skipped.items():
+    skipped = list_skipped(outcome)
+    for test, why, hosts in skipped:
         lines += wrapped(
-            f"{_paint('skip', 'skip')}  {test}  {cleaned(why)}  [{cleaned(names(dict.fromkeys(hosts)))}]",
+            f"{_paint('skip', 'skip')}  {test}  {cleaned(why)}  [{cleaned(hosts)}]",
             console.width(),
             hang=" " * 6,
         )
@@ -130,35 +95,17 @@ def _format_finding(finding: Finding) -> list[str]:
 
 
 def _format_labelled(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    lines: list[str] = []
-    for label, value in pairs:
-        if not value:
-            continue
-        whole = label == "see"
-        wide = max(console.width() - _MARGIN, 30)
-        parts = [cleaned(value)] if whole else wrapped(cleaned(value), wide) or [""]
-        lines += [f"  {label:<{_MARGIN - 2}}{parts[0]}", *(" " * _MARGIN + part for part in parts[1:])]
-    return lines
+    return [line for label, value in pairs for line in labelled(label, value, console.width(), whole=label == "see")]
 
 
 def _format_tests(outcome: Outcome) -> list[str]:
     """List each test that has figures: their number, least, median and most."""
-    by_test: dict[tuple[str, str], list[float]] = {}
-    for finding in outcome.findings:
-        if finding.measurement and finding.measurement.unit and not finding.measurement.problem:
-            by_test.setdefault((finding.measurement.test, finding.measurement.unit), []).append(
-                finding.measurement.value
-            )
     rows: list[tuple[str, ...]] = [("test", "figures", "least", "median", "most", "")]
-    for (test, unit), values in by_test.items():
-        rows.append(
-            (
-                test,
-                str(len(values)),
-                *(format_figure(value) for value in (min(values), median(values), max(values))),
-                unit,
-            )
-        )
+    rows += [
+        (one.test, str(one.figures), one.least, one.median, one.most, one.unit)
+        for one in list_tests(outcome)
+        if one.figures
+    ]
     if len(rows) == 1:
         return []
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
@@ -171,15 +118,11 @@ def _format_tests(outcome: Outcome) -> list[str]:
 
 
 def _format_verdict(outcome: Outcome) -> str:
-    words = {
-        "unreachable": "unreachable",
-        "fail": "missed",
-        "error": "without a figure",
-        "skip": "skipped",
-        "pass": "passed",
-    }
-    parts = [_paint(f"{count} {words[status]}", status) for status, count in outcome.counted.items() if count]
-    return f"{verdict(outcome)}: {len(outcome.hosts)} host{'s' * (len(outcome.hosts) != 1)}, {', '.join(parts) or 'no test'}"
+    line = format_summary(outcome)
+    for status, count in outcome.counted.items():
+        part = f"{count} {WORDS[status]}"
+        line = line.replace(part, _paint(part, status), 1) if count else line
+    return line
 
 
 def _paint(text: str, status: Status) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from gpuprov import console
-from gpuprov.apply.document import as_json
+from gpuprov.apply.document import build_document
 from gpuprov.apply.execution import Agreed
 from gpuprov.apply.model import Act, ApplyRun, HostOutcome, Options
 from gpuprov.apply.on_failure import apply
@@ -19,8 +19,9 @@ from gpuprov.plan import as_text as plan_text
 from gpuprov.plan.read import Pair
 from gpuprov.plan.show import Terminal
 from gpuprov.report import retry
-from gpuprov.report.files import check_writable, write_atomic
+from gpuprov.report.files import check_writable
 from gpuprov.report.page import About
+from gpuprov.report.results import Files, deliver
 from gpuprov.spec.model import RawHost
 
 
@@ -45,26 +46,26 @@ def run(
         agreed=agreed,
     )
     outcome.hosts += (left_out or {}).values()
-    _told(outcome, options)
-    if html is not None:
-        from gpuprov.apply.page import render
-        from gpuprov.report.known import known as known_of
 
-        known = {raw.name: known_of(raw) for raw, _ in pairs}
-        write_atomic(html, render(outcome, about, known, verbose=options.verbose))
+    def as_page() -> str:
+        from gpuprov.apply.page import render
+        from gpuprov.report.known import known
+
+        return render(outcome, about, {raw.name: known(raw) for raw, _ in pairs}, verbose=options.verbose)
+
+    _deliver(outcome, options, ((html, as_page),))
     retry.offer("apply", outcome.again, len(outcome.hosts))
     if outcome.locked != outcome.again:
         retry.offer("apply-locked", outcome.locked, len(outcome.hosts), to_do="that another run works on, to do later")
     return outcome.exit_code
 
 
-def _told(outcome: ApplyRun, options: Options) -> None:
-    if options.as_json:
-        console.result(as_json(outcome))
-        return
-    colour = console.coloured(sys.stdout)
-    text = as_text(outcome, verbose=options.verbose, width=console.room(sys.stdout), colour=colour)
-    console.result(text, in_colour=colour)
+def _deliver(outcome: ApplyRun, options: Options, files: Files = ()) -> None:
+    def text() -> str:
+        width, colour = console.room(sys.stdout), console.coloured(sys.stdout)
+        return as_text(outcome, verbose=options.verbose, width=width, colour=colour)
+
+    deliver(build_document(outcome), None if options.as_json else text, files)
 
 
 def run_rollback(hosts: Sequence[RawHost], options: Options, to: str = "") -> int:
@@ -72,7 +73,7 @@ def run_rollback(hosts: Sequence[RawHost], options: Options, to: str = "") -> in
     asked = console.can_ask()
     ask = partial(confirm, act=options.act) if asked else None
     outcome = rollback(hosts, options, Terminal(verbose=options.verbose), to=to, confirm=ask)
-    _told(outcome, options)
+    _deliver(outcome, options)
     acknowledge(hosts, outcome, options.forks)
     retry.offer("rollback", outcome.again, len(hosts))
     return outcome.exit_code

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from gpuprov.errors import Code, Outcome, choose_code, find_worst
 from gpuprov.limits import ACT_LIMIT, LEASE
 from gpuprov.plan.model import Item
 from gpuprov.verify.evaluate import Result
@@ -19,6 +20,13 @@ not-started: the run ended before its turn. prepared: the next apply was checked
 changed."""
 DONE = frozenset(("changed", "unchanged", "prepared"))
 """States of a host whose run was completed."""
+NOT_DONE: dict[str, Outcome] = {
+    "failed": "failed",
+    "blocked": "failed",
+    "unreachable": "unreachable",
+    "locked": "locked",
+}
+"""Outcomes of hosts whose run was not completed."""
 Act = Literal["apply", "prepare", "rollback"]
 
 
@@ -185,21 +193,25 @@ class ApplyRun(msgspec.Struct, kw_only=True):
         return [host.host for host in self.hosts if host.state == "locked"]
 
     @property
-    def exit_code(self) -> Literal[0, 1, 3, 4, 5, 130]:
-        """Return 130 interrupted; 3 apply did not succeed on a host; 4 a host was not reached; 5 another run works on a host, and
-        nothing else keeps hosts from being started; 1 verify is not green, or proved nothing; otherwise 0."""
-        states = {host.state for host in self.hosts}
-        if self.interrupted:
-            return 130
-        if states & {"failed", "blocked"} or ("not-started" in states and "locked" not in states):
-            return 3
-        if "unreachable" in states:
-            return 4
-        if "locked" in states:
-            return 5
-        if any(host.wrong for host in self.hosts):
-            return 1
-        proved = self.act == "prepare" or not any(
-            host.unproven and verdict(host.verified) == "not proven" for host in self.hosts
-        )
-        return 0 if proved else 1
+    def outcomes(self) -> dict[str, Outcome]:
+        """Return the outcome of each host. What was not started waits for another run's hosts, if there are any."""
+        waits: Outcome = "locked" if self.locked else "failed"
+        return {host.host: waits if host.state == "not-started" else self._judge(host) for host in self.hosts}
+
+    def _judge(self, host: HostOutcome) -> Outcome:
+        if host.state not in DONE:
+            return NOT_DONE[host.state]
+        if host.wrong:
+            return "differs"
+        proven = self.act == "prepare" or not host.unproven or verdict(host.verified) != "not proven"
+        return "ok" if proven else "not proven"
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return the outcome of the run."""
+        return "interrupted" if self.interrupted else find_worst(self.outcomes.values(), "ok")
+
+    @property
+    def exit_code(self) -> Code:
+        """Return the exit code of apply."""
+        return choose_code([self.outcome])

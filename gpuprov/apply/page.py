@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -178,10 +177,19 @@ def _cards(outcomes: Sequence[HostOutcome], alike: Callable[[HostOutcome], objec
 def _card(group: Sequence[HostOutcome]) -> Card:
     first, where = group[0], names(one.host for one in group)
     state, letter = STATES[first.state]
-    limit = f"--limit {shlex.quote(where.replace(', ', ','))}"
     items = timeless(first.items) if len(group) > 1 else first.items
     lists = tuple(_listed(fate) for fate in fates(items, first.ran))
-    return Card(where, len(group), limit, state, letter, first, in_numbers(group[:1]), lists, tuple(_tasks(group)))
+    return Card(
+        where,
+        len(group),
+        html.limit([one.host for one in group]),
+        state,
+        letter,
+        first,
+        in_numbers(group[:1]),
+        lists,
+        tuple(_tasks(group)),
+    )
 
 
 def _listed(fate: Fate) -> Listed:

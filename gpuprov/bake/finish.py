@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from gpuprov import __version__, console, fleet, reading
-from gpuprov.apply.model import HostOutcome
+from gpuprov.apply.model import NOT_DONE, HostOutcome
 from gpuprov.bake import files
 from gpuprov.bake.ensure import ensure
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.generated import desired
-from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.errors import CODES, Code, GpuprovError, UnreachableError, choose_code
 from gpuprov.gather.gather import gather
 from gpuprov.judge.judging import judge
 from gpuprov.limits import ACT_LIMIT
@@ -60,7 +60,7 @@ def main() -> int:
         report = finish(Path(files.FOLDER))
     except GpuprovError as error:
         console.error(error)
-        return 3
+        return CODES["failed"]
     for line in describe(report):
         console.progress(line)
     return report.exit_code
@@ -203,10 +203,9 @@ def _read(pair: Pair) -> Facts:
     return answer
 
 
-def _code(host_outcome: HostOutcome) -> int:
-    if host_outcome.state == "locked":
-        return 5
-    return 3 if host_outcome.state in ("blocked", "failed") else exit_code(host_outcome.verified)
+def _code(host_outcome: HostOutcome) -> Code:
+    undone = NOT_DONE.get(host_outcome.state)
+    return choose_code([undone]) if undone else exit_code(host_outcome.verified)
 
 
 if __name__ == "__main__":

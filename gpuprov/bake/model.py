@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from gpuprov.errors import CODES, Code
 from gpuprov.limits import ACT_LIMIT
 from gpuprov.verify.evaluate import Result
 
@@ -53,11 +54,8 @@ class Baked(msgspec.Struct, kw_only=True):
         return tuple(result for result in self.results if result.status in ("fail", "error"))
 
     @property
-    def exit_code(self) -> Literal[0, 1, 3, 130]:
-        """Return 0 for an image that is as wanted as far as its files say; 1 if it is not, or something of a host is left in it; 3 if
-        it could not be baked; 130 if that was interrupted."""
-        if self.state == "interrupted":
-            return 130
+    def exit_code(self) -> Code:
+        """Return the exit code of bake: the image differs, too, where something of a host is left in it."""
         if self.state != "baked":
-            return 3
-        return 1 if self.failing or self.left else 0
+            return CODES["interrupted" if self.state == "interrupted" else "failed"]
+        return CODES["differs" if self.failing or self.left else "ok"]

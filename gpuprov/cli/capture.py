@@ -32,7 +32,7 @@ def capture(host: str, sources: tuple[str, ...], out: Path, timeout: float, **re
              gpuprov verify inventory.yaml --limit gpu017 --from ticket-4711
     """
     from gpuprov import console
-    from gpuprov.errors import GpuprovError
+    from gpuprov.errors import CODES, GpuprovError
     from gpuprov.export.capture import capture as take
     from gpuprov.report import retry
     from gpuprov.report.files import write_atomic
@@ -51,4 +51,4 @@ def capture(host: str, sources: tuple[str, ...], out: Path, timeout: float, **re
     hidden = f", {found.masked} secrets masked" if found.masked else ""
     console.progress(f"{len(found.files)} host{'s' if len(found.files) != 1 else ''} in {out}{hidden}")
     retry.offer("capture", found.again, len(asked), option="")
-    return 4 if found.unreachable else 0
+    return CODES["unreachable" if found.unreachable else "ok"]

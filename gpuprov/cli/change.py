@@ -78,6 +78,7 @@ def plan(
     from gpuprov.plan.show import Terminal
     from gpuprov.report import retry
     from gpuprov.report.files import check_writable
+    from gpuprov.report.results import deliver
 
     check_writable(out, html)
     readings: dict[str, Any] = {}
@@ -96,18 +97,22 @@ def plan(
         show=Terminal(quiet=True),
         on_read=readings.update if out else None,
     )
-    if as_json:
-        console.result(planning.as_json(plans, monotonic() - began))
-    else:
-        colour = console.coloured(sys.stdout)
-        told = planning.as_text(plans, verbose=reading["verbose"], colour=colour, width=console.room(sys.stdout))
-        console.result(told, in_colour=colour)
-    if html:
-        saved.write_page(html, fleet, plans, (sources, {**reading, "quick": quick}), chosen, out)
+    colour = console.coloured(sys.stdout)
+
+    def as_text() -> str:
+        return planning.as_text(plans, verbose=reading["verbose"], colour=colour, width=console.room(sys.stdout))
+
+    def as_page() -> str:
+        return saved.render_page(
+            fleet, plans, (sources, {**reading, "quick": quick}), chosen, {"out": out, "html": html}
+        )
+
+    document = planning.build_document(plans, monotonic() - began)
+    deliver(document, None if as_json else as_text, ((html, as_page),))
     if out:
         saved.write(out, fleet, readings, plans, (sources, reading), chosen)
     retry.offer("plan", [one.host for one in plans if one.unreachable], len(plans))
-    return planning.exit_code(plans)
+    return document.exit_code
 
 
 @click.command(cls=Command, short_help="Bring the hosts to what their specs say, then verify.")

@@ -54,7 +54,8 @@ def drift(
     from gpuprov import console
     from gpuprov.drift import document, text
     from gpuprov.drift import drift as judged
-    from gpuprov.drift.drift import exit_code
+    from gpuprov.report.results import deliver
+    from gpuprov.shown import cleaned
 
     fleet = options.load(sources, reading)
     chosen = options.only(only)
@@ -63,6 +64,6 @@ def drift(
     with console.Progress([raw.name for raw, _ in fleet.pairs], "reading", quiet=True) as progress:
         pace = options.pace(reading)
         hosts = judged(fleet.pairs, only=chosen, since=since, pace=pace, timeout=timeout, on_done=progress.done)
-    told = document.as_json(hosts, monotonic() - began) if as_json else text.as_text(hosts, width=console.width())
-    console.result(told)
-    return exit_code(hosts)
+    told = document.build_document(hosts, monotonic() - began)
+    deliver(told, None if as_json else lambda: cleaned(text.as_text(hosts, width=console.width())))
+    return told.exit_code

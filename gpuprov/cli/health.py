@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import click
@@ -40,7 +41,6 @@ def health(
              gpuprov health inventory.yaml --prometheus /var/lib/node_exporter/textfile/gpuprov-health.prom
              gpuprov health inventory.yaml --limit gpu017 --from gpu017.capture.json
     """
-    import shutil
     import sys
 
     from gpuprov import console
@@ -48,9 +48,9 @@ def health(
     from gpuprov.errors import GpuprovError
     from gpuprov.inventory.names import fold_names
     from gpuprov.report import health as report
-    from gpuprov.report import health_page, retry
-    from gpuprov.report import results as reporting
-    from gpuprov.report.files import check_writable, write_atomic
+    from gpuprov.report import health_page, junit, retry
+    from gpuprov.report.files import check_writable
+    from gpuprov.report.results import deliver
     from gpuprov.verify import recorded
     from gpuprov.verify.fitness import CAPABILITY, health_code, of_health
     from gpuprov.verify.verify import verify
@@ -62,6 +62,7 @@ def health(
             raise GpuprovError("--since and --from: a record is judged over all that it holds", "leave --since out")
     fleet = options.load(sources, reading)
     check_writable(*files.values())
+    began = monotonic()
     pairs = [(raw, watched(spec, since)) for raw, spec in fleet.pairs]
     took: dict[str, float] = {}
     if records:
@@ -75,19 +76,22 @@ def health(
                 on_done=lambda host, _: progress.done(host), took=took,
             )  # fmt: skip
     results = of_health(found)
+    verbose = reading["verbose"]
     page = about("health", sources, reading, None, files) if files["html"] else None
-    metrics = files.pop("prometheus")
-    if metrics:
-        write_atomic(metrics, report.as_metrics(results))
-    reporting.show(results, quiet=True, junit=files["junit"], took=took)
-    if as_json:
-        console.result(report.as_json(results))
-    else:
-        width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-        told = report.as_text(results, colour=console.coloured(sys.stdout), width=width, verbose=reading["verbose"])
-        console.result(told.rstrip(), in_colour=True)
-    if file := files["html"]:
-        write_atomic(file, health_page.render(results, page, verbose=reading["verbose"]))
+
+    def as_text() -> str:
+        width = min(console.width(), 120)
+        return report.as_text(results, colour=console.coloured(sys.stdout), width=width, verbose=verbose)
+
+    deliver(
+        report.build_document(results, None if records else monotonic() - began),
+        None if as_json else as_text,
+        (
+            (files["junit"], lambda: junit.render(results, took)),
+            (files["html"], lambda: health_page.render(results, page, verbose=verbose)),
+            (files["prometheus"], lambda: report.as_metrics(results)),
+        ),
+    )
     bad = ("fail", "error", "unreachable")
     retry.offer("health", list(dict.fromkeys(one.host for one in results if one.status in bad)), len(pairs))
     return health_code(results)

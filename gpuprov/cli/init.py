@@ -88,7 +88,7 @@ def init(
              kubectl get nodes -o json > nodes.json && gpuprov init --from-kubernetes nodes.json
     """
     from gpuprov import console
-    from gpuprov.errors import GpuprovError
+    from gpuprov.errors import CODES, GpuprovError
     from gpuprov.init import judged, kubernetes, slurm
     from gpuprov.report.files import check_writable, write_atomic
 
@@ -123,7 +123,7 @@ def init(
     for warning in fleet.warnings:
         console.progress(str(warning).replace(warning.origin.file, str(out)) if warning.origin else str(warning))
     _tell(out, draft, fleet, as_json=as_json)
-    return 4 if draft.unreached else 0
+    return CODES["unreachable" if draft.unreached else "ok"]
 
 
 def _one_origin(given: list[str], answers: dict[str, str], recipe: str | None) -> None:

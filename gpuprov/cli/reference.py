@@ -77,32 +77,43 @@ FILES = ("fleet", "job", "result", "beat", "fold")
 """Files that have a schema of their own: options of `gpuprov schema`."""
 
 
+VERBS = {
+    "verify": "gpuprov.report.as_json.Verified",
+    "plan": "gpuprov.plan.document.Planned",
+    "apply": "gpuprov.apply.document.Applied",
+    "rehearse": "gpuprov.rehearse.document.RehearsedDocument",
+    "health": "gpuprov.report.health.Health",
+    "drift": "gpuprov.drift.document.Drift",
+    "accept": "gpuprov.accept.document.Accepted",
+}
+"""Commands whose --json is the one document, and its type; the key `verb` says which it is."""
 DOCUMENTS = {
     "check": "gpuprov.report.check.Check",
-    "verify": "gpuprov.report.as_json.Report",
-    "plan": "gpuprov.plan.document.Plan",
-    "apply": "gpuprov.apply.document.Applied",
-    "rollback": "gpuprov.apply.document.Applied",
-    "rehearse": "gpuprov.rehearse.document.Document",
-    "health": "gpuprov.report.health.Report",
-    "drift": "gpuprov.drift.document.Drift",
-    "accept": "gpuprov.accept.document.Acceptance",
     "topology": "gpuprov.topology.document.Topology",
     "show": "gpuprov.report.listing.Shown",
     "rollout-status": "gpuprov.rollout.status.Status",
 }
-"""Commands whose --json is one document with a schema, and its type."""
+"""Commands whose --json is a document of its own, and its type."""
 
 
 def document_schema(command: str) -> str:
     """Return the JSON Schema of what a command prints with --json."""
-    from importlib import import_module
+    from functools import reduce
+    from operator import or_
 
     from gpuprov.spec.schema import format_document_schema
 
-    module, _, name = DOCUMENTS[command].rpartition(".")
-    first = next(one for one, document in DOCUMENTS.items() if document == DOCUMENTS[command])
-    return format_document_schema(getattr(import_module(module), name), f"gpuprov {first.replace('-', ' ')} --json")
+    if command in DOCUMENTS:
+        return format_document_schema(_load(DOCUMENTS[command]), f"gpuprov {command.replace('-', ' ')} --json")
+    kinds = reduce(or_, map(_load, VERBS.values()))
+    return format_document_schema(kinds, f"--json of gpuprov {', '.join(VERBS)}")
+
+
+def _load(name: str) -> type:
+    from importlib import import_module
+
+    module, _, kind = name.rpartition(".")
+    return getattr(import_module(module), kind)  # type: ignore[no-any-return]
 
 
 def _files(command: Any) -> Any:
@@ -128,8 +139,8 @@ def _files(command: Any) -> Any:
     "--of",
     "command",
     metavar="COMMAND",
-    type=click.Choice([*DOCUMENTS]),
-    help=f"Of what this command prints with --json: {', '.join(DOCUMENTS)}.",
+    type=click.Choice([*VERBS, "rollback", *DOCUMENTS]),
+    help=f"Of what this command prints with --json: {', '.join([*VERBS, 'rollback', *DOCUMENTS])}.",
 )
 def schema(kind: str | None, command: str | None) -> int:
     """Print a JSON Schema: of the `gpuprov` variable, a whole inventory, a roll-out's policy, or what gpuprov writes or prints.
@@ -137,7 +148,7 @@ def schema(kind: str | None, command: str | None) -> int:
     \b
     Example: gpuprov schema > gpuprov.schema.json
              gpuprov schema --inventory > inventory.schema.json
-             gpuprov schema --of verify > verify.schema.json
+             gpuprov schema --of verify > document.schema.json
     """
     from gpuprov import console
     from gpuprov.report import specs

@@ -57,33 +57,25 @@ def write(
     console.progress(f"saved: gpuprov apply {path} does this, and refuses if anything has changed by then")
 
 
-def write_page(
-    path: Path,
+def render_page(
     fleet: Fleet,
     plans: list[HostPlan],
     given: tuple[tuple[str, ...], dict[str, Any]],
     only: frozenset[str] | None,
-    out: Path | None,
-) -> None:
-    """Write the plan as a page, without the inventory's secrets. `out`: the saved plan, the argument of apply on that page."""
+    files: dict[str, Path | None],
+) -> str:
+    """Return the plan as a page, without the inventory's secrets. `files`: `out`, the saved plan, is the argument of apply there."""
     from gpuprov.plan import page, saved
-    from gpuprov.report.files import write_atomic
 
     sources, reading = given
     apply = (
-        shlex.join(["gpuprov", "apply", str(out)])
-        if out
+        shlex.join(["gpuprov", "apply", str(files["out"])])
+        if files["out"]
         else about("apply", sources, {**reading, "quick": False}, only).command
     )
     idle = all(one.idle or one.unreachable for one in plans)
-    write_atomic(
-        path,
-        page.render(
-            saved.masked(plans, fleet.pairs),
-            about("plan", sources, reading, only, {"out": out, "html": path}),
-            "" if idle else apply,
-        ),
-    )
+    masked = saved.masked(plans, fleet.pairs)
+    return page.render(masked, about("plan", sources, reading, only, files), "" if idle else apply)
 
 
 def read(sources: tuple[str, ...], given: Mapping[str, Any]) -> Saved | None:

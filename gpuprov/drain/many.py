@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from gpuprov.drain.base import Adapter, State, Step
+from gpuprov.errors import Code, Outcome, choose_code
 from gpuprov.reading import format_document
 
 AT_ONCE = 8
 """Questions to a scheduler at a time."""
 SETTLING = 60.0
 """Seconds in which a node that was given back should answer its scheduler."""
-CODES: dict[State, int] = {"done": 0, "waiting": 1, "refused": 3, "unknown": 4}
-"""Exit codes; the highest of all hosts counts."""
+OUTCOMES: dict[State, Outcome] = {"done": "ok", "waiting": "differs", "refused": "failed", "unknown": "unreachable"}
+"""waiting: jobs are still running. unknown: a scheduler did not answer."""
 
 Tell = Callable[[Step], None]
 Ask = Callable[[str], Step]
@@ -57,9 +58,9 @@ def _poll(hosts: Iterable[str], ask: Ask, wait: float | None, poll: float, tell:
     return [steps[host] for host in order]
 
 
-def exit_code(steps: Iterable[Step]) -> int:
-    """Return 0: done; 1: jobs are still running; 3: refused; 4: a scheduler did not answer."""
-    return max((CODES[step.state] for step in steps), default=0)
+def exit_code(steps: Iterable[Step]) -> Code:
+    """Return the exit code of drain and undrain."""
+    return choose_code((OUTCOMES[step.state] for step in steps), "ok")
 
 
 def as_text(steps: Iterable[Step], done: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import datetime
-from typing import Literal
 
 from gpuprov.drift.judge import PROBES, judge
 from gpuprov.drift.model import HostDrift
@@ -45,9 +44,3 @@ def drift(
 
     verify_each(fleet, note, only=only, pace=pace, timeout=timeout, also=PROBES)
     return [judged[raw.name] for raw, _ in fleet]
-
-
-def exit_code(hosts: Collection[HostDrift]) -> Literal[0, 1, 4]:
-    """Return 4 if any host was unreachable, else 1 if any differs from what was applied or from its spec, else 0."""
-    states = {host.state for host in hosts}
-    return 4 if "unreachable" in states else 0 if states == {"as applied"} else 1

@@ -15,6 +15,7 @@ from gpuprov.probe.host.readings import READINGS, Noted, Readings
 from gpuprov.probe.software import history
 from gpuprov.render import digests
 from gpuprov.render.spec_digest import SPEC, is_changed
+from gpuprov.report.document import fill
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import FAILING, Result
 from gpuprov.verify.unmanaged import find_unmanaged
@@ -55,17 +56,13 @@ def judge(
         near = _match_readings(result, _select_readings(kept, start), {event.package for event in events})
         placed += near
         differences.append(
-            Difference(
-                capability=result.capability,
-                check=result.check,
-                moment=result.moment,
-                expected=result.expected,
-                found=result.found,
+            fill(
+                Difference,
+                result,
                 fix=result.hint,
                 unread=result.status == "error",
                 reboot_fixes=bool(result.reboot),
                 spec_changed=result.capability in changed,
-                follows=result.follows,
                 causes=(*_group_events(events), *_group_readings(near, applied.values())),
             )
         )

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from gpuprov.errors import Outcome
+from gpuprov.report.document import HostDocument
 from gpuprov.verify.unmanaged import Unmanaged
 
 State = Literal["as applied", "drifted", "spec changed", "never applied", "unknown", "unreachable"]
@@ -15,6 +17,14 @@ again, belongs to capabilities whose spec changed. unknown: nothing differs, but
 
 ORDER: tuple[State, ...] = ("unreachable", "drifted", "unknown", "never applied", "spec changed", "as applied")
 """The worst first."""
+OUTCOMES: dict[State, Outcome] = {
+    "unreachable": "unreachable",
+    "drifted": "differs",
+    "unknown": "not proven",
+    "never applied": "differs",
+    "spec changed": "differs",
+    "as applied": "ok",
+}
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,14 +60,14 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     causes: tuple[Cause, ...] = ()
 
 
-class HostDrift(msgspec.Struct, frozen=True, kw_only=True):
+class HostDrift(HostDocument, frozen=True, kw_only=True):
     """The drift of one host. `applied_at` and `applied_with`: from its receipt. `spec_changed`: what has changed, by capability.
     `harmless`: packages changed since then that concern no check; None if the host has no readable log of them.
     `noted`: what the host's own readings add, about files, units, modules and the kernel. `unmanaged`: what was applied, is
     still present, and belongs to no capability of the spec. `why`: the reason why a host cannot be judged.
     """
 
-    host: str
+    outcome: Outcome = "nothing asked"
     state: State
     applied_at: str = ""
     applied_with: str = ""
@@ -70,6 +80,9 @@ class HostDrift(msgspec.Struct, frozen=True, kw_only=True):
     noted: tuple[Cause, ...] = ()
     unmanaged: tuple[Unmanaged, ...] = ()
     why: str = ""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "outcome", OUTCOMES[self.state])
 
     @property
     def is_lost(self) -> bool:

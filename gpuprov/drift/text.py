@@ -8,8 +8,8 @@ from datetime import datetime
 
 from gpuprov.drift.model import ORDER, Cause, Difference, HostDrift, State
 from gpuprov.inventory.names import fold_names
-from gpuprov.report.folded import that_follow
-from gpuprov.shown import cleaned, wrapped
+from gpuprov.report.text import following, labelled
+from gpuprov.shown import cleaned
 from gpuprov.verify.unmanaged import lines
 
 WORDS: dict[State, str] = {
@@ -20,7 +20,6 @@ WORDS: dict[State, str] = {
     "spec changed": "as applied, but the spec has changed since",
     "as applied": "as applied",
 }
-MARGIN = 12
 MOST = 4
 """Number of packages of a command that are named."""
 
@@ -69,14 +68,14 @@ def _format_group(group: Sequence[HostDrift], width: int) -> Iterator[str]:
     names = fold_names(host.host for host in group)
     yield f"{names}{f' ({len(group)} hosts)' if group[1:] else ''}: {_describe_state(first)}"
     if first.why:
-        yield from _format_labelled("why", first.why, width)
+        yield from labelled("why", first.why, width)
     if first.applied_at:
         of = f" ({first.host})" if group[1:] else ""
-        yield from _format_labelled("applied", f"{first.applied_at} with gpuprov {first.applied_with}{of}", width)
+        yield from labelled("applied", f"{first.applied_at} with gpuprov {first.applied_with}{of}", width)
     if first.cut_off:
-        yield from _format_labelled("cut off", "the last apply did not end: apply again", width)
+        yield from labelled("cut off", "the last apply did not end: apply again", width)
     for name, what in first.spec_changed.items():
-        yield from _format_labelled("spec", f"{name}: {what}", width)
+        yield from labelled("spec", f"{name}: {what}", width)
     roots = [difference for difference in first.differences if not difference.follows]
     for root in roots:
         yield from _format_difference(
@@ -86,16 +85,16 @@ def _format_group(group: Sequence[HostDrift], width: int) -> Iterator[str]:
         return
     if first.harmless:
         count = first.harmless
-        yield from _format_labelled(
+        yield from labelled(
             "also",
             f"{count} other package{'s' * (count != 1)} changed since; no check minds {'it' if count == 1 else 'them'}",
             width,
         )
     of = f" ({first.host})" if group[1:] else ""
     for cause in first.noted:
-        yield from _format_labelled("noted", format_cause(cause) + of, width)
+        yield from labelled("noted", format_cause(cause) + of, width)
     for line in lines(first.unmanaged):
-        yield from _format_labelled("left", f"{line}: no longer asked for, see gpuprov plan --prune", width)
+        yield from labelled("left", f"{line}: no longer asked for, see gpuprov plan --prune", width)
     verdict = {
         "right": "right: a reboot leaves or makes it as the spec asks",
         "wrong": "WRONG: the host will not come back as the spec asks",
@@ -103,30 +102,27 @@ def _format_group(group: Sequence[HostDrift], width: int) -> Iterator[str]:
     reasons = (
         f": {'; '.join(first.next_boot_reasons)}" if first.next_boot_reasons and first.next_boot != "right" else ""
     )
-    yield from _format_labelled("next boot", verdict + reasons, width)
+    yield from labelled("next boot", verdict + reasons, width)
 
 
 def _format_difference(
     difference: Difference, followers: Sequence[str], group: Sequence[HostDrift], width: int
 ) -> Iterator[str]:
     yield f"  {cleaned(difference.check)}"
-    yield from _format_labelled("expected", difference.expected, width)
-    yield from _format_labelled("found", difference.found, width)
+    yield from labelled("expected", difference.expected, width)
+    yield from labelled("found", difference.found, width)
     of = f" ({group[0].host})" if group[1:] else ""
     for cause in difference.causes:
-        yield from _format_labelled("by", format_cause(cause) + of, width)
+        yield from labelled("by", format_cause(cause) + of, width)
     if not difference.causes and not difference.unread:
         reason = (
             "the spec changed; no log and no reading of the host names another cause"
             if difference.spec_changed
             else "no log of the host's package managers names it, and no reading of its own"
         )
-        yield from _format_labelled("by", reason, width)
-    if followers:
-        yield from _format_labelled(
-            f"and {len(followers)}", f"{that_follow(len(followers)).partition(' ')[2]}: {', '.join(followers)}", width
-        )
-    yield from _format_labelled("fix", difference.fix, width)
+        yield from labelled("by", reason, width)
+    yield from following(followers, width)
+    yield from labelled("fix", difference.fix, width)
 
 
 def format_cause(cause: Cause) -> str:
@@ -152,9 +148,3 @@ def format_summary(hosts: Sequence[HostDrift]) -> str:
     lost = [host.host for host in hosts if host.is_lost]
     line = f"{len(hosts)} host{'s' * (len(hosts) != 1)}: {', '.join(parts)}"
     return line + (f"; {len(lost)} will not come back from the next boot as the spec asks" if lost else "")
-
-
-def _format_labelled(label: str, value: str, width: int) -> Iterator[str]:
-    pieces = [piece for line in cleaned(value).splitlines() for piece in wrapped(line, max(width - MARGIN, 30)) or [""]]
-    for number, piece in enumerate(pieces):
-        yield f"  {label if not number else '':<{MARGIN - 2}}{piece}"

@@ -1,33 +1,29 @@
-"""Plans as one JSON document, printed by `gpuprov plan --json`. docs/reference/plan-report.schema.json is generated from these
-types."""
+"""The document of `gpuprov plan`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from gpuprov import __version__
 from gpuprov.capabilities.mig.partitions import Partition
+from gpuprov.errors import Outcome
 from gpuprov.plan.model import SECTIONS, HostPlan, Item
 from gpuprov.plan.summary import counts, sentence
-from gpuprov.reading import format_document
+from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
 from gpuprov.spec.model import Reboot
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.unmanaged import Unmanaged
 
-FORMAT = 1
 
-
-class PlannedHost(msgspec.Struct, kw_only=True):
+class PlannedHost(HostDocument, frozen=True, kw_only=True):
     """Planned changes of one host. `run`, `skipped`: capabilities with the reason. `blocked`: what must be fixed before apply touches
     the host. `packages` to `holds`: differences, by kind. `diffs`: files that would be written, each with the difference of its text.
     `unpredicted`: what cannot be known in advance. `no_way_back`: what rollback could not undo. `versions`: exact, on the host after
     apply, by capability; `installed`: its current ones. `mig`: GPUs that are repartitioned. `unmended`: failures although apply has
     nothing to do. `unmanaged`: what an apply brought and the spec no longer declares. `differs`: the host does not match its spec."""
 
-    host: str
     unreachable: Annotated[str, msgspec.Meta(description="Why it cannot be reached; empty where it was")]
     unreachable_fix: str
     blocked: tuple[Result, ...]
@@ -60,11 +56,9 @@ class PlannedHost(msgspec.Struct, kw_only=True):
     unmanaged: tuple[Unmanaged, ...]
 
 
-class Summary(msgspec.Struct, kw_only=True):
+class PlannedSummary(Summary, kw_only=True):
     """The plan in a sentence, and in numbers of hosts."""
 
-    sentence: str
-    hosts: int
     to_apply: int
     nothing_to_do: int
     blocked: int
@@ -74,40 +68,28 @@ class Summary(msgspec.Struct, kw_only=True):
     reboot_not_permitted: int
 
 
-class Plan(msgspec.Struct, kw_only=True):
+class Planned(Document, kw_only=True, tag="plan"):
     """The document that `gpuprov plan --json` prints. `seconds`: how long planning took."""
 
-    gpuprov_plan_report: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
-    gpuprov: str = __version__
-    exit_code: Literal[0, 1, 4]
-    seconds: Annotated[float, msgspec.Meta(ge=0)] | None
-    summary: Summary
+    summary: PlannedSummary
     hosts: tuple[PlannedHost, ...]
 
 
-def document(plans: Sequence[HostPlan], seconds: float | None = None) -> Plan:
+def build_document(plans: Sequence[HostPlan], seconds: float | None = None) -> Planned:
     """Return the document."""
-    return Plan(
-        exit_code=exit_code(plans),
-        seconds=None if seconds is None else round(seconds, 3),
-        summary=Summary(sentence=sentence(plans), **counts(plans)),
-        hosts=tuple(_host(plan) for plan in plans),
-    )
+    hosts = tuple(_host(plan) for plan in plans)
+    outcomes: list[Outcome] = [host.outcome for host in hosts]
+    summary = sum_up(PlannedSummary, sentence(plans), outcomes, **counts(plans))
+    return conclude(Planned, None, outcomes or ["ok"], seconds, summary=summary, hosts=hosts)
 
 
-def exit_code(plans: Sequence[HostPlan]) -> Literal[0, 1, 4]:
-    """Return 4 if a host could not be reached, 1 if a host differs from its spec or would be changed, else 0."""
-    if any(plan.unreachable for plan in plans):
-        return 4
-    return 1 if any(plan.differs or not plan.idle for plan in plans) else 0
-
-
-def as_json(plans: Sequence[HostPlan], seconds: float | None = None) -> str:
-    """Return the document as text."""
-    return format_document(document(plans, seconds))
+def choose_outcome(plan: HostPlan) -> Outcome:
+    """Return whether the host could be reached, and matches its spec with nothing to change."""
+    if plan.unreachable:
+        return "unreachable"
+    return "differs" if plan.differs or not plan.idle else "ok"
 
 
 def _host(plan: HostPlan) -> PlannedHost:
-    by_kind: dict[str, Any] = {section: plan.section(kind) for kind, section in SECTIONS.items()}
-    same = {name: getattr(plan, name) for name in PlannedHost.__struct_fields__ if name not in by_kind}
-    return PlannedHost(**same | by_kind)
+    by_kind = {section: plan.section(kind) for kind, section in SECTIONS.items()}
+    return fill(PlannedHost, plan, outcome=choose_outcome(plan), **by_kind)

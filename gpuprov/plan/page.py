@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from gpuprov.plan.summary import counts, sentence
 from gpuprov.report import page
 from gpuprov.report.fleet import Numbers
 from gpuprov.report.fold import brief
+from gpuprov.report.html import limit
 from gpuprov.verify.unmanaged import lines
 
 OPEN = 3
@@ -134,7 +134,7 @@ def _together(cards: Sequence[Card]) -> Card:
     first, hosts = cards[0], tuple(host for card in cards for host in card.group.hosts)
     clients = tuple(map(bare, first.clients))
     group = Group(first.plan, hosts)
-    return first._replace(group=group, shown=brief(hosts, SHOWN), limit=limit(group.where), clients=clients)
+    return first._replace(group=group, shown=brief(hosts, SHOWN), limit=limit(hosts), clients=clients)
 
 
 def _hosts(plans: Sequence[HostPlan], cards: Sequence[Card]) -> dict[str, Any]:
@@ -187,11 +187,6 @@ def _reboot(plan: HostPlan) -> str:
     return "perhaps a reboot" if plan.reboot == "unknown" else "no reboot"
 
 
-def limit(hosts: str) -> str:
-    """Return the option for these hosts, quoted for a shell."""
-    return f"--limit {shlex.quote(hosts.replace(', ', ','))}"
-
-
 def _state(plans: Sequence[HostPlan]) -> page.State:
     count = counts(plans)
     if count["blocked"] > count["jobs_running"]:
@@ -213,14 +208,14 @@ def _more(plans: Sequence[HostPlan]) -> str:
 
 
 def _card(number: int, group: Group) -> Card:
-    plan, where = group.plan, group.where
+    plan = group.plan
     state, letter = TAGS[group.state]
     listed = by_capability(plan)
     return Card(
         number=number,
         group=group,
         shown=brief(group.hosts, SHOWN),
-        limit=limit(where),
+        limit=limit(group.hosts),
         reboot=_reboot(plan),
         state=state,
         letter=letter,

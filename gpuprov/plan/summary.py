@@ -19,7 +19,6 @@ def counts(plans: Sequence[HostPlan]) -> dict[str, int]:
     reboot."""
     changing = [plan for plan in plans if plan.run and not plan.blocked]
     return {
-        "hosts": len(plans),
         "to_apply": len(changing),
         "nothing_to_do": sum(plan.idle for plan in plans),
         "blocked": sum(bool(plan.blocked) for plan in plans),

@@ -2,8 +2,8 @@
 
 from gpuprov.rehearse.acts import rehearse
 from gpuprov.rehearse.command import run
-from gpuprov.rehearse.document import format_json
+from gpuprov.rehearse.document import build_document
 from gpuprov.rehearse.model import Options, Rehearsal, Rehearsed, Seen, Step
 from gpuprov.rehearse.text import format_text
 
-__all__ = ["Options", "Rehearsal", "Rehearsed", "Seen", "Step", "format_json", "format_text", "rehearse", "run"]
+__all__ = ["Options", "Rehearsal", "Rehearsed", "Seen", "Step", "build_document", "format_text", "rehearse", "run"]

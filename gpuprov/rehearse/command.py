@@ -10,11 +10,13 @@ from gpuprov import console
 from gpuprov.apply import Terminal
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.acts import rehearse
-from gpuprov.rehearse.document import format_json
+from gpuprov.rehearse.document import build_document
 from gpuprov.rehearse.model import Options
 from gpuprov.rehearse.results import list_results
 from gpuprov.rehearse.text import format_text
 from gpuprov.report.page import About
+from gpuprov.report.results import deliver
+from gpuprov.shown import cleaned
 
 
 def run(
@@ -27,22 +29,26 @@ def run(
     about: About | None = None,
 ) -> int:
     """Rehearse, print the result (`plain`: as JSON), write the reports, return the exit code. `about`: for the page."""
-    from gpuprov.report.files import check_writable, write_atomic
+    from gpuprov.report.files import check_writable
     from gpuprov.simulate import hosts, tools
 
     check_writable(junit, html)
     tools.require(options.kind or "container")
     whole = rehearse(pairs, options, hosts, Terminal(verbose=options.verbose))
-    console.result(
-        format_json(whole) if plain else format_text(whole, verbose=options.verbose, width=console.room(sys.stdout))
-    )
-    if junit is not None:
-        from gpuprov.report import junit as xml
+
+    def as_junit() -> str:
+        from gpuprov.report import junit
 
         took = {one.name: sum(step.seconds for step in one.steps) for one in whole.rehearsals}
-        write_atomic(junit, xml.render(list_results(whole), took))
-    if html is not None:
+        return junit.render(list_results(whole), took)
+
+    def as_page() -> str:
         from gpuprov.rehearse.page import render_page
 
-        write_atomic(html, render_page(whole, about, verbose=options.verbose))
+        return render_page(whole, about, verbose=options.verbose)
+
+    def as_text() -> str:
+        return cleaned(format_text(whole, verbose=options.verbose, width=console.room(sys.stdout)))
+
+    deliver(build_document(whole), None if plain else as_text, ((junit, as_junit), (html, as_page)))
     return whole.exit_code

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from gpuprov.errors import Code, Outcome, choose_code, find_worst
 from gpuprov.simulate.description import Description, Kind
 from gpuprov.simulate.waivers import Judged
 from gpuprov.verify.evaluate import Result
@@ -14,6 +15,8 @@ from gpuprov.verify.evaluate import Result
 ACTS = ("bring up", "apply", "verify", "reboot", "verify again", "second apply")
 Verdict = Literal["ok", "waiting", "differs", "failed", "unreachable", "not done"]
 """waiting: correct except for a reboot that the spec does not permit."""
+OUTCOMES: dict[Verdict, Outcome] = {"failed": "failed", "unreachable": "unreachable"}
+"""Outcomes of acts after which there is no other."""
 FAST = 60.0
 """Seconds that a second apply may take: it reads the hosts, finds nothing to do and does not start Ansible."""
 
@@ -76,18 +79,18 @@ class Rehearsal(msgspec.Struct, kw_only=True):
         return bool(self.steps) and self.steps[-1].verdict not in ("failed", "unreachable", "not done")
 
     @property
-    def exit_code(self) -> Literal[0, 1, 2, 3, 4]:
-        """Exit code. 2: cannot be simulated. 3: apply failed. 4: a host did not come up. 1: differs from its spec, or not proved. 0:
-        green."""
-        verdicts = {step.verdict for step in self.steps}
+    def outcome(self) -> Outcome:
+        """Outcome: whether it could be simulated, apply succeeded, the host came up, and what was proved."""
         if self.problem:
-            return 2
-        if "failed" in verdicts:
-            return 3
-        if "unreachable" in verdicts:
-            return 4
+            return "unusable"
         done = {step.name for step in self.steps if step.verdict in ("ok", "waiting")}
-        return 0 if done == set(ACTS) and self.judged and self.judged.green else 1
+        green = done == set(ACTS) and self.judged is not None and self.judged.green
+        return find_worst([OUTCOMES.get(step.verdict, "ok") for step in self.steps] + ["ok" if green else "differs"])
+
+    @property
+    def exit_code(self) -> Code:
+        """Exit code of this rehearsal alone."""
+        return choose_code([self.outcome])
 
 
 class Rehearsed(msgspec.Struct, kw_only=True):
@@ -107,8 +110,11 @@ class Rehearsed(msgspec.Struct, kw_only=True):
         return [rehearsal.description for rehearsal in self.rehearsals if rehearsal.description is not None]
 
     @property
-    def exit_code(self) -> Literal[0, 1, 2, 3, 4, 130]:
-        """Exit code: 130 interrupted; else the worst of the rehearsals': 3, 4, 2, 1, 0."""
-        codes = {rehearsal.exit_code for rehearsal in self.rehearsals}
-        worst: tuple[Literal[1, 2, 3, 4], ...] = (3, 4, 2, 1)
-        return 130 if self.interrupted else next((code for code in worst if code in codes), 0)
+    def outcome(self) -> Outcome:
+        """Outcome of the whole run."""
+        return "interrupted" if self.interrupted else find_worst((one.outcome for one in self.rehearsals), "ok")
+
+    @property
+    def exit_code(self) -> Code:
+        """Exit code of rehearse."""
+        return choose_code([self.outcome])

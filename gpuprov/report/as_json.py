@@ -1,28 +1,25 @@
-"""Results as one JSON document: a verdict, counts, causes, each host with its next boot, and a flat row for every result.
-
-docs/reference/verify.schema.json is made from these types.
-"""
+"""The document of `gpuprov verify`: a verdict, counts, causes, each host with its next boot, and a flat row for every result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Literal
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
-from gpuprov import __version__
 from gpuprov.capabilities.base import Moment
+from gpuprov.errors import Outcome
 from gpuprov.reading import format_document
-from gpuprov.report.fold import findings, host_lines, totals
+from gpuprov.report.document import Document, HostDocument, Seconds, Summary, conclude, fill, sum_up
+from gpuprov.report.fold import findings, host_lines, summed
+from gpuprov.report.folded import LOUD, Summed
 from gpuprov.report.many import Many
+from gpuprov.report.text import format_summary
 from gpuprov.verify.evaluate import Result, ResultStatus
-from gpuprov.verify.verify import Verdict, exit_code, verdict
-
-FORMAT = 1
-KEYS = ("host", "capability", "check", "fields", "status", "expected", "found", "evidence", "hint", "moment", "follows")
+from gpuprov.verify.verify import VERDICTS, Verdict, judge_hosts, verdict
 
 
-class Row(msgspec.Struct, kw_only=True):
+class VerifiedRow(msgspec.Struct, kw_only=True):
     """The result of one check on one host. `evidence`: the command that shows it; `hint`: the fix; `follows`: the failing check of the
     host without which this one would not have failed."""
 
@@ -39,7 +36,7 @@ class Row(msgspec.Struct, kw_only=True):
     follows: str
 
 
-class Cause(msgspec.Struct, kw_only=True):
+class RootCause(msgspec.Struct, kw_only=True):
     """A failure that is not caused by another one, those of most hosts first; `followers`: checks that failed only because of it."""
 
     check: str
@@ -56,87 +53,67 @@ class Boot(msgspec.Struct, kw_only=True):
     reasons: tuple[str, ...]
 
 
-class Host(msgspec.Struct, kw_only=True):
+class VerifiedHost(HostDocument, frozen=True, kw_only=True):
     """`counts`: results by status; `follow` are failures caused by another. `seconds`: to read it; null from a record."""
 
-    host: str
     verdict: Verdict
     counts: dict[str, int]
     next_boot: Boot
-    seconds: Annotated[float, msgspec.Meta(ge=0)] | None
+    seconds: Seconds | None
 
 
-class Summary(msgspec.Struct, kw_only=True):
+class VerifiedSummary(Summary, kw_only=True):
     """`checks`: results by status, without failures caused by another (`follow`). `not_proven` were skipped."""
 
-    hosts: int
     hosts_not_as_wanted: int
     checks: dict[str, int]
     follow: int
     not_proven: int
 
 
-class Report(msgspec.Struct, kw_only=True):
+class Verified(Document, kw_only=True, tag="verify"):
     """The document that `gpuprov verify --json` prints. It includes n/a results with -v only."""
 
-    gpuprov_verify: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
-    gpuprov: str
     verdict: Verdict
-    exit_code: Literal[0, 1, 4]
-    seconds: Annotated[float, msgspec.Meta(ge=0)] | None
-    summary: Summary
-    causes: tuple[Cause, ...]
-    hosts: tuple[Host, ...]
-    results: tuple[Row, ...]
+    summary: VerifiedSummary
+    causes: tuple[RootCause, ...]
+    hosts: tuple[VerifiedHost, ...]
+    results: tuple[VerifiedRow, ...]
 
 
-def causes(results: Iterable[Result] | Many) -> tuple[Cause, ...]:
+def causes(results: Iterable[Result] | Many) -> tuple[RootCause, ...]:
     """Return the failures, each with the failures that it caused."""
     return tuple(
-        Cause(
-            check=one.result.check,
-            status=one.result.status,
-            found=one.result.found,
-            hosts=one.hosts,
-            followers=tuple(follower.check for follower in one.followers),
-        )
-        for one in findings(results, ("unreachable", "fail", "error"))
+        fill(RootCause, one.result, hosts=one.hosts, followers=tuple(follower.check for follower in one.followers))
+        for one in findings(results, LOUD)
     )
 
 
-def report(
+def build_document(
     results: Sequence[Result],
     took: Mapping[str, float] | None = None,
     seconds: float | None = None,
     *,
     verbose: bool = False,
     rows: bool = True,
-) -> Report:
+) -> Verified:
     """Return the document. `took`: seconds by host; `seconds`: in total. `rows`: with the results."""
-    bad = {one.host for one in results if one.status in ("unreachable", "fail", "error")}
-    counted = totals(results)
-    of_host: dict[str, list[Result]] = {}
-    for one in results:
-        of_host.setdefault(one.host, []).append(one)
-    return Report(
-        gpuprov=__version__,
+    outcomes = judge_hosts(results)
+    return conclude(
+        Verified,
+        None,
+        outcomes.values(),
+        seconds,
         verdict=verdict(results),
-        exit_code=exit_code(results),  # type: ignore[arg-type]
-        seconds=None if seconds is None else round(seconds, 3),
-        summary=Summary(
-            hosts=len(of_host),
-            hosts_not_as_wanted=len(bad),
-            checks={str(status): number for status, number in counted.items()},
-            follow=sum(bool(one.follows) for one in results),
-            not_proven=counted["skip"],
-        ),
+        summary=summarize(summed(results), outcomes.values()),
         causes=causes(results),
         hosts=tuple(
-            Host(
+            VerifiedHost(
                 host=line.hosts[0],
-                verdict=verdict(of_host[line.hosts[0]]),
+                outcome=outcomes[line.hosts[0]],
+                verdict=VERDICTS.get(outcomes[line.hosts[0]], "not as wanted"),
                 counts=line.counts,
-                next_boot=Boot(verdict=line.next_boot.verdict, reasons=line.next_boot.reasons),
+                next_boot=fill(Boot, line.next_boot),
                 seconds=round(took[line.hosts[0]], 3) if took and line.hosts[0] in took else None,
             )
             for line in host_lines(results, fold=False)
@@ -145,19 +122,21 @@ def report(
     )
 
 
-def _rows(results: Iterable[Result], *, verbose: bool) -> Iterator[Row]:
-    return (Row(**{key: getattr(one, key) for key in KEYS}) for one in results if verbose or one.status != "n/a")
+def summarize(numbers: Summed, outcomes: Collection[Outcome]) -> VerifiedSummary:
+    """Return the summary."""
+    return sum_up(
+        VerifiedSummary,
+        format_summary(numbers),
+        outcomes,
+        hosts_not_as_wanted=numbers.bad,
+        checks={str(status): number for status, number in numbers.counts.items()},
+        follow=numbers.follow,
+        not_proven=numbers.counts["skip"],
+    )
 
 
-def render(
-    results: Sequence[Result],
-    took: Mapping[str, float] | None = None,
-    seconds: float | None = None,
-    *,
-    verbose: bool = False,
-) -> str:
-    """Return the document as text, keys in the order of the types, two spaces deep, a line break at the end."""
-    return "".join(f"{part}\n" for part in parts(results, took, seconds, verbose=verbose))
+def _rows(results: Iterable[Result], *, verbose: bool) -> Iterator[VerifiedRow]:
+    return (fill(VerifiedRow, one) for one in results if verbose or one.status != "n/a")
 
 
 AT_ONCE = 2000
@@ -171,19 +150,15 @@ def parts(
     *,
     verbose: bool = False,
 ) -> Iterator[str]:
-    """Yield the same, some lines at a time: the results of a fleet are never in memory as text."""
+    """Yield the document as text, some lines at a time: the results of a fleet are never in memory as text."""
     told = [one for one in results if verbose or one.status != "n/a"]
     if len(told) <= AT_ONCE:
-        yield _text(report(results, took, seconds, verbose=verbose))
+        yield format_document(build_document(results, took, seconds, verbose=verbose))
         return
-    head, _, end = _text(report(results, took, seconds, verbose=verbose, rows=False)).rpartition("[]")
+    head, _, end = format_document(build_document(results, took, seconds, verbose=verbose, rows=False)).rpartition("[]")
     yield f"{head}["
     for start in range(0, len(told), AT_ONCE):
         # By "\n" alone: what a host says may hold U+2028 and its like, as they are.
-        lines = _text([*_rows(told[start : start + AT_ONCE], verbose=True)]).split("\n")[1:-1]
+        lines = format_document([*_rows(told[start : start + AT_ONCE], verbose=True)]).split("\n")[1:-1]
         yield "\n".join(f"  {line}" for line in lines) + ("," if start + AT_ONCE < len(told) else "")
     yield f"  ]{end}"
-
-
-def _text(value: object) -> str:
-    return format_document(value)

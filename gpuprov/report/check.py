@@ -8,8 +8,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from gpuprov import __version__
+from gpuprov.errors import CODES, Code
 from gpuprov.fleet import Fleet
 from gpuprov.reading import format_document
+from gpuprov.report.document import fill
 from gpuprov.spec.problem import Problem, format_path
 
 FORMAT = 1
@@ -40,7 +42,7 @@ class Check(msgspec.Struct, kw_only=True):
     gpuprov_check: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str = __version__
     valid: bool
-    exit_code: Literal[0, 2]
+    exit_code: Code
     hosts: tuple[Host, ...] = ()
     unmanaged: tuple[str, ...] = ()
     problems: tuple[Row, ...] = ()
@@ -52,7 +54,7 @@ def as_json(fleet: Fleet | None, problems: Sequence[Problem]) -> str:
     valid = bool(fleet) and not any(spec.defects for _, spec in pairs)
     made = Check(
         valid=valid,
-        exit_code=0 if valid else 2,
+        exit_code=CODES["ok" if valid else "unusable"],
         hosts=tuple(Host(host=raw.name, groups=raw.groups, spec=_spec(spec.capabilities)) for raw, spec in pairs),
         unmanaged=fleet.unmanaged if fleet else (),
         problems=tuple(map(_row, problems)),
@@ -65,11 +67,4 @@ def _spec(capabilities: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _row(problem: Problem) -> Row:
-    return Row(
-        severity=problem.severity,
-        place=str(problem.origin) if problem.origin else "",
-        path=format_path(problem.path),
-        hosts=problem.hosts,
-        message=problem.message,
-        hint=problem.hint,
-    )
+    return fill(Row, problem, place=str(problem.origin or ""), path=format_path(problem.path))

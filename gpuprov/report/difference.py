@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from gpuprov import console
+from gpuprov.errors import CODES
 from gpuprov.reading import format_document
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def show(found: Compared, *, as_json: bool) -> int:
         console.result(format_document(found))
     else:
         console.result(as_text(found))
-    return int(bool(found.differences or found.unknown))
+    return CODES["differs" if found.differences or found.unknown else "ok"]
 
 
 def as_text(found: Compared) -> str:

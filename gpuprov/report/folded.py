@@ -10,6 +10,7 @@ from gpuprov.verify.verify import NextBoot, Verdict
 
 ORDER: tuple[ResultStatus, ...] = ("unreachable", "fail", "error", "skip", "pass")
 """The statuses that count, the worst first, without n/a."""
+LOUD = ORDER[:3]
 EVERY: tuple[ResultStatus, ...] = (*ORDER, "n/a")
 FOLLOW = "follow"
 """Key in counts for failures caused by another failure, which are not counted as failures."""

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Literal
 
 import msgspec
 
-from gpuprov import __version__
 from gpuprov.catalog.xids import Action
-from gpuprov.reading import format_document
-from gpuprov.report.folded import that_follow
+from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
 from gpuprov.report.prometheus import sample
-from gpuprov.report.text import labelled
+from gpuprov.report.text import following, labelled
 from gpuprov.shown import CYAN, GREEN, RED, YELLOW, cleaned, paint
 from gpuprov.verify.evaluate import Result, ResultStatus
-from gpuprov.verify.fitness import Fit, Fitness, fitness, health_code
+from gpuprov.verify.fitness import Fit, Fitness, fitness, judge_fitness
 
 COLOURS = {"yes": GREEN, "until": YELLOW, "no": RED, "not proven": CYAN}
 
@@ -30,10 +27,19 @@ def as_text(results: Sequence[Result], *, colour: bool = False, width: int = 100
         if verbose:
             passed = [row for row in results if row.host == one.host and row.status in ("pass", "n/a")]
             lines += [f"  {row.status:<5} {cleaned(row.check)}  {cleaned(row.found)}" for row in passed]
-    counts = {fit: sum(one.fit == fit for one in found) for fit in COLOURS}
+    return "\n".join([*lines, "", format_summary(found)]) + "\n"
+
+
+def format_summary(found: Sequence[Fitness]) -> str:
+    """Format the summary: `3 hosts: 2 fit, 1 not fit`."""
+    return f"{len(found):,} host{'s' * (len(found) != 1)}: {', '.join(count_fits(found)) or 'nothing judged'}"
+
+
+def count_fits(found: Sequence[Fitness]) -> list[str]:
+    """Count the hosts by their fitness, in words: `2 fit`, `1 not fit`."""
     words = {"yes": "fit", "until": "fit after an action", "no": "not fit", "not proven": "not proven"}
-    told = ", ".join(f"{number} {words[fit]}" for fit, number in counts.items() if number)
-    return "\n".join([*lines, "", f"{len(found):,} host{'s' * (len(found) != 1)}: {told or 'nothing judged'}"]) + "\n"
+    counts = {fit: sum(one.fit == fit for one in found) for fit in words}
+    return [f"{number:,} {words[fit]}" for fit, number in counts.items() if number]
 
 
 def order(one: Fitness) -> tuple[int, str]:
@@ -50,12 +56,8 @@ def _host(one: Fitness, *, colour: bool, width: int) -> list[str]:
         action = f" [{cause.action}]" if cause.action not in ("", "none") else ""
         lines += labelled("because", f"{cause.check}{action}: {cause.found}", width)
         lines += labelled("do", cause.hint, width)
-        if cause.evidence:
-            lines.append(f"  {'see':<10}{cleaned(cause.evidence)}")
-        if follow := one.followers.get(cause.check):
-            lines += labelled(
-                f"and {len(follow)}", f"{that_follow(len(follow)).partition(' ')[2]}: {', '.join(follow)}", width
-            )
+        lines += labelled("see", cause.evidence, width, whole=True)
+        lines += following(one.followers.get(cause.check, ()), width)
     for row in one.told:
         lines += labelled("told", f"{row.check} [{row.action}]: {row.found}", width)
     for row in one.unproven:
@@ -64,7 +66,7 @@ def _host(one: Fitness, *, colour: bool, width: int) -> list[str]:
     return lines
 
 
-class Row(msgspec.Struct, kw_only=True):
+class HealthRow(msgspec.Struct, kw_only=True):
     """The result of one check. `action`: what NVIDIA says is to be done; empty: nothing; `evidence`: the command that shows it."""
 
     check: str
@@ -76,66 +78,54 @@ class Row(msgspec.Struct, kw_only=True):
     hint: str
 
 
-class HealthCause(Row, kw_only=True):
+class HealthCause(HealthRow, kw_only=True):
     """A failure that is not caused by another one; `followers`: checks that failed only because of it."""
 
     followers: tuple[str, ...]
 
 
-class Host(msgspec.Struct, kw_only=True):
+class HealthHost(HostDocument, frozen=True, kw_only=True):
     """A host. `fit`: for work; until: it is after `action`. `told`: passes, but recommends something. `passed`: names of checks."""
 
-    host: str
     fit: Fit
     action: Action
     words: str
     causes: tuple[HealthCause, ...]
-    told: tuple[Row, ...]
-    unproven: tuple[Row, ...]
+    told: tuple[HealthRow, ...]
+    unproven: tuple[HealthRow, ...]
     passed: tuple[str, ...]
 
 
-class Report(msgspec.Struct, kw_only=True):
-    """The document that `gpuprov health --json` prints: hosts in the order of the inventory. `exit_code`: that of the command."""
+class Health(Document, kw_only=True, tag="health"):
+    """The document that `gpuprov health --json` prints: hosts in the order of the inventory."""
 
-    gpuprov_health: Literal[1]
-    gpuprov: str
-    exit_code: int
-    hosts: tuple[Host, ...]
+    hosts: tuple[HealthHost, ...]
 
 
-def report(results: Sequence[Result]) -> Report:
+def build_document(results: Sequence[Result], seconds: float | None = None) -> Health:
     """Return the document, from the results of health checks."""
     passed: dict[str, list[str]] = {}
     for one in results:
         if one.status == "pass":
             passed.setdefault(one.host, []).append(one.check)
+    outcomes, found = judge_fitness(results), fitness(results)
     hosts = [
-        Host(
-            host=one.host,
-            fit=one.fit,
-            action=one.action,
+        fill(
+            HealthHost,
+            one,
+            outcome=outcomes[one.host],
             words=str(one),
             causes=tuple(
-                HealthCause(**_fields(cause), followers=tuple(one.followers.get(cause.check, ())))
-                for cause in one.causes
+                fill(HealthCause, cause, followers=one.followers.get(cause.check, ())) for cause in one.causes
             ),
-            told=tuple(Row(**_fields(row)) for row in one.told),
-            unproven=tuple(Row(**_fields(row)) for row in one.unproven),
+            told=tuple(fill(HealthRow, row) for row in one.told),
+            unproven=tuple(fill(HealthRow, row) for row in one.unproven),
             passed=tuple(passed.get(one.host, ())),
         )
-        for one in fitness(results)
+        for one in found
     ]
-    return Report(gpuprov_health=1, gpuprov=__version__, exit_code=health_code(results), hosts=tuple(hosts))
-
-
-def _fields(one: Result) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in Row.__struct_fields__}
-
-
-def as_json(results: Sequence[Result]) -> str:
-    """Return the same as one document; its JSON Schema: `gpuprov schema --of health`."""
-    return format_document(report(results))
+    summary = sum_up(Summary, format_summary(found), outcomes.values())
+    return conclude(Health, None, outcomes.values(), seconds, summary=summary, hosts=tuple(hosts))
 
 
 METRICS = {

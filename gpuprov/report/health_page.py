@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.report import html
-from gpuprov.report.health import order
+from gpuprov.report.health import count_fits, order
 from gpuprov.report.page import About, Headline, State
 from gpuprov.report.states import WORDS
 from gpuprov.verify.evaluate import Result
@@ -56,24 +56,17 @@ def render(results: Sequence[Result], about: About | None = None, *, verbose: bo
 
 def headline(found: Sequence[Fitness]) -> Headline:
     """Return the answer as a sentence about hosts, then how many have each answer."""
-    many, fit = len(found), sum(one.fit == "yes" for one in found)
-    counted = {
-        "fit": fit,
-        "fit after an action": sum(one.fit == "until" for one in found),
-        "not fit": sum(one.fit == "no" for one in found),
-        "not proven": sum(one.fit == "not proven" for one in found),
-    }
-    kinds = [f"{number:,} {word}" for word, number in counted.items() if number]
+    many, fit, kinds = len(found), sum(one.fit == "yes" for one in found), count_fits(found)
     more = f"{'; '.join(kinds)}." if len(kinds) > 1 else ""
     if not many:
         return Headline(state="unproven", sentence="No host was judged.")
-    bad = counted["fit after an action"] + counted["not fit"]
+    bad = sum(one.fit in ("until", "no") for one in found)
     state: State = "fail" if bad else "right" if fit == many else "unproven"
     if many == 1:
         return Headline(state=state, sentence=f"{found[0].host} is {found[0].sentence}")
     if fit == many:
         return Headline(state=state, sentence=f"All {many:,} hosts are fit for work")
-    open_ = bad or counted["not proven"]
+    open_ = bad or many - fit
     what = "not fit for work" if bad else "not proven to be fit for work"
     return Headline(
         state=state, sentence=f"{open_:,} of {many:,} hosts {'is' if open_ == 1 else 'are'} {what}", more=more

@@ -10,16 +10,15 @@ from gpuprov.inventory.names import fold_names as names
 from gpuprov.report import page
 from gpuprov.report.fleet import Known, causes, data
 from gpuprov.report.fold import brief, findings, summed
-from gpuprov.report.folded import EVERY, ORDER
+from gpuprov.report.folded import EVERY, LOUD, ORDER
 from gpuprov.report.many import Many
 from gpuprov.report.page import About, State
 from gpuprov.report.states import BAD, LETTERS, WORDS, headline, state
 from gpuprov.report.text import unproven
 from gpuprov.verify import Result
-from gpuprov.verify.evaluate import ResultStatus
 from gpuprov.verify.verify import NextBoot, next_boot
 
-STATES = {
+STATES: dict[str, State] = {
     "unreachable": "gone",
     "fail": "fail",
     "error": "error",
@@ -28,7 +27,6 @@ STATES = {
     "n/a": "unproven",
 }
 TITLES = {"unreachable": "unreachable", "fail": "failed", "error": "error"}
-LOUD: tuple[ResultStatus, ...] = ("unreachable", "fail", "error")
 MOST = 6
 """Maximum number of hosts' different actual values in a cause; the others are shown with the hosts."""
 

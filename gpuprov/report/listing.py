@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from gpuprov import __version__, console
-from gpuprov.errors import GpuprovError
+from gpuprov.errors import CODES, GpuprovError
 from gpuprov.onhost.files import PYTHON
 from gpuprov.reading import format_document
 from gpuprov.shown import counted
@@ -27,7 +27,6 @@ class Shown(msgspec.Struct, kw_only=True):
     unread: dict[str, str]
 
 
-UNREACHABLE, DIFFERS = 4, 1
 WITHOUT_TEXT = {"unit": "a unit", "setting": "a setting", "module": "a kernel module"}
 """What has no text, by kind."""
 
@@ -38,19 +37,18 @@ def show(found: Sequence[Listing], unread: Mapping[str, str], *, path: str | Non
         console.progress(why if why.startswith(name) else f"{name}: {why}")
     if path is not None:
         if unread and not any(item.name == path for one in found for item in one.items):
-            return UNREACHABLE
+            return CODES["unreachable"]
         text = text_of(found, path)
         if told := stands_for(text):
             console.progress(told)
         console.result(text.removesuffix("\n"))
-        return UNREACHABLE if unread else 0
+        return CODES["unreachable" if unread else "ok"]
     if as_json:
         console.result(document(found, unread))
     elif found:
         console.result("\n\n".join(as_text(one, verbose=verbose) for one in found))
-    if unread:
-        return UNREACHABLE
-    return DIFFERS if any(one.unknown or any(item.differs for item in one.items) for one in found) else 0
+    differs = any(one.unknown or any(item.differs for item in one.items) for one in found)
+    return CODES["unreachable" if unread else "differs" if differs else "ok"]
 
 
 def as_text(one: Listing, *, verbose: bool = False) -> str:

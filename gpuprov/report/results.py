@@ -1,15 +1,16 @@
-"""Results of verify: to the terminal, and to the requested files."""
+"""The end of a command: its files, then its result on the terminal, as text or as the one document."""
 
 from __future__ import annotations
 
-import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuprov import console
 from gpuprov.errors import GpuprovError
+from gpuprov.report.document import Document
+from gpuprov.report.document import as_json as format_json
 from gpuprov.report.files import write_atomic
 from gpuprov.report.many import Many
 
@@ -19,11 +20,36 @@ if TYPE_CHECKING:
     from gpuprov.verify.evaluate import Result
 
 
+Files = Iterable[tuple[Path | None, Callable[[], str]]]
+"""Requested files, and what makes their texts; None: not requested."""
+
+
+def deliver(document: Document | Iterable[str], text: Callable[[], str] | None, files: Files = ()) -> None:
+    """Write the files, print the text, or the document if `text` is None. Texts have colours only of parts that were cleaned.
+
+    A file that cannot be written is reported after the result.
+    """
+    refused: list[GpuprovError] = []
+    for path, render in files:
+        try:
+            if path is not None:
+                write_atomic(path, render())
+        except GpuprovError as error:
+            refused.append(error)
+    if text is not None:
+        console.result(text().rstrip(), in_colour=True)
+    else:
+        for part in [format_json(document)] if isinstance(document, Document) else document:
+            console.result(part)
+    if refused:
+        raise GpuprovError("; ".join(error.message for error in refused), refused[0].hint)
+
+
 def show(
     results: Sequence[Result] | Many,
+    document: Iterable[str] = (),
     *,
     as_json: bool = False,
-    quiet: bool = False,
     verbose: bool = False,
     junit: Path | None = None,
     html: Path | None = None,
@@ -34,43 +60,29 @@ def show(
     known: Mapping[str, Known] | None = None,
     title: str = "gpuprov verify",
 ) -> None:
-    """Print the results; write JUnit XML, the HTML page and the metrics. A file that cannot be written is reported after the results.
+    """Print the results; write JUnit XML, the HTML page and the metrics. `document`: what --json prints of folded results.
 
-    quiet: only the files, no output on the terminal. `took`: seconds by host; `seconds`: in total; `about`, `known` and `title`: for
-    the page.
+    `took`: seconds by host; `seconds`: in total; `about`, `known` and `title`: for the page.
     """
-    refused: list[GpuprovError] = []
-    if junit is not None:
-        from gpuprov.report import junit as xml
+    from gpuprov.report import as_json as data
+    from gpuprov.report import html as pages
+    from gpuprov.report import junit as xml
+    from gpuprov.report import prometheus as metrics
+    from gpuprov.report import text
 
-        refused += _write(junit, xml.render(results, took))
-    if html is not None:
-        from gpuprov.report import html as page
+    def as_text() -> str:
+        width, room, colour = (
+            min(console.width(), 120),
+            min(console.room(sys.stdout), 120),
+            console.coloured(sys.stdout),
+        )
+        return text.render(results, verbose=verbose, colour=colour, width=width, room=room)
 
-        refused += _write(html, page.render(results, title, verbose=verbose, about=about, known=known))
-    if prometheus is not None:
-        from gpuprov.report import prometheus as metrics
-
-        refused += _write(prometheus, metrics.render(results, took))
-    if as_json and not isinstance(results, Many):
-        from gpuprov.report import as_json as data
-
-        for part in data.parts(results, took, seconds, verbose=verbose):
-            console.result(part)
-    elif not quiet:
-        from gpuprov.report import text
-
-        width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-        room, colour = min(console.room(sys.stdout), 120), console.coloured(sys.stdout)
-        told = text.render(results, verbose=verbose, colour=colour, width=width, room=room)
-        console.result(told.rstrip(), in_colour=True)
-    if refused:
-        raise GpuprovError("; ".join(error.message for error in refused), refused[0].hint)
-
-
-def _write(path: Path, text: str) -> list[GpuprovError]:
-    try:
-        write_atomic(path, text)
-    except GpuprovError as error:
-        return [error]
-    return []
+    files = (
+        (junit, lambda: xml.render(results, took)),
+        (html, lambda: pages.render(results, title, verbose=verbose, about=about, known=known)),
+        (prometheus, lambda: metrics.render(results, took)),
+    )
+    if not isinstance(results, Many):
+        document = data.parts(results, took, seconds, verbose=verbose)
+    deliver(document, None if as_json else as_text, files)

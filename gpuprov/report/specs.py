@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import msgspec
 
 from gpuprov import console, inert
-from gpuprov.errors import GpuprovError
+from gpuprov.errors import CODES, GpuprovError
 from gpuprov.report.files import write_atomic
 from gpuprov.report.tables import fitted
 from gpuprov.shown import wrapped
@@ -51,7 +51,7 @@ def show_check(load: Callable[[], Fleet], *, form: CheckFormat, verbose: bool) -
     broken = [raw.name for raw, spec in fleet.pairs if spec.defects]
     if form != "text":
         _print_problems(form, fleet, fleet.warnings)
-        return 2 if broken else 0
+        return CODES["unusable" if broken else "ok"]
     if verbose:
         for raw, spec in fleet.pairs:
             console.result(f"{raw.name}: {', '.join(spec.capabilities) or 'no capabilities'}")
@@ -63,7 +63,7 @@ def show_check(load: Callable[[], Fleet], *, form: CheckFormat, verbose: bool) -
         named = ", ".join(fleet.unmanaged[:3]) + (" ..." if len(fleet.unmanaged) > 3 else "")
         words += f", {len(fleet.unmanaged)} without a gpuprov variable ({named})"
     console.result(words)
-    return 2 if broken else 0
+    return CODES["unusable" if broken else "ok"]
 
 
 def _print_problems(form: CheckFormat, fleet: Fleet | None, problems: Sequence[Problem]) -> None:
@@ -165,7 +165,7 @@ def show_export(exported: Exported, out: Path | None, *, as_json: bool, mig_part
         write_atomic(out, text + "\n")
     if mig_parted and exported.mig_parted:
         write_atomic(mig_parted, yaml.safe_dump(exported.mig_parted, sort_keys=False, width=120))
-    return 4 if exported.unreachable else 0
+    return CODES["unreachable" if exported.unreachable else "ok"]
 
 
 def schema_text() -> str:

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.report.fold import brief, findings, host_lines, summed
-from gpuprov.report.folded import Finding, HostLine, Summed, that_follow
+from gpuprov.report.folded import LOUD, WORDS, Finding, HostLine, Summed, that_follow
 from gpuprov.report.many import Many
 from gpuprov.shown import BOLD, CYAN, FAINT, GREEN, MAGENTA, RED, YELLOW, cleaned, paint, wrapped
-from gpuprov.verify.evaluate import Result, ResultStatus
+from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import Verdict
 
 COLOURS = {"unreachable": MAGENTA, "fail": RED, "error": YELLOW, "skip": CYAN, "pass": GREEN, "n/a": FAINT}
 """Colours by status."""
-_LOUD: tuple[ResultStatus, ...] = ("unreachable", "fail", "error")
 _MARGIN = 12
+NOTHING = "not proven: no host has anything to verify"
 
 
 def render(
@@ -36,13 +36,17 @@ def render(
     room = width if room is None else room
     numbers = summed(results)
     if not numbers.hosts:
-        return "not proven: no host has anything to verify\n"
+        return f"{NOTHING}\n"
     paint, shown = _Paint(colour), names if verbose else brief
     lines: list[str] = []
-    for finding in findings(results, _LOUD):
+    for finding in findings(results, LOUD):
         lines += [
             *_loud(finding, cleaned(shown(finding.hosts)), paint, width, room),
-            *_following(finding, width, verbose=verbose),
+            *following(
+                [f"{one.check}: {one.found}" if verbose else one.check for one in finding.followers],
+                width,
+                each=verbose,
+            ),
             "",
         ]
     quiet = findings(results, ("skip", "pass", "n/a") if verbose else ("skip",))
@@ -81,15 +85,6 @@ def _loud(finding: Finding, where: str, paint: _Paint, width: int, room: int) ->
         first = f"  # {cleaned(finding.hosts[0])}" if result.status == "unreachable" and len(finding.hosts) > 1 else ""
         lines.append(f"  {'see':<{_MARGIN - 2}}{evidence}{first}")
     return lines + labelled("fix", result.hint, width)
-
-
-def _following(finding: Finding, width: int, *, verbose: bool) -> list[str]:
-    """Return `and 8 that follow`, with their names; with `verbose`, each on its own."""
-    if not finding.followers:
-        return []
-    told = [f"{one.check}: {one.found}" if verbose else one.check for one in finding.followers]
-    head = that_follow(len(told)).partition(" ")[2]
-    return labelled(f"and {len(told)}", f"{head}: " + ("\n".join(["", *told]) if verbose else ", ".join(told)), width)
 
 
 def _quiet(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]:
@@ -135,14 +130,21 @@ def _flow(parts: Sequence[tuple[str, str]], room: int, hang: str) -> list[str]:
     return [re.sub(r" +(?=(\x1b\[0m)?\Z)", "", line) for line in lines]
 
 
-def labelled(label: str, value: str, width: int) -> list[str]:
-    """Return a value after its label, wrapped; nothing if it is empty."""
+def labelled(label: str, value: str, width: int, *, whole: bool = False) -> list[str]:
+    """Return a value after its label, wrapped, or `whole` if it is to be copied; nothing if it is empty."""
     if not value:
         return []
-    space = max(width - _MARGIN, 30)
-    pieces = [part for line in cleaned(value).splitlines() for part in wrapped(line, space) or [""]]
+    lines, space = [cleaned(value)] if whole else cleaned(value).splitlines(), max(width - _MARGIN, 30)
+    pieces = lines if whole else [part for line in lines for part in wrapped(line, space) or [""]]
     first = f"  {label:<{_MARGIN - 2}}{pieces[0]}"
     return [first, *(" " * _MARGIN + piece for piece in pieces[1:])]
+
+
+def following(checks: Sequence[str], width: int, *, each: bool = False) -> list[str]:
+    """Return `and 8 that follow`, with their names, `each` on a line if asked."""
+    head, _, rest = that_follow(len(checks)).partition(" ")
+    names = "".join(f"\n{check}" for check in checks) if each else ", ".join(checks)
+    return labelled(f"and {head}", f"{rest}: {names}", width) if checks else []
 
 
 SPOKEN: dict[Verdict, str] = {
@@ -153,15 +155,19 @@ SPOKEN: dict[Verdict, str] = {
 """Verdicts in words; in JSON they keep their names."""
 
 
+def format_summary(numbers: Summed) -> str:
+    """Format the summary: `differs from the spec: 1 of 2 hosts; checks: 1 failed, 7 passed`."""
+    return _summary(numbers, _Paint(False), 0)[0] if numbers.hosts else NOTHING
+
+
 def _summary(numbers: Summed, paint: _Paint, room: int) -> list[str]:
     count, counted = numbers.hosts, numbers.counts
-    named = {"unreachable": "unreachable", "fail": "failed", "error": "in error", "skip": "skipped", "pass": "passed"}
     parts = [
-        (plain := f"{number:,} {named[status]}", paint(plain, status)) for status, number in counted.items() if number
+        (plain := f"{number:,} {WORDS[status]}", paint(plain, status)) for status, number in counted.items() if number
     ]
     if following := numbers.follow:
         plain = that_follow(following)
-        parts.insert(sum(bool(counted[status]) for status in _LOUD), (plain, plain))
+        parts.insert(sum(bool(counted[status]) for status in LOUD), (plain, plain))
     told = numbers.verdict
     words = SPOKEN[told] + (f", but {unproven(counted['skip'])}" if told == "as wanted" and counted["skip"] else "")
     shown = paint.bold(paint(words, {"as wanted": "pass", "not proven": "skip", "not as wanted": "fail"}[told]))

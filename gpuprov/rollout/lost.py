@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gpuprov.errors import CODES
 from gpuprov.fleet_policy import events as kinds
 from gpuprov.fleet_policy.events import Event
 from gpuprov.inventory.names import fold_names as names
@@ -26,7 +27,9 @@ def told(kept: Kept, events: Sequence[Event]) -> Status | None:
     last = next((one for one in reversed(events) if isinstance(one, kinds.Aborted)), None)
     why = f"by {last.by}" + (f": {last.why}" if last.why else "") if last else ""
     begun = moment(kept.begun)
-    return Status(id=kept.id, state=stands, why=why, fleet=kept.fleet, by=kept.by, begun=begun, exit_code=3)
+    return Status(
+        id=kept.id, state=stands, why=why, fleet=kept.fleet, by=kept.by, begun=begun, exit_code=CODES["failed"]
+    )
 
 
 def left(rollout: str, events: Sequence[Event]) -> Iterator[tuple[str, str]]:

@@ -9,8 +9,9 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from gpuprov.fleet_policy.events import ENDED, LATER
-from gpuprov.fleet_policy.state import State
+from gpuprov.errors import Code, Outcome, choose_code, find_worst
+from gpuprov.fleet_policy.events import ENDED
+from gpuprov.fleet_policy.state import Host, State
 
 FORMAT = 1
 Standing = Literal["running", "left", "paused", "stopped", "ending", "finished", "aborted"]
@@ -29,6 +30,8 @@ Word = Literal[
 ]
 BatchState = Literal["over", "current", "waiting"]
 WORDS: tuple[Word, ...] = get_args(Word)
+LEFT: dict[str, Outcome] = {"unreachable": "unreachable", "locked": "locked", "not-started": "locked"}
+"""Outcomes of results after which a host is tried again later."""
 VERDICTS: dict[str, Word] = {"green": "green", "waits": "waits for a reboot", "failed": "failed"}
 
 
@@ -71,7 +74,7 @@ class Status(msgspec.Struct, kw_only=True):
     results: Annotated[
         str, msgspec.Meta(description="The folder with the folders of results, for gpuprov fleet fold")
     ] = ""
-    exit_code: int = 0
+    exit_code: Code = 0
 
 
 def moment(at: float) -> str:
@@ -103,21 +106,18 @@ def standing(state: State, carried_out: bool) -> Standing:
     return "running" if carried_out else "left"
 
 
-def exit_code(state: State) -> int:
-    """Return 0 if all are green, or under way. Otherwise as for apply: 3 stopped, aborted, or failed on a host; 4 a host was not
-    reached; 5 a host was locked for good; 1 a host differs from its spec, or waits for a reboot."""
+def choose_outcome(state: State) -> Outcome:
+    """Return the outcome: failed where it was stopped or aborted, ok while it is under way, else that of the hosts. A host that waits
+    for a reboot differs from its spec."""
     if state.stopped or state.aborted:
-        return 3
-    if not state.finished:
-        return 0
-    bad = {host.result for host in state.hosts.values() if host.verdict == "failed"}
-    if bad - LATER - ENDED:
-        return 3
-    if "unreachable" in bad:
-        return 4
-    if bad & LATER:
-        return 5
-    return int(any(host.verdict != "green" for host in state.hosts.values()))
+        return "failed"
+    return find_worst(map(_judge, state.hosts.values()), "ok") if state.finished else "ok"
+
+
+def _judge(host: Host) -> Outcome:
+    if host.verdict == "failed" and host.result not in ENDED:
+        return LEFT.get(host.result, "failed")
+    return "ok" if host.verdict == "green" else "differs"
 
 
 def status(
@@ -159,7 +159,7 @@ def status(
         begun=moment(state.begun),
         batches=batches,
         hosts=hosts,
-        exit_code=exit_code(state),
+        exit_code=choose_code([choose_outcome(state)]),
     )
 
 

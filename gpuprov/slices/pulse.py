@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 from gpuprov import console
-from gpuprov.errors import GpuprovError
+from gpuprov.errors import CODES, GpuprovError
 from gpuprov.plan.events import Step
 from gpuprov.plan.show import Show
 from gpuprov.slices.model import Beat, HostResult
@@ -48,7 +48,7 @@ class Pulse(Show):
 
     def over(self, exit_code: int) -> None:
         """Report that the work has ended."""
-        self._tell("interrupted" if exit_code == 130 else "ended")
+        self._tell("interrupted" if exit_code == CODES["interrupted"] else "ended")
 
     @contextmanager
     def reading(self, hosts: Sequence[str], doing: str) -> Iterator[Callable[[str], None]]:

@@ -8,27 +8,32 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov import __version__, console
+from gpuprov import console
+from gpuprov.apply.model import NOT_DONE
+from gpuprov.errors import Outcome
 from gpuprov.report import results as reporting
-from gpuprov.report.as_json import Boot, Host, Report, Row, Summary, causes
+from gpuprov.report.as_json import Boot, Verified, VerifiedHost, VerifiedRow, causes, summarize
+from gpuprov.report.document import conclude, fill
 from gpuprov.report.fold import summed
+from gpuprov.report.many import Alike
 from gpuprov.slices.fold import Folded, sentence
+from gpuprov.verify.verify import Verdict
 
+OUTCOMES: dict[Verdict, Outcome] = {"as wanted": "ok", "not as wanted": "differs", "not proven": "not proven"}
 LINES = 500
 """Number of hosts written at a time."""
 
 
-class FoldedHost(Host, kw_only=True):
+class FoldedHost(VerifiedHost, frozen=True, kw_only=True):
     """A host as in verify, with the act and its outcome; not-done: there is no result."""
 
     act: Literal["", "verify", "plan", "prepare", "apply"]
     state: str
 
 
-class FoldedReport(Report, kw_only=True):
+class FoldedReport(Verified, kw_only=True, tag="fleet fold"):
     """The document that `gpuprov fleet fold --json` prints, a line for each host and each result. Passed checks are only counted."""
 
-    exit_code: Literal[0, 1, 3, 4, 5]  # type: ignore[assignment]
     states: dict[str, int]
     unread: int
     unread_files: tuple[str, ...]
@@ -37,32 +42,35 @@ class FoldedReport(Report, kw_only=True):
 
 def show(folded: Folded, *, as_json: bool, verbose: bool, files: Mapping[str, Any], page: Mapping[str, Any]) -> None:
     """Print the report and write the requested files. `page`: further data of the HTML page."""
-    if as_json:
-        parts = lines(folded)
-        while part := list(islice(parts, LINES)):
-            console.result("\n".join(part))
     reporting.show(
-        folded.many, quiet=as_json, verbose=verbose, **files, took=folded.seconds, title="gpuprov fleet fold", **page
+        folded.many,
+        _join(lines(folded)),
+        as_json=as_json,
+        verbose=verbose,
+        **files,
+        took=folded.seconds,
+        title="gpuprov fleet fold",
+        **page,
     )
     for line in sentence(folded):
         (console.progress if as_json else console.result)(line)
 
 
+def _join(parts: Iterator[str]) -> Iterator[str]:
+    while part := list(islice(parts, LINES)):
+        yield "\n".join(part)
+
+
 def lines(folded: Folded) -> Iterator[str]:
     """Yield the JSON document, a line at a time: memory use does not grow with its size."""
     many, numbers = folded.many, summed(folded.many)
-    head = FoldedReport(
-        gpuprov=__version__,
+    head = conclude(
+        FoldedReport,
+        folded.tally,
+        (),
+        None,
         verdict=numbers.verdict,
-        exit_code=folded.tally.exit_code,  # type: ignore[arg-type]
-        seconds=None,
-        summary=Summary(
-            hosts=numbers.hosts,
-            hosts_not_as_wanted=numbers.bad,
-            checks={str(status): number for status, number in numbers.counts.items()},
-            follow=numbers.follow,
-            not_proven=numbers.counts["skip"],
-        ),
+        summary=summarize(numbers, [_judge(folded, one) for one in many.hosts.values()]),
         states=dict(folded.states),
         unread=folded.unread,
         unread_files=tuple(folded.told),
@@ -84,21 +92,28 @@ def _hosts(folded: Folded) -> Iterator[FoldedHost]:
     for host, one in folded.many.hosts.items():
         yield FoldedHost(
             host=host,
+            outcome=_judge(folded, one),
             verdict=one.verdict,
             counts=dict(one.counts),
-            next_boot=Boot(verdict=one.next_boot.verdict, reasons=one.next_boot.reasons),
+            next_boot=fill(Boot, one.next_boot),
             seconds=folded.seconds.get(host),
             act=one.act,  # type: ignore[arg-type]
             state=one.state,
         )
 
 
-def _rows(folded: Folded) -> Iterator[Row]:
-    from gpuprov.report.as_json import KEYS
+def _judge(folded: Folded, one: Alike) -> Outcome:
+    if one.state == "not-started":
+        return folded.tally.waits
+    if one.state in NOT_DONE:
+        return NOT_DONE[one.state]
+    return "unreachable" if any(row.status == "unreachable" for row in one.rows) else OUTCOMES[one.verdict]
 
+
+def _rows(folded: Folded) -> Iterator[VerifiedRow]:
     for host, one in folded.many.hosts.items():
         for row in one.rows:
-            yield Row(**{key: getattr(row, key) for key in KEYS} | {"host": host})
+            yield fill(VerifiedRow, row, host=host)
 
 
 def _commas(values: Iterable[object]) -> Iterator[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from gpuprov.apply.model import NOT_DONE
+from gpuprov.errors import Code, Outcome, choose_code, find_worst
 from gpuprov.verify.verify import Verdict
 
 
@@ -31,17 +33,19 @@ class Tally:
         return "as wanted" if self.verdicts["as wanted"] and not self.open else "not proven"
 
     @property
-    def exit_code(self) -> int:
-        """Return the exit code of apply: 3 a host failed, 4 one was unreachable, 5 another run works on one, 1 one differs or is not
-        proven, 0.
+    def waits(self) -> Outcome:
+        """Return the outcome of hosts that were not started: they wait for another run's, if there are any."""
+        return "locked" if self.states["locked"] else "failed"
 
-        Hosts that were not started because of a lock count as locked."""
-        there = {state for state, number in self.states.items() if number}
-        if there & {"failed", "blocked"} or ("not-started" in there and "locked" not in there):
-            return 3
-        if "unreachable" in there:
-            return 4
-        if "locked" in there:
-            return 5
-        good = self.verdict == "as wanted" or there == {"prepared"}
-        return int(not good)
+    @property
+    def outcome(self) -> Outcome:
+        """Return the outcome as of apply. A host that was only prepared counts as proven among such hosts alone."""
+        states = {state for state, number in self.states.items() if number}
+        undone = [self.waits if state == "not-started" else NOT_DONE.get(state, "ok") for state in states]
+        good = self.verdict == "as wanted" or states == {"prepared"}
+        return find_worst([*undone, "ok" if good else "differs"])
+
+    @property
+    def exit_code(self) -> Code:
+        """Return the exit code of the command that worked on these hosts."""
+        return choose_code([self.outcome])

@@ -14,7 +14,7 @@ import msgspec
 
 from gpuprov import apply as applying
 from gpuprov import plan as planning
-from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.errors import CODES, Code, GpuprovError, UnreachableError
 from gpuprov.gather.pace import Pace
 from gpuprov.limits import ACT_LIMIT
 from gpuprov.plan.extra import checked_run
@@ -33,7 +33,6 @@ from gpuprov.verify.verify import verify_each
 Note = Callable[[HostResult], None]
 VERIFY_LIMIT = 60.0
 """Seconds to read one host, as in gpuprov verify."""
-INTERRUPTED = 130
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +76,7 @@ def work(job: Job, pairs: Sequence[Pair], folder: Path, options: Options, pulse:
                     interrupted = ACTS[options.act](left, options, told, pulse, note)
             except KeyboardInterrupt:
                 interrupted = True
-        code = INTERRUPTED if interrupted else exit_code(found.values())
+        code = CODES["interrupted"] if interrupted else exit_code(found.values())
         pulse.over(code)
         return code
     finally:
@@ -143,7 +142,7 @@ ACTS: dict[Act, Callable[[Sequence[Pair], Options, outcome.Told, Pulse, Note], b
 """Functions of the acts; each returns True if it was interrupted."""
 
 
-def exit_code(results: Iterable[HostResult]) -> int:
+def exit_code(results: Iterable[HostResult]) -> Code:
     """Return the exit code of apply, plan and verify for such hosts."""
     tally = Tally()
     for one in results:

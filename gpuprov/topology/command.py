@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 
 from gpuprov import console
-from gpuprov.errors import GpuprovError, UnreachableError, defect
+from gpuprov.errors import Code, GpuprovError, Outcome, UnreachableError, choose_code, defect
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.topology import document
 from gpuprov.topology.judge import list_findings
@@ -15,12 +15,10 @@ from gpuprov.topology.model import read_and_told
 from gpuprov.topology.svg import draw_svg
 from gpuprov.topology.text import format_text
 
-UNREACHABLE, UNREAD = 4, 1
 
-
-def show(found: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> tuple[int, str]:
+def show(found: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> tuple[Code, str]:
     """Print each host's wiring. Returns the exit code, and the picture of the last host that could be read (empty: none)."""
-    code, picture = 0, ""
+    outcomes, picture = set[Outcome](), ""
     hosts: dict[str, document.Host] = {}
     texts: list[str] = []
     unread: dict[str, str] = {}
@@ -28,7 +26,7 @@ def show(found: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> tup
         if isinstance(facts, UnreachableError):
             console.progress(str(facts))
             unread[name] = str(facts)
-            code = UNREACHABLE
+            outcomes.add("unreachable")
             continue
         try:
             wiring = read_and_told(facts)
@@ -43,7 +41,7 @@ def show(found: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> tup
             why = str(error) if isinstance(error, ProbeFailed) else "; ".join(defect("the topology", error))
             console.progress(f"{name}: {why}")
             unread[name] = why
-            code = code or UNREAD
+            outcomes.add("not proven")
             continue
         hosts[name] = data
         texts.append(text)
@@ -51,7 +49,7 @@ def show(found: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> tup
         console.result(document.format_json(hosts, unread))
     elif texts:
         console.result("\n\n".join(texts))
-    return code, picture
+    return choose_code(outcomes, "ok"), picture
 
 
 def require_one_host(names: list[str]) -> None:

@@ -9,7 +9,9 @@ import msgspec
 
 from gpuprov.catalog.xids import SEVERITY, Action
 from gpuprov.catalog.xids import find_worst as highest
+from gpuprov.errors import Code, Outcome, choose_code
 from gpuprov.verify.evaluate import FAILING, JUDGED, Result
+from gpuprov.verify.verify import judge_hosts
 
 Fit = Literal["yes", "until", "no", "not proven"]
 CAPABILITY = "health"
@@ -131,12 +133,19 @@ def _of(host: str, results: Sequence[Result]) -> Fitness:
     )
 
 
-def health_code(results: Sequence[Result]) -> int:
-    """4 if a host was unreachable, else 1 if one is not fit, or not proven to be, or a check fails; else 0."""
+OUTCOMES: dict[Fit, Outcome] = {"yes": "ok", "until": "differs", "no": "differs", "not proven": "not proven"}
+
+
+def judge_fitness(results: Sequence[Result]) -> dict[str, Outcome]:
+    """Return the outcome of each host; a check that fails only because of another one is a difference, too."""
     relevant = of_health(results)
-    if any(result.status == "unreachable" for result in relevant):
-        return 4
-    hosts = fitness(relevant)
-    return int(
-        not hosts or any(host.fit != "yes" for host in hosts) or any(result.status in FAILING for result in relevant)
-    )
+    judged = judge_hosts(relevant)
+    return {
+        host.host: judged[host.host] if judged[host.host] in ("unreachable", "differs") else OUTCOMES[host.fit]
+        for host in fitness(relevant)
+    }
+
+
+def health_code(results: Sequence[Result]) -> Code:
+    """Return the exit code of health."""
+    return choose_code(judge_fitness(results).values())

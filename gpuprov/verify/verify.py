@@ -9,7 +9,7 @@ import msgspec
 
 from gpuprov import console
 from gpuprov.capabilities.base import Moment
-from gpuprov.errors import UnreachableError
+from gpuprov.errors import Code, Outcome, UnreachableError, choose_code, find_worst
 from gpuprov.gather.gather import gather_each
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.unreached import Unreached
@@ -19,7 +19,7 @@ from gpuprov.probe.base import Facts, Probe
 from gpuprov.probe.host import house
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.causes import AT_BOOT
-from gpuprov.verify.evaluate import MOMENTS, Registry, Result, evaluate, probes_of, registry
+from gpuprov.verify.evaluate import MOMENTS, Registry, Result, ResultStatus, evaluate, probes_of, registry
 
 REACHABLE = "host.reachable"
 
@@ -166,29 +166,36 @@ def _verdict(wrong: list[str] | None, unknown: list[str] | None, any_check: bool
 
 
 Verdict = Literal["as wanted", "not as wanted", "not proven"]
+VERDICTS: dict[Outcome, Verdict] = {"ok": "as wanted", "not proven": "not proven", "nothing asked": "not proven"}
+
+
+def judge_hosts(results: Iterable[Result]) -> dict[str, Outcome]:
+    """Return the outcome of each host.
+
+    A pass of the house's own checks that proves no field of the spec does not count: it says nothing about the spec.
+    """
+    statuses: dict[str, set[ResultStatus]] = {}
+    for result in results:
+        found = statuses.setdefault(result.host, set())
+        if result.status != "pass" or result.capability != "host" or result.fields:
+            found.add(result.status)
+    return {host: _judge(found) for host, found in statuses.items()}
+
+
+def _judge(statuses: Collection[ResultStatus]) -> Outcome:
+    if "unreachable" in statuses:
+        return "unreachable"
+    if "fail" in statuses or "error" in statuses:
+        return "differs"
+    return "ok" if "pass" in statuses else "not proven" if "skip" in statuses else "nothing asked"
 
 
 def verdict(results: Iterable[Result]) -> Verdict:
     """Return the verdict on all results. "not proven": nothing is wrong, but on some host with skipped checks, or on
-    all hosts, none passed.
-
-    A pass of the house's own checks that proves no field of the spec does not count: it says nothing about the spec.
-    """
-    proven: set[str] = set()
-    skipped: set[str] = set()
-    for result in results:
-        if result.status in ("fail", "error", "unreachable"):
-            return "not as wanted"
-        if result.status == "pass" and (result.capability != "host" or result.fields):
-            proven.add(result.host)
-        elif result.status == "skip":
-            skipped.add(result.host)
-    return "as wanted" if proven and skipped <= proven else "not proven"
+    all hosts, none passed."""
+    return VERDICTS.get(find_worst(judge_hosts(results).values()), "not as wanted")
 
 
-def exit_code(results: Iterable[Result]) -> int:
-    """4 if any host was unreachable, else 1 if any check failed or could not be judged, or nothing was proven, else 0."""
-    all_results = list(results)
-    if any(result.status == "unreachable" for result in all_results):
-        return 4
-    return int(verdict(all_results) != "as wanted")
+def exit_code(results: Iterable[Result]) -> Code:
+    """Return the exit code of verify."""
+    return choose_code(judge_hosts(results).values())

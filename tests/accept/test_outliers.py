@@ -120,7 +120,7 @@ def test_every_finding_that_is_wrong_is_in_a_sentence() -> None:
     assert any(one.sentence == "gpu9: python3 holds GPU 0; wanted: no client" for one in found)
     bad = {one.host for one in outcome.findings if one.status == "fail"}
     assert bad <= {name for one in found for name in one.hosts}
-    assert [row["sentence"] for row in documents.judged("accept", document.as_json(outcome))["outliers"]] == [
+    assert [row["sentence"] for row in documents.read_document(document.build_document(outcome))["outliers"]] == [
         one.sentence for one in found
     ]
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpuprov.apply import ApplyRun, HostOutcome, Options, as_text, page
-from gpuprov.apply.document import as_json
+from gpuprov.apply.document import build_document
 from gpuprov.apply.first_look import first_look
 from gpuprov.apply.lists import Lists
 from gpuprov.apply.model import AppliedItem
@@ -296,7 +296,7 @@ def test_the_page_escapes_what_a_list_says() -> None:
 
 def test_json_has_each_item_with_what_became_of_it() -> None:
     red = HostOutcome(host="gpu2", state="failed", task="kernel: Set", origin="gpu.yaml:5:24")
-    read = documents.judged("apply", as_json(ApplyRun(run="r", hosts=[outcome("gpu1", *SAME), red])))
+    read = documents.read_document(build_document(ApplyRun(run="r", hosts=[outcome("gpu1", *SAME), red])))
     assert read["hosts"][0]["items"][2] == {
         "capability": "kernel",
         "kind": "package",

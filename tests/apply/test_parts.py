@@ -128,7 +128,7 @@ def test_an_interrupted_host_is_four_lines() -> None:
         "  no change of the plan was made; not verified",
         "  nothing of the run is left there, and its lock was given back",
     ]
-    read = documents.judged("apply", applying.as_json(run))
+    read = documents.read_document(applying.build_document(run))
     assert read["hosts"][0]["hint"] == "still running there: dpkg"
 
 
@@ -158,7 +158,7 @@ def test_the_report_tells_hosts_that_fared_alike_once() -> None:
         "1 differs from its spec; 4.2 s",
         "log: /log",
     ]
-    read = documents.judged("apply", applying.as_json(run))
+    read = documents.read_document(applying.build_document(run))
     assert (read["exit_code"], read["log"], read["hosts"][3]["reboot_required"]) == (3, "/log", ["a new command line"])
 
 

@@ -14,7 +14,6 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.persistence.fragment import Persistence
 from gpuprov.drift import document, text
 from gpuprov.drift import judge as judging
-from gpuprov.drift.drift import exit_code
 from gpuprov.drift.judge import judge
 from gpuprov.drift.model import HostDrift
 from gpuprov.probe.base import Facts, Output
@@ -63,7 +62,7 @@ def test_a_host_that_is_what_was_applied() -> None:
     found = drifted()
     assert (found.state, found.differences, found.spec_changed, found.harmless) == ("as applied", (), {}, 0)
     assert (found.applied_at, found.applied_with) == (APPLIED, "0.1")
-    assert exit_code([found]) == 0
+    assert document.build_document([found]).exit_code == 0
 
 
 GONE = contents_host.nothing() + contents_host.unit("nvidia-persistenced.service", "inactive", "")
@@ -82,7 +81,7 @@ def test_somebody_ran_apt_upgrade_on_tuesday() -> None:
     assert found.harmless == 1, "tzdata; not what was done before the apply"
     told = text.as_text([found])
     assert "Tue 2026-11-17 14:02 +01:00, by alice (1000): apt upgrade" in told
-    assert exit_code([found]) == 1
+    assert document.build_document([found]).exit_code == 1
 
 
 def test_what_was_done_before_is_blamed_only_when_asked_for() -> None:
@@ -113,7 +112,7 @@ def test_another_spec_is_no_drift_of_the_host() -> None:
 def test_a_host_of_which_nothing_is_known_to_be_applied(outputs: dict[str, Any], state: str) -> None:
     found = drifted(**outputs)
     assert found.state == state
-    assert exit_code([found]) == 1
+    assert document.build_document([found]).exit_code == 1
 
 
 def test_a_package_is_named_by_its_unit_too() -> None:
@@ -143,7 +142,7 @@ def test_hosts_alike_are_told_once_and_the_worst_first() -> None:
     told = text.as_text(hosts)
     assert told.index("gone: unreachable") < told.index("gpu[0:2] (3 hosts): drifted") < told.index("as applied")
     assert told.splitlines()[-1].startswith("5 hosts: 1 unreachable, 3 drifted, 1 as applied")
-    assert exit_code(hosts) == 4
+    assert document.build_document(hosts).exit_code == 4
 
 
 def test_what_a_host_says_moves_no_cursor() -> None:
@@ -152,9 +151,10 @@ def test_what_a_host_says_moves_no_cursor() -> None:
 
 
 def test_json_has_counts_of_every_state() -> None:
-    told = documents.judged("drift", document.as_json([drifted(), drifted(**UPGRADED)], 0.25))
-    assert (told["gpuprov_drift"], told["exit_code"], told["seconds"]) == (1, 1, 0.25)
+    told = documents.read_document(document.build_document([drifted(), drifted(**UPGRADED)], 0.25))
+    assert (told["gpuprov_document"], told["exit_code"], told["seconds"]) == (1, 1, 0.25)
     assert told["summary"].pop("sentence").startswith("2 hosts: 1 drifted, 1 as applied")
+    assert (told["summary"].pop("hosts"), told["summary"].pop("outcomes")) == (2, {"differs": 1, "ok": 1})
     assert {name: count for name, count in told["summary"].items() if count} == {"drifted": 1, "as applied": 1} | (
         {"lost_at_next_boot": 1} if told["summary"]["lost_at_next_boot"] else {}
     )

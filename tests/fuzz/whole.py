@@ -26,7 +26,7 @@ from gpuprov.inventory import load
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import decide
 from gpuprov.probe.base import Facts, Output, ProbeFailed
-from gpuprov.report import as_json, health, junit, text
+from gpuprov.report import as_json, document, health, junit, text
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.topology.judge import list_findings
 from gpuprov.topology.model import read
@@ -92,13 +92,13 @@ def _judge_host(case: tuple[int, dict[str, Output]]) -> None:
     decision = decide((raw, spec), results, facts)
     plans = [host_plan(spec, results, facts, decision, datetime.now(UTC))]
     plan.as_text(plans, verbose=True)
-    plan.as_json(plans)
+    document.as_json(plan.build_document(plans))
     text.render(results, verbose=True)
-    as_json.render(results)
+    document.as_json(as_json.build_document(results))
     junit.render(results)
     drift_text.as_text([drift_judge.judge(spec, results, facts)])
     health.as_text(results, verbose=True)
-    health.as_json(results)
+    document.as_json(health.build_document(results))
     health.as_metrics(results, 0.0)
     _, unread = spec_of(facts)
     if broken := [one for one in unread if DEFECT in one]:

@@ -60,7 +60,7 @@ def test_what_the_package_manager_refuses_blocks_the_host_where_its_versions_are
     assert "gpu1: blocked by nvidia_driver.resolvable: apt cannot install 580.1: held." in told
     assert "  fix: release it\n" in told
     assert told.endswith("1 host: 1 blocked by nvidia_driver.resolvable; nothing was changed")
-    assert planning.exit_code([found]) == 1
+    assert planning.build_document([found]).exit_code == 1
     # Where no version was found in the host's own lists, the source is still to come.
     later = answered(refused=refused)
     assert (later.blocked, later.unpredicted) == ((), (f"nvidia_driver: {refused}",))

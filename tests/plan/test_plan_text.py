@@ -20,6 +20,7 @@ from gpuprov.plan.model import Item
 from gpuprov.plan.planning import plans_of
 from gpuprov.plan.read import Reading
 from gpuprov.probe.base import Facts, Output
+from gpuprov.report.document import as_json
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result
@@ -278,8 +279,8 @@ def test_blocked_and_unreachable_hosts() -> None:
         "2 hosts: 1 blocked by host.root, 1 cannot be reached; nothing was changed",
     ]
     assert planning.as_text(plans, ahead=True).endswith("1 cannot be reached"), "before an apply"
-    assert planning.exit_code(plans) == 4
-    assert planning.exit_code(plans[1:]) == 1
+    assert planning.build_document(plans).exit_code == 4
+    assert planning.build_document(plans[1:]).exit_code == 1
 
 
 def test_a_package_without_a_known_version_is_installed_or_removed() -> None:
@@ -341,16 +342,16 @@ def test_what_fails_although_nothing_is_to_do_is_named() -> None:
     assert first[1:3] == ["  host.root: user id 1; wanted: root", "    fix: become"]
     assert second[0].startswith("b: nothing to do (last apply:")
     assert second[1] == "  would stop an apply: host.clock: 9 s ahead; wanted: root"
-    assert [planning.exit_code([one]) for one in plans] == [1, 0]
+    assert [planning.build_document([one]).exit_code for one in plans] == [1, 0]
     busy = host_plan(spec, [root], Facts({}), Decision({"kernel": "--full"}, {}), NOW)
     assert [one.check for one in busy.blocked] == ["host.root"]
     assert busy.unmended == ()
 
 
 def test_json_has_a_list_for_each_kind_of_change() -> None:
-    read = documents.judged("plan-report", planning.as_json([FULL], 1.5))
+    read = documents.read_document(planning.build_document([FULL], 1.5))
     assert (read["exit_code"], read["seconds"]) == (1, 1.5)
-    assert documents.judged("plan-report", planning.as_json([]))["summary"]["sentence"] == "no host"
+    assert documents.read_document(planning.build_document([]))["summary"]["sentence"] == "no host"
     host = read["hosts"][0]
     assert host["packages"] == [
         {
@@ -435,4 +436,4 @@ def test_a_host_that_nobody_has_given_back_is_told_also_where_nothing_is_to_be_d
     out = "drained by gpuprov since 2026-11-26 07:40 UTC (Slurm, run fri): it gets no jobs; gpuprov undrain"
     for plan in (HostPlan(host="gpu1", out=out), HostPlan(host="gpu1", run=RUN, out=out)):
         assert f"\n  {out}" in planning.as_text([plan], width=0)
-    assert planning.as_json([HostPlan(host="gpu1", out=out)]).count(out) == 1
+    assert as_json(planning.build_document([HostPlan(host="gpu1", out=out)])).count(out) == 1

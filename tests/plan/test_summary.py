@@ -100,6 +100,6 @@ def test_instances_are_told_as_gpus_that_are_cut_anew() -> None:
 
 def test_json_has_the_sentence_and_the_hosts_with_jobs() -> None:
     plans = [*many(DOWN, 2), *many(DOWN, 2, blocked=(JOB,))]
-    told = documents.judged("plan-report", planning.as_json(plans))["summary"]
+    told = documents.read_document(planning.build_document(plans))["summary"]
     assert told["sentence"] == sentence(plans)
     assert (told["jobs_running"], told["to_apply"], told["blocked"]) == (2, 2, 2)

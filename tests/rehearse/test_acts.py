@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.rehearse import Options, Rehearsed, format_json, format_text
+from gpuprov.rehearse import Options, Rehearsed, build_document, format_text
 from gpuprov.rehearse import acts as rehearsing
 from gpuprov.rehearse.acts import rehearse
 from gpuprov.rehearse.model import ACTS
@@ -53,7 +53,7 @@ def test_a_green_rehearsal_does_all_acts_and_leaves_nothing() -> None:
     assert "gpu01: green" in text
     assert "host.gpu: the host was described without GPUs" in text
     assert text.endswith("no real host was contacted")
-    plain = documents.judged("rehearse", format_json(whole))
+    plain = documents.read_document(build_document(whole))
     assert (plain["exit_code"], plain["summary"]["sentence"]) == (0, "1 simulated host for 1 real host: 1 green")
     assert plain["rehearsals"][0]["hosts"] == ["gpu01"]
     assert {row["how"] for row in plain["reality"]} >= {"real", "simulated"}

@@ -17,6 +17,7 @@ from gpuprov.capabilities.topology.fragment import Topology
 from gpuprov.errors import GpuprovError
 from gpuprov.explain import all_checks
 from gpuprov.probe.base import Output
+from gpuprov.reading import format_document
 from gpuprov.report import as_json
 from gpuprov.simulate import waivers
 from gpuprov.simulate.description import Kind
@@ -189,7 +190,7 @@ def test_a_bad_file_is_told(tmp_path: Path, text: str, message: str) -> None:
 
 def test_results_are_read_as_verify_writes_them(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
-    file.write_text(as_json.render([result("h", "nouveau.running", "skip", found="podman")]))
+    file.write_text(format_document(as_json.build_document([result("h", "nouveau.running", "skip", found="podman")])))
     (found,) = waivers.read_results(file)
     assert (found.host, found.check, found.status, found.found) == ("h", "nouveau.running", "skip", "podman")
     file.write_text(json.dumps({"error": 1}))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from gpuprov.apply import as_json as run_as_json
 from gpuprov.apply import as_text as run_as_text
+from gpuprov.apply import build_document
 from gpuprov.apply.model import ApplyRun, HostOutcome
 from gpuprov.pytest_plugin import CheckItem
 from gpuprov.report import as_json, html, junit, states, text
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.verify import NextBoot, Verdict, exit_code, next_boot, verdict
+from tests import documents
 
 
 def one(status: ResultStatus, check: str = "mps.alive", host: str = "gpu1", **more: Any) -> Result:
@@ -83,8 +83,12 @@ def test_what_asks_nothing_is_not_counted_and_shown_on_request_only() -> None:
     assert "mps.shm" not in text.render(results)
     assert "n/a  mps.shm  why n/a" in text.render(results, verbose=True)
     assert text.render(results, verbose=True).splitlines()[-1] == "matches the spec: 1 host; checks: 1 passed"
-    assert [row["check"] for row in json.loads(as_json.render(results))["results"]] == ["mps.alive"]
-    assert [row["status"] for row in json.loads(as_json.render(results, verbose=True))["results"]] == ["pass", "n/a"]
+    assert [row["check"] for row in documents.read_document(as_json.build_document(results))["results"]] == [
+        "mps.alive"
+    ]
+    assert [
+        row["status"] for row in documents.read_document(as_json.build_document(results, verbose=True))["results"]
+    ] == ["pass", "n/a"]
     assert "mps.shm" not in html.render(results)
     assert "mps.shm" in html.render(results, verbose=True)
     assert "mps.shm" not in junit.render(results)
@@ -109,7 +113,7 @@ def test_apply_says_what_verify_did_not_prove() -> None:
     assert "verify is green" in run_as_text(apply_run(one("pass"), one("n/a", "mps.shm")))
     assert apply_run(one("pass"), *skipped).exit_code == 0
     assert apply_run(*skipped).exit_code == 1
-    plain = json.loads(run_as_json(apply_run(one("pass"), one("n/a", "mps.shm"))))
+    plain = documents.read_document(build_document(apply_run(one("pass"), one("n/a", "mps.shm"))))
     assert [row["status"] for row in plain["hosts"][0]["results"]] == ["pass"]
 
 

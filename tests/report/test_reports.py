@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.unreached import Unreached
+from gpuprov.reading import format_document
 from gpuprov.report import as_json, html, junit, text
 from gpuprov.report.files import check_writable, write_atomic
 from gpuprov.report.fold import brief
@@ -23,6 +24,7 @@ from gpuprov.report.results import show
 from gpuprov.verify import Result
 from gpuprov.verify.evaluate import ResultStatus
 from gpuprov.verify.verify import unreachable
+from tests import documents
 
 NASTY = "<script>alert(1)</script> & \"quotes\" 'single' {{ 7 * 7 }} ]]> \x1b[31m\x00 é"
 
@@ -60,13 +62,13 @@ def results(hosts: int = 3) -> list[Result]:
 
 
 def test_json_has_exactly_the_keys_and_the_given_order() -> None:
-    rows = json.loads(as_json.render(results()))["results"]
+    rows = documents.read_document(as_json.build_document(results()))["results"]
     keys = "host capability check fields status expected found evidence hint moment follows".split()
     assert all(list(row) == keys for row in rows)
     assert [(row["host"], row["check"]) for row in rows] == [(one.host, one.check) for one in results()]
     assert rows[0]["fields"] == ["x"]
     assert rows[-2]["found"] == NASTY
-    told = json.loads(as_json.render([]))
+    told = documents.read_document(as_json.build_document([]))
     assert (told["results"], told["verdict"], told["exit_code"]) == ([], "not proven", 1)
 
 
@@ -193,7 +195,7 @@ def test_an_outage_is_told_once() -> None:
         "  see       ssh gpu01.example true  # gpu01\n  fix       try it by hand\n\n"
         "gpu[01:30] (30 hosts)  unreachable\n\ndiffers from the spec: 30 hosts, 30 unreachable\n"
     )
-    assert "ssh gpu30.example true" in as_json.render(rows)
+    assert "ssh gpu30.example true" in format_document(as_json.build_document(rows))
     assert "ssh gpu30.example true" in junit.render(rows)
 
 

@@ -38,6 +38,7 @@ from gpuprov.rehearse import Rehearsal, Rehearsed
 from gpuprov.rehearse.model import Step as Act
 from gpuprov.rehearse.page import render_page as rehearse_page
 from gpuprov.report import html, junit
+from gpuprov.report.document import as_json
 from gpuprov.shown import hides
 from gpuprov.simulate import __main__ as simulate
 from gpuprov.simulate import hosts
@@ -254,7 +255,7 @@ def locked() -> ApplyRun:
 
 def test_the_locks_message_and_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     run = locked()
-    for text in (applying.as_text(run, verbose=True), applying.as_json(run)):
+    for text in (applying.as_text(run, verbose=True), as_json(applying.build_document(run))):
         console.result(text)
     console.progress(EVIL)
     console.warning(EVIL)

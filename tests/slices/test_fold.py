@@ -25,6 +25,7 @@ from gpuprov.slices.results import LARGEST, Results, file_name
 from gpuprov.slices.shown import lines
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import exit_code, verdict
+from tests import documents
 from tests.slices import stub
 from tests.slices.fleet import FAILURE, SKIPPED, TIME, result
 from tests.slices.test_model import fleet
@@ -84,7 +85,7 @@ def test_a_report_is_that_of_verify_of_the_same_results(tmp_path: Path, kinds: A
     took = dict.fromkeys((one.host for one in results), 1.5)
     assert prometheus.render(many.many, took, 1.0) == prometheus.render(results, took, 1.0)
     assert (many.many.verdict, many.tally.exit_code) == (verdict(results), exit_code(results))
-    whole = json.loads(as_json.render(results, took))
+    whole = documents.read_document(as_json.build_document(results, took))
     told = json.loads("\n".join(lines(many)))
     for key in ("verdict", "exit_code", "summary", "causes"):
         assert told[key] == whole[key]

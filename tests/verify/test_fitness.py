@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-import jsonschema
 import msgspec
 import pytest
 
 from gpuprov.capabilities.health import watched
 from gpuprov.probe.base import Facts, Output
 from gpuprov.report import prometheus
-from gpuprov.report.health import METRICS, as_json, as_metrics, as_text
+from gpuprov.report.health import METRICS, as_metrics, as_text, build_document
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import Result, evaluate
 from gpuprov.verify.fitness import fitness, health_code, of_health
 from gpuprov.verify.verify import next_boot
+from tests import documents
 from tests.capabilities.asking import ask, good
 from tests.capabilities.health_host import OFF_THE_BUS, log, smi, xid
 
@@ -29,7 +27,6 @@ def row(check: str, status: str = "pass", action: str = "", **more: Any) -> Resu
     )  # fmt: skip
 
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "health.schema.json"
 PASS = row("gpus")
 
 
@@ -100,8 +97,9 @@ def test_a_lost_gpu_is_one_cause() -> None:
 
 
 def test_the_same_as_json() -> None:
-    document = json.loads(as_json(judged(gpu_health=smi(Remapping_Failure_Occurred="Yes"), kernel_log=log(xid(13)))))
-    jsonschema.validate(document, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    document = documents.read_document(
+        build_document(judged(gpu_health=smi(Remapping_Failure_Occurred="Yes"), kernel_log=log(xid(13))))
+    )
     (host,) = document["hosts"]
     assert (host["fit"], host["action"], document["exit_code"]) == ("no", "return", 1)
     assert [cause["check"] for cause in host["causes"]] == ["health.remapped_rows"]

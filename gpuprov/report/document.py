@@ -1,0 +1,74 @@
+"""The one document that `plan`, `apply`, `verify`, `drift`, `rehearse`, `health` and `accept` print with --json.
+
+All have these keys with one meaning; each command adds its own beside them. docs/reference/document.schema.json is made of all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from gpuprov import __version__
+from gpuprov.errors import CODES, Code, Outcome, find_worst
+from gpuprov.reading import format_document
+
+FORMAT = 1
+Part = TypeVar("Part", bound=msgspec.Struct)
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class HostDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A host. `outcome`: what came of the command on it."""
+
+    host: str
+    outcome: Outcome
+
+
+class Summary(msgspec.Struct, kw_only=True):
+    """All hosts in a sentence, and their number by outcome."""
+
+    sentence: str
+    hosts: int
+    outcomes: dict[Outcome, int]
+
+
+class Document(msgspec.Struct, kw_only=True, tag_field="verb"):
+    """The document. `outcome`: the worst of all hosts, on which `exit_code` depends. `seconds`: null from records of hosts."""
+
+    gpuprov_document: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
+    gpuprov: str = __version__
+    outcome: Outcome
+    exit_code: Code
+    seconds: Seconds | None
+    summary: Summary
+    hosts: tuple[HostDocument, ...]
+
+
+def fill(kind: type[Part], source: object, **own: object) -> Part:
+    """Make a part of the document: `own`, and the other fields from those of the same names in the source."""
+    names = (name for name in kind.__struct_fields__ if name not in own and hasattr(source, name))
+    return kind(**{name: getattr(source, name) for name in names} | own)
+
+
+def conclude(
+    kind: type[Part], source: object, outcomes: Iterable[Outcome], seconds: float | None, **own: object
+) -> Part:
+    """Make a document from a run that is its source, or from its hosts' outcomes if the source has none."""
+    outcome = getattr(source, "outcome", None) or find_worst(outcomes)
+    took = None if seconds is None else round(seconds, 3)
+    return fill(kind, source, outcome=outcome, exit_code=CODES[outcome], seconds=took, **own)
+
+
+def sum_up(kind: type[Part], sentence: str, outcomes: Iterable[Outcome], **own: object) -> Part:
+    """Make a summary, the worst outcomes first."""
+    counted = Counter(outcomes)
+    found = {outcome: counted[outcome] for outcome in CODES if counted[outcome]}
+    return kind(sentence=sentence, hosts=counted.total(), outcomes=found, **own)
+
+
+def as_json(document: Document) -> str:
+    """Return the document as text."""
+    return format_document(document)

@@ -1,0 +1,76 @@
+"""Exit codes are decided in gpuprov/errors.py alone: commands say what came of each host, and the worst of it is the code."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from gpuprov.errors import CODES, EXIT_CODES, ApplyError, GpuprovError, Outcome, UnreachableError, choose_code
+from tests.contracts.test_imports import FILES, PACKAGE, nodes, shown
+
+OTHER_ROOMS = ("onhost", "simulate", "capabilities", "catalog", "probe", "topology")
+"""Programs that run on hosts, and rooms that return numbers of things."""
+NUMBERS = {
+    "cli/test.py": "pytest's exit codes in those of gpuprov",
+    "plan/child.py": "that of a process of Ansible, which plan reads",
+    "init/questions.py": "NVSwitches of a board",
+    "init/slurm.py": "GPUs of a node",
+}
+
+
+def decided(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[int]:
+    """Return the exit codes, other than 0, that a function returns or ends the process with as plain numbers."""
+    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value]
+    ended = [
+        node.args[0]
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("sys.exit", "SystemExit") and node.args
+    ]
+    numbers = [leaf for value in (*returned, *ended) for leaf in leaves(value)]
+    return [number for number in numbers if number in set(CODES.values()) - {0}]
+
+
+def leaves(value: ast.expr) -> list[int]:
+    if isinstance(value, ast.IfExp):
+        return [*leaves(value.body), *leaves(value.orelse)]
+    if isinstance(value, ast.BoolOp):
+        return [leaf for part in value.values for leaf in leaves(part)]
+    return [value.value] if isinstance(value, ast.Constant) and type(value.value) is int else []
+
+
+def test_nothing_else_decides_an_exit_code() -> None:
+    found = {
+        shown(path): codes
+        for path in FILES
+        if path.relative_to(PACKAGE).parts[0] not in OTHER_ROOMS
+        for node in nodes(path)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (codes := decided(node))
+        if node.returns is not None and ast.unparse(node.returns) in ("int", "Code", "None")
+    }
+    assert {path: codes for path, codes in found.items() if path not in NUMBERS} == {}
+
+
+def test_each_code_has_a_meaning() -> None:
+    assert set(CODES.values()) <= set(EXIT_CODES)
+    assert [error.exit_code for error in (GpuprovError, ApplyError, UnreachableError)] == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        ((), 1),
+        (("ok",), 0),
+        (("nothing asked",), 1),
+        (("ok", "nothing asked"), 0),
+        (("ok", "not proven"), 1),
+        (("ok", "differs"), 1),
+        (("differs", "unusable"), 2),
+        (("unusable", "locked"), 5),
+        (("locked", "unreachable"), 4),
+        (("unreachable", "failed"), 3),
+        (("failed", "interrupted"), 130),
+    ],
+)
+def test_the_worst_outcome_counts(outcomes: tuple[Outcome, ...], code: int) -> None:
+    assert (choose_code(outcomes), choose_code(reversed(outcomes))) == (code, code)
