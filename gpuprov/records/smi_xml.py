@@ -11,7 +11,7 @@ import re
 import xml.etree.ElementTree as xml
 from collections.abc import Iterator
 
-from gpuprov.reading import Unreadable
+from gpuprov.reading import Unreadable, is_whole
 from gpuprov.records.smi_names import NAMES
 
 ROOT = "nvidia_smi_log"
@@ -76,12 +76,13 @@ def _rows(element: xml.Element, parent: str, depth: int) -> Iterator[str]:
 
 def _processes(element: xml.Element) -> Iterator[str]:
     """Yield the numbers of processes alone: users choose their names."""
-    numbers = [pid.text.strip() for pid in element.iter("pid") if pid.text and pid.text.strip().isascii()]
+    pids = [(pid.text or "").strip() for pid in element.iter("pid")]
+    numbers = [pid for pid in pids if is_whole(pid)]
     if not numbers:
         yield f"    {'Processes':<36} : {'None' if element.find('process_info') is None else 'N/A'}"
         return
     yield "    Processes"
-    yield from (f"        {'Process ID':<32} : {number}" for number in numbers if number.isdigit())
+    yield from (f"        {'Process ID':<32} : {number}" for number in numbers)
 
 
 def _name(tag: str, parent: str) -> str:
