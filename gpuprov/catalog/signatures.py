@@ -39,11 +39,6 @@ class Signature(NamedTuple):
     entire: frozenset[str]
     word: str
 
-    @property
-    def rank(self) -> tuple[bool, int]:
-        """Long messages before short ones, single words last."""
-        return len(self.words) < 2, -len(self.text)
-
 
 @cache
 def list_signatures(symptom: Symptom) -> tuple[Signature, ...]:
@@ -91,11 +86,22 @@ def list_choosing_words() -> dict[str, tuple[frozenset[str], ...]]:
     return {word: tuple({one.entire for one, _ in pairs}) for word, pairs in index_by_word().items()}
 
 
+MANY = 20
+"""Number of messages above which a symptom is of a whole kind of them."""
+Rank = tuple[bool, bool, int]
+
+
 class Held(NamedTuple):
     """A symptom in a line, by the most specific of its signatures in it."""
 
     signature: Signature
     symptom: Symptom
+
+    @property
+    def rank(self) -> Rank:
+        """How specific an answer is, the most specific first: a message before a single word, a symptom of few messages before one of
+        a whole kind, long messages before short ones."""
+        return len(self.signature.words) < 2, len(self.symptom.signatures) > MANY, -len(self.signature.text)
 
 
 def find_held(line: str) -> list[Held]:
@@ -112,19 +118,18 @@ def find_held(line: str) -> list[Held]:
             if match and fitting:
                 found.append((one, match.span(), fitting))
     telling = [
-        (one, fitting)
+        Held(one, symptom)
         for one, (start, end), fitting in found
         if not any(
             other.text != one.text
             and (one.text in other.text or (first <= start and end <= last and last - first > end - start))
             for other, (first, last), _ in found
         )
+        for symptom in fitting
     ]
-    telling.sort(key=lambda pair: pair[0].rank)
     first_of: dict[str, Held] = {}
-    for one, fitting in telling:
-        for symptom in fitting:
-            first_of.setdefault(symptom.key, Held(one, symptom))
+    for held in sorted(telling, key=lambda held: held.rank):
+        first_of.setdefault(held.symptom.key, held)
     return list(first_of.values())
 
 

@@ -25,7 +25,8 @@ class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`signatures`: text as printed. `xids`: kernel error numbers. `check`: a read-only command that shows it, or "".
 
     `cause`, `check` and `fix` are of the likeliest cause; `others` follow in order of likelihood. `action`: of an Xid, the action
-    that NVIDIA specifies. `decided_by`: keys of symptoms that decide its cause if they are seen beside it.
+    that NVIDIA specifies. `decided_by`: keys of symptoms that decide its cause if they are seen beside it. `follows`: the message
+    says that something failed, and another line says why: the answers to other lines come before it.
 
     `needs`: required text in lines with signatures that other programs print too, unless the signature is the whole line. `unless`:
     words of lines that are not this symptom.
@@ -42,6 +43,7 @@ class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     action: str = ""
     others: tuple[Cause, ...] = ()
     decided_by: tuple[str, ...] = ()
+    follows: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -61,6 +63,7 @@ FILES = (
     "symptoms_host",
     "symptoms_cluster",
     "symptoms_runs",
+    "symptoms_sharing",
 )
 
 

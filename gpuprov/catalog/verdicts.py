@@ -4,6 +4,7 @@ explain and records all ask here; the lines themselves are in xids.yaml, nics.ya
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Literal
 
@@ -32,6 +33,8 @@ from gpuprov.onhost.kernel_lines import OF_A_PROGRAM
 Standing = Literal["unfit", "reported", "unknown", "recovered"]
 """Whether a line makes the host unfit for work, is only reported, has no documented meaning, or ends earlier lines."""
 _OF_A_PROGRAM = re.compile(OF_A_PROGRAM)
+LONGEST = 4000
+"""Number of characters of a line that are judged."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +154,11 @@ def _judge_driver_line(text: str) -> Verdict | None:
     judged = {line.key for line in kernel_file().lines}
     held = next((one for one in find_held(fold(text)) if one.symptom.key not in judged), None)
     return Verdict(key=held.symptom.key, check="driver_log", standing="reported") if held else None
+
+
+def find_complaints(lines: Iterable[str], key: str) -> list[str]:
+    """Return the lines of a daemon or of nvidia-smi that the symptom with this key explains: one rule for checks and for explain."""
+    return [line for line in lines if any(one.symptom.key == key for one in find_held(fold(line[:LONGEST])))]
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -134,21 +134,22 @@ recorded = click.option(
     multiple=True,
     metavar="PATH",
     type=click.Path(exists=True, path_type=Path),
-    help="Judge this record instead of the host: bug report of NVIDIA, sosreport, must-gather, capture, kernel log, nvidia-smi -q.",
+    help="Judge this record instead of the host: bug report of NVIDIA, sosreport, must-gather, capture, kernel log, nvidia-smi -q "
+    "(also -x), nvidia-smi nvlink, ibstat, lspci -nn, or a folder of them.",
 )
 """--from: records of hosts; the command receives their paths as `records`."""
 
 
-def read_records(paths: tuple[Path, ...]) -> list[Record]:
-    """Return the records at these paths. Warns about incomplete ones, with the reason."""
+def read_records(paths: tuple[Path, ...]) -> Iterator[Record]:
+    """Yield the records at these paths, one after another. Warns about incomplete ones, with the reason."""
     from gpuprov import console
-    from gpuprov.records import read
+    from gpuprov.records import iterate
 
-    found = [record for path in paths for record in read(path)]
-    for record in found:
-        if record.cut:
-            console.progress(f"{record.path}: the record is incomplete: {record.cut}")
-    return found
+    for path in paths:
+        for record in iterate(path):
+            if record.cut:
+                console.progress(f"{record.path}: the record is incomplete: {record.cut}")
+            yield record
 
 
 read_limit = click.option(

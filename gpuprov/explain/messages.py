@@ -12,6 +12,7 @@ import msgspec
 
 from gpuprov.capabilities.health.log import standing
 from gpuprov.catalog.context import find_xid, fold
+from gpuprov.catalog.signatures import Rank as Specificity
 from gpuprov.catalog.signatures import find_held
 from gpuprov.catalog.symptoms import Symptom, list_symptoms
 from gpuprov.catalog.verdicts import Verdict, explained, judge_line, judge_xid
@@ -30,7 +31,7 @@ _LEAP_YEAR = 2000
 _MOST_PENDING = 10_000
 """Maximum number of lines kept until the end of a log, to know whether their device is a GPU."""
 
-Rank = tuple[int, tuple[bool, int]]
+Rank = tuple[bool, int, Specificity]
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -45,7 +46,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class _Shown(NamedTuple):
-    """A symptom in one line, and how specific the line is to it: Xids first, then long messages before short ones."""
+    """A symptom in one line, and its rank: Xids first, then by `Held.rank`; lines that only follow from others last."""
 
     rank: Rank
     symptom: Symptom
@@ -108,8 +109,9 @@ def _is_ended(verdict: Verdict, judged: set[str], left: set[tuple[str, Action]])
 
 
 def symptoms_in(log: str | IO[bytes]) -> list[Seen]:
-    """Return each symptom once, the most specific first: Xids, then long messages before short ones, single words last. A symptom
-    whose lines need different actions appears once for each. A log that is a stream is read as it comes, and never kept."""
+    """Return each symptom once, the most specific first: Xids, then by `Held.rank`; lines that only follow from others come
+    last. A symptom whose lines need different actions appears once for each. A log that is a stream is read as it comes, and never
+    kept."""
     stream = io.BytesIO("\n".join(log.splitlines()).encode("utf-8", "replace")) if isinstance(log, str) else log
     found, gpus = _Log(), set[str]()
     for line in statements(join_messages(chosen(stream, lambda line: gpus.update(gpu_addresses((line,)))))):
@@ -125,9 +127,12 @@ def _shown_in(line: str) -> list[_Shown]:
     verdict = _verdict_of(line)
     if verdict and (symptom := explained(verdict)):
         at = _places()[symptom.key] if symptom.xids else last
-        shown.append(_Shown((at, (False, -LONGEST_LINE * (not symptom.xids))), symptom, verdict))
+        shown.append(
+            _Shown((symptom.follows, at, (False, False, -LONGEST_LINE * (not symptom.xids))), symptom, verdict)
+        )
     held = [one for one in find_held(fold(line)) if not (verdict and one.symptom.key == verdict.key)]
-    return shown + [_Shown((last, one.signature.rank), one.symptom) for one in held]
+    follows = bool(held) and held[0].symptom.follows
+    return shown + [_Shown((follows, last, one.rank), one.symptom) for one in held]
 
 
 @cache

@@ -125,7 +125,7 @@ def read_tree(path: Path, is_selected: Callable[[str], bool]) -> Tree:
     result = Tree()
     total = 0
     try:
-        for name, data in _walk(path, is_selected) if path.is_dir() else list_members(path, is_selected):
+        for name, data in walk_folder(path, is_selected) if path.is_dir() else list_members(path, is_selected):
             total += 0 if isinstance(data, Unreadable) else len(data)
             if total > TOTAL:
                 raise Unreadable(f"what is read of it is larger than {TOTAL >> 20} MiB")
@@ -249,7 +249,8 @@ def list_members(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tup
             raise (Cut if cut else Unreadable)(f"damaged: {error}") from error
 
 
-def _walk(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Unreadable]]:
+def walk_folder(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Unreadable]]:
+    """Yield the wanted files of a folder, by relative name, folder after folder."""
     count = 0
     for folder, folders, names in os.walk(path, followlinks=False):
         folders.sort()

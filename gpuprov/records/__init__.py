@@ -4,6 +4,6 @@ is skipped, and says so.
 """
 
 from gpuprov.records.model import Record, RecordedFacts
-from gpuprov.records.reader import read
+from gpuprov.records.reader import iterate, read
 
-__all__ = ["Record", "RecordedFacts", "read"]
+__all__ = ["Record", "RecordedFacts", "iterate", "read"]

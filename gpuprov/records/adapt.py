@@ -13,8 +13,9 @@ from gpuprov.probe.base import Output
 from gpuprov.probe.gpus import smi_query
 from gpuprov.probe.host import pci
 from gpuprov.probe.host.systemd import UNITS
-from gpuprov.records import bug_report, logs
+from gpuprov.records import bug_report, logs, plain
 from gpuprov.records.model import Pieces
+from gpuprov.records.plain import SMI
 
 MACHINES = r"\b(x86_64|aarch64|ppc64le)\b"
 _FUNCTION = re.compile(
@@ -24,7 +25,6 @@ _GONE = re.compile(r"\(rev ff\)|!!! Unknown header type 7f")
 """lspci's mark of a function that does not answer, so that its configuration space reads as ones; newer versions show the
 header alone: https://github.com/pciutils/pciutils/pull/91"""
 
-SMI = "nvidia-smi -q"
 LONGEST_LINE = 2000
 """Maximum number of characters that are read of a line of lspci."""
 
@@ -153,6 +153,31 @@ def _convert_nvlink_errors(pieces: Pieces) -> str | None:
     return None if shown is None else f"{shown}@status 0\n"
 
 
+_STATES = {"Active": "4: ACTIVE", "Initializing": "2: INIT", "Down": "1: DOWN", "Armed": "3: ARMED"}
+
+
+def ibstat(text: str) -> str:
+    """Convert `ibstat` to the form of the reader of RDMA devices; it does not say PCI functions and drivers."""
+    rows = []
+    for block in re.split(r"^\s*(?=CA ')", text, flags=re.MULTILINE):
+        if not (name := re.match(r"CA '([\w.-]{1,60})'", block)):
+            continue
+        kind = re.search(r"CA type: *MT(\d{4,5})\s*$", block, re.MULTILINE)
+        ids = f"0x15b3|{int(kind[1]):#06x}" if kind else "|"
+        rows.append(f"device|{name[1]}|||{ids}|1: CA|||-1|||")
+        for number, part in re.findall(r"Port (\d{1,3}):[ \t]*\n((?:(?!\s*Port \d).*\n?)*)", block):
+            port = dict(re.findall(r"^\s*([\w ]+?): ?([\w./-]*)\s*$", part, re.MULTILINE))
+            rate = port.get("Rate", "")
+            cells = (
+                _STATES.get(port.get("State", ""), ""),
+                f"5: {port.get('Physical state', '')}",
+                port.get("Link layer", ""),
+                f"{rate} Gb/sec" if re.fullmatch(r"\d{1,5}(\.\d)?", rate) else "",
+            )
+            rows.append(f"port|{name[1]}|{number}|{'|'.join(cells)}|0x0|0x0")
+    return "".join(f"{row}\n" for row in rows)
+
+
 LOGS = ("dmesg", "journalctl --boot", "journalctl", "/var/log/kern.log", "/var/log/messages", "/var/log/syslog")
 """Logs with the kernel's lines, the best first."""
 
@@ -224,6 +249,8 @@ PROBES: dict[str, Callable[[Pieces], str | None]] = {
     "nvlink_errors": _convert_nvlink_errors,
     "kernel_log": _convert_kernel_log,
     "receipt": _file("/var/lib/gpuprov/receipt.json"),
+    "recorded_ports": _from_command(plain.IBSTAT, ibstat),
+    "recorded_links": _from_command(plain.NVLINK_STATUS),
 }
 """Converters by probe name, for data that a report may have. Not packages of an rpm host: a report lists them without epoch
 and locks."""

@@ -36,7 +36,7 @@ _SEARCHED = re.compile(
 )
 """NVIDIA's lines of this boot: the script searches the journal for them."""
 SEARCHED = "journalctl -b -0 | grep NVRM"
-_LONG = {"--query": "-q", "--errorcounters": "-e"}
+_LONG = {"--query": "-q", "--errorcounters": "-e", "--status": "-s"}
 
 
 def is_one(text: str) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 from gpuprov.probe.base import Facts, NotRecorded, Output, Probe
 
 T = TypeVar("T")
-Kind = Literal["capture", "bug report", "sosreport", "kernel log", "nvidia-smi -q"]
+Kind = Literal["capture", "bug report", "sosreport", "kernel log", "nvidia-smi -q", "command output"]
 
 
 class Pieces(msgspec.Struct):

@@ -35,6 +35,8 @@ COMMANDS: dict[str, str] = {
     "nvidia/nvidia-smi_--list-gpus": "nvidia-smi -L",
     "nvidia/nvidia-smi_topo_-m": "nvidia-smi topo -m",
     "nvidia/nvidia-smi_nvlink_-e": "nvidia-smi nvlink -e",
+    "nvidia/nvidia-smi_nvlink_-s": "nvidia-smi nvlink -s",
+    "infiniband/ibstat": "ibstat",
 }
 LOGS = re.compile(
     r"sos_commands/(?:kernel/dmesg|logs/journalctl_--no-pager(?:_--boot)?|nvidia/[^/]+|kernel/dkms_status)\Z|var/log/(?:messages|syslog|kern\.log)\Z"

@@ -10,10 +10,12 @@ from typing import Any, Literal
 import msgspec
 
 from gpuprov.catalog.xids import Action
+from gpuprov.onhost.at_boot.devices import RdmaDevice
 from gpuprov.probe.gpus.gpu_state import GpuHealth
+from gpuprov.probe.recorded import GpuLinks
 from gpuprov.topology.links import UNSEEN_PORT, find_lowered, find_unlinked, find_usual, format_link
 from gpuprov.topology.model import Wiring
-from gpuprov.topology.ports import BadPort, find_bad_ports
+from gpuprov.topology.ports import BadPort, find_bad_ports, find_bad_recorded_ports
 
 Kind = Literal["link", "nvlink"]
 LINK: Action = "drain"
@@ -84,10 +86,29 @@ def find_missing_nvlinks(wiring: Wiring, asked: int = 0) -> Iterator[Defect]:
         )
 
 
+def find_uneven_nvlinks(gpus: Sequence[GpuLinks]) -> Iterator[Defect]:
+    """Find GPUs with fewer NVLinks up than another of the same name, from `nvidia-smi nvlink -s` alone."""
+    for gpu in gpus:
+        most = max(one.active for one in gpus if one.name == gpu.name)
+        if gpu.active < most:
+            yield Defect(
+                kind="nvlink",
+                found=f"GPU{gpu.index} has {gpu.active} NVLinks up; another {gpu.name} here has {most}",
+                brief=f"GPU{gpu.index} has {gpu.active} of {most}",
+                fix=NVLINK_FIX.format(gpu.index),
+                action=NVLINK,
+            )
+
+
 def list_bad_ports(wiring: Wiring, block: Any = None) -> Iterator[Defect]:
     """Find defective ports of RDMA devices, by `find_bad_ports`."""
     for port in find_bad_ports(wiring.devices, block):
         yield describe_port(port)
+
+
+def list_bad_recorded_ports(devices: tuple[RdmaDevice, ...]) -> Iterator[Defect]:
+    """Find defective ports in what `ibstat` says alone."""
+    yield from map(describe_port, find_bad_recorded_ports(devices))
 
 
 def describe_port(port: BadPort) -> Defect:

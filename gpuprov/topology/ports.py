@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -93,3 +94,13 @@ def _check_port(device: RdmaDevice, port: RdmaPort, devices: Sequence[RdmaDevice
 def _is_further(device: RdmaDevice, port: RdmaPort) -> bool:
     """Return whether it is not the first port of its card: second ports often have no cable."""
     return port.number > 1 or device.address[-2:] not in ("", ".0")
+
+
+UNPLACED = "unknown.0"
+"""Address of a device whose PCI function a record does not say: it is real, and taken for the first port of its card."""
+
+
+def find_bad_recorded_ports(devices: tuple[RdmaDevice, ...]) -> list[BadPort]:
+    """Find the same in what `ibstat` says."""
+    placed = tuple(replace(device, address=UNPLACED) if device.identifier else device for device in devices)
+    return [msgspec.structs.replace(port, address="") for port in find_bad_ports(placed)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.unreached import Unreached
@@ -12,36 +12,42 @@ from gpuprov.verify.verify import Pairs, unreachable
 
 
 def verify(
-    fleet: Pairs, records: Sequence[Record], *, only: Collection[str] | None = None, named: bool = False
+    fleet: Pairs, records: Iterable[Record], *, only: Collection[str] | None = None, named: bool = False
 ) -> list[Result]:
-    """Every check of each host that a record is of, as `read` finds it. What a record does not hold is `skip`."""
-    facts = read(fleet, records, named=named)
-    results: list[Result] = []
-    for raw, spec in fleet:
-        known = facts.get(raw.name)
+    """Every check of each host that a record is of, as `read` finds it. What a record does not hold is `skip`. One record is
+    kept at a time."""
+    specs = {raw.name: spec for raw, spec in fleet}
+    results: dict[str, list[Result]] = {}
+    for name, known in _matched(fleet, records, named=named):
         if isinstance(known, Unreached):
-            results.append(unreachable(raw.name, known))
-        elif known is not None:
-            results += evaluate(spec, known, only=only)
-    return results
+            results[name] = [unreachable(name, known)]
+        else:
+            results[name] = list(evaluate(specs[name], known, only=only))
+    return [result for raw, _ in fleet for result in results.get(raw.name, ())]
 
 
-def read(fleet: Pairs, records: Sequence[Record], *, named: bool = False) -> dict[str, RecordedFacts | Unreached]:
+def read(fleet: Pairs, records: Iterable[Record], *, named: bool = False) -> dict[str, RecordedFacts | Unreached]:
     """Return what each host's record holds, or the reason why it cannot be read. Raises GpuprovError if a record
     belongs to no host, or to several.
 
     A record belongs to the host of its name, with or without the domain, or of its name as ansible_host. If there is
     only one host, a record without a name belongs to it, and one with another name if somebody has `named` the host.
     """
-    matched: dict[str, Record] = {}
+    return dict(_matched(fleet, records, named=named))
+
+
+def _matched(
+    fleet: Pairs, records: Iterable[Record], *, named: bool
+) -> Iterator[tuple[str, RecordedFacts | Unreached]]:
+    paths: dict[str, str] = {}
     for record in records:
         name = _host(fleet, record, named=named)
-        if name in matched:
+        if name in paths:
             raise GpuprovError(
-                f"{matched[name].path} and {record.path} are both records of {name}", "name one of them with --from"
+                f"{paths[name]} and {record.path} are both records of {name}", "name one of them with --from"
             )
-        matched[name] = record
-    return {name: _facts(name, record) for name, record in matched.items()}
+        paths[name] = record.path
+        yield name, _facts(name, record)
 
 
 def _facts(name: str, record: Record) -> RecordedFacts | Unreached:

@@ -7,6 +7,7 @@ import pytest
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.health.fragment import Health
 from gpuprov.catalog.signatures import find_symptom
+from gpuprov.catalog.verdicts import find_complaints
 from gpuprov.catalog.xids import read_xids_file
 from tests.capabilities.asking import ask
 from tests.capabilities.health_host import BOOT, NOW, log, nvlinks, smi, xid
@@ -93,6 +94,32 @@ def test_a_reset_that_the_switches_tell_of_is_past() -> None:
     assert judged((0, FATAL), (1, FATAL), check=SXID).action == "reset"
     assert judged((0, FATAL), (10, SWITCH_FOUND), check=SXID).status == "pass"
     assert judged((0, changed(NONE, "0x1 (GPU Reset Required)")), (10, SWITCH_FOUND)).status == "pass"
+
+
+def test_what_was_done_is_told_with_its_time() -> None:
+    """What was to be done becomes what was done, by the switches' line or by the driver's word after the Xid that asked for it."""
+    assert "past" not in judged((0, UNCONTAINED)).found
+    by_switches = judged((0, UNCONTAINED), (600, SWITCH_FOUND)).found
+    assert "; past: Xid 95 on 0000:19:00 2025-11-23 11:13 UTC, reset 2025-11-23 11:23 UTC" in by_switches
+    by_driver = judged((0, UNCONTAINED), (1, changed(NONE, FLR)), (600, changed(FLR, NONE))).found
+    assert (
+        "; past: Xid 95 on 0000:19:00 2025-11-23 11:13 UTC, after which the driver said that the GPU needs nothing"
+        in by_driver
+    )
+    assert "11:23 UTC" in by_driver
+    ignored = judged((0, UNCONTAINED), (600, SWITCH_FOUND), fragment=Health(ignored_xids=(95,)))
+    assert "past" not in ignored.found
+    before = BOOT - NOW + 3600 - 500
+    restarted = judged((before, xid(79, "x")), fragment=Health(since="7d"), since=BOOT - 9000)
+    assert "Xid 79 on 0000:19:00" in restarted.found
+    assert ", restarted " in restarted.found
+
+
+def test_a_driver_that_needs_nothing_more_ends_what_its_lines_said_of_that_gpu() -> None:
+    gone = "NVRM: GPU 0000:19:00.0: GPU has fallen off the bus."
+    after = judged((0, gone), (600, changed("0x2 (OS Reboot)", NONE)), check="health.driver_log")
+    other = judged((0, gone), (600, changed("0x2 (OS Reboot)", NONE, bus="0000:3b:00")), check="health.driver_log")
+    assert (after.status, other.status) == ("pass", "fail")
 
 
 def test_what_comes_after_a_reset_is_not_past() -> None:
@@ -336,3 +363,10 @@ def test_an_error_of_another_device_that_is_not_fatal_is_told(lines: list[str], 
     assert shown.status == status
     if status == "pass":
         assert f"of another device, not fatal: {len(lines)} line" in shown.found
+
+
+def test_a_complaint_of_nvidia_smi_is_judged_as_explain_judges_it() -> None:
+    said = "WARNING: infoROM is corrupted at gpu 0000:02:00.0"
+    assert find_complaints((said, "WARNING: something else"), "inforom-corrupted") == [said]
+    assert find_complaints((), "inforom-corrupted") == []
+    assert find_symptom(said)[0].key == "inforom-corrupted"

@@ -17,6 +17,7 @@ import msgspec
 
 from gpuprov.catalog import find_gpu
 from gpuprov.catalog.drivers import find_branch
+from gpuprov.probe import recorded
 from gpuprov.probe.acceptance import build, outputs
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.containers import container_engines, container_toolkit
@@ -139,6 +140,14 @@ def _link_facts(found: nvlink.NvLinks) -> Facts:
         "gpus": len(found.gpus),
         "links": sorted({gpu.links for gpu in found.gpus}),
         "active": sorted({gpu.active for gpu in found.gpus}),
+    }
+
+
+def _recorded_link_facts(found: tuple[recorded.GpuLinks, ...]) -> Facts:
+    return {
+        "gpus": len(found),
+        "links": sorted({gpu.links for gpu in found}),
+        "active": sorted({gpu.active for gpu in found}),
     }
 
 
@@ -345,7 +354,10 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "nvidia-smi-pl": "NVML is asked (gpuprov/onhost/gpu_settings)",
     "nvidia-smi-q-block": "a block of nvidia-smi -q without the line of its GPU",
     "nvidia-smi-topo-m": (_of(nvlink.NVLINKS, _topology, _prefixed("topo")),),
-    "nvidia-smi-nvlink-s": (_of(nvlink.NVLINKS, _link_facts, _links),),
+    "nvidia-smi-nvlink-s": (
+        _of(nvlink.NVLINKS, _link_facts, _links),
+        _of(recorded.LINKS, _recorded_link_facts),
+    ),
     "nvidia-smi-nvlink-e": (
         _of(
             health_links.NVLINK_ERRORS,

@@ -11,6 +11,7 @@ from gpuprov.capabilities.gpudirect_rdma.checks import Ctx, decided, without
 from gpuprov.capabilities.gpudirect_rdma.decision import OFED, PROBES, Decision
 from gpuprov.capabilities.gpudirect_rdma.fragment import parameters as asked_parameters
 from gpuprov.catalog.rdma import gpudirect as catalogue
+from gpuprov.catalog.verdicts import find_complaints
 from gpuprov.probe.host import system
 from gpuprov.probe.kernel import modules
 from gpuprov.probe.rdma.gpudirect import GPUDIRECT, Gpudirect, KernelState
@@ -208,7 +209,7 @@ def log(ctx: Ctx) -> Outcome:
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the kernel's log is the machine's")
     bad = catalogue.read_gpudirect_file().bad_context
-    lines = [line for line in ctx.facts.get(GPUDIRECT).log if re.search(bad.text, line)]
+    lines = find_complaints(ctx.facts.get(GPUDIRECT).log, f"peermem-{bad.key}")
     if lines:
         return fail("no lost context", lines[-1].strip(), bad.way)
     return ok("no lost context in the kernel's log")

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.gpus import shown
-from gpuprov.capabilities.health.log import Finding, failed, findings, moment, quoted, readable, reported, span, unfit
+from gpuprov.capabilities.health.log import Finding, failed, findings, quoted, readable, reported, span, unfit
+from gpuprov.capabilities.health.past import moment
 from gpuprov.catalog import health as catalogue
 from gpuprov.catalog.kernel import ADDRESS
+from gpuprov.catalog.verdicts import find_complaints
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
 from gpuprov.probe.gpus.health_links import NVLINK_ERRORS, PORT_ERRORS, NvLinkErrors, PortErrors
@@ -212,7 +214,7 @@ def firmware(ctx: Ctx) -> Outcome:
     """GPUs of the same model and maker have the same VBIOS and InfoROM image, and no InfoROM is corrupt."""
     gpus = shown(ctx)
     state = ctx.facts.get(GPU_HEALTH)
-    corrupt = [line for line in state.warnings if re.search(r"(?i)inforom is corrupted", line)]
+    corrupt = find_complaints(state.warnings, "inforom-corrupted")
     if corrupt:
         return fail(
             "no corrupt InfoROM", "; ".join(corrupt), "drain the host, and ask the vendor's support", action="drain"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
 
 from gpuprov.capabilities.base import Outcome, check, fail, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
-from gpuprov.catalog import xids as catalogue
+from gpuprov.capabilities.health.past import WITHIN, Change, find_endings, moment
 from gpuprov.catalog.verdicts import Verdict, fix_of, judge_line, judge_sxid, judge_xid
-from gpuprov.catalog.xids import RECOVERY, SEVERITY, XID, Action, Recovery, recovery_word
+from gpuprov.catalog.xids import RECOVERY, SEVERITY, XID, Action
 from gpuprov.probe.base import NotRecorded, ProbeFailed
 from gpuprov.probe.host import system
 from gpuprov.probe.kernel.kernel_log import KERNEL_LOG, Event, KernelLog, Line, sxids, xids
@@ -20,28 +19,6 @@ from gpuprov.shown import counted
 
 XIDS = "journalctl -k -b | grep -E 'NVRM: Xid'"
 SHOWN = 4
-
-WITHIN = 30.0
-"""Seconds within which the driver follows an Xid with what the GPU needs: it does so at once, in a work item of its own
-(gpuRefreshRecoveryAction, https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/src/kernel/gpu/gpu.c)."""
-
-
-class Change(NamedTuple):
-    """A change in the recovery action that a GPU needs, which the driver logs as Xid 154."""
-
-    at: float
-    needs: Recovery
-
-
-def recovery_changes(log: KernelLog) -> dict[str, list[Change]]:
-    """Return the changes of each GPU, oldest first."""
-    found: dict[str, list[Change]] = {}
-    for line in log.lines:
-        match = XID.match(line.text)
-        if match and int(match[2]) == RECOVERY:
-            change = Change(line.at, catalogue.get_recovery(recovery_word(match[3] or "")))
-            found.setdefault(match[1].lower(), []).append(change)
-    return found
 
 
 class Judged(NamedTuple):
@@ -78,16 +55,6 @@ def quoted(lines: Sequence[Line]) -> str:
     return f'{counted(sum(one.times for one in lines), "line")}, last {moment(last.at)}: "{last.text[:160]}"'
 
 
-NO_CLOCK = 100_000_000
-"""A time below this is not a clock time: dmesg in a record gives only seconds since the boot."""
-
-
-def moment(at: float) -> str:
-    if at < NO_CLOCK:
-        return f"{at:.0f} s after the boot"
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
 ONLY_NVIDIA = "the record has but NVIDIA's lines of the kernel log"
 
 
@@ -117,7 +84,7 @@ def findings(log: KernelLog, check: str) -> list[Finding]:
     """Return what stands of the lines that a check counts, the most severe first: without those that a boot, a reset or a later line
     has ended."""
     standing: dict[tuple[str, str], Finding] = {}
-    mended = _mended(log)
+    endings = find_endings(log)
     for line in log.lines:
         verdict = judge_line(line.text)
         if verdict is None or verdict.check != check:
@@ -127,7 +94,7 @@ def findings(log: KernelLog, check: str) -> list[Finding]:
             standing = {
                 one: found for one, found in standing.items() if one[0] not in verdict.clears or one[1] != key[1]
             }
-        elif line.at > mended.get(verdict.action, -1.0):
+        elif line.at > endings.last(verdict.action, verdict.device):
             before = standing[key].lines if key in standing else ()
             standing[key] = Finding(verdict, (*before, line))
     return sorted(standing.values(), key=lambda one: (-SEVERITY.index(one.verdict.action), -one.lines[-1].at))
@@ -156,24 +123,23 @@ def failed(expected: str, bad: Sequence[Finding], told: str = "") -> Outcome:
 def standing(log: KernelLog, ignored: Iterable[int] = ()) -> list[Judged]:
     """Return the Xids that still matter, the most severe first: of those that a reset or a reboot fixes, the ones since then; if the
     driver logged in an Xid 154 what the GPU needs, only that Xid 154."""
-    changes, left = recovery_changes(log), set(ignored)
-    mended = _mended(log)
-    fresh = mended["reset"]
-    own = msgspec.structs.replace(log, lines=tuple(line for line in log.lines if not _decided(line, changes, fresh)))
-    well = {device: found[-1].at for device, found in changes.items() if found[-1].needs.action == "none"}
-    found = [judge(event) for event in xids(own) if event.number not in left]
-    return severe(
-        one
-        for one in found
-        if one.action not in mended or one.event.at > max(mended[one.action], well.get(one.event.device, 0.0))
-    )
+    left, endings = set(ignored), find_endings(log)
+    fresh = endings.reset
+    own = tuple(line for line in log.lines if not _decided(line, endings.changes, fresh))
+    found = [judge(event) for event in xids(msgspec.structs.replace(log, lines=own)) if event.number not in left]
+    return severe(one for one in found if one.event.at > endings.last(one.action, one.event.device))
 
 
-def _mended(log: KernelLog) -> dict[Action, float]:
-    """Return, for each action that events make unnecessary, the time of the last one."""
-    resets = ((line.at, judge_line(line.text)) for line in log.lines)
-    reset = max((at for at, verdict in resets if verdict is not None and "reset" in verdict.ends), default=0.0)
-    return {"reset": max(log.booted(), reset), "reboot": log.booted()}
+def past(log: KernelLog, ignored: Iterable[int] = ()) -> str:
+    """Return the Xids that asked for a reset or a restart that was done since, in words that follow others."""
+    endings, left = find_endings(log), {RECOVERY, *ignored}
+    done = [
+        f"Xid {one.event.number} on {one.event.device} {moment(one.event.at)}, {ended}"
+        for one in severe(judge(event) for event in xids(log) if event.number not in left)
+        if one.verdict.standing == "unfit" and (ended := endings.describe(one.action, one.event.device, one.event.at))
+    ]
+    more = f"; and {len(done) - SHOWN} more" if len(done) > SHOWN else ""
+    return f"; past: {'; '.join(done[:SHOWN])}{more}" if done else ""
 
 
 def _decided(line: Line, changes: Mapping[str, Sequence[Change]], fresh: float) -> bool:
@@ -235,7 +201,7 @@ def xid(ctx: Ctx) -> Outcome:
         return skip(listed(unknown))
     quiet = sorted({one.number for one in xids(log)})
     told = f"; told and let pass: Xid {', '.join(map(str, quiet))}" if quiet else ""
-    return ok(f"none {span(log)}{told}", "no Xid that asks for it")
+    return ok(f"none {span(log)}{told}{past(log, ctx.fragment.ignored_xids)}", "no Xid that asks for it")
 
 
 @check("health.driver_log", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep NVRM")
@@ -273,8 +239,8 @@ def programs(ctx: Ctx) -> Outcome:
 def sxid(ctx: Ctx) -> Outcome:
     """There is no fatal SXid of an NVSwitch in the kernel log."""
     log = readable(ctx, of_nvidia=True)
-    mended = _mended(log)
-    found = [one for one in map(judge, sxids(log)) if one.event.at > mended.get(one.action, -1.0)]
+    endings = find_endings(log)
+    found = [one for one in map(judge, sxids(log)) if one.event.at > endings.last(one.action)]
     bad = severe(one for one in found if one.action != "none")
     if bad:
         return fail(

@@ -8,6 +8,7 @@ from typing import Any
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.health.fragment import HERE, Ctx
 from gpuprov.catalog.xids import find_worst
+from gpuprov.probe import recorded
 from gpuprov.probe.base import Facts, NotRecorded, ProbeFailed
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
@@ -73,7 +74,11 @@ def nvlinks(ctx: Ctx) -> Outcome:
     """Each GPU has as many NVLinks up as its model has, or as others of its model on this host, unless topology.nvlinks is any."""
     if getattr(_block(ctx, "topology"), "nvlinks", "all") == "any":
         return not_asked("topology.nvlinks is any")
-    wiring = read(ctx.facts)
+    expected = "all NVLinks of each GPU up"
+    try:
+        wiring = read(ctx.facts)
+    except NotRecorded as lacking:
+        return _recorded(defects.find_uneven_nvlinks(ctx.facts.known(recorded.LINKS) or ()), expected, lacking)
     linked = [gpu for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.links]
     if wiring.nvlinks.complaint:
         bare = all(gpu.entry is None or gpu.entry.nvlink != "yes" for gpu in wiring.gpus)
@@ -83,20 +88,22 @@ def nvlinks(ctx: Ctx) -> Outcome:
     found = tuple(defects.find_missing_nvlinks(wiring))
     if not linked and not found:
         return not_asked("no GPU has NVLinks")
-    return _outcome(found, "all NVLinks of each GPU up", f"{len(linked)} GPUs with NVLinks")
+    return _outcome(found, expected, f"{len(linked)} GPUs with NVLinks")
 
 
 @check("health.port_state", *PROBES, evidence="rdma link; ibstat; cat /sys/class/infiniband/*/ports/*/{state,rate}")
 def port_state(ctx: Ctx) -> Outcome:
     """No port of an RDMA device is down or slow while similar ports on this host are up, or faster. With rdma in the spec, every port
     of its devices is up."""
-    wiring = read(ctx.facts)
+    expected = "each port ACTIVE, as fast as its like"
+    try:
+        wiring = read(ctx.facts)
+    except NotRecorded as lacking:
+        return _recorded(defects.list_bad_recorded_ports(ctx.facts.known(recorded.PORTS) or ()), expected, lacking)
     ports = sum(len(one.ports) for one in list_hcas(wiring.devices))
     if not ports:
         return not_asked("no RDMA device")
-    return _outcome(
-        defects.list_bad_ports(wiring, _block(ctx, "rdma")), "each port ACTIVE, as fast as its like", f"{ports} ports"
-    )
+    return _outcome(defects.list_bad_ports(wiring, _block(ctx, "rdma")), expected, f"{ports} ports")
 
 
 @check(

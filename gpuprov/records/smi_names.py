@@ -1,0 +1,151 @@
+"""Names of `nvidia-smi -q` for the elements of `nvidia-smi -q -x` that parsers read, by the element that they are in."""
+
+from __future__ import annotations
+
+_REASONS = {
+    "gpu_idle": "Idle",
+    "applications_clocks_setting": "Applications Clocks Setting",
+    "sw_power_cap": "SW Power Cap",
+    "hw_slowdown": "HW Slowdown",
+    "hw_thermal_slowdown": "HW Thermal Slowdown",
+    "hw_power_brake_slowdown": "HW Power Brake Slowdown",
+    "sync_boost": "Sync Boost",
+    "sw_thermal_slowdown": "SW Thermal Slowdown",
+    "display_clocks_setting": "Display Clock Setting",
+}
+_GPU = {
+    "product_name": "Product Name",
+    "product_brand": "Product Brand",
+    "persistence_mode": "Persistence Mode",
+    "addressing_mode": "Addressing Mode",
+    "uuid": "GPU UUID",
+    "vbios_version": "VBIOS Version",
+    "compute_mode": "Compute Mode",
+    "gpu_recovery_action": "GPU Recovery Action",
+    "mig_mode": "MIG Mode",
+    "inforom_version": "Inforom Version",
+    "gpu_virtualization_mode": "GPU Virtualization Mode",
+    "gpu_reset_status": "GPU Reset Status",
+    "pci": "PCI",
+    "clocks_event_reasons": "Clocks Event Reasons",
+    "clocks_throttle_reasons": "Clocks Throttle Reasons",
+    "fb_memory_usage": "FB Memory Usage",
+    "utilization": "Utilization",
+    "ecc_mode": "ECC Mode",
+    "ecc_errors": "ECC Errors",
+    "retired_pages": "Retired Pages",
+    "remapped_rows": "Remapped Rows",
+    "temperature": "Temperature",
+    "gpu_power_readings": "GPU Power Readings",
+    "power_readings": "Power Readings",
+    "clocks": "Clocks",
+    "applications_clocks": "Applications Clocks",
+    "default_applications_clocks": "Default Applications Clocks",
+    "max_clocks": "Max Clocks",
+    "fabric": "Fabric",
+}
+_PLACED: dict[str, dict[str, str]] = {
+    "gpu": _GPU,
+    "mig_mode": {"current_mig": "Current", "pending_mig": "Pending"},
+    "ecc_mode": {"current_ecc": "Current", "pending_ecc": "Pending"},
+    "inforom_version": {"img_version": "Image Version"},
+    "gpu_virtualization_mode": {"virtualization_mode": "Virtualization Mode"},
+    "gpu_reset_status": {
+        "reset_required": "Reset Required",
+        "drain_and_reset_recommended": "Drain and Reset Recommended",
+    },
+    "pci": {
+        "pci_bus_id": "Bus Id",
+        "pci_sub_system_id": "Sub System Id",
+        "pci_gpu_link_info": "GPU Link Info",
+        "replay_counter": "Replays Since Reset",
+    },
+    "pci_gpu_link_info": {"pcie_gen": "PCIe Generation", "link_widths": "Link Width"},
+    "pcie_gen": {
+        "max_link_gen": "Max",
+        "current_link_gen": "Current",
+        "device_current_link_gen": "Device Current",
+        "max_device_link_gen": "Device Max",
+        "max_host_link_gen": "Host Max",
+    },
+    "link_widths": {"max_link_width": "Max", "current_link_width": "Current"},
+    "clocks_event_reasons": {f"clocks_event_reason_{tag}": name for tag, name in _REASONS.items()},
+    "clocks_throttle_reasons": {f"clocks_throttle_reason_{tag}": name for tag, name in _REASONS.items()},
+    "fb_memory_usage": {"total": "Total", "reserved": "Reserved", "used": "Used", "free": "Free"},
+    "utilization": {"gpu_util": "GPU", "memory_util": "Memory"},
+    "ecc_errors": {
+        "volatile": "Volatile",
+        "aggregate": "Aggregate",
+        "channel_repair_pending": "Channel Repair Pending",
+        "tpc_repair_pending": "TPC Repair Pending",
+        "unrepairable_memory": "Unrepairable Memory",
+    },
+    "retired_pages": {
+        "multiple_single_bit_retirement": "Single Bit ECC",
+        "double_bit_retirement": "Double Bit ECC",
+        "pending_blacklist": "Pending Page Blacklist",
+    },
+    "remapped_rows": {
+        "remapped_row_corr": "Correctable Error",
+        "remapped_row_unc": "Uncorrectable Error",
+        "remapped_row_pending": "Pending",
+        "remapped_row_failure": "Remapping Failure Occurred",
+    },
+    "temperature": {
+        "gpu_temp": "GPU Current Temp",
+        "gpu_temp_tlimit": "GPU T.Limit Temp",
+        "gpu_temp_slow_threshold": "GPU Slowdown Temp",
+        "gpu_temp_slow_tlimit_threshold": "GPU Slowdown T.Limit Temp",
+        "memory_temp": "Memory Current Temp",
+        "gpu_temp_max_mem_threshold": "Memory Max Operating Temp",
+    },
+    "fabric": {
+        "state": "State",
+        "status": "Status",
+        "cliqueId": "CliqueId",
+        "clusterUuid": "ClusterUUID",
+        "health": "Health",
+    },
+    "health": {
+        "summary": "Summary",
+        "bandwidth": "Bandwidth",
+        "route_recovery_in_progress": "Route Recovery in progress",
+        "route_unhealthy": "Route Unhealthy",
+        "access_timeout_recovery": "Access Timeout Recovery",
+        "incorrect_configuration": "Incorrect Configuration",
+    },
+}
+_POWER = {
+    "power_draw": "Power Draw",
+    "average_power_draw": "Average Power Draw",
+    "instant_power_draw": "Instantaneous Power Draw",
+    "current_power_limit": "Current Power Limit",
+    "requested_power_limit": "Requested Power Limit",
+    "power_limit": "Power Limit",
+    "enforced_power_limit": "Enforced Power Limit",
+    "default_power_limit": "Default Power Limit",
+    "min_power_limit": "Min Power Limit",
+    "max_power_limit": "Max Power Limit",
+}
+_COUNTED = {
+    "sram_correctable": "SRAM Correctable",
+    "sram_uncorrectable": "SRAM Uncorrectable",
+    "sram_uncorrectable_parity": "SRAM Uncorrectable Parity",
+    "sram_uncorrectable_secded": "SRAM Uncorrectable SEC-DED",
+    "dram_correctable": "DRAM Correctable",
+    "dram_uncorrectable": "DRAM Uncorrectable",
+    "sram_threshold_exceeded": "SRAM Threshold Exceeded",
+    "single_bit": "Single Bit",
+    "double_bit": "Double Bit",
+}
+_CLOCKS = {"graphics_clock": "Graphics", "sm_clock": "SM", "mem_clock": "Memory", "video_clock": "Video"}
+_SHARED = {
+    **dict.fromkeys(("gpu_power_readings", "power_readings"), _POWER),
+    **dict.fromkeys(("volatile", "aggregate"), _COUNTED),
+    "single_bit": {"total": "Total"},
+    "double_bit": {"total": "Total"},
+    **dict.fromkeys(("clocks", "applications_clocks", "default_applications_clocks", "max_clocks"), _CLOCKS),
+}
+NAMES: dict[tuple[str, str], str] = {
+    (parent, tag): name for parent, names in (*_PLACED.items(), *_SHARED.items()) for tag, name in names.items()
+}
