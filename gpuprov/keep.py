@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 KEPT = 32
-"""Maximum number of files per room; the oldest are deleted."""
+"""Maximum number of files per room, where the room names no other; the oldest are deleted."""
 
 
 def folder(room: str) -> Path:
@@ -34,7 +34,7 @@ def read(room: str, name: str) -> bytes | None:
     return body if hashlib.sha256(body).digest() == checksum else None
 
 
-def write(room: str, name: str, body: bytes) -> None:
+def write(room: str, name: str, body: bytes, most: int = KEPT) -> None:
     """Keep a file; does nothing if the folder cannot be written."""
     place = folder(room)
     temporary = place / f".{name}.{os.getpid()}"
@@ -50,7 +50,7 @@ def write(room: str, name: str, body: bytes) -> None:
             temporary.unlink(missing_ok=True)
             return
         files = [path for path in place.iterdir() if not path.name.startswith(".")]
-        for old in sorted(files, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
+        for old in sorted(files, key=lambda path: path.stat().st_mtime, reverse=True)[most:]:
             old.unlink(missing_ok=True)
     except OSError:
         return

@@ -24,6 +24,8 @@ Finding = tuple[tuple[str | int, ...], str, str]
 """A mistake in the data: its place, the mistake, and what is allowed."""
 
 ROOM = "catalog"
+KEPT = 128
+"""Maximum number of parsed files kept: those of this version and of an earlier one."""
 _DATA = Path(__file__).parent / "data"
 _MARKS: Mapping[str, str] = {"confirmed": "", "inferred": "~", "unconfirmed": "?"}
 
@@ -91,7 +93,7 @@ def load(name: str, kind: type[T]) -> T:
     plain = read_yaml(text, where) if before is None else before
     _loaded[name] = data = convert_to(plain, kind, where, text)
     if before is None:
-        keep.write(ROOM, kept, msgspec.msgpack.encode(plain))
+        keep.write(ROOM, kept, msgspec.msgpack.encode(plain), KEPT)
     return data
 
 

@@ -101,12 +101,13 @@ def test_nothing_of_a_private_machine(name: str) -> None:
 
 
 def test_complete() -> None:
-    assert len(list_gpus()) == 46 + 54 + len(cards())
-    assert len(mig.list_classes()) == 15
-    assert sum(len(entry.profiles) for entry in mig.list_classes()) == 113
-    assert len(drivers.list_branches()) == 27
-    assert len(cuda.list_toolkits()) == 56 + 2
-    assert len(cuda.list_families()) == 3
+    """No table was cut short: a row more needs no edit here."""
+    assert len(list_gpus()) >= 100 + len(cards())
+    assert len(mig.list_classes()) >= 15
+    assert sum(len(entry.profiles) for entry in mig.list_classes()) >= 113
+    assert len(drivers.list_branches()) >= 27
+    assert len(cuda.list_toolkits()) >= 58
+    assert len(cuda.list_families()) >= 3
     assert {x for s in symptoms.list_symptoms() for x in s.xids} >= {
         8,
         13,
@@ -122,7 +123,7 @@ def test_complete() -> None:
         154,
         169,
     }
-    assert sum(bool(s.xids) for s in symptoms.list_symptoms()) == 67
+    assert sum(bool(s.xids) for s in symptoms.list_symptoms()) >= 67
     assert sum(not s.xids for s in symptoms.list_symptoms()) >= 179  # none is lost
 
 

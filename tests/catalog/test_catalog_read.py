@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
-import gpuprov
+from tests.contracts.test_imports import FILES, PACKAGE, nodes
 
-PACKAGE = Path(str(gpuprov.__file__)).parent
 SHOWN = {
     **dict.fromkeys(
         ("boards", "first_listed", "max_instances", "nvlink_note", "switches_per_board"), "gpuprov catalog gpus --json"
@@ -22,8 +20,8 @@ SHOWN = {
 
 def test_no_field_is_unread() -> None:
     fields, read = set(), set()
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in FILES:
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef) and path.is_relative_to(PACKAGE / "catalog"):
                 named = [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
                 fields |= {one.id for one in named if isinstance(one, ast.Name)}

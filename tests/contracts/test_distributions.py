@@ -27,6 +27,7 @@ from gpuprov.catalog.rdma import gpudirect, ofed
 from gpuprov.catalog.repositories import read_repositories_file
 from gpuprov.onhost import family as host_family
 from gpuprov.simulate.distributions import TABLE
+from tests.contracts.test_imports import FILES, nodes
 
 ROOT = Path(__file__).parents[2]
 DATA = "gpuprov/catalog/data"
@@ -231,8 +232,8 @@ def test_what_the_message_says(add_row: Callable[..., Distribution]) -> None:
 
 def test_no_code_keeps_a_list_of_its_own() -> None:
     keys, lists = {row.key for row in list_distributions()}, []
-    for path in (ROOT / "gpuprov").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in FILES:
+        for node in nodes(path):
             if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
                 parts = [*node.keys, *node.values] if isinstance(node, ast.Dict) else node.elts
                 named = [part.value for part in parts if isinstance(part, ast.Constant) and part.value in keys]

@@ -149,9 +149,9 @@ class Tree:
         entry = {"digest": "x", "applied_at": "2026-01-01T00:00:00Z", "resources": listed}
         self.write("/receipt.json", json.dumps({"capabilities": {self.capability.name: entry}}, indent=2))
 
-    def failing(self) -> dict[str, set[str]]:
-        """Return, for each failing check, what it would change."""
-        ctx: Context[Any] = Context(self.spec, self.block, facts(**self.told, contents=self.contents()))
+    def failing(self, contents: str = "") -> dict[str, set[str]]:
+        """Return, for each failing check, what it would change. `contents`: the probe's output, where it was read already."""
+        ctx: Context[Any] = Context(self.spec, self.block, facts(**self.told, contents=contents or self.contents()))
         found = {}
         for check in generated_checks(self.capability):
             outcome = check.run(ctx)
@@ -160,9 +160,9 @@ class Tree:
                 found[check.id] = {change.name for change in outcome.changes}
         return found
 
-    def foreseen(self) -> dict[str, str | None]:
+    def foreseen(self, contents: str) -> dict[str, str | None]:
         """Return the files that a plan predicts to be written, those of settings with their texts."""
-        known = foresee(self.spec, facts(**{**MORE, **self.told}, contents=self.contents()))
+        known = foresee(self.spec, facts(**{**MORE, **self.told}, contents=contents))
         name = self.capability.name
         assert known.unknown == {} or name in UNDECIDED, known.unknown
         files = dict.fromkeys(one.path for one in known.files.get(name, ()))
@@ -213,19 +213,19 @@ def tree(
     return Tree(request.param, tmp_path, capsys, monkeypatch)
 
 
-def settles(tree: Tree, way: str, *, differs: bool = True, units: bool = False) -> None:
-    """Assert that modules change what checks name, in check mode and without; then nothing is left to name or to change. units: no
-    file was altered."""
-    failing, before = tree.failing(), {one.path: tree.read(one.path) for one in tree.lines}
-    assert bool(failing) == differs, (way, failing)
+def settles(tree: Tree, way: str, *, differs: bool | None = True, units: bool = False) -> set[str]:
+    """Assert that modules change what checks name, in check mode and without; then nothing is left to name or to change. Return what
+    was named. differs: whether anything does, if that is known; units: no file was altered."""
+    contents, before = tree.contents(), {one.path: tree.read(one.path) for one in tree.lines}
+    failing, foreseen = tree.failing(contents), tree.foreseen(contents)
+    assert differs is None or bool(failing) == differs, (way, failing)
     named = {one for names in failing.values() for one in names}
     would = tree.apply(check=True)
     assert would == named, (way, would ^ named)
     paths = {one.path for one in tree.resources if isinstance(one, File | Absent | Lines)}
     left_out = units or tree.capability.name in UNDECIDED
-    foreseen = tree.foreseen()
     assert left_out or foreseen.keys() & paths == named & paths, (way, foreseen.keys() ^ named)
-    done = tree.apply(check=False)
+    done = tree.apply(check=False)  # nothing, if check mode had changed the host
     # A unit whose file alone was gone is on again when the file is there.
     assert {one for one in named - done if not any(path.endswith(f"/{one}") for path in done)} == set(), (
         way,
@@ -233,12 +233,14 @@ def settles(tree: Tree, way: str, *, differs: bool = True, units: bool = False) 
         done,
     )
     assert done <= named, (way, done - named)
-    assert tree.failing() == {}, way
     assert tree.apply(check=False) == set(), way
-    assert units or tree.foreseen() == {}, way
+    contents = tree.contents()
+    assert tree.failing(contents) == {}, way
+    assert units or tree.foreseen(contents) == {}, way
     for one in tree.lines:
         if one.path in foreseen:
             assert foreseen[one.path] == (tree.read(one.path) if before[one.path] != tree.read(one.path) else None), way
+    return named
 
 
 @pytest.mark.parametrize("tree", WITH_RESOURCES, indirect=True)
@@ -269,9 +271,8 @@ def test_all_files_altered_each_in_another_way(tree: Tree) -> None:
         for number, one in enumerate(tree.files):
             ways = [*WAYS.values()][2 if one.by_meaning else 0 :]  # another check compares the text by what it means
             ways[(number + turn * 3) % len(ways)](Path(f"{tree.root}{one.path}"))
-        named = {path for names in tree.failing().values() for path in names}
+        named = settles(tree, f"altered, {turn}", differs=bool(tree.files))
         assert {one.path for one in tree.files} <= named
-        settles(tree, f"altered, {turn}", differs=bool(tree.files))
         for one in tree.files:
             Path(f"{tree.root}{one.path}.kept").unlink(missing_ok=True)
 
@@ -365,9 +366,7 @@ def test_lines_in_files_of_others(with_lines: Tree) -> None:
             path.chmod(0o644)
             os.chown(path, 0, 0)
             alter(path, key)
-            named = {one for names in tree.failing().values() for one in names}
-            assert named == ({shared.path} if differs else set()), way
-            settles(tree, way, differs=differs)
+            assert settles(tree, way, differs=differs) == ({shared.path} if differs else set()), way
 
 
 @pytest.mark.parametrize("with_lines", LINES, indirect=True)
@@ -406,7 +405,7 @@ def test_units_in_every_state(tree: Tree) -> None:
             before = json.loads(state.read_text())
             before["file"][name], before["active"][name] = file, active
             state.write_text(json.dumps(before))
-            settles(tree, f"{name} {file} {active}", differs=bool(tree.failing()), units=True)
+            settles(tree, f"{name} {file} {active}", differs=None, units=True)
 
 
 @pytest.mark.parametrize("tree", WITH_RESOURCES, indirect=True)
@@ -494,7 +493,7 @@ def test_other_blocks_that_decide_on_units(
     tree.write(f"/usr/lib/systemd/system/{unit}", "[Service]\nExecStart=/usr/bin/true\n")
     for one in tree.lines:
         tree.write(one.path, as_it_came(one.path))
-    settles(tree, "another block", differs=bool(tree.failing()))
+    settles(tree, "another block", differs=None)
     wanted = next(one for one in tree.resources if isinstance(one, Unit))
     assert wanted.name == unit
     state = json.loads((tmp_path / "systemctl.json").read_text())

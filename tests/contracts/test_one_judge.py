@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gpuprov.capabilities.base import Outcome
 from gpuprov.catalog.context import fold
@@ -26,6 +25,7 @@ from gpuprov.probe.kernel.stamps import read_stamp
 from gpuprov.records import logs
 from tests.capabilities.asking import ask
 from tests.capabilities.health_host import log
+from tests.documents import read_yaml
 
 TESTS = Path(__file__).parents[1]
 CHECKS = ("xid", "programs", "sxid", "driver_log", "pcie_errors", "rdma_log", "kernel")
@@ -38,7 +38,7 @@ def corpus() -> tuple[str, ...]:
     """Every line of the corpora that the kernel or a driver logged, without its stamp."""
     found = [SXID, *EXAMPLES, *(line.example for line in read_nics_file().lines)]
     for file in sorted((TESTS / "explain" / "corpus").glob("*.yaml")):
-        found += [row["line"] for row in yaml.safe_load(file.read_text(encoding="utf-8"))]
+        found += [row["line"] for row in read_yaml(file)]
     for name in ("dmesg.txt", "journal.txt"):
         for file in sorted((TESTS / "real").glob(f"*/{name}")):
             found += join_messages(file.read_text(encoding="utf-8", errors="replace").splitlines())

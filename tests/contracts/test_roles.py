@@ -13,6 +13,7 @@ import yaml
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.render.carried import carried, role_files
+from tests.contracts.test_imports import nodes
 
 ROOT = Path(__file__).parents[2]
 TASKS = sorted((ROOT / "roles").glob("*/tasks/**/*.yml"))
@@ -105,11 +106,7 @@ def test_what_is_brought_to_a_host_its_role_has() -> None:
     wrong, found = [], 0
     for path in sorted((ROOT / "gpuprov" / "capabilities").rglob("*.py")):
         role = path.relative_to(ROOT / "gpuprov" / "capabilities").parts[0].removesuffix(".py")
-        words = [
-            node.value
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            if isinstance(node, ast.Constant)
-        ]
+        words = [node.value for node in nodes(path) if isinstance(node, ast.Constant)]
         names = {word for word in words if isinstance(word, str) and re.fullmatch(r"[\w-]+\.(sh|py)", word)}
         has = {Path(name).name for name in role_files(role)} if role in BY_NAME else names
         wrong += [f"{path.relative_to(ROOT)}: {name}" for name in sorted(names - has)]

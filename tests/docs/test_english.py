@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.contracts.test_imports import FILES, nodes
+
 ROOT = Path(__file__).parents[2]
 BETTER = {
     r"\bshall\b": "should",
@@ -28,10 +30,9 @@ BETTER = {
 
 def messages() -> Iterator[tuple[str, str]]:
     """Texts in the code that somebody may read, by place; docstrings are for those who read the code."""
-    for path in sorted((ROOT / "gpuprov").rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
+    for path in FILES:
+        alone = {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
+        for node in nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
                 yield f"{path.relative_to(ROOT)}:{node.lineno}", node.value
     for folder, kind in (

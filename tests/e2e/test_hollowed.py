@@ -1,6 +1,7 @@
 """No green over a hollowed host: each path that apply wrote, altered in each way, is red in verify, in plan and in drift, and mended.
 
-The paths are found from outside: files that are newer than the apply and that no package owns.
+The paths are found from outside: files that are newer than the apply and that no package owns. On the small host each path is altered
+in one way, all ways in turn; on the others all paths in each way. tests/contracts/test_fixpoint.py does so for every capability.
 """
 
 from __future__ import annotations
@@ -142,12 +143,11 @@ def test_no_green_over_a_hollowed_host(case: Callable[[Path], Any], lab: Lab, tm
                 if ran.code != 1 or path not in host.named(ran):
                     missed.append(path)
         assert not missed, "\n".join(missed)
-        print(f"{len(host.written)} paths, each altered alone and red, and all of them in {len(WAYS)} ways")
-        for way, script in WAYS.items():
-            machine.sh(
-                "set -e\n" + "\n".join(script.format(path=path) for path in host.written) + "\nsystemctl daemon-reload"
-            )
-            mended(host, way)
+        print(f"{len(host.written)} paths, each altered alone and red")
+        for ways in [[*WAYS]] if case is small else [[way] for way in WAYS]:
+            scripts = [WAYS[ways[n % len(ways)]].format(path=path) for n, path in enumerate(host.written)]
+            machine.sh("\n".join(["set -e", *scripts, "systemctl daemon-reload"]))
+            mended(host, ", ".join(ways))
         units = [path for path in host.written if "/systemd/system/" in path and path.endswith((".service", ".conf"))]
         # systemd has no drop-ins of a unit that is not there.
         units = [path for path in units if not path.startswith("/etc/systemd/system/jobs.service.d/")]

@@ -7,7 +7,6 @@ import gzip
 import io
 import json
 import subprocess
-import sys
 import tarfile
 import time
 from pathlib import Path
@@ -19,7 +18,7 @@ import yaml
 from gpuprov.simulate import container
 from tests.e2e.lab import GPUPROV, SIMULATED, SPEC
 from tests.e2e.machine import Machine
-from tests.here import PLUGINS
+from tests.e2e.wheels import collect_wheels
 from tests.pull.site import new_key
 
 pytestmark = pytest.mark.e2e
@@ -35,21 +34,7 @@ print(lock.take(owner)["taken"] if "ACTION" == "take" else lock.release_lock(own
 def control(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a key, and the wheels of this checkout with what it needs."""
     folder = tmp_path_factory.mktemp("control")
-    pip = [sys.executable, "-m", "pip"]
-    build = [
-        *pip,
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--wheel-dir",
-        str(folder / "wheels"),
-        str(PLUGINS.parent),
-    ]
-    subprocess.run(build, check=True)
-    (mine,) = (folder / "wheels").glob("gpuprov-*.whl")
-    load = [*pip, "download", "--quiet", "--only-binary", ":all:", "--dest", str(folder / "wheels"), str(mine)]
-    subprocess.run(load, check=True)
+    (folder / "wheels").symlink_to(collect_wheels(tmp_path_factory))
     new_key(folder)
     return folder
 

@@ -236,3 +236,17 @@ def test_hosts_can_run_it(module: Any) -> None:
     code = f"import runpy, sys; runpy.run_path({module.__file__!r}); print(' '.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True).stdout
     assert not {"gpuprov", "msgspec", "yaml"} & {name.split(".")[0] for name in loaded.split()}
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("4294967295", (0xFFFFFFFF,)),
+        ("4294967296", ()),
+        ("0xFFFFFFFF:0", (0xFFFFFFFF, 0)),
+        ("0x100000000", ()),
+        ("0:4294967296", ()),
+    ],
+)
+def test_ids_have_32_bits(text: str, ids: tuple[int, ...]) -> None:
+    assert mig_layout.filter_ids(text) == ids

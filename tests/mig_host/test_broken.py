@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpuprov.onhost.mig.apply import Judged
+from tests.clock import Clock
 from tests.mig_host.on_host import USUAL, Given, Machine, layout, program
 
 
@@ -27,6 +28,7 @@ def test_nvml_that_does_not_come_back_after_a_reset(
                 raise nvml.NVMLError(nvml.NVML_ERROR_DRIVER_NOT_LOADED)
             real()
 
+        monkeypatch.setattr(program, "time", Clock())
         monkeypatch.setattr("tests.mig_host.on_host.Machine.binding", lambda _: Given(nvml))
         monkeypatch.setattr(nvml, "nvmlInit", dies)
         monkeypatch.setattr(nvml, "nvmlDeviceSetMigMode", lambda *_: nvml.NVML_ERROR_RESET_REQUIRED)

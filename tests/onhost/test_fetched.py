@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests import here
+from tests.documents import read_yaml
 from tests.onhost.modules import on_host, step
 
 CONTENT = b"an installer" * 1000
@@ -174,12 +174,13 @@ def test_a_file_beside_the_inventory_is_measured_before_a_host_gets_it(tmp_path:
     assert check or (tmp_path / "in/it.tar.gz").read_bytes() == CONTENT
 
 
-FETCHES = [
-    (str(file.relative_to(here.ROLES)), task)
-    for file in sorted(here.ROLES.glob("*/tasks/**/*.yml"))
-    for task in yaml.safe_load(file.read_text(encoding="utf-8")) or ()
-    if task.get("gpuprov_step", {}).get("name") == "fetch"
-]
+def fetches() -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (str(file.relative_to(here.ROLES)), task)
+        for file in sorted(here.ROLES.glob("*/tasks/**/*.yml"))
+        for task in read_yaml(file) or ()
+        if task.get("gpuprov_step", {}).get("name") == "fetch"
+    ]
 
 
 @pytest.mark.install
@@ -187,14 +188,15 @@ FETCHES = [
 def test_what_a_role_fetches_for_later_is_no_change_of_the_host(tmp_path: Path, check: bool) -> None:
     """A run that only prepares reports no change for it; a plan says that it would come."""
     (tmp_path / "it.tar.gz").write_bytes(CONTENT)
-    assert len(FETCHES) > 3
+    fetched = fetches()
+    assert len(fetched) > 3
     tasks = []
-    for number, (of, task) in enumerate(FETCHES):
+    for number, (of, task) in enumerate(fetched):
         given = {"of": of, "file": "it.tar.gz", "path": str(tmp_path / f"in/{number}"), "sha256": DIGEST}
         kept = {key: value for key, value in task.items() if key in ("name", "register", "changed_when")}
         tasks.append({**kept, "gpuprov_step": {"name": "fetch", "arguments": given}})
     done = here.play(tmp_path, {"tasks": tasks}, check=check)
     assert done.returncode == 0, done.stdout
-    assert len(left(tmp_path / "in")) == (0 if check else len(FETCHES))
-    shown = sum(task.get("changed_when") is not False for _, task in FETCHES)
+    assert len(left(tmp_path / "in")) == (0 if check else len(fetched))
+    shown = sum(task.get("changed_when") is not False for _, task in fetched)
     assert done.stdout.count("changed: [gpu1]") == (shown if check else 0), done.stdout

@@ -67,6 +67,7 @@ def test_the_roles_ask_the_same() -> None:
     ]
     assert "libnvidia-nscq-575" in found["names"][1]
     assert followers.followers([H100], ["dcgm"], {}, "auto", known, "rhel9") == {"rules": [], "names": []}
+    assert len(followers.followers([H100], ["fabric_manager", "dcgm"], {}, "never", known, "rhel9")["rules"]) == 1
     other = followers.followers([H100], ["fabric_manager", "dcgm"], {}, "auto", {**known, "nscq_rules": {}}, "rhel9")
     assert len(other["rules"]) == 1, "auto asks for nothing that a distribution has not"
     asked = followers.followers([H100], ["fabric_manager"], {}, "always", {**known, "nscq_rules": {}}, "rhel9")
