@@ -84,7 +84,7 @@ def _write_page(pairs: Any, names: Any, records: tuple[Path, ...], timeout: floa
     file, origin, reading = page
     raw, spec = require_one_host(pairs)
     if records:
-        host = read_recorded(raw, spec, options.read_records(records))
+        host = read_recorded(raw, spec, list(options.read_records(records)))
     else:
         host = read_host(raw, spec, timeout=timeout, pace=options.pace(reading))
     write_atomic(file, render(host, origin))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.capabilities.health.log import moment, span
+from gpuprov.capabilities.health.log import span
+from gpuprov.capabilities.health.past import moment
 from gpuprov.catalog.verdicts import Verdict, fix_of, in_health, judge_line
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.kernel.kernel_log import KERNEL_LOG
