@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from msgspec import inspect as shape
 
+from gpuprov import assets
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability, contributes_nothing
 from gpuprov.render.argument_specs import options
@@ -47,8 +48,11 @@ def files() -> dict[str, str]:
 
 
 def stages(name: str) -> list[str]:
-    """Return the stages in which a role has something to do."""
-    return [stage for stage in STAGES if stage in BY_NAME[name].tasks]
+    """Return the stages in which a role has something to do: those declared, or, of a role by hand, those with a file."""
+    if declared := BY_NAME[name].tasks:
+        return [stage for stage in STAGES if stage in declared]
+    folder = assets.root() / "roles" / name / "tasks"
+    return [stage for stage in STAGES if (folder / f"{stage}.yml").is_file()]
 
 
 def acts(asked: Container[str] = NAMES, everywhere: Container[str] = ()) -> dict[str, str]:
