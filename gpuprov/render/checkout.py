@@ -36,6 +36,9 @@ def files() -> dict[str, str]:
     """Return the files by path in the checkout."""
     found = {f"playbooks/{name}": text for name, text in acts().items()}
     found["roles/host/meta/main.yml"] = _text("gpuprov/render/checkout.py", _meta("host", HOST))
+    nothing = {"short_description": _sentence(HOST), "author": "gpuprov", "options": {}}
+    specs = {"argument_specs": {"main": nothing}}
+    found["roles/host/meta/argument_specs.yml"] = _text("gpuprov/render/checkout.py", specs)
     for capability in CAPABILITIES:
         name = capability.name
         found[f"playbooks/{name}.yml"] = _text("the registry", _playbook(name))
