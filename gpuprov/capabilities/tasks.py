@@ -20,7 +20,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     `options`: those of the module that are the same on every host; a template in them names a variable of the play. `key`: the
     entry of `tasks` with the others; "" for a task that needs none. `takes`: arguments that are values of an earlier task's answer,
-    as KEY.VALUE. `only_if`, `unless`: the task is not needed where such a value is empty, or is not. `within`: the key of a task
+    as KEY.VALUE. `only_if`, `unless`: the task is not needed where such a value is empty, or is not. `shared`: other hosts read its
+    answer. `within`: the key of a task
     that makes the folder for it, which check mode does not. `each`: the entry is a list, done one by one; the name of the value by
     which an item is shown. `checks`: it also runs in check mode. `prepares`: it brings what a later task needs, which is a change in
     check mode alone; "never": not even there, "always": there whatever it answers. `shows`: its difference is shown. `secret`:
@@ -37,6 +38,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     within: str = ""
     each: str = ""
     checks: bool = True
+    shared: bool = False
     prepares: Literal["", "once", "never", "always"] = ""
     shows: bool = True
     secret: bool = False
@@ -44,12 +46,18 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+def give_up(title: str, arguments: Options | None = None, **more: Any) -> Task:
+    """Return the task that follows a failure: it starts the services that were stopped, and reports what failed."""
+    given = {"failure": "{{ ansible_failed_result }}", "services": "{{ gpuprov_services }}", **(arguments or {})}
+    return Task(title=title, module="gpuprov_step", options={"name": "give_up", "arguments": given}, **more)
+
+
 class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks after whose failure the services that were stopped are started again, and the failure is reported. `key`: not needed
-    without this entry of `tasks`."""
+    """Tasks, and `undo`, what is done after a failure of one. `key`: not needed without this entry of `tasks`."""
 
     title: str
-    tasks: tuple[Task, ...]
+    tasks: tuple[Task | Part, ...]
+    undo: Task = give_up("Restart what was stopped and report the failure")
     key: str = ""
     why: str = ""
 
@@ -84,14 +92,18 @@ def unit(title: str, key: str = "unit", **more: Any) -> Task:
     return Task(title=title, module="gpuprov_unit", key=key, **more)
 
 
-def packages(title: str, action: str = "settle", *, part: str = "", **more: Any) -> Task:
-    """Return a task for the capability's transaction. part: the name of the values that hold it, if they are not the capability's."""
-    return Task(title=title, module="gpuprov_packages", options={"action": action, **_part(part)}, **more)
+def packages(
+    title: str, action: str = "settle", *, part: str = "", options: Options | None = None, **more: Any
+) -> Task:
+    """Return a task for the capability's transaction. part: the name of the values that hold it, if they are not the capability's.
+    options: those that are the same on every host."""
+    given = {"action": action, **_part(part), **(options or {})}
+    return Task(title=title, module="gpuprov_packages", options=given, **more)
 
 
-def try_packages(*, part: str = "") -> Task:
+def try_packages(*, part: str = "", **more: Any) -> Task:
     """Return the task of act 1 for the capability's transaction. part: as of `packages`."""
-    return packages("Simulate the package transaction and download it", "try", part=part)
+    return packages("Simulate the package transaction and download it", "try", part=part, **more)
 
 
 def files(title: str, *, part: str = "", **more: Any) -> Task:
@@ -99,15 +111,16 @@ def files(title: str, *, part: str = "", **more: Any) -> Task:
     return Task(title=title, module="gpuprov_files", options=_part(part), **more)
 
 
-def repository(title: str, **more: Any) -> Task:
-    """Return a task that adds the capability's package source."""
-    timeout = {"lock_timeout": "{{ host_package_lock_timeout | default(omit) }}"}
-    return Task(title=title, module="gpuprov_repository", options=timeout, **more)
+def repository(title: str, *, part: str = "", **more: Any) -> Task:
+    """Return a task that adds the capability's package source, or removes it. part: as of `packages`."""
+    options = {"lock_timeout": "{{ host_package_lock_timeout | default(omit) }}", **_part(part)}
+    return Task(title=title, module="gpuprov_repository", options=options, **more)
 
 
-def judge(title: str, moment: Literal["sources", "now"], why: str = "") -> Task:
-    """Return a task that evaluates the host again: what later tasks get follows from it."""
-    return Task(title=title, module="gpuprov_judge", options={"moment": moment}, why=why)
+def judge(title: str, moment: Literal["sources", "now"], why: str = "", **more: Any) -> Task:
+    """Return a task that evaluates the host again: what later tasks get follows from it. With a key, only those that take its answer
+    get what follows from it."""
+    return Task(title=title, module="gpuprov_judge", options={"moment": moment}, why=why, **more)
 
 
 def judge_after_driver() -> Task:
@@ -179,3 +192,5 @@ def _walk(declared: Iterable[Task | Block | Part]) -> Iterator[Task | Block | Pa
         yield item
         if not isinstance(item, Task):
             yield from _walk(item.tasks)
+        if isinstance(item, Block):
+            yield item.undo

@@ -93,11 +93,12 @@ def driver(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return how to recognise packages of a driver on a host, as gpuprov_packages takes it: their names, and the driver that this
     run installs."""
     made = desired.get(DRIVER, {})
+    trial = made.get("tasks", {}).get("try", {})
     coming = {
         "version": made.get("version", ""),
         "runfile": bool(made.get("runfile")),
-        "install": made.get("try_install", []),
-        "remove": made.get("try_remove", []),
+        "install": trial.get("install", []),
+        "remove": trial.get("remove", []),
         "pin": made.get("pin", {}),
         "stream": made.get("stream", ""),
     }

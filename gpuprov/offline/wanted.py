@@ -25,8 +25,6 @@ from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import probes_of
 
 Pair = tuple[RawHost, HostSpec]
-FIELDS = ("try_install", "install")
-"""Fields of a capability's desired state with packages, as its role gives them to the package manager."""
 INSTALLERS = ("efa", "erdma-vendor")
 
 
@@ -149,10 +147,9 @@ def determine_need(name: str, spec: HostSpec, facts: Facts) -> Wanted:
 
 def _list_packages(made: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for desired in made.values():
-        for field in FIELDS:
-            yield from desired.get(field) or ()
-        yield from desired.get("gdrcopy", {}).get("install", ())
-        yield from desired.get("tasks", {}).get("download", {}).get("install", ())
+        handed = (one for one in desired.get("tasks", {}).values() if isinstance(one, dict))
+        for part in (desired, desired.get("gdrcopy", {}), *handed):
+            yield from part.get("install") or ()
 
 
 def _list_headers(spec: HostSpec, facts: Facts, driver: Mapping[str, Any]) -> list[str]:

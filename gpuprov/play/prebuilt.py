@@ -7,8 +7,9 @@ host, and changes nothing. `brought` also refuses if the build host has provided
 packs nothing, and does not refuse for a coming package.
 
 state: packed, judged or brought.
-driver: The result of gpuprov_judge for nvidia_driver on this host.
+driver: What gpuprov_judge has worked out of the modules of this host.
 builder: The build host.
+awaited: What `judged` returned by this name. (brought)
 platform: The host's distribution and version, which distinguish packages.
 
 Returns:
@@ -32,12 +33,10 @@ from typing import Any
 from gpuprov.onhost.driver import prebuilt
 from gpuprov.play.host import Host, StepFailed
 
-GIVEN = "nvidia_driver_given"
+GIVEN = "__nvidia_driver_pack"
 """The registered variable of the build host's own task of this step."""
-JUDGED = "__nvidia_driver_prebuilt"
-"""The variable registered by act 1 on a served host."""
 
-ARGUMENTS = frozenset("state driver builder platform".split())
+ARGUMENTS = frozenset("state driver builder platform awaited".split())
 
 
 def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -71,7 +70,7 @@ def _judge(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
     coming, given = _of_builder(builder, host.variables)
     judging = arguments["state"] == "judged"
     early = judging and bool(coming)
-    awaited = not judging and bool((host.variables.get(JUDGED) or {}).get("awaited"))
+    awaited = not judging and bool(arguments.get("awaited"))
     if early:
         package = coming
     elif (coming or awaited) and not (given or checking):

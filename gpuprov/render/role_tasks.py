@@ -13,11 +13,6 @@ from gpuprov.shown import wrapped
 
 SHARED = " # noqa: var-naming[no-role-prefix] (all roles share it)"
 """What ansible-lint has to know of the variable in which the judge's answer is kept."""
-GIVE_UP = """  rescue:
-    - name: Restart what was stopped and report the failure
-      ansible.builtin.include_role: {name: host, tasks_from: give_up}
-      vars: {host_failure: "{{ ansible_failed_result }}"}
-"""
 OWN = ("gpuprov_files", "gpuprov_packages", "gpuprov_repository", "gpuprov_step", "gpuprov_unit")
 """Modules whose actions know what is desired, by the name of a capability."""
 IMPLIED = {"gpuprov_unit": "unit", "gpuprov_files": "files"}
@@ -34,8 +29,16 @@ def stage_files(capability: Capability) -> dict[str, str]:
         while waiting:
             path, tasks = waiting.pop()
             found[path] = "\n".join(_text(capability.name, stage, one, answers) for one in tasks)
-            waiting += [(f"{stage}/{one.file}", one.tasks) for one in tasks if isinstance(one, Part)]
+            waiting += [(f"{stage}/{one.file}", one.tasks) for one in _each_part(tasks)]
     return found
+
+
+def _each_part(tasks: Iterable[Task | Block | Part]) -> Iterator[Part]:
+    for one in tasks:
+        if isinstance(one, Part):
+            yield one
+        elif isinstance(one, Block):
+            yield from _each_part(one.tasks)
 
 
 def _answers(capability: Capability) -> set[str]:
@@ -45,7 +48,8 @@ def _answers(capability: Capability) -> set[str]:
         for task in each_task(capability.tasks)
         for value in (*task.takes.values(), task.only_if, task.unless, task.within)
     ]
-    return {value.partition(".")[0] for value in named if value}
+    shared = (task.key for task in each_task(capability.tasks) if task.shared)
+    return {value.partition(".")[0] for value in (*named, *shared) if value}
 
 
 def _text(name: str, stage: str, declared: Task | Block | Part, answers: set[str]) -> str:
@@ -58,7 +62,8 @@ def _text(name: str, stage: str, declared: Task | Block | Part, answers: set[str
     top: dict[str, Any] = {"name": declared.title}
     if declared.key:
         top["when"] = _needed(name, declared.key)
-    return _commented(declared.why, f"{_dump([top])}  block:\n{_indent(inner)}{GIVE_UP}")
+    undo = _indent(_text(name, stage, declared.undo, answers))
+    return _commented(declared.why, f"{_dump([top])}  block:\n{_indent(inner)}  rescue:\n{undo}")
 
 
 def _indent(text: str) -> str:
@@ -68,7 +73,7 @@ def _indent(text: str) -> str:
 def _task(name: str, task: Task, answers: set[str]) -> dict[str, Any]:
     made: dict[str, Any] = {"name": task.title, task.module: _shorten(_options(name, task))}
     variable = f"__{name}_{task.key}"
-    if task.module == "gpuprov_judge":
+    if task.module == "gpuprov_judge" and not task.key:
         made["register"] = "gpuprov_judged"
     elif task.prepares == "once" or task.key in answers:
         made["register"] = variable
@@ -95,7 +100,8 @@ def _options(name: str, task: Task) -> dict[str, Any]:
     }
     part, action = given.pop("part", ""), given.pop("action", "")
     arguments: dict[str, Any] = dict(given.pop("arguments", {}))
-    arguments |= {key: _answer(name, at) for key, at in task.takes.items()}
+    taking = arguments if task.module == "gpuprov_step" else given
+    taking |= {key: _answer(name, at) for key, at in task.takes.items()}
     if task.module == "gpuprov_judge":
         return {"capabilities": [name], **given}
     if task.module not in OWN or (task.module == "gpuprov_step" and not task.key):
@@ -114,8 +120,7 @@ def _conditions(name: str, task: Task) -> Iterator[str]:
     if task.when:
         yield task.when
     if task.only_if:
-        value = f"__{name}_{task.only_if}"
-        yield from (f"{value} is defined", f"{value} | length > 0")
+        yield f"__{name}_{task.only_if} | default('') is truthy"
     if task.unless:
         value = f"__{name}_{task.unless}"
         yield f"{value} is not defined or {value} == ''"

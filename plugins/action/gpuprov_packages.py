@@ -38,6 +38,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 found = package_arguments(find_desired(variables, place), action)
             if not found:
                 return {**result, **NOT_NEEDED, "changes": []}
-            arguments |= found
+            arguments = {**found, **arguments}
         answer: dict[str, Any] = self._execute_module(module_args=arguments, task_vars=variables)
         return answer

@@ -11,6 +11,8 @@ import pytest
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.nvidia_driver.desired import DESIRED, make
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, Runfile
+from gpuprov.capabilities.nvidia_driver.tasks import TASKS
+from gpuprov.capabilities.tasks import each_task
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.driver.driver_packages import HELD_KERNELS
 from gpuprov.probe.kernel.signing import CERTIFICATE_FILE, KEY_FILE
@@ -48,8 +50,8 @@ def test_a_fresh_host_gets_the_whole_set_in_one_transaction_and_what_builds_it_b
     assert (made["version"], made["flavour"], made["module"]) == ("535.309.01", "proprietary", "nvidia-kernel-dkms")
     assert f"nvidia-kernel-dkms={NEWER}" in made["install"]
     assert f"libcuda1={NEWER}" in made["install"]
-    assert made["before"] == ["dkms"], "the running kernel has its headers"
-    assert (made["remove"], made["builds"], made["reload"], made["later"]) == ([], True, False, {})
+    assert made["tasks"]["tools"]["install"] == ["dkms"], "the running kernel has its headers"
+    assert (made["remove"], made["builds"], made["later"]) == ([], True, {})
     assert (made["repository"], made["components"], made["leaving"]) == ({}, {}, [])
 
 
@@ -57,21 +59,15 @@ def test_headers_of_a_kernel_that_lacks_them_come_before_and_an_old_one_without_
     kernels = "6.1.0-40-amd64|1|0||1\n6.1.0-47-amd64|1|1||1||1\n6.1.0-48-amd64|1|0||1\n"
     offered = "linux-headers-6.1.0-48-amd64 | 6.1.150-1 | http://deb.debian.org/debian bookworm/main\n"
     made = make(context(**{**FRESH, "kernels": kernels, "driver_building": offered}))
-    assert made["before"] == ["dkms", "linux-headers-6.1.0-48-amd64"]
+    assert made["tasks"]["tools"]["install"] == ["dkms", "linux-headers-6.1.0-48-amd64"]
     assert made["kernels"] == ["6.1.0-47-amd64", "6.1.0-48-amd64"]
-    assert made["spare"].startswith("no headers are offered for 6.1.0-40-amd64, which neither runs")
+    assert made["tasks"]["spare"]["msg"].startswith("no headers are offered for 6.1.0-40-amd64, which neither runs")
 
 
 def test_a_host_that_is_right_stays_as_it_is() -> None:
     made = make(context())
     assert [name for name in made["install"] if not name.startswith("nvidia-modprobe")] == []
-    assert (made["remove"], made["before"], made["builds"], made["reload"], made["reason"]) == (
-        [],
-        [],
-        False,
-        False,
-        "",
-    )
+    assert (made["remove"], made["builds"], made["tasks"]["reason"]["reason"]) == ([], False, "")
     assert {"nvidia-kernel-dkms", "libcuda1"} <= set(made["hold"])
 
 
@@ -81,15 +77,15 @@ def test_what_came_from_the_same_source_moves_along_in_every_architecture() -> N
     made = make(context(NEWEST, packages=there, driver_makers=f"own|amd64\n{rows}"))
     assert f"nvidia-driver={NEWER}" in made["install"]
     assert f"libcuda1:i386={NEWER}" in made["install"]
-    assert made["reload"]
-    assert made["reason"].startswith("the loaded driver is 535.261.03 (proprietary) and in use")
+    assert made["tasks"]["reason"]["reason"].startswith("the loaded driver is 535.261.03 (proprietary) and in use")
 
 
 @pytest.mark.parametrize(("container", "reload"), [("none\n", True), ("podman\n", False)])
 def test_the_machines_driver_is_not_a_containers_to_reload(container: str, *, reload: bool) -> None:
     made = make(context(NEWEST, container=container))
-    assert (made["reload"], bool(made["reason"]), made["loads"]) == (reload, reload, reload)
-    assert ("stop" in made["installing"], "unload" in made["installing"]) == (reload, reload)
+    tasks = made["tasks"]
+    assert (bool(tasks["reason"]["reason"]), tasks["driver_loaded"]["wanted"]) == (reload, reload)
+    assert ("stop" in tasks, "unload" in tasks) == (reload, reload)
 
 
 def test_a_mirror_comes_first_and_the_driver_waits_for_it() -> None:
@@ -97,8 +93,8 @@ def test_a_mirror_comes_first_and_the_driver_waits_for_it() -> None:
     assert made["repository"]["url"] == "https://mirror.example/cuda"
     assert made["later"]["told"] == "driver 580 is resolved when apply has added https://mirror.example/cuda"
     assert (made["version"], made["install"]) == ("", [])
-    assert (made["sources"], made["asserting"], made["installing"]) == (["repository", "judge"], [], [])
-    assert (made["reason"], made["loads"]) == ("", False)
+    nothing = {"reason": {"capability": "nvidia_driver", "reason": ""}, "driver_loaded": {"wanted": False}}
+    assert made["tasks"] == nothing
 
 
 def test_debians_components_come_first_unless_the_site_adds_them_itself() -> None:
@@ -113,7 +109,7 @@ def test_debians_components_come_first_unless_the_site_adds_them_itself() -> Non
     stanza = "URIs: http://deb.debian.org/debian/\nSuites: bookworm\nComponents: contrib non-free non-free-firmware\n"
     assert f"Types: deb\n{stanza}Signed-By: /usr/share/keyrings/debian.gpg\n" in text
     assert made["later"]["told"].endswith("added contrib, non-free and non-free-firmware")
-    assert made["sources"] == ["components", "judge"]
+    assert made["tasks"]["components"] == {"sources": made["components"]}
     for no in (False, "no", "off", "0"):
         with pytest.raises(ProbeFailed, match="none of"):
             make(context(site={"nvidia_driver_manage_repository": no}, debian_archives=archive, **bare))
@@ -132,8 +128,9 @@ def test_a_source_that_leaves_is_not_seen() -> None:
         context(source, **{**FRESH, "package_index": theirs + INDEX, "repositories": f"@arch amd64\n{file}@end\n"})
     )
     assert (seen["version"], seen["leaving"]) == ("535.309.01", ["nvidia"])
-    assert seen["sources"] == [], "act 1 takes no source away"
-    assert seen["installing"] == ["tools", "aside", "packages", "dkms", "leave"]
+    assert (seen["repository"], seen["components"]) == ({}, {}), "act 1 takes no source away"
+    assert seen["leave"]["repository"]["url"] == ""
+    assert "after" in seen["tasks"]
     assert make(context(source, **{**FRESH, "package_index": theirs + INDEX}))["version"] == "535.999.01"
 
 
@@ -141,7 +138,7 @@ def test_modules_of_a_build_host_stand_in_the_place_of_dkms() -> None:
     served = NvidiaDriver(version="535.309.01", build_host="builder")
     made = make(context(served, **FRESH))
     assert not [name for name in made["install"] if name.startswith("nvidia-kernel-dkms=")]
-    assert (made["before"], made["builds"]) == ([], False)
+    assert ("tools" in made["tasks"], made["builds"]) == (False, False)
     there = packages() + f"hi |nvidia-kernel-dkms-prebuilt|{VERSION}|{OURS}\n"
     assert make(context(packages=there))["remove"] == ["nvidia-kernel-dkms-prebuilt"], "no build host is named any more"
 
@@ -151,7 +148,7 @@ def test_no_installer_runs_under_a_loaded_driver(sha256: str, *, wanted: bool) -
     driver = NvidiaDriver(version="535.261.03", source="runfile", runfile=Runfile(sha256="AB"))
     record = f'record|1.0-5 (535.261.03)\nours|{{"sha256": "{sha256}"}}\nmodule|6.1.0-47-amd64|NVIDIA\n'
     made = make(context(driver, runfile=record))
-    assert (made["runfile"]["wanted"], made["reload"]) == (wanted, wanted)
+    assert {"installer", "unload_first"} & set(made["tasks"]) == ({"installer", "unload_first"} if wanted else set())
     assert made["pin"] == {}
 
 
@@ -160,7 +157,7 @@ def test_the_installers_options() -> None:
         signing = Signing(key_file="/site.key") if secure else Signing()
         driver = NvidiaDriver(version=version, kernel_modules=flavour, source="runfile", signing=signing)  # type: ignore[arg-type]
         on = captured("secure_boot", "on") if secure else ""
-        return " ".join(make(context(driver, secure_boot=on))["runfile"]["options"])
+        return " ".join(make(context(driver, secure_boot=on))["tasks"]["installer"]["options"])
 
     first = "--silent --dkms --no-x-check --no-nouveau-check --kernel-name=6.1.0-47-amd64"
     signs = f"--module-signing-secret-key={KEY_FILE} --module-signing-public-key={CERTIFICATE_FILE}"
@@ -193,62 +190,81 @@ def test_kernels_that_the_administrator_held_are_not_recorded(
         "kernels_held": "".join(f"{name}\n" for name in ours),
     }
     made = make(context(SERVED, **known))
-    assert made["record"] == {HELD_KERNELS: "".join(f"{name}\n" for name in recorded)}
+    assert made["record"] == {"files": {HELD_KERNELS: "".join(f"{name}\n" for name in recorded)}}
     assert {HELD, NEW, OWN, "nvidia-kernel-dkms-prebuilt"} <= set(made["hold"]), "all are held"
     assert "nvidia-kernel-dkms" not in made["hold"], "which the build host's package stands for"
     loose = make(context(msgspec.structs.replace(SERVED, hold=False), **known))
     assert (loose["hold"], loose["record"]) == ([], {})
     assert {*ours} == {name for name in loose["release"] if name.startswith("linux-image")}, "the admin's stay held"
-    assert ("forget_kernels" in loose["installing"]) == bool(ours)
+    assert loose["forget"] == ({"absent": [HELD_KERNELS]} if ours else {})
     mine = make(context(**known))
     assert {*ours} == {name for name in mine["release"] if name.startswith("linux-image")}, "DKMS builds for any kernel"
     assert not {*mine["hold"]} & {HELD, NEW, OWN}
 
 
+STEPS = ("folder", "old_key", "tools", "aside", "stop", "packages", "unload_first", "installer", "modules", "pack")
+"""Tasks of act 2 in their order, with those of STEPS_AFTER."""
+STEPS_AFTER = ("brought", "unload")
+
+
+def take_steps(made: dict[str, Any]) -> list[str]:
+    """Return the tasks of act 2 that a host needs."""
+    return [name for name in (*STEPS, *STEPS_AFTER) if name in made["tasks"]]
+
+
+def test_the_order_of_the_tasks_is_that_of_the_role() -> None:
+    keys = [task.key for task in each_task({"install": TASKS["install"]})]
+    assert [name for name in dict.fromkeys(keys) if name in (*STEPS, *STEPS_AFTER)] == [
+        name for name in (*STEPS, *STEPS_AFTER) if name != "packages"
+    ], "packages is the key of a part"
+
+
 def test_a_fresh_host_takes_these_steps() -> None:
     made = make(context(**FRESH))
-    assert (made["sources"], made["asserting"]) == ([], ["transaction"])
-    assert made["installing"] == ["tools", "aside", "packages", "dkms"]
-    assert made["stages"] == {"before": ["tools", "aside"], "key": "", "of": "dkms", "after": []}
+    assert take_steps(made) == ["tools", "aside", "packages", "modules"]
+    assert made["tasks"]["try"]["install"] == ["dkms", *made["install"]]
+    assert made["tasks"]["modules"]["state"] == "dkms"
+    assert ("before" in made["tasks"], "after" in made["tasks"]) == (True, False)
     assert set(made["hold"]) >= {"nvidia-kernel-dkms", "libcuda1"}
 
 
 def test_a_host_that_is_right_is_looked_at_once_more() -> None:
     extra = "".join(f"ii |{name}|1|x\n" for name in ("nvidia-modprobe", "nvidia-persistenced"))
     made = make(context(packages=packages() + extra))
-    assert (made["asserting"], made["installing"]) == ([], ["packages", "dkms"])
+    assert take_steps(made) == ["packages", "modules"]
+    assert not {"try", "before", "after"} & set(made["tasks"])
 
 
 def test_a_driver_that_is_loaded_is_built_aside_before_anything_is_stopped_for_it() -> None:
     made = make(context(NEWEST, driver_building=""))
-    assert made["installing"] == ["tools", "aside", "stop", "packages", "dkms", "unload"]
+    assert take_steps(made) == ["tools", "aside", "stop", "packages", "modules", "unload"]
 
 
 def test_a_site_key_comes_before_anything_is_built_and_goes_so_too() -> None:
     signing = Signing(key_file="/site.key", certificate_file="")
     made = make(context(NvidiaDriver(version="535.309.01", signing=signing), **FRESH))
-    assert made["installing"][:1] == ["key"]
-    (text,) = made["signing"]["settings"].values()
+    assert take_steps(made)[:1] == ["folder"]
+    assert [one["dest"] for one in made["tasks"]["key"]] == [KEY_FILE, CERTIFICATE_FILE]
+    (text,) = made["signing"]["files"].values()
     assert f"mok_signing_key={KEY_FILE}\nmok_certificate={CERTIFICATE_FILE}\n" in text
     left = make(context(site_key=f"{KEY_FILE}\n", **FRESH))
-    assert (left["installing"][0], left["signing"]["left"]) == ("no_key", [KEY_FILE])
-    assert left["signing"]["settings"] == {}
+    assert (take_steps(left)[0], left["tasks"]["old_key"]) == ("old_key", [{"path": KEY_FILE}])
+    assert left["signing"] == {}
     elsewhere = msgspec.structs.replace(SERVED, signing=signing)
-    assert make(context(elsewhere, site_key=KEY_FILE))["installing"][0] == "no_key", "the build host signs"
+    assert take_steps(make(context(elsewhere, site_key=KEY_FILE)))[0] == "old_key", "the build host signs"
 
 
 def test_what_a_build_host_and_the_hosts_that_it_serves_do() -> None:
     builder = NvidiaDriver(version="535.309.01", build_host="gpu1")
-    assert make(context(builder, **FRESH))["installing"] == ["tools", "aside", "packages", "dkms", "pack"]
+    assert take_steps(make(context(builder, **FRESH))) == ["tools", "aside", "packages", "modules", "pack"]
     made = make(context(SERVED, **FRESH))
-    assert (made["asserting"], made["installing"]) == (["prebuilt", "transaction"], ["prebuilt"])
-    assert made["stand_in"] == []
-    assert made["stages"] == {"before": [], "key": "", "of": "", "after": ["prebuilt"]}, (
-        "when the build host has packed"
-    )
+    assert {"judged", "try", "brought", "after"} <= set(made["tasks"]), "when the build host has packed"
+    assert take_steps(made) == ["brought"]
+    assert made["tasks"]["brought"]["driver"]["stand_in"] == []
+    assert list(DESIRED.packages(made)) == [], "its packages are known when the build host has packed"
     moves = make(context(SERVED))
     assert "nvidia-kernel-dkms" in moves["remove"], "it has built its own until now"
-    assert moves["stand_in"] == [f"nvidia-kernel-dkms={NEWER}"], (
+    assert moves["tasks"]["judged"]["driver"]["stand_in"] == [f"nvidia-kernel-dkms={NEWER}"], (
         "the old one would hold back the rest of the set in the trial"
     )
 
@@ -257,13 +273,12 @@ def test_an_installer_has_no_driver_loaded_under_it() -> None:
     driver = NvidiaDriver(version="535.261.03", source="runfile", runfile=Runfile(url="https://x/y", sha256="AB"))
     there = "record|1.0-5 (535.261.03)\nours|{}\nmodule|6.1.0-47-amd64|NVIDIA\n"
     made = make(context(driver, runfile=there.replace("{}", '{"sha256": "cd"}')))
-    assert made["asserting"][-1] == "runfile"
-    assert made["installing"] == ["unload_first", "runfile", "registered"]
-    assert made["stages"] == {"before": [], "key": "", "of": "runfile", "after": []}
-    (record,) = made["runfile"]["record"].values()
+    assert {"fetch", "runfile"} <= set(made["tasks"])
+    assert take_steps(made) == ["unload_first", "installer", "modules"]
+    (record,) = made["runfile"]["files"].values()
     assert json.loads(record) == {"url": "https://x/y", "file": "", "sha256": "ab", "version": "535.261.03"}
     parameters = msgspec.structs.replace(driver, module_parameters={"NVreg_OpenRmEnableUnsupportedGpus": 1})
     made = make(context(parameters, runfile=there.replace("{}", '{"sha256": "ab"}')))
-    assert made["installing"] in (["registered", "unload"], ["registered"])
+    assert take_steps(made) in (["modules", "unload"], ["modules"])
     held = make(context(driver, runfile=there, kernels_held=f"{OWN}\n"))
-    assert held["installing"][:2] == ["hold", "forget_kernels"]
+    assert (take_steps(held)[0], held["forget"]) == ("packages", {"absent": [HELD_KERNELS]})

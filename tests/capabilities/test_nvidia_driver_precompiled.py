@@ -175,10 +175,12 @@ def test_kernels_are_recorded_before_they_are_held_and_once_more_after_a_transac
     on: dict[str, Any] = {**ON, "package_index": madison(), "precompiled_modules": there, "loaded_driver": ""}
     loose: dict[str, Any] = {**on, "packages": dpkg(modules(), IMAGE.replace("hi ", "ii "))}
     settled = made(**loose)
-    assert settled["installing"] == ["kernels", "packages", "new_kernels", "precompiled"]
-    assert list(settled["record"].values()) == ["linux-image-generic\n"]
+    tasks = settled["tasks"]
+    assert {"packages", "new_kernels", "hold_new_kernels", "modules"} <= set(tasks)
+    assert list(settled["record"]["files"].values()) == ["linux-image-generic\n"]
     assert {MINE, "linux-image-generic"} <= set(settled["hold"])
-    assert settled["linked_from"] == [MINE]
+    assert (tasks["modules"]["state"], tasks["modules"]["packages"]) == ("precompiled", [MINE])
     free = made(msgspec.structs.replace(BUILT, hold=False), **loose, kernels_held="linux-image-generic\n")
-    assert free["installing"] == ["packages", "forget_kernels", "precompiled"]
+    assert {"packages", "modules", "after"} <= set(free["tasks"])
+    assert (bool(free["forget"]), free["record"]) == (True, {})
     assert (free["hold"], "linux-image-generic" in free["release"]) == ([], True)

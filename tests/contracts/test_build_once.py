@@ -25,9 +25,10 @@ DRIVER: dict[str, Any] = {
     **{name: [] for name in ("source_packages", "before", "install", "remove", "stand_in")},
 }
 ASKED = {"driver": DRIVER, "builder": "builder", "platform": "debian12"}
+AWAITED = "{{ __nvidia_driver_judged.awaited | default(omit) }}"
 BRING: dict[str, Any] = {
     "name": "Bring",
-    "gpuprov_step": {"name": "prebuilt", "arguments": {"state": "brought", **ASKED}},
+    "gpuprov_step": {"name": "prebuilt", "arguments": {"state": "brought", **ASKED, "awaited": AWAITED}},
     "when": "inventory_hostname == 'served'",
 }
 KNOWN = {
@@ -60,7 +61,7 @@ def builder(action: dict[str, Any]) -> dict[str, Any]:
 
 
 FAILS = {"ansible.builtin.fail": {"msg": "no compiler"}}
-GIVES = {"ansible.builtin.set_fact": {"nvidia_driver_given": {"given": True}}}
+GIVES = {"ansible.builtin.set_fact": {"__nvidia_driver_pack": {"given": True}}}
 
 
 @pytest.mark.install
@@ -79,7 +80,7 @@ def test_a_build_host_that_failed_before_it_could_build_gives_out_nothing_of_an_
     judge = {
         "name": "Judge",
         "gpuprov_step": {"name": "prebuilt", "arguments": {"state": "judged", **ASKED}},
-        "register": "__nvidia_driver_prebuilt",
+        "register": "__nvidia_driver_judged",
         "when": "inventory_hostname == 'served'",
     }
     fails = {"name": "Try", "when": "inventory_hostname == 'builder'", **FAILS}

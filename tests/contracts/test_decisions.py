@@ -24,7 +24,8 @@ PROGRAMS = {f"ansible.builtin.{name}" for name in ("command", "shell", "raw", "s
 NAME = r"[A-Za-z_]\w*(?:\.\w+)*"
 CLAUSE = re.compile(
     rf"(?:not )?(?:{NAME}|'\w+' in {NAME}|{NAME} is (?:not )?(?:none|defined|changed)"
-    rf"|\(?{NAME}(?: \+ {NAME})*\)?(?: \| length > 0| != (?:''|\[\]|\{{\}}))|{NAME} == '')"
+    rf"|\(?{NAME}(?: \+ {NAME})*\)?(?: \| length > 0| != (?:''|\[\]|\{{\}}))|{NAME} == ''"
+    rf"|{NAME} \| default\(''\) is truthy)"
 )
 VALUE = re.compile(
     rf"(?:{NAME}|\({NAME} \| default\({NAME}\)\)\.\w+)(?: \| default\((?:''|\[\]|\{{\}}|omit|{NAME}|\d+)\))?(?: \| int)?"

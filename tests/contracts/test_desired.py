@@ -34,22 +34,10 @@ THERE = [one.name for one in CAPABILITIES if one.desired]
 MORE = {"cuda_requires": "", "acceptance_packages": "native|amd64\n"}
 JUDGE = {"later"}
 """Values that the judge itself uses."""
-GIVEN_WHOLE = {
-    "nvidia_driver": {
-        *(
-            "builds",
-            "installed",
-            "moves",
-            "packages",
-            "prebuilt",
-            "prebuilt_sums",
-            "reload",
-            "source_packages",
-            "stand_in",
-        ),
-    }
+ELSEWHERE = {
+    "nvidia_driver": set("builds components flavour kernels leaving module packages version".split()),
 }
-"""Values read by gpuprov_prebuilt, which gets all of them, and by bundles of packages."""
+"""Values read by others than the role: plan, bundles of packages, hosts that take a build host's modules."""
 
 
 class Recorder(dict[str, Any]):
@@ -148,7 +136,7 @@ def test_a_role_and_what_is_worked_out_for_it_have_the_same_names(name: str) -> 
     )
     recorder = Recorder(made, name)
     jinja = NativeEnvironment(undefined=ChainableUndefined)
-    jinja.tests |= dict.fromkeys(("changed", "failed"), happened)
+    jinja.tests |= dict.fromkeys(("changed", "failed", "truthy"), happened)
     judged = {"desired": {name: recorder}}
     every = [
         task
@@ -160,7 +148,7 @@ def test_a_role_and_what_is_worked_out_for_it_have_the_same_names(name: str) -> 
     for task in every:
         ask(task, known, jinja)
         read_whole(task, judged)
-    elsewhere = JUDGE | GIVEN_WHOLE.get(name, set())
+    elsewhere = JUDGE | ELSEWHERE.get(name, set())
     assert recorder.asked_for | elsewhere == set(recorder) | elsewhere
     inner = {
         one.its_place: set(one) - one.asked_for
@@ -175,7 +163,9 @@ def options_of(task: Task) -> set[str]:
     if task.module == "gpuprov_step":
         name = task.options["name"]
         return set(STEPS[name].ARGUMENTS if name in STEPS else on_host(f"steps.{name}").OPTIONS)
-    if task.module in ("gpuprov_unit", "gpuprov_packages"):
+    if task.module == "gpuprov_packages":
+        return set(module(task.module).ARGUMENTS)
+    if task.module == "gpuprov_unit":
         return set(module(task.module).SPEC)
     return {value.name for value in task.options.values() if isinstance(value, Taken)}
 

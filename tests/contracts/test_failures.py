@@ -78,7 +78,7 @@ def test_what_was_stopped_is_started_again_after_a_failure(role: str, act: str) 
         if asks(task, "stop_clients"):
             assert rescues, f"{role}, {act}: {task['name']}: no rescue"
             last = [one for one, *_ in walk(ROLES / role, rescues[-1])][-1]
-            assert asks(last, "give_up") or step(last) == "give_up", f"{role}, {act}: {task['name']}: {last['name']}"
+            assert step(last) == "give_up", f"{role}, {act}: {task['name']}: {last['name']}"
 
 
 @pytest.mark.parametrize(("role", "act"), STOPPING)
@@ -93,13 +93,12 @@ def test_what_follows_a_stop_in_the_same_act_has_the_same_rescue(role: str, act:
 
 def test_giving_up_begins_with_the_reason_of_what_failed() -> None:
     """One task, in which nothing else can fail before the reason is known: tests/onhost/test_giving_up.py."""
-    (task,) = load(ROLES / "host/tasks/give_up.yml")
-    assert step(task) == "give_up"
-    assert task["gpuprov_step"]["arguments"]["failure"] == "{{ host_failure }}"
-    (task,) = load(ROLES / "nvidia_driver/tasks/failed.yml")
-    assert step(task) == "give_up"
-    assert task["gpuprov_step"]["arguments"]["failure"] == "{{ ansible_failed_result }}"
-    assert task["gpuprov_step"]["arguments"]["driver"] is True
+    for role, act in STOPPING:
+        for task in load(ROLES / role / "tasks" / f"{act}.yml"):
+            for (undo,) in [task["rescue"]] if "rescue" in task else []:
+                assert step(undo) == "give_up"
+                assert undo["gpuprov_step"]["arguments"]["failure"] == "{{ ansible_failed_result }}"
+                assert undo["gpuprov_step"]["arguments"].get("driver", False) is (role == "nvidia_driver")
 
 
 JUDGING = sorted(path.parts[-3] for path in ROLES.glob("*/tasks/assert.yml"))

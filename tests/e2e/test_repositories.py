@@ -33,7 +33,7 @@ PLAY = [
         "gather_facts": False,
         "tasks": [
             {"ansible.builtin.setup": {"gather_subset": ["!all", "min", "virtual", "python"]}},
-            {"ansible.builtin.include_role": {"name": "host", "tasks_from": "repository"}},
+            {"gpuprov_repository": {"repository": "{{ source }}"}},
         ],
     }
 ]
@@ -43,7 +43,7 @@ FILES = "ls -R /etc/apt/sources.list.d /etc/apt/keyrings /etc/yum.repos.d /etc/p
 
 @dataclass
 class Stage:
-    """A host with a repository in /srv, and an Ansible project with nothing but the task file that is tested."""
+    """A host with a repository in /srv, and an Ansible project with nothing but the module that is tested."""
 
     folder: Path
     host: str
@@ -63,7 +63,7 @@ class Stage:
 
     def play(self, *options: str, **changed: Any) -> tuple[int, str]:
         """Run the role with the block, changed so; its exit code and words."""
-        (self.folder / "vars.json").write_text(json.dumps({"host_repository": {**self.block, **changed}}))
+        (self.folder / "vars.json").write_text(json.dumps({"source": {**self.block, **changed}}))
         program = Path(sys.executable).with_name("ansible-playbook")
         done = subprocess.run(
             [program, "-i", "hosts.yml", "play.yml", "-e", "@vars.json", *options], cwd=self.folder, capture_output=True,

@@ -330,22 +330,20 @@ def test_all_that_roles_install_is_asked_for() -> None:
             if "gpuprov_packages: {" in line and "capability: " in line and "action: hold" not in line:
                 capability, task = re.findall(r"capability: ([\w.]+)(?:, task: (\w+))?", line)[0]
                 told.add(f"{capability}.tasks.{task}" if task else f"{capability}.install")
-            # With a build host, whose modules come from another host of the run, no bundle is made.
-            if line.strip().startswith("install: ") and "__nvidia_driver_prebuilt.install" not in line:
-                told |= set(re.findall(r"desired\.(\w+\.[\w.]+)|nvidia_driver\)\)?\.(\w+)", line)[0])
+    # With a build host, whose modules come from another host of the run, no bundle is made.
     fields = {one.partition(".")[2] or one for one in told if one}
-    assert fields == {"try_install", "install", "tasks.download", "gdrcopy.install", "before"}
+    assert fields == {"install", "tasks.tools", "tasks.download", "gdrcopy.install"}
     made: dict[str, Any] = {
-        "nvidia_driver": {"try_install": ["a=1"], "packages": {"a": "1"}},
+        "nvidia_driver": {"tasks": {"try": {"install": ["a=1"]}, "key": []}, "packages": {"a": "1"}},
         "dcgm": {"install": ["b"]},
         "persistence": {"install": ["c"], "tasks": {"download": {"install": ["c=1"]}}},
         "gpudirect_rdma": {"gdrcopy": {"install": ["d"]}},
     }
-    assert sorted(wanted._list_packages(made)) == ["a=1", "b", "c", "c=1", "d"]  # `before` is in `try_install`
+    assert sorted(wanted._list_packages(made)) == ["a=1", "b", "c", "c=1", "d"]
 
 
 def test_a_host_that_has_it_already_is_no_fresh_one() -> None:
-    made = {"nvidia_driver": {"packages": {"libcuda1": "1"}, "try_install": []}}
+    made = {"nvidia_driver": {"packages": {"libcuda1": "1"}, "install": []}}
     with pytest.raises(GpuprovError, match="gpu1 has libcuda1 already"):
         wanted._refuse_installed("gpu1", made)
     toolkit = {"container_toolkit": {"install": [], "hold": ["nvidia-container-toolkit"], "release": []}}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from gpuprov.capabilities.nvidia_driver.steps import stages
 from tests import here
 
 pytestmark = pytest.mark.install
@@ -19,7 +20,7 @@ ROLE = here.ROLES / "nvidia_driver/tasks"
 
 
 def test_a_step_that_fails_leaves_the_old_driver_loaded_and_nothing_built_aside(tmp_path: Path) -> None:
-    """The stages are files of the role: here two of the test's own, the second of which fails."""
+    """Parts of the tasks are files of the role: here two of the test's own, the second of which fails."""
     here.moved(tmp_path, "/run/gpuprov")
     pack = tmp_path / BUILT
     for folder in (tmp_path / "run/gpuprov", pack.parent, tmp_path / "tasks/install"):
@@ -27,16 +28,15 @@ def test_a_step_that_fails_leaves_the_old_driver_loaded_and_nothing_built_aside(
     pack.touch()
     (tmp_path / "run/gpuprov/unloaded").write_text("nvidia_uvm\nnvidia\n")
     here.program(tmp_path, "modprobe", f'echo "$@" >> {tmp_path}/loaded\n')
-    taken = {"before": ["unload"], "of": "test", "after": ["never"]}
+    needed: dict[str, Any] = {"before": {}, "packages": {}, "after": {}}
     given = {
         "gpuprov_services": [],
         "__nvidia_driver_aside": {"pack": str(pack)},
-        "gpuprov_judged": {"desired": {"nvidia_driver": {"stages": taken}}},
+        "gpuprov_judged": {"desired": {"nvidia_driver": {"tasks": needed}}},
     }
     (tmp_path / "tasks/install/before.yml").write_text("- ansible.builtin.debug: {msg: first}\n")
-    (tmp_path / "tasks/install/of_test.yml").write_text(f'- ansible.builtin.fail: {{msg: "{REASON}"}}\n')
-    for name in ("install.yml", "failed.yml"):
-        (tmp_path / "tasks" / name).write_text((ROLE / name).read_text())
+    (tmp_path / "tasks/install/packages.yml").write_text(f'- ansible.builtin.fail: {{msg: "{REASON}"}}\n')
+    (tmp_path / "tasks/install.yml").write_text((ROLE / "install.yml").read_text())
     done = here.play(tmp_path, {"vars": given, "tasks": [{"ansible.builtin.include_tasks": "tasks/install.yml"}]})
     told = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 2, told
@@ -47,27 +47,41 @@ def test_a_step_that_fails_leaves_the_old_driver_loaded_and_nothing_built_aside(
     assert not pack.exists()
 
 
+def write_with(path: Path, name: str, command: list[str]) -> None:
+    """Write a file of the role in which a command stands for a step of this name, on the hosts that need it."""
+    name_of_file = str(path).rpartition("/tasks/")[2]
+    tasks = yaml.safe_load((ROLE / name_of_file).read_text())
+    block = tasks[0].get("block", tasks)
+    (task,) = [one for one in block if one.get("gpuprov_step", {}).get("task") == name]
+    del task["gpuprov_step"]
+    task |= {
+        "ansible.builtin.command": {"argv": command},
+        "when": f"'{name}' in gpuprov_judged.desired.nvidia_driver.tasks",
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(tasks))
+
+
 def test_a_build_host_packs_before_another_host_installs(tmp_path: Path) -> None:
     """Also where the other comes first in the inventory, and has nothing to do before."""
-    tasks = tmp_path / "roles/stages/tasks"
-    (tasks / "install").mkdir(parents=True)
-    for name in ("install.yml", "install/after.yml"):
-        (tasks / name).write_text((ROLE / name).read_text())
-    texts = {
-        "of_dkms": "- ansible.builtin.command: {argv: [sleep, '1']}\n",
-        "pack": f"- ansible.builtin.command: {{argv: [touch, {tmp_path}/packed]}}\n",
-        "prebuilt": f"- ansible.builtin.command: {{argv: [test, -e, {tmp_path}/packed]}}\n",
-    }
-    for name, text in texts.items():
-        (tasks / f"install/{name}.yml").write_text(text)
-    (tasks / "failed.yml").write_text("- ansible.builtin.fail: {msg: not packed yet}\n")
-    steps = {"builder": ["packages", "dkms", "pack"], "served": ["prebuilt"]}
+    tasks = tmp_path / "roles/driver/tasks"
+    write_with(tasks / "install.yml", "modules", ["sleep", "1"])
+    write_with(tasks / "install/after.yml", "pack", ["touch", f"{tmp_path}/packed"])
+    (tasks / "install/build_host.yml").write_text(
+        f"- ansible.builtin.command: {{argv: [test, -e, {tmp_path}/packed]}}\n"
+    )
+    keys = {"builder": ["modules", "after", "pack"], "served": ["after", "brought"]}
     (tmp_path / "host_vars").mkdir()
-    for host, each in steps.items():
-        driver = {"installing": each, "stages": stages(each)}
-        judged = {"gpuprov_judged": {"desired": {"nvidia_driver": driver}}}
+    parts: dict[str, Any] = {"runfile": {}, "forget": {}, "leave": {"repository": {}}}
+    for host, each in keys.items():
+        driver = {**parts, "tasks": {key: {} for key in each}}
+        judged = {
+            "gpuprov_judged": {"desired": {"nvidia_driver": driver}},
+            "gpuprov_services": [],
+            "host_platform": "debian12",
+        }
         (tmp_path / f"host_vars/{host}.yml").write_text(json.dumps(judged))
-    included = {"ansible.builtin.include_role": {"name": "stages", "tasks_from": "install"}}
+    included = {"ansible.builtin.include_role": {"name": "driver", "tasks_from": "install"}}
     done = here.play(tmp_path, {"tasks": [included]}, inventory="served,builder")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "packed").exists()

@@ -20,6 +20,7 @@ from gpuprov.capabilities.nvidia_driver import (
 )
 from gpuprov.capabilities.nvidia_driver.desired import DESIRED
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, package_names, versions
+from gpuprov.capabilities.nvidia_driver.tasks import TASKS
 from gpuprov.catalog import cuda, drivers, gpus
 from gpuprov.catalog.drivers import data
 from gpuprov.catalog.drivers.sets import BUILDS, MODULE_NAMES, SOURCES, find_packages
@@ -214,6 +215,7 @@ CAPABILITY = Capability(
     fleet_rules=built_once.fleet_rules,
     export=export,
     export_probes=(*BASE_PROBES, modules.MODPROBE, RUNFILE),
+    tasks=TASKS,
     desired=DESIRED,
     packages=True,
     room=preflight.ROOM,

@@ -13,8 +13,8 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     built_here,
     served,
 )
+from gpuprov.capabilities.nvidia_driver.holding import holds_kernels
 from gpuprov.capabilities.nvidia_driver.installed import installed_version
-from gpuprov.capabilities.nvidia_driver.steps import holds_kernels
 from gpuprov.capabilities.nvidia_driver.transaction import images
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.driver.dkms_logs import DKMS_LOGS

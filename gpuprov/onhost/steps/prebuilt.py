@@ -1,7 +1,7 @@
 """Pack the driver's modules for other hosts. The controller's part of this step is gpuprov/play/prebuilt.py.
 
 state, builder, platform: As in the controller's part.
-driver: The result of gpuprov_judge for nvidia_driver on this host.
+driver: What gpuprov_judge has worked out of the modules of this host.
 sums: Checksums of the package that the controller has; a package with the same modules is not built again.
 """
 

@@ -1,0 +1,176 @@
+"""What is handed to the tasks of the role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuprov.capabilities.nvidia_driver import decision as deciding
+from gpuprov.capabilities.nvidia_driver import installer
+from gpuprov.capabilities.nvidia_driver.decision import Ctx
+from gpuprov.capabilities.nvidia_driver.fragment import Decision, package_names, served
+from gpuprov.capabilities.nvidia_driver.holding import forgets_kernels, holds_kernels
+from gpuprov.capabilities.nvidia_driver.transaction import Transaction, installed, prebuilt
+from gpuprov.probe.base import Facts
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.kernel.signing import CERTIFICATE_FILE, KEY_FILE, SITE_KEY
+from gpuprov.probe.software.prebuilt import PREBUILT
+from gpuprov.shared import certificates
+
+Entries = Iterator[tuple[str, Any, object]]
+"""Key, arguments, and whether the task is needed."""
+HERE = "nvidia_driver"
+MOVED = ("of", "remove", "pin", "stream")
+BEFORE = frozenset(("folder", "old_key", "tools", "aside", "stop"))
+AFTER = frozenset(("pack", "brought", "unload"))
+"""Tasks before the driver is installed, and after it."""
+
+
+def hand(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the tasks that are needed. values: those of the role."""
+    entries = (
+        *_judging(ctx, decision, moves, values),
+        *_key(ctx),
+        *_installing(ctx, decision, moves, values),
+        *_of_builder(ctx, decision, moves, values),
+        *_loading(ctx, decision, moves),
+    )
+    given = {**hand_nothing(), **{key: arguments for key, arguments, needed in entries if needed}}
+    parts: dict[str, Any] = {"before": {}} if BEFORE & given.keys() else {}
+    after = AFTER & given.keys() or values["forget"] or values["leaving"]
+    return {**given, **parts, **({"after": {}} if after else {})}
+
+
+def hand_nothing() -> dict[str, Any]:
+    """Return the arguments for a host whose driver is decided later."""
+    return {"reason": {"capability": HERE, "reason": ""}, "driver_loaded": {"wanted": False}}
+
+
+def signs(ctx: Ctx) -> bool:
+    """Return whether the host signs its modules with the site's key."""
+    return bool(ctx.fragment.signing.key_file) and not served(ctx.host, ctx.fragment)
+
+
+def _judging(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> Entries:
+    wanted = served(ctx.host, ctx.fragment) or moves.before or moves.install or moves.remove
+    trial = {"install": [*moves.before, *moves.install], "remove": list(moves.remove)}
+    spare = _without_headers(deciding.spare(ctx))
+    yield "spare", {"msg": spare}, spare
+    yield "try", {**_some(values, "of", "pin", "stream", "hint"), **trial}, wanted
+    if deciding.installs_runfile(ctx, decision):
+        yield "fetch", installer.fetch(ctx.fragment), True
+        yield "runfile", installer.judge(ctx.fragment), True
+        yield "installer", installer.install(ctx, decision, values["kernels"]), True
+    yield "installed", {"path": installer.locate(ctx.fragment)}, ctx.fragment.source == "runfile"
+
+
+def _key(ctx: Ctx) -> Entries:
+    given, left = ctx.fragment.signing, ctx.facts.get(SITE_KEY)
+    key = {"src": given.key_file, "dest": KEY_FILE, "mode": "0600"}
+    certificate = {"src": given.certificate_file, "dest": CERTIFICATE_FILE, "mode": "0644"}
+    yield "folder", {"path": KEY_FILE.rpartition("/")[0]}, signs(ctx)
+    yield "key", [key, certificate], signs(ctx)
+    yield "old_key", [{"path": path} for path in left], left and not signs(ctx)
+
+
+def _installing(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> Entries:
+    driver, elsewhere = ctx.fragment, served(ctx.host, ctx.fragment)
+    of_runfile, moving = driver.source == "runfile", moves.install or moves.remove
+    kernels = holds_kernels(ctx) and moving
+    tools = {"install": list(moves.before), **_some(values, "of", "pin")}
+    made = [f"{name}={decision.packages[name]}" for name in moves.source_packages]
+    aside = {"built_from": made, "without": values["leaving"], **_some(values, "version", "flavour", "kernels")}
+    yield "tools", tools, moves.before and not elsewhere
+    yield "aside", aside, moves.builds
+    yield "packages", {}, forgets_kernels(ctx) if of_runfile else not elsewhere
+    yield "new_kernels", {}, kernels
+    yield "hold_new_kernels", {}, kernels
+    yield "modules", _modules(ctx, decision, values), not elsewhere
+
+
+def _modules(ctx: Ctx, decision: Decision, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what puts modules in place: linked from packages, or built by DKMS."""
+    common = _some(values, "version", "kernels")
+    if ctx.fragment.source != "runfile" and ctx.fragment.build != "dkms":
+        linked = ("linux-modules-nvidia-", "kmod-nvidia-")
+        return {
+            **common,
+            "state": "precompiled",
+            "packages": [name for name in values["packages"] if name.startswith(linked)],
+        }
+    file = ctx.fragment.signing.certificate_file
+    signing = {
+        "serial": certificates.of_file(file).get("serial", "") if signs(ctx) else "",
+        "key_file": KEY_FILE,
+        "certificate_file": CERTIFICATE_FILE,
+    }
+    common |= {"flavour": values["flavour"], **signing}
+    if ctx.fragment.source == "runfile":
+        return {**common, "state": "runfile"}
+    return {**common, "state": "dkms", "package": values["module"], "module": _name_module(ctx, decision)}
+
+
+def _of_builder(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> Entries:
+    builder, elsewhere = ctx.fragment.build_host, served(ctx.host, ctx.fragment)
+    packages = decision.packages
+    driver = {
+        **_some(values, "module", "packages", "flavour", "kernels", "install", "remove"),
+        "module_file": _name_module(ctx, decision),
+        "installed": installed(ctx).get(values["module"], ""),
+        "before": list(moves.before),
+        "source_packages": list(moves.source_packages),
+        "stand_in": [f"{name}={packages[name]}" for name in moves.source_packages if name in moves.remove],
+        "moves": bool(moves.install or moves.remove),
+        "prebuilt": prebuilt(ctx.facts),
+        "prebuilt_sums": _sums(ctx.facts),
+        "reload": bool(deciding.reload_reasons(ctx, decision)),
+    }
+    fix = f"gpuprov apply --full --limit {builder}, which packs the modules again"
+    given = {"driver": driver, "builder": builder}
+    yield "pack", given, builder == ctx.host.name
+    yield "judged", given, elsewhere
+    yield "brought", given, elsewhere
+    yield "copy", {"of": f"nvidia_driver.build_host {builder}", "hint": fix}, elsewhere
+    yield "from_build_host", _some(values, *MOVED), elsewhere
+
+
+def _name_module(ctx: Ctx, decision: Decision) -> str:
+    """Return the name of the module's file, without its suffix."""
+    return package_names(ctx.fragment, ctx.facts).modules.get(decision.flavour, "nvidia")
+
+
+def _loading(ctx: Ctx, decision: Decision, moves: Transaction) -> Entries:
+    elsewhere, reasons = served(ctx.host, ctx.fragment), deciding.reload_reasons(ctx, decision)
+    under_installer = deciding.installs_runfile(ctx, decision)
+    reason = _reason(ctx, decision) if reasons else ""
+    on_bus = bool(pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))) and not ctx.facts.get(system.CONTAINER)
+    yield "stop", {}, reasons and (moves.install or moves.remove) and not elsewhere
+    yield "unload_first", {}, reasons and under_installer
+    yield "unload", {}, reasons and not under_installer
+    yield "reason", {"capability": HERE, "reason": reason}, True
+    yield "driver_loaded", {"wanted": on_bus}, True
+
+
+def _reason(ctx: Ctx, decision: Decision) -> str:
+    now = deciding.loaded(ctx)
+    flavour = "open" if now.open else "proprietary"
+    if (now.version, flavour) == (decision.version, decision.flavour):
+        return "the loaded driver runs with other module parameters, and is in use"
+    return f"the loaded driver is {now.version} ({flavour}) and in use, installed is {decision.version} ({decision.flavour})"
+
+
+def _without_headers(spare: list[str]) -> str:
+    """Return the message about old kernels that nothing is built for; empty if there are none."""
+    said = f"no headers are offered for {', '.join(spare)}, which neither runs nor is started next: it gets no driver"
+    way = "remove that kernel, or install its headers from the distribution's archive of old packages"
+    return f"{said}. Fix: {way}" if spare else ""
+
+
+def _sums(facts: Facts) -> str:
+    """Return the checksums of the build host's installed modules, if they are as it packed them."""
+    whole = [one for one in facts.get(PREBUILT) if one.sums == one.recorded and all(one.files.values())]
+    return whole[0].sums if len(whole) == 1 else ""
+
+
+def _some(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: values[name] for name in names}
