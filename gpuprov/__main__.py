@@ -54,9 +54,9 @@ def main() -> None:
         console.error(error)
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        told = StringIO()
-        error.show(told)
-        console.progress(told.getvalue().rstrip("\n"))
+        buffer = StringIO()
+        error.show(buffer)
+        console.progress(buffer.getvalue().rstrip("\n"))
         sys.exit(error.exit_code)
     except (click.exceptions.Abort, KeyboardInterrupt):
         from gpuprov.cli.sections import describe_interrupt

@@ -20,5 +20,5 @@ def root() -> Path:
 
 def files(folder: Path) -> dict[str, Path]:
     """Return the files below a folder, by relative path, without bytecode caches."""
-    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
-    return {str(path.relative_to(folder)): path for path in found}
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
+    return {str(path.relative_to(folder)): path for path in paths}

@@ -134,8 +134,8 @@ def error(problem: GpuprovError) -> None:
 
 def _told(kind: str, colour: str, text: str) -> None:
     with suppress(OSError):
-        told = _broken(f"{kind} {cleaned(text)}").removeprefix(kind)
-        _write(f"{paint(kind, colour, sys.stderr)}{told}", sys.stderr, in_colour=True)
+        body = _broken(f"{kind} {cleaned(text)}").removeprefix(kind)
+        _write(f"{paint(kind, colour, sys.stderr)}{body}", sys.stderr, in_colour=True)
 
 
 def crash(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
@@ -256,14 +256,14 @@ class Progress:
         while self._closed and not self._closed.wait(self.PULSE):
             now = monotonic()
             waiting = list(self._waiting.items())
-            told = [f"{host}: {text}, for {clock(now - since)}" for host, (text, since) in waiting[: self.NAMED]]
-            told += [f"and {len(waiting) - self.NAMED} more"] if len(waiting) > self.NAMED else []
-            progress("; ".join([self._headline(now), *told]))
+            parts = [f"{host}: {text}, for {clock(now - since)}" for host, (text, since) in waiting[: self.NAMED]]
+            parts += [f"and {len(waiting) - self.NAMED} more"] if len(waiting) > self.NAMED else []
+            progress("; ".join([self._headline(now), *parts]))
 
     def _headline(self, now: float) -> str:
         many = f"{self._count - len(self._waiting)} of {self._count} hosts done: " if self._count > 1 else ""
-        told = f"{clock(now - self._start)}, {many}{self._act or self._doing}"
-        return ", ".join(filter(None, (told, self._earlier)))
+        heading = f"{clock(now - self._start)}, {many}{self._act or self._doing}"
+        return ", ".join(filter(None, (heading, self._earlier)))
 
     def lines(self, columns: int, rows: int, now: float) -> list[str]:
         """Return the block: a headline, then the activity of each host and its duration; no line is wider than `columns`."""
@@ -272,13 +272,13 @@ class Progress:
         words = max((len(text) for _, (text, _) in shown), default=0)
         room = min(max((len(host) for host, _ in shown), default=0), max(columns // 3, columns - 10 - words, 8))
         names = apart([host for host, _ in shown], room)
-        told = wrapped(self._headline(now), max(columns, 20))
-        told += [
+        output = wrapped(self._headline(now), max(columns, 20))
+        output += [
             f"  {name:<{room}} {clock(now - at):>5} {text}" for name, (_, (text, at)) in zip(names, shown, strict=True)
         ]
         if len(waiting) > len(shown):
-            told.append(f"  and {len(waiting) - len(shown)} more")
-        return [cut_to(cleaned(line.replace("\n", " ")), columns) for line in told]
+            output.append(f"  and {len(waiting) - len(shown)} more")
+        return [cut_to(cleaned(line.replace("\n", " ")), columns) for line in output]
 
     def _picture(self) -> Any:
         from shutil import get_terminal_size

@@ -67,14 +67,16 @@ def load_fleet(
 
 def _vocabulary() -> set[str]:
     """Return gpuprov's own words, which are no secrets even if a vault holds them: fields and their choices, GPU models."""
-    described = build_schema(HOUSE.fragment, {one.name: (one.fragment, "") for one in CAPABILITIES})
+    described = build_schema(
+        HOUSE.fragment, {capability.name: (capability.fragment, "") for capability in CAPABILITIES}
+    )
     return {*list_texts(described), *(gpu.key for gpu in list_gpus())}
 
 
 def _unread(name: str) -> Iterable[Problem]:
     """Return problems about an extra variable that looks as if it set something, but does not: roles get their variables from the
     spec."""
-    owner = next((one.name for one in CAPABILITIES if name.startswith(f"{one.name}_")), "")
+    owner = next((capability.name for capability in CAPABILITIES if name.startswith(f"{capability.name}_")), "")
     if owner and name not in SITE_VARIABLES:
         field = name.removeprefix(f"{owner}_")
         yield Problem(
@@ -95,7 +97,7 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
         if not raw.values:
             unmanaged.append(raw.name)
             continue
-        unset = overrides.find_problems(select_site_variables(raw.connection), [one.name for one in CAPABILITIES])
+        unset = overrides.find_problems(select_site_variables(raw.connection), [entry.name for entry in CAPABILITIES])
         problems += [
             msgspec.structs.replace(problem, hosts=(raw.name,), path=(), origin=raw.places.get(str(problem.path[0])))
             for problem in unset
@@ -105,23 +107,23 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
             continue
         if id(raw.values) not in known:
             known[id(raw.values)] = build_spec(raw)
-        spec, found = known[id(raw.values)]
-        problems += [msgspec.structs.replace(problem, hosts=(raw.name,)) for problem in found]
+        spec, findings = known[id(raw.values)]
+        problems += [msgspec.structs.replace(problem, hosts=(raw.name,)) for problem in findings]
         if spec is not None:
             pairs.append((raw, with_site(spec, raw)))
-    problems += (_one_machine(*found) for found in find_shared_machines(raw for raw, _ in pairs))
+    problems += (_one_machine(*shared) for shared in find_shared_machines(raw for raw, _ in pairs))
     origins = {raw.name: raw.origins for raw, _ in pairs}
     for capability in CAPABILITIES:
         try:
-            asked = list(capability.fleet_rules([spec for _, spec in pairs], unmanaged, whole=whole))
+            reported = list(capability.fleet_rules([spec for _, spec in pairs], unmanaged, whole=whole))
         except Exception as error:
-            told = defect(f"the rules of {capability.name} across hosts", error)
-            problems.append(Problem(message=told[0], hint=told[1], severity="warning"))
+            failure = defect(f"the rules of {capability.name} across hosts", error)
+            problems.append(Problem(message=failure[0], hint=failure[1], severity="warning"))
             pairs = [
-                (raw, _marked(spec, told) if capability.name in spec.capabilities else spec) for raw, spec in pairs
+                (raw, _marked(spec, failure) if capability.name in spec.capabilities else spec) for raw, spec in pairs
             ]
             continue
-        for name, problem in asked:
+        for name, problem in reported:
             problems.append(msgspec.structs.replace(problem, hosts=(name,), origin=place(problem.path, origins[name])))
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
@@ -134,12 +136,12 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
 
 
 def _one_machine(address: str, names: list[str]) -> Problem:
-    told = f"{machine.describe_names(names)}: all are reached at {show(address)}"
-    return Problem(message=told, hosts=tuple(names), hint=machine.FIX, severity="warning")
+    message = f"{machine.describe_names(names)}: all are reached at {show(address)}"
+    return Problem(message=message, hosts=tuple(names), hint=machine.FIX, severity="warning")
 
 
-def _marked(spec: HostSpec, told: tuple[str, str]) -> HostSpec:
-    return msgspec.structs.replace(spec, defects=(*spec.defects, told))
+def _marked(spec: HostSpec, failure: tuple[str, str]) -> HostSpec:
+    return msgspec.structs.replace(spec, defects=(*spec.defects, failure))
 
 
 def with_site(spec: HostSpec, raw: RawHost) -> HostSpec:
@@ -169,8 +171,8 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
     own = {key: value for key, value in values.items() if key in house_names and value is not False}
     findings += [((key,), f"{key} is empty", "give it a value, or leave it out") for key in own if own[key] is None]
     repairs.dropped.update((key,) for key in own if own[key] is None)
-    house, found = repairs.convert({key: value for key, value in own.items() if value is not None}, HOUSE.fragment)
-    findings += found
+    house, complaints = repairs.convert({key: value for key, value in own.items() if value is not None}, HOUSE.fragment)
+    findings += complaints
     house, values, more = _of_instance(house, values)
     findings += more
     for name, fragment in fragments.items():
@@ -181,8 +183,8 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
             findings.append(((name,), f"{name} is {show(value)}", "write {} for the defaults, false to switch it off"))
             repairs.dropped.add((name,))
             value = {}
-        block, found = repairs.convert(value, fragment, (name,))
-        findings += found
+        block, complaints = repairs.convert(value, fragment, (name,))
+        findings += complaints
         if block is not None:
             blocks[name] = locate_files(block, name, raw.origins)
     judged: Any = house or HOUSE.fragment()  # of a bad one that cannot be repaired
@@ -196,8 +198,8 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
         capabilities=blocks,
     )
     spec, conflicts = with_contributions(spec)
-    told, defects = ruled(spec)
-    ruled_out = list(repairs.judged([*conflicts, *told]))
+    violations, defects = ruled(spec)
+    ruled_out = list(repairs.judged([*conflicts, *violations]))
     problems = [
         Problem(path=path, message=message, hint=hint)
         for path, message, hint in repairs.unless_refused(findings, ruled_out)
@@ -234,17 +236,17 @@ def _of_instance(house: Any, values: dict[Any, Any]) -> tuple[Any, dict[Any, Any
 
 def with_contributions(spec: HostSpec) -> tuple[HostSpec, list[Problem]]:
     """Return the spec with `kernel` merged from its own block and from the contributions of other capabilities."""
-    wanted: list[Contribution] = []
+    contributions: list[Contribution] = []
     own = spec.capabilities.get("kernel")
     if isinstance(own, Kernel):
-        wanted.append(Contribution("kernel", own))
+        contributions.append(Contribution("kernel", own))
     for name, fragment in spec.capabilities.items():
-        asked = BY_NAME[name].contribute(spec, fragment)
-        if asked is not None:
-            wanted.append(Contribution(name, asked))
-    if not wanted:
+        contribution = BY_NAME[name].contribute(spec, fragment)
+        if contribution is not None:
+            contributions.append(Contribution(name, contribution))
+    if not contributions:
         return spec, []
-    kernel, conflicts = merge(wanted)
+    kernel, conflicts = merge(contributions)
     ordered = {
         c.name: spec.capabilities[c.name] for c in CAPABILITIES if c.name in spec.capabilities and c.name != "kernel"
     }

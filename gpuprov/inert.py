@@ -56,8 +56,8 @@ def text(value: object) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", data, style=None if plain else '"')
 
     Marking.add_representer(str, string)
-    told: str = yaml.dump(value, Dumper=Marking, sort_keys=False, allow_unicode=True, width=120)
-    return yaml.dump(value, Dumper=Marking, sort_keys=False, width=120) if hides(told) else told
+    output: str = yaml.dump(value, Dumper=Marking, sort_keys=False, allow_unicode=True, width=120)
+    return yaml.dump(value, Dumper=Marking, sort_keys=False, width=120) if hides(output) else output
 
 
 def as_json(value: object) -> tuple[str, list[str]]:

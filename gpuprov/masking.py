@@ -72,14 +72,14 @@ def masked(text: str, secrets: Collection[str] = ()) -> tuple[str, int]:
         count += hidden
     hidden_values = 0
 
-    def hide(found: re.Match[str]) -> str:
+    def hide(match: re.Match[str]) -> str:
         nonlocal hidden_values
-        value = found["quoted"] or found["bare"]
-        if _HARMLESS.match(value) or _PLACE.match(found["name"]):
-            return found[0]
+        value = match["quoted"] or match["bare"]
+        if _HARMLESS.match(value) or _PLACE.match(match["name"]):
+            return match[0]
         hidden_values += 1
-        quote = found["quote"] or ""
-        return f"{found['head']}{quote}{MASK}{quote}"
+        quote = match["quote"] or ""
+        return f"{match['head']}{quote}{MASK}{quote}"
 
     text = _OPTION.sub(hide, _NAMED.sub(hide, text))
     return text, count + hidden_values

@@ -79,12 +79,12 @@ class Plugin:
         from gpuprov.errors import UnreachableError
         from gpuprov.verify import evaluate, unreachable
 
-        found = self.gathered[host]
-        if isinstance(found, UnreachableError):
-            one = unreachable(host, found)
-            return {one.check: one}
+        gathered = self.gathered[host]
+        if isinstance(gathered, UnreachableError):
+            result = unreachable(host, gathered)
+            return {result.check: result}
         if host not in self._evaluated:
-            self._evaluated[host] = {one.check: one for one in evaluate(self.pairs[host][1], found)}
+            self._evaluated[host] = {result.check: result for result in evaluate(self.pairs[host][1], gathered)}
         return self._evaluated[host]
 
     @cached_property
@@ -173,10 +173,10 @@ def fixtures(plugin: Plugin) -> ModuleType:
         """The facts that gpuprov read from the host."""
         from gpuprov.errors import UnreachableError
 
-        found = plugin.gathered[gpuprov_host]
-        if isinstance(found, UnreachableError):
-            pytest.fail(cleaned(str(found)), pytrace=False)
-        return found
+        gathered = plugin.gathered[gpuprov_host]
+        if isinstance(gathered, UnreachableError):
+            pytest.fail(cleaned(str(gathered)), pytrace=False)
+        return gathered
 
     module = ModuleType("gpuprov_fixtures")
     module.__dict__.update(gpuprov_host=gpuprov_host, host=host, spec=spec, facts=facts)
@@ -239,5 +239,5 @@ class CheckFailed(Exception):
 
     def __init__(self, result: Result) -> None:
         rows = (("expected", result.expected), ("found", result.found), ("see", result.evidence), ("hint", result.hint))
-        told = "\n".join(f"{name:<9} {value}" for name, value in rows if value)
-        super().__init__(cleaned(f"{result.host}: {result.check}: {result.status}\n{told}"))
+        table = "\n".join(f"{name:<9} {value}" for name, value in rows if value)
+        super().__init__(cleaned(f"{result.host}: {result.check}: {result.status}\n{table}"))

@@ -84,7 +84,7 @@ def is_hidden(text: str) -> bool:
 def lowered(text: str) -> str:
     """Return the text in lower case, with every character at the same index."""
     small = text.lower()
-    return small if len(small) == len(text) else "".join(min(one.lower(), one, key=len) for one in text)
+    return small if len(small) == len(text) else "".join(min(letter.lower(), letter, key=len) for letter in text)
 
 
 def secrets_in(text: str, begins: Mapping[str, Sequence[str]]) -> Iterator[tuple[int, str]]:
@@ -92,7 +92,7 @@ def secrets_in(text: str, begins: Mapping[str, Sequence[str]]) -> Iterator[tuple
     size, end = len(next(iter(begins), "")), 0
     for at in range(len(text) - size + 1) if size else ():
         known = begins.get(text[at : at + size], ()) if at >= end else ()
-        if secret := next((one for one in known if text.startswith(one, at)), ""):
+        if secret := next((candidate for candidate in known if text.startswith(candidate, at)), ""):
             yield at, secret
             end = at + len(secret)
 
@@ -130,7 +130,7 @@ def cleaned(text: str, encoding: str = "") -> str:
         try:
             text.encode(encoding)
         except UnicodeEncodeError:
-            text = re.sub("[^\x00-\x7f]", lambda found: _named(found) if _lost(found[0], encoding) else found[0], text)
+            text = re.sub("[^\x00-\x7f]", lambda match: _named(match) if _lost(match[0], encoding) else match[0], text)
     return text
 
 
@@ -175,13 +175,13 @@ def hides(text: str) -> bool:
     return _HIDDEN.search(text) is not None
 
 
-def _named(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be", "surrogatepass")
+def _named(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2))
 
 
-def _disarmed(found: re.Match[str]) -> str:
-    return "\\u0023" if found["before"] is None else f"{found['before']}\\u003a"
+def _disarmed(match: re.Match[str]) -> str:
+    return "\\u0023" if match["before"] is None else f"{match['before']}\\u003a"
 
 
 def _lost(character: str, encoding: str) -> bool:

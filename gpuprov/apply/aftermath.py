@@ -55,21 +55,21 @@ def leave(
     at_a_time: int = 0,
 ) -> dict[str, Left]:
     """Return the locks that `owner` (a run and its process) holds on these hosts, as far as they are reached in `limit` seconds."""
-    found = {raw.name: Left(problem="not tried") for raw in hosts}
+    by_host = {raw.name: Left(problem="not tried") for raw in hosts}
     clear = composed((assets.root() / "roles" / "host" / "files" / "clear.sh").read_text(encoding="utf-8"), limit)
 
     def jobs() -> Iterator[Job]:
         for raw in hosts:
             script = composed(command("leave", owner, raw.name, wait=wait, most=MOST), limit)
             try:
-                yield job(raw, script, limit, _noted(found, raw.name))
+                yield job(raw, script, limit, _noted(by_host, raw.name))
                 # Ansible's temporary folder is the login user's, and nobody else writes in it.
                 yield job(_as_login_user(raw), clear, limit, lambda _answer: None)
             except GpuprovError as error:
-                found[raw.name] = Left(problem=error.message)
+                by_host[raw.name] = Left(problem=error.message)
 
     run_all(jobs(), at_a_time or WORKERS)
-    return found
+    return by_host
 
 
 def composed(text: str, limit: float) -> str:
@@ -85,25 +85,25 @@ def _as_login_user(raw: RawHost) -> RawHost:
     return msgspec.structs.replace(raw, connection=raw.connection | {"ansible_become": False})
 
 
-def _noted(found: dict[str, Left], host: str) -> Callable[[Answer], None]:
+def _noted(by_host: dict[str, Left], host: str) -> Callable[[Answer], None]:
     def done(answer: Answer) -> None:
         if isinstance(answer, UnreachableError):
-            found[host] = Left(problem=getattr(answer, "reason", answer.message))
+            by_host[host] = Left(problem=getattr(answer, "reason", answer.message))
             return
-        found[host] = _left((split(answer) or {}).get("leave", Output("")))
+        by_host[host] = _left((split(answer) or {}).get("leave", Output("")))
 
     return done
 
 
 def _left(output: Output) -> Left:
     try:
-        told = reading.parse_json(output.text)
+        answer = reading.parse_json(output.text)
     except ValueError:
-        told = None
-    if not isinstance(told, Mapping) or not isinstance(told.get("running"), list):
-        said = " ".join((output.error or output.text).split())[-200:]
-        return Left(problem=said or f"exit status {output.status}")
-    return Left(held=told.get("held") is True, running=tuple(str(one)[:200] for one in told["running"][:5]))
+        answer = None
+    if not isinstance(answer, Mapping) or not isinstance(answer.get("running"), list):
+        complaint = " ".join((output.error or output.text).split())[-200:]
+        return Left(problem=complaint or f"exit status {output.status}")
+    return Left(held=answer.get("held") is True, running=tuple(str(name)[:200] for name in answer["running"][:5]))
 
 
 NAMED = 5
@@ -112,8 +112,8 @@ NAMED = 5
 
 def told_interrupted(ledger: Ledger) -> str:
     """Describe what is still running on the hosts, and how it will end."""
-    running = sorted(ledger.running().items(), key=lambda one: -len(one[1]))
-    told = "".join(f"\n  {names(hosts)}: {task}" for task, hosts in running[:NAMED])
-    told += f"\n  and {len(running) - NAMED} more tasks" if len(running) > NAMED else ""
+    running = sorted(ledger.running().items(), key=lambda pair: -len(pair[1]))
+    listed = "".join(f"\n  {names(hosts)}: {task}" for task, hosts in running[:NAMED])
+    listed += f"\n  and {len(running) - NAMED} more tasks" if len(running) > NAMED else ""
     ends = f"What has begun on a host ends by itself, and its lock goes then, in {MOST // 60} minutes at the latest"
-    return f"interrupted: Ansible is being ended{f'; running now:{told}' if told else ''}\n{ends}. Ctrl-C again does not wait"
+    return f"interrupted: Ansible is being ended{f'; running now:{listed}' if listed else ''}\n{ends}. Ctrl-C again does not wait"

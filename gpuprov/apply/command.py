@@ -37,12 +37,12 @@ def run(
     """Apply, print the result, return the exit code. Asks only if a person can answer. agreed: refuses changes that were not
     approved. html: the page, with `about`. left_out: hosts that take no part, and why; they are reported beside the others."""
     check_writable(html)
-    asked = console.can_ask()
+    interactive = console.can_ask()
     outcome = apply(
         pairs,
         options,
         Terminal(verbose=options.verbose),
-        confirm=partial(confirm, act=options.act) if asked else None,
+        confirm=partial(confirm, act=options.act) if interactive else None,
         agreed=agreed,
     )
     outcome.hosts += (left_out or {}).values()
@@ -70,8 +70,8 @@ def _deliver(outcome: ApplyRun, options: Options, files: Files = ()) -> None:
 
 def run_rollback(hosts: Sequence[RawHost], options: Options, to: str = "") -> int:
     """Roll back, print the result, return the exit code."""
-    asked = console.can_ask()
-    ask = partial(confirm, act=options.act) if asked else None
+    interactive = console.can_ask()
+    ask = partial(confirm, act=options.act) if interactive else None
     outcome = rollback(hosts, options, Terminal(verbose=options.verbose), to=to, confirm=ask)
     _deliver(outcome, options)
     acknowledge(hosts, outcome, options.forks)

@@ -74,16 +74,16 @@ def build_document(run: ApplyRun) -> Applied:
     )
 
 
-def _host(one: HostOutcome, outcome: Outcome) -> AppliedHost:
-    told = next_boot(one.verified).get(one.host)
+def _host(host_outcome: HostOutcome, outcome: Outcome) -> AppliedHost:
+    boot = next_boot(host_outcome.verified).get(host_outcome.host)
     return fill(
         AppliedHost,
-        one,
+        host_outcome,
         outcome=outcome,
-        verdict=verdict(one.verified) if one.verified else None,
-        next_boot=fill(Boot, told) if told else None,
-        hint=one.advice,
-        results=tuple(row for row in one.results if row.status != "n/a"),
-        seconds=round(one.seconds, 3),
-        reboot_required=one.reboot,
+        verdict=verdict(host_outcome.verified) if host_outcome.verified else None,
+        next_boot=fill(Boot, boot) if boot else None,
+        hint=host_outcome.advice,
+        results=tuple(row for row in host_outcome.results if row.status != "n/a"),
+        seconds=round(host_outcome.seconds, 3),
+        reboot_required=host_outcome.reboot,
     )

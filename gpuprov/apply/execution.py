@@ -113,18 +113,18 @@ class _Execution:
 
     def read(self) -> None:
         """Read every host and decide what to do on it."""
-        pair_of, found = {pair[0].name: pair for pair in self.pairs}, dict[str, HostOutcome]()
+        pair_of, outcomes = {pair[0].name: pair for pair in self.pairs}, dict[str, HostOutcome]()
 
         def look(name: str, reading: Reading) -> None:
-            found[name] = first_look(pair_of[name], reading, self.options)
-            if not found[name].ran:
-                self.done(found[name])
+            outcomes[name] = first_look(pair_of[name], reading, self.options)
+            if not outcomes[name].ran:
+                self.done(outcomes[name])
             self.lists.note(name, reading)
 
         chosen, pruned = self.options.only, self.options.prune_only
         with self.show.reading(list(pair_of), "reading") as done:
             self.readings = read(self.pairs, only=chosen, prune_only=pruned, pace=self.pace, on_done=done, each=look)
-        self.outcomes = {name: found[name] for name in pair_of}
+        self.outcomes = {name: outcomes[name] for name in pair_of}
         self.outcomes |= {name: duplicate(name, other) for name, other in duplicates(self.readings).items()}
 
     def plans(self) -> list[HostPlan]:
@@ -236,8 +236,8 @@ class _Execution:
             for name in batch:
                 self.outcomes[name].left = LOCKS_STAY
             return
-        for name, one in left.items():
-            self.outcomes[name].left = str(one)
+        for name, leftover in left.items():
+            self.outcomes[name].left = str(leftover)
 
     def verify(self, chosen: Sequence[str]) -> None:
         """Read hosts again and add the results to their outcomes. Skips hosts that were never reached, and a run that only
@@ -245,7 +245,7 @@ class _Execution:
         if self.options.act == "prepare":
             return
         reached = {name for name in chosen if self.outcomes[name].state != "unreachable"}
-        wanted = [pair for pair in self.pairs if pair[0].name in reached]
+        pairs = [pair for pair in self.pairs if pair[0].name in reached]
 
         def judged(name: str, reading: Reading) -> None:
             outcome = self.outcomes[name]
@@ -256,14 +256,14 @@ class _Execution:
             self.lists.settle(outcome, self.readings[name], reading)
             self.done(outcome)
 
-        with self.show.reading([raw.name for raw, _ in wanted], "verifying") as done:
-            read(wanted, MOMENTS, only=self.options.only, pace=self.pace, on_done=done, each=judged)
+        with self.show.reading([raw.name for raw, _ in pairs], "verifying") as done:
+            read(pairs, MOMENTS, only=self.options.only, pace=self.pace, on_done=done, each=judged)
 
     def give_back_nodes(self, chosen: Sequence[str]) -> None:
         """Return nodes of Kubernetes to service if verify has found their hosts green."""
         if self.cluster is not None and self.options.act == "apply" and not self.interrupted:
-            wanted = frozenset(chosen)
-            raws = [raw for raw, _ in self.pairs if raw.name in wanted]
+            chosen_names = frozenset(chosen)
+            raws = [raw for raw, _ in self.pairs if raw.name in chosen_names]
             nodes.give_back(self.cluster, raws, self.outcomes, self.owner, self.show.say, self.known)
 
     def keep(self) -> None:

@@ -40,30 +40,30 @@ class Fate(NamedTuple):
 def fates(items: Iterable[AppliedItem], ran: Iterable[str] = ()) -> list[Fate]:
     """Return the items by capability and outcome. ran: capabilities in apply order, which is that of the plan."""
     order = dict.fromkeys(ran)
-    found: dict[tuple[str, Became, str], list[AppliedItem]] = {}
-    for one in items:
-        order.setdefault(one.capability)
-        found.setdefault((one.capability, one.state, one.why), []).append(one)
-    return [Fate(*this, tuple(each)) for capability in order for this, each in found.items() if this[0] == capability]
+    grouped: dict[tuple[str, Became, str], list[AppliedItem]] = {}
+    for item in items:
+        order.setdefault(item.capability)
+        grouped.setdefault((item.capability, item.state, item.why), []).append(item)
+    return [Fate(*this, tuple(each)) for capability in order for this, each in grouped.items() if this[0] == capability]
 
 
 def untouched(outcome: HostOutcome) -> bool:
     """Return whether nothing in a host's list was done, for one reason that is shown beside the host."""
-    return outcome.state in UNTOUCHED and not any(one.state in MADE for one in outcome.items)
+    return outcome.state in UNTOUCHED and not any(item.state in MADE for item in outcome.items)
 
 
 def timeless(items: Iterable[AppliedItem]) -> list[AppliedItem]:
     """Return the items without times and process ids, which differ between hosts."""
-    return [msgspec.structs.replace(one, name=bare(one.name)) if one.kind == "client" else one for one in items]
+    return [msgspec.structs.replace(item, name=bare(item.name)) if item.kind == "client" else item for item in items]
 
 
 def in_numbers(outcomes: Sequence[HostOutcome]) -> str:
     """Summarise the changes made on these hosts, in the format of the plan's summary: `done: 12 packages, 5 files; 1 not needed`."""
-    lists = [[one for one in outcome.items if one.state in MADE] for outcome in outcomes if outcome.items]
+    lists = [[item for item in outcome.items if item.state in MADE] for outcome in outcomes if outcome.items]
     number = sum(map(len, lists))
-    told = sizes(lists) or [f"{number:,} change{'s' * (number != 1)}"] * bool(number)
-    words = [f"done: {', '.join(told)}"] if told else []
-    counted = {state: sum(one.state == state for outcome in outcomes for one in outcome.items) for state in LATER}
+    counts = sizes(lists) or [f"{number:,} change{'s' * (number != 1)}"] * bool(number)
+    words = [f"done: {', '.join(counts)}"] if counts else []
+    counted = {state: sum(item.state == state for outcome in outcomes for item in outcome.items) for state in LATER}
     if rest := [f"{count:,} {state}" for state, count in counted.items() if count]:
         words.append(", ".join(rest))
     return "; ".join(words)

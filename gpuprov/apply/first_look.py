@@ -39,9 +39,9 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
             prune=in_words(reading.prune) if options.prune else "",
         )
     except Exception as error:
-        results.append(told := broken(name, "the decision what to apply", error, "preflight"))
+        results.append(failure := broken(name, "the decision what to apply", error, "preflight"))
         return HostOutcome(
-            host=name, results=results, state="blocked", task=told.check, message=told.found, hint=told.hint
+            host=name, results=results, state="blocked", task=failure.check, message=failure.found, hint=failure.hint
         )
     outcome = HostOutcome(host=name, results=results, ran=decision.run, skipped=decision.skipped)
     outcome.reboot_permitted = options.reboot or pair[1].reboot == "if-needed"
@@ -74,18 +74,18 @@ def _since(spec: HostSpec, reading: Reading, options: Options) -> tuple[str, str
     itself, such as a rollback, do not count. Another gpuprov, whose roles or tables differ, is no other spec."""
     try:
         own = (options.run, of_rollback(options.run))
-        mine = not options.asked_at or reading.facts.get(house.FENCE).get("run") in own
-        receipt = None if mine else reading.facts.get(house.RECEIPT)
-        asked = datetime.fromisoformat(options.asked_at).timestamp() if receipt else 0.0
+        own_run = not options.asked_at or reading.facts.get(house.FENCE).get("run") in own
+        receipt = None if own_run else reading.facts.get(house.RECEIPT)
+        requested_at = datetime.fromisoformat(options.asked_at).timestamp() if receipt else 0.0
     except (ProbeFailed, ValueError):
         return None
     present = digests(spec) if receipt else {}
-    for name, one in receipt.capabilities.items() if receipt else ():
-        if name in present and one.digest != present[name]:
+    for name, record in receipt.capabilities.items() if receipt else ():
+        if name in present and record.digest != present[name]:
             with suppress(ValueError):
-                if datetime.fromisoformat(one.applied_at).timestamp() > asked + get_max_clock_skew(spec.site):
-                    told = f"{name} was brought to another spec at {one.applied_at}"
-                    return name, f"{told}, after what is asked here was read ({options.asked_at})"
+                if datetime.fromisoformat(record.applied_at).timestamp() > requested_at + get_max_clock_skew(spec.site):
+                    message = f"{name} was brought to another spec at {record.applied_at}"
+                    return name, f"{message}, after what is asked here was read ({options.asked_at})"
     return None
 
 

@@ -48,31 +48,36 @@ def applied(
     decide."""
     made = _net(outcome.made)
     judge = _Judge(comparable, outcome, after, made)
-    found = [judge.item(one) for one in planned]
-    known = {key(one) for one in planned}
-    beside = [one for one in made.values() if key(one) not in known and one.kind in UNFORESEEN]
-    return [*found, *(_applied(one, "unforeseen") for one in beside)]
+    applied_items = [judge.item(item) for item in planned]
+    known = {key(item) for item in planned}
+    beside = [item for item in made.values() if key(item) not in known and item.kind in UNFORESEEN]
+    return [*applied_items, *(_applied(item, "unforeseen") for item in beside)]
 
 
 def taken_back(items: Iterable[AppliedItem], back: Iterable[AppliedItem], why: str) -> list[AppliedItem]:
     """Return the items of a run whose host was rolled back, with the rollback's additional changes. back: the rollback's own items."""
-    undone = {key(one): one for one in back if one.state in MADE}
-    found = [
-        msgspec.structs.replace(one, state="taken back", why="") if one.state in MADE and key(one) in undone else one
-        for one in items
+    undone = {key(item): item for item in back if item.state in MADE}
+    merged_items = [
+        msgspec.structs.replace(item, state="taken back", why="")
+        if item.state in MADE and key(item) in undone
+        else item
+        for item in items
     ]
-    known = {key(one) for one in found}
-    return [*found, *(msgspec.structs.replace(one, why=why) for this, one in undone.items() if this not in known)]
+    known = {key(item) for item in merged_items}
+    return [
+        *merged_items,
+        *(msgspec.structs.replace(item, why=why) for this, item in undone.items() if this not in known),
+    ]
 
 
 def _net(made: Iterable[Item]) -> dict[Key, Item]:
     """Return the net change of each thing, by key; a package whose hold was released for a transaction and set again is left out."""
-    found: dict[Key, Item] = {}
+    latest: dict[Key, Item] = {}
     first: dict[Key, str] = {}
-    for one in made:
-        found[key(one)] = one
-        first.setdefault(key(one), one.before)
-    return {name: one for name, one in found.items() if one.kind != "hold" or one.after != first[name]}
+    for item in made:
+        latest[key(item)] = item
+        first.setdefault(key(item), item.before)
+    return {name: item for name, item in latest.items() if item.kind != "hold" or item.after != first[name]}
 
 
 def _applied(item: Item, state: Became, why: str = "", after: str | None = None) -> AppliedItem:
@@ -87,8 +92,8 @@ class _Judge:
         self, comparable: Collection[Key], outcome: HostOutcome, after: After | None, made: dict[Key, Item]
     ) -> None:
         self._comparable, self._outcome, self._after, self._made = comparable, outcome, after, made
-        self._stopped = [one.name for one in outcome.made if one.kind == "client"]
-        self._moving = {one.capability for one in outcome.made if one.kind in PACKAGES}
+        self._stopped = [item.name for item in outcome.made if item.kind == "client"]
+        self._moving = {item.capability for item in outcome.made if item.kind in PACKAGES}
         roles = {label.partition(": ")[0] for label in outcome.changed}
         self._rebooted = REBOOT in outcome.made
         self._acting = {role if role in BLOCKS else HOST for role in roles}
@@ -98,8 +103,10 @@ class _Judge:
         this, after = key(item), self._after
         if after and this in after.left:
             return _applied(item, "not done", self._why(item, after))
-        if mine := self._made.get(this):
-            return _applied(item, "done", _otherwise(item, mine), mine.after if item.kind == "package" else None)
+        if made_item := self._made.get(this):
+            return _applied(
+                item, "done", _otherwise(item, made_item), made_item.after if item.kind == "package" else None
+            )
         if item.kind == "client" and any(unit in item.name for unit in self._stopped):
             return _applied(item, "done")
         compared = bool(after) and this in self._comparable
@@ -137,7 +144,7 @@ class _Judge:
             own = item.capability == outcome.culprit or not outcome.culprit
             return f"{outcome.state}: {failed}" if own else f"not reached: {failed} came before"
         named, others = _results(item, after.results if after else ())
-        if reboot := next((one.reboot for one in (*named, *others) if one.reboot), ""):
+        if reboot := next((other.reboot for other in (*named, *others) if other.reboot), ""):
             return f"{WAITS}: {reboot}"
         return f"{named[0].check} fails" if named else "it still differs"
 
@@ -150,6 +157,8 @@ def _otherwise(item: Item, made: Item) -> str:
 
 def _results(item: Item, results: Iterable[Result]) -> tuple[list[Result], list[Result]]:
     """Return the failures that name an item, and the other failures of its capability."""
-    failing = [one for one in results if one.status == "fail" and one.capability == item.capability]
-    named = [one for one in failing if any((each.kind, each.name) == (item.kind, item.name) for each in one.changes)]
-    return named, [one for one in failing if one not in named]
+    failing = [result for result in results if result.status == "fail" and result.capability == item.capability]
+    named = [
+        result for result in failing if any((each.kind, each.name) == (item.kind, item.name) for each in result.changes)
+    ]
+    return named, [result for result in failing if result not in named]

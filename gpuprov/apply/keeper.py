@@ -52,7 +52,7 @@ class Keeper:
             silent = [raw for raw in self._hosts if self._silent(raw.name)]
             # A lease that cannot be kept costs the run its next step, which says so; whatever it was, the next round is made.
             with contextlib.suppress(Exception):
-                run_all((one for raw in silent if (one := self._job(raw))), self._at_a_time)
+                run_all((host_job for raw in silent if (host_job := self._job(raw))), self._at_a_time)
 
     def _silent(self, name: str) -> bool:
         """Return whether a host took part and has long been silent. A host that has not begun holds no lock."""
@@ -78,6 +78,6 @@ def _refused(answer: Answer) -> bool:
     if isinstance(answer, UnreachableError):
         return False
     with contextlib.suppress(ValueError):
-        told = reading.parse_json((split(answer) or {}).get("leave", Output("")).text)
-        return isinstance(told, Mapping) and told.get("held") is False
+        leave_answer = reading.parse_json((split(answer) or {}).get("leave", Output("")).text)
+        return isinstance(leave_answer, Mapping) and leave_answer.get("held") is False
     return False

@@ -21,9 +21,10 @@ def keep(
 ) -> None:
     """Have green hosts keep a checkpoint if their last one differs."""
     due = [
-        one
-        for one in pairs
-        if outcomes[one[0].name].green and (outcomes[one[0].name].ran or not checkpoints.is_kept(readings[one[0].name]))
+        pair
+        for pair in pairs
+        if outcomes[pair[0].name].green
+        and (outcomes[pair[0].name].ran or not checkpoints.is_kept(readings[pair[0].name]))
     ]
     if not due:
         return

@@ -15,22 +15,22 @@ from gpuprov.spec.model import RawHost
 
 
 def give_back(
-    hosts: Sequence[RawHost], readings: Mapping[str, Reading], mine: Mapping[str, object], at_a_time: int
+    hosts: Sequence[RawHost], readings: Mapping[str, Reading], own_process: Mapping[str, object], at_a_time: int
 ) -> None:
     """Return the locks as their runs would have done. An unreachable host keeps its lock until the lease ends."""
     of_owner: dict[str, tuple[dict[str, Any], list[RawHost]]] = {}
     for raw in hosts:
-        owner = _dead(readings[raw.name], mine)
+        owner = _dead(readings[raw.name], own_process)
         if owner:
             of_owner.setdefault(str(owner), (owner, []))[1].append(raw)
     for owner, theirs in of_owner.values():
         leave(theirs, owner, at_a_time=at_a_time)
 
 
-def _dead(reading: Reading, mine: Mapping[str, object]) -> dict[str, Any]:
+def _dead(reading: Reading, own_process: Mapping[str, object]) -> dict[str, Any]:
     """Return the holder of the lock if it was a process of this machine and has ended; otherwise nothing."""
-    found = reading.facts.known(house.LOCK)
-    if found is None or found.damaged or not found.run:
+    lock = reading.facts.known(house.LOCK)
+    if lock is None or lock.damaged or not lock.run:
         return {}
-    owner = msgspec.structs.asdict(found)
-    return owner if process.is_dead(owner, mine) else {}
+    owner = msgspec.structs.asdict(lock)
+    return owner if process.is_dead(owner, own_process) else {}

@@ -43,9 +43,9 @@ class Lists:
 
     def confirmed(self, pace: Pace, show: Show) -> list[HostPlan]:
         """Return the plans of this run, as `gpuprov plan` makes them."""
-        found = self._planner.plans(self._options.timeout, pace, show)
-        self.approve({plan.host: plan for plan in found})
-        return found
+        plans = self._planner.plans(self._options.timeout, pace, show)
+        self.approve({plan.host: plan for plan in plans})
+        return plans
 
     def approve(self, plans: Mapping[str, HostPlan]) -> None:
         """Use these plans as those of the run."""
@@ -105,10 +105,12 @@ class Lists:
 
 def _listed(pair: Pair, plan: HostPlan, reading: Reading) -> tuple[Item, ...]:
     """Return the list for the capabilities of a plan, from the checks that verify runs and the differences."""
-    results = [one for one in reading.results if one.moment in MOMENTS]
+    results = [result for result in reading.results if result.moment in MOMENTS]
     unmanaged = reading.foreseen.unmanaged if reading.foreseen else ()
-    found = host_plan(pair[1], results, reading.facts, Decision(plan.run, {}), datetime.now(UTC), unmanaged=unmanaged)
-    return items(_with_files(found, reading))
+    derived_plan = host_plan(
+        pair[1], results, reading.facts, Decision(plan.run, {}), datetime.now(UTC), unmanaged=unmanaged
+    )
+    return items(_with_files(derived_plan, reading))
 
 
 def _with_files(plan: HostPlan, reading: Reading) -> HostPlan:
@@ -116,5 +118,5 @@ def _with_files(plan: HostPlan, reading: Reading) -> HostPlan:
     if not reading.foreseen or plan.unreachable:
         return plan
     foreseen = reading.foreseen.only(plan.run)
-    differing = {name: tuple(one for one in each if one.before) for name, each in foreseen.texts.items()}
+    differing = {name: tuple(change for change in each if change.before) for name, each in foreseen.texts.items()}
     return with_answer(plan, msgspec.structs.replace(foreseen, texts=differing), Answer())

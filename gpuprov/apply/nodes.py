@@ -33,7 +33,7 @@ Told = tuple[str, str]
 
 
 def give_back(
-    asked: Asked,
+    options: Asked,
     hosts: Sequence[RawHost],
     outcomes: Mapping[str, HostOutcome],
     owner: Mapping[str, object],
@@ -45,14 +45,16 @@ def give_back(
 
     def one(raw: RawHost) -> Told:
         try:
-            return _given_back(asked, raw, owner, green=outcomes[raw.name].green)
+            return _given_back(options, raw, owner, green=outcomes[raw.name].green)
         except GpuprovError as error:
             return "", f"{error.message}. Fix: {error.hint}"
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for raw, (back, stays) in zip(hosts, pool.map(one, hosts), strict=True):
             if back:
-                outcomes[raw.name].results = [one for one in outcomes[raw.name].results if one.check != IN_SERVICE]
+                outcomes[raw.name].results = [
+                    result for result in outcomes[raw.name].results if result.check != IN_SERVICE
+                ]
                 say(f"{raw.name}: {back}")
             outcomes[raw.name].hint = "; ".join(filter(None, (outcomes[raw.name].hint, stays)))
             known(outcomes[raw.name])
@@ -73,9 +75,9 @@ def told_anew(outcome: HostOutcome, raw: RawHost, run: str, back: HostOutcome) -
         outcome.hint = outcome.hint.replace(before, "").strip("; ")
 
 
-def _given_back(asked: Asked, raw: RawHost, owner: Mapping[str, object], *, green: bool) -> Told:
-    node, mine = node_of(raw), str(owner["run"])
-    whose = in_play.left(asked, node, mine)
+def _given_back(options: Asked, raw: RawHost, owner: Mapping[str, object], *, green: bool) -> Told:
+    node, own_run = node_of(raw), str(owner["run"])
+    whose = in_play.left(options, node, own_run)
     if not whose:
         return "", ""
     if not green:
@@ -83,15 +85,15 @@ def _given_back(asked: Asked, raw: RawHost, owner: Mapping[str, object], *, gree
     if not _locked(raw, owner):
         return "", f"node {node} stays out: the lock of its host cannot be had. {in_play.later(whose)}"
     try:
-        if whose != mine:
-            in_play.take_over(asked, node, mine)
-        changed, why = in_play.give_back(asked, node, mine, green=True)
+        if whose != own_run:
+            in_play.take_over(options, node, own_run)
+        changed, why = in_play.give_back(options, node, own_run, green=True)
         with suppress(UnreachableError):  # then it says so until the next time
             if changed:
                 run(raw, composed(noted.gone(), LIMIT), LIMIT)
     finally:
         leave([raw], owner)
-    by = "" if whose == mine else f", which run {whose} has left,"
+    by = "" if whose == own_run else f", which run {whose} has left,"
     return (f"node {node}{by} is in service again" if changed else ""), why
 
 
@@ -102,8 +104,8 @@ def _locked(raw: RawHost, owner: Mapping[str, object]) -> bool:
         if (rest := end - time.monotonic()) <= 0:
             break
         try:
-            told = run(raw, composed(command("take", owner, raw.name), LIMIT), rest)
-            answer = reading.parse_json((split(told.encode()) or {}).get("leave", Output("")).text)
+            stdout = run(raw, composed(command("take", owner, raw.name), LIMIT), rest)
+            answer = reading.parse_json((split(stdout.encode()) or {}).get("leave", Output("")).text)
         except (UnreachableError, ValueError):
             continue
         if isinstance(answer, Mapping) and isinstance(answer.get("taken"), bool):

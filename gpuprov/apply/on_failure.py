@@ -34,7 +34,7 @@ def apply(
     """
     run = execution.apply(pairs, options, show, confirm=confirm, agreed=agreed, known=known, grace=grace)
     asking = {raw.name for raw, spec in pairs if spec.on_failure == "rollback"}
-    red = {one.host: one for one in run.hosts if one.host in asking and _is_red(one)}
+    red = {host.host: host for host in run.hosts if host.host in asking and _is_red(host)}
     if not red or options.act != "apply" or run.interrupted:
         return run
     shown = show or Show()
@@ -46,24 +46,24 @@ def apply(
     by_name = {raw.name: raw for raw in hosts}
     ended = rollback.rollback(hosts, plain, shown, last=True)
     rollback.acknowledge(hosts, ended, options.forks)
-    for one in ended.hosts:
-        red[one.host].rolled_back, red[one.host].undone = _told(one), one.state in DONE and not one.reboot
-        red[one.host].items = taken_back(red[one.host].items, one.items, red[one.host].rolled_back)
-        nodes.told_anew(red[one.host], by_name[one.host], run.run, one)
+    for host in ended.hosts:
+        red[host.host].rolled_back, red[host.host].undone = _told(host), host.state in DONE and not host.reboot
+        red[host.host].items = taken_back(red[host.host].items, host.items, red[host.host].rolled_back)
+        nodes.told_anew(red[host.host], by_name[host.host], run.run, host)
     return msgspec.structs.replace(run, interrupted=ended.interrupted, seconds=run.seconds + ended.seconds)
 
 
-def _is_red(one: HostOutcome) -> bool:
+def _is_red(host_outcome: HostOutcome) -> bool:
     """Return whether the run has changed the host, and left it different from its spec. A host that waits for a reboot cannot be
     judged."""
-    begun = bool(one.changed) and one.state in ("changed", "failed")
-    return begun and (one.state == "failed" or bool(one.wrong and not one.reboot))
+    begun = bool(host_outcome.changed) and host_outcome.state in ("changed", "failed")
+    return begun and (host_outcome.state == "failed" or bool(host_outcome.wrong and not host_outcome.reboot))
 
 
-def _told(one: HostOutcome) -> str:
-    if one.state not in DONE:
-        return f"not rolled back: {one.state}: {': '.join(filter(None, (one.task, one.message)))}"
-    failing = ", ".join(each.check for each in one.failing)
-    if one.reboot:
-        return f"{one.rolled_back}, and waits for a reboot: {'; '.join(one.reboot)}"
-    return f"{one.rolled_back}; {f'verify is not green: {failing}' if failing else 'verify is green'}"
+def _told(host_outcome: HostOutcome) -> str:
+    if host_outcome.state not in DONE:
+        return f"not rolled back: {host_outcome.state}: {': '.join(filter(None, (host_outcome.task, host_outcome.message)))}"
+    failing = ", ".join(each.check for each in host_outcome.failing)
+    if host_outcome.reboot:
+        return f"{host_outcome.rolled_back}, and waits for a reboot: {'; '.join(host_outcome.reboot)}"
+    return f"{host_outcome.rolled_back}; {f'verify is not green: {failing}' if failing else 'verify is green'}"

@@ -91,52 +91,52 @@ def render(
         told=headline(run),
         run=run,
         undone=_cards(
-            [one for one in run.hosts if one.state not in DONE],
-            lambda one: [one.state, one.task, one.message, one.left, one.hint, one.origin],
+            [host for host in run.hosts if host.state not in DONE],
+            lambda host: [host.state, host.task, host.message, host.left, host.hint, host.origin],
         ),
-        returned=_cards([one for one in run.hosts if one.rolled_back], lambda one: [one.rolled_back, one.state]),
-        warned=_cards([one for one in run.hosts if one.warnings], lambda one: [one.warnings, one.state]),
-        waiting=_cards([one for one in run.hosts if one.reboot], lambda one: [one.reboot, one.reboot_permitted]),
+        returned=_cards([host for host in run.hosts if host.rolled_back], lambda host: [host.rolled_back, host.state]),
+        warned=_cards([host for host in run.hosts if host.warnings], lambda host: [host.warnings, host.state]),
+        waiting=_cards([host for host in run.hosts if host.reboot], lambda host: [host.reboot, host.reboot_permitted]),
         changed=_cards(
-            [one for one in run.hosts if one.changed or one.items],
-            lambda one: [one.state, timeless(one.items), one.ran if one.changed else ()],
+            [host for host in run.hosts if host.changed or host.items],
+            lambda host: [host.state, timeless(host.items), host.ran if host.changed else ()],
         ),
-        left_out=_cards([one for one in run.hosts if one.skipped], lambda one: [one.skipped]),
+        left_out=_cards([host for host in run.hosts if host.skipped], lambda host: [host.skipped]),
     )
 
 
 def results(run: ApplyRun) -> list[Result]:
     """Return verify's results, and a result for each host that was not done: an empty page is never green."""
     rows = []
-    for one in run.hosts:
-        if one.state not in DONE:
+    for host in run.hosts:
+        if host.state not in DONE:
             rows.append(
                 Result(
-                    host=one.host,
+                    host=host.host,
                     capability="apply",
                     check="apply.done",
-                    status=STATUSES.get(one.state, "fail"),
+                    status=STATUSES.get(host.state, "fail"),
                     expected="apply succeeds",
-                    found=": ".join(filter(None, (one.state, one.task, one.message))),
-                    hint=one.advice,
+                    found=": ".join(filter(None, (host.state, host.task, host.message))),
+                    hint=host.advice,
                 )
             )
-        rows += one.verified
+        rows += host.verified
     return rows
 
 
 def headline(run: ApplyRun) -> Headline:
     """Return the outcome of the run as a sentence, the worst first; then the summary that the terminal shows."""
     count, more = len(run.hosts), f"{summary(run)}."
-    undone = [one for one in run.hosts if one.state not in DONE]
-    wrong = [one for one in run.hosts if one.state in DONE and one.failing and not one.reboot]
-    waiting = [one for one in run.hosts if one.reboot]
+    undone = [host for host in run.hosts if host.state not in DONE]
+    wrong = [host for host in run.hosts if host.state in DONE and host.failing and not host.reboot]
+    waiting = [host for host in run.hosts if host.reboot]
     if run.interrupted:
         return Headline(state="error", sentence="Interrupted: run it again to complete it", more=more)
     if not run.hosts:
         return Headline(state="unproven", sentence="Nothing was applied", more=more)
     if undone:
-        away = all(one.state == "unreachable" for one in undone)
+        away = all(host.state == "unreachable" for host in undone)
         not_as = "is not as its spec says" if len(undone) == 1 else "are not as their specs say"
         what = "could not be reached" if away else not_as
         return Headline(state="gone" if away else "fail", sentence=f"{_part(undone, count)} {what}", more=more)
@@ -148,10 +148,10 @@ def headline(run: ApplyRun) -> Headline:
         return Headline(
             state="boot", sentence=f"{_part(waiting, count)} wait{'s' * (len(waiting) == 1)} for a reboot", more=more
         )
-    proven = [one for one in run.hosts if one.verified]
+    proven = [host for host in run.hosts if host.verified]
     if not proven:
         return Headline(state="unproven", sentence="Applied, and nothing was verified", more=more)
-    open_ = sum(len(one.unproven) for one in run.hosts)
+    open_ = sum(len(host.unproven) for host in run.hosts)
     subject = matching(run.hosts[0].host if count == 1 else "", count)
     gap = f", but {unproven(open_)}" if open_ else ""
     return Headline(state="part" if open_ else "right", sentence=f"{subject}{gap}", more=more)
@@ -159,15 +159,15 @@ def headline(run: ApplyRun) -> Headline:
 
 def _part(some: Sequence[HostOutcome], count: int) -> str:
     if len(some) <= 3:
-        return names(one.host for one in some)
+        return names(host.host for host in some)
     return f"{len(some):,} of {count:,} hosts"
 
 
 def _cards(outcomes: Sequence[HostOutcome], alike: Callable[[HostOutcome], object]) -> list[Card]:
     """Return hosts with the same text as one card; most hosts first within a state."""
     groups: dict[bytes, list[HostOutcome]] = {}
-    for one in outcomes:
-        groups.setdefault(msgspec.json.encode(alike(one)), []).append(one)
+    for outcome in outcomes:
+        groups.setdefault(msgspec.json.encode(alike(outcome)), []).append(outcome)
     return sorted(
         (_card(group) for group in groups.values()),
         key=lambda card: (list(STATES).index(card.first.state), -card.many),
@@ -175,14 +175,14 @@ def _cards(outcomes: Sequence[HostOutcome], alike: Callable[[HostOutcome], objec
 
 
 def _card(group: Sequence[HostOutcome]) -> Card:
-    first, where = group[0], names(one.host for one in group)
+    first, where = group[0], names(host.host for host in group)
     state, letter = STATES[first.state]
     items = timeless(first.items) if len(group) > 1 else first.items
     lists = tuple(_listed(fate) for fate in fates(items, first.ran))
     return Card(
         where,
         len(group),
-        html.limit([one.host for one in group]),
+        html.limit([host.host for host in group]),
         state,
         letter,
         first,
@@ -196,21 +196,21 @@ def _listed(fate: Fate) -> Listed:
     return Listed(
         fate,
         "boot" if fate.waits else FATES[fate.state],
-        tuple(signed(row) for row in rows(one for one in fate.items if not one.diff)),
-        tuple(diff_of(one) for one in fate.items if one.diff),
+        tuple(signed(row) for row in rows(item for item in fate.items if not item.diff)),
+        tuple(diff_of(item) for item in fate.items if item.diff),
     )
 
 
 def _tasks(group: Sequence[HostOutcome]) -> Iterator[Tasks]:
     alike: dict[tuple[str, ...], list[HostOutcome]] = {}
-    for one in group:
-        if one.changed:
-            alike.setdefault(tuple(one.changed), []).append(one)
+    for host in group:
+        if host.changed:
+            alike.setdefault(tuple(host.changed), []).append(host)
     for changed, hosts in alike.items():
         roles: dict[str, list[str]] = {}
         for task in changed:
             role, _, name = task.partition(": ")
             roles.setdefault(role if name else "", []).append(name or task)
         ran = hosts[0].ran
-        told = tuple((role, ran.get(role, ""), tuple(found)) for role, found in roles.items())
-        yield Tasks(names(one.host for one in hosts), len(hosts), told)
+        per_role = tuple((role, ran.get(role, ""), tuple(tasks)) for role, tasks in roles.items())
+        yield Tasks(names(host.host for host in hosts), len(hosts), per_role)

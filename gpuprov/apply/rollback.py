@@ -53,41 +53,42 @@ def rollback(
     last: to the state in which verify was last green, unless that is what was applied.
     """
     show, pace, run = show or Show(), Pace(options.forks), checked_run(options.run) if options.run else new_run()
-    mine = owner(run, options.lease)
+    run_owner = owner(run, options.lease)
     outcomes, targets = _targets(hosts, to, pace, last=last)
     fleet = _judged(hosts, targets, outcomes)
     if fleet is None:
         return ApplyRun(run=run, act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
-    for name, one in targets.items():
-        show.say(f"{name}: back to {told(one.checkpoint)}" + "".join(f"; {each} {STAYS}" for each in one.stays))
-        for each in one.pruned:
+    for name, target in targets.items():
+        show.say(f"{name}: back to {told(target.checkpoint)}" + "".join(f"; {each} {STAYS}" for each in target.stays))
+        for each in target.pruned:
             show.say(f"{name}: {each} {PRUNED}")
-        for each in one.until_boot:
+        for each in target.until_boot:
             show.say(f"{name}: {each}: {until_boot(each)}")
     show.say(NEVER)
     raws = {raw.name: raw for raw, _ in fleet.pairs}
     begun = {name: targets[name] for name in raws}
-    pruned = {name: one.pruned for name, one in begun.items()}
+    pruned = {name: target.pruned for name, target in begun.items()}
     plain = msgspec.structs.replace(
         options, act="apply", run=run, only=None, checkpoint=False, asked_at="", prune=True, prune_only=pruned
     )
 
     def end(how: Mapping[str, Mapping[str, Any]]) -> None:
-        asked = {
-            name: (raws[name], {"action": "end", "owner": of_host(mine, name), **one}) for name, one in how.items()
+        requests = {
+            name: (raws[name], {"action": "end", "owner": of_host(run_owner, name), **fields})
+            for name, fields in how.items()
         }
-        for name, answer in on_hosts(asked, pace).items():
+        for name, answer in on_hosts(requests, pace).items():
             if "problem" in answer:
                 show.say(f"{name}: what rollback put there is still there ({answer['problem']}); {GO_ON}")
 
     try:
-        _begin(raws, begun, outcomes, show, pace, mine, options.break_lock)
+        _begin(raws, begun, outcomes, show, pace, run_owner, options.break_lock)
         done = apply([pair for pair in fleet.pairs if pair[0].name in begun], plain, show, confirm=confirm)
     except BaseException:
         end({name: {"over": True} for name in raws})
         raise
     # A host that is not among them was not looked at: the run was interrupted before.
-    ended = {one.host: one for one in done.hosts}
+    ended = {host.host: host for host in done.hosts}
     ended |= {name: HostOutcome(host=name, state="not-started") for name in begun if name not in ended}
     unclear = {name: {"over": True} for name in raws if name not in begun and outcomes[name].state != "locked"}
     end(unclear | {name: _ended(outcome, begun[name].checkpoint.run) for name, outcome in ended.items()})
@@ -100,9 +101,9 @@ def rollback(
 
 def acknowledge(hosts: Sequence[RawHost], done: ApplyRun, forks: int = 0) -> None:
     """Note on hosts that are back that this was reported: the next rollback goes one checkpoint further."""
-    mine, raws = owner(done.run), {raw.name: raw for raw in hosts}
-    back = [one.host for one in done.hosts if one.rolled_back and one.green]
-    on_hosts({name: (raws[name], {"action": "told", "owner": of_host(mine, name)}) for name in back}, Pace(forks))
+    run_owner, raws = owner(done.run), {raw.name: raw for raw in hosts}
+    back = [host.host for host in done.hosts if host.rolled_back and host.green]
+    on_hosts({name: (raws[name], {"action": "told", "owner": of_host(run_owner, name)}) for name in back}, Pace(forks))
 
 
 def _targets(
@@ -112,7 +113,11 @@ def _targets(
     targets: dict[str, Back] = {}
     raws = {raw.name: raw for raw in hosts}
     read = gather([(raw, (CHECKPOINTS, house.RECEIPT, house.MACHINE)) for raw in hosts], pace=pace)
-    machines = {name: one.known(house.MACHINE) or "" for name, one in read.items() if isinstance(one, Facts)}
+    machines = {
+        name: host_facts.known(house.MACHINE) or ""
+        for name, host_facts in read.items()
+        if isinstance(host_facts, Facts)
+    }
     again = find_duplicates(machines)
     for name, facts in read.items():
         if name in again:
@@ -123,15 +128,15 @@ def _targets(
             outcomes[name] = HostOutcome(host=name, state="unreachable", message=message, hint=hint)
             continue
         try:
-            found = back(facts.get(CHECKPOINTS), facts.get(house.RECEIPT), to, last=last)
+            way_back = back(facts.get(CHECKPOINTS), facts.get(house.RECEIPT), to, last=last)
         except ProbeFailed as error:
-            found = Refused(str(error), error.hint or "see what the host prints, then roll back again")
-        if isinstance(found, Back):
-            found = trusted(raws[name], found)
-        if isinstance(found, Refused):
-            outcomes[name] = HostOutcome(host=name, state="blocked", message=found.message, hint=found.hint)
+            way_back = Refused(str(error), error.hint or "see what the host prints, then roll back again")
+        if isinstance(way_back, Back):
+            way_back = trusted(raws[name], way_back)
+        if isinstance(way_back, Refused):
+            outcomes[name] = HostOutcome(host=name, state="blocked", message=way_back.message, hint=way_back.hint)
         else:
-            targets[name] = found
+            targets[name] = way_back
     return outcomes, targets
 
 
@@ -144,14 +149,14 @@ def _judged(hosts: Sequence[RawHost], targets: dict[str, Back], outcomes: dict[s
         outcomes[name] = HostOutcome(host=name, state="blocked", message=message, hint=hint)
         del targets[name]
 
-    for name in [name for name, one in targets.items() if not one.values]:
+    for name in [name for name, target in targets.items() if not target.values]:
         refuse(name, "it asks for nothing")
     while targets:
         raws = [msgspec.structs.replace(raw, values=targets[raw.name].values) for raw in hosts if raw.name in targets]
         try:
             return judge(raws)
         except SpecError as error:
-            wrong = {name: one for one in error.problems for name in one.hosts if name in targets}
+            wrong = {name: problem for problem in error.problems for name in problem.hosts if name in targets}
             if not wrong:
                 raise
             for name, problem in wrong.items():
@@ -165,23 +170,28 @@ def _begin(
     outcomes: dict[str, HostOutcome],
     show: Show,
     pace: Pace,
-    mine: Mapping[str, object],
+    run_owner: Mapping[str, object],
     broken: Sequence[str],
 ) -> None:
     """Take each host's lock, record its target there, and offer the packages that it kept; leave a host alone if that fails."""
-    asked: dict[str, tuple[RawHost, dict[str, Any]]] = {
+    requests: dict[str, tuple[RawHost, dict[str, Any]]] = {
         name: (
             raws[name],
-            {"action": "begin", "run": one.checkpoint.run, "owner": of_host(mine, name), "broken": list(broken)},
+            {
+                "action": "begin",
+                "run": target.checkpoint.run,
+                "owner": of_host(run_owner, name),
+                "broken": list(broken),
+            },
         )
-        for name, one in begun.items()
+        for name, target in begun.items()
     }
-    answers = on_hosts(asked, pace)
-    left = {name: one["locked"] for name, one in answers.items() if one.get("locked")}
+    answers = on_hosts(requests, pace)
+    left = {name: answer["locked"] for name, answer in answers.items() if answer.get("locked")}
     again = {
-        name: (raws[name], {**asked[name][1], "stale": str(one.get("text", ""))})
-        for name, one in left.items()
-        if process.is_dead(one["holder"] if isinstance(one.get("holder"), dict) else {}, mine)
+        name: (raws[name], {**requests[name][1], "stale": str(answer.get("text", ""))})
+        for name, answer in left.items()
+        if process.is_dead(answer["holder"] if isinstance(answer.get("holder"), dict) else {}, run_owner)
     }
     for name, answer in {**answers, **on_hosts(again, pace)}.items():
         if answer.get("locked"):

@@ -47,8 +47,8 @@ class Line(NamedTuple):
         head = cleaned(self.bold)
         if colour and head and first.startswith(head):
             word = re.match(r"\s*[^,:(]*", first[len(head) :])
-            told = word[0] if word else ""
-            first = f"{paint(head, BOLD)}{paint(told, self.colour)}{first[len(head) + len(told) :]}"
+            label = word[0] if word else ""
+            first = f"{paint(head, BOLD)}{paint(label, self.colour)}{first[len(head) + len(label) :]}"
         return [first, *rest]
 
 
@@ -62,8 +62,8 @@ def as_text(run: ApplyRun, *, verbose: bool = False, width: int = 0, colour: boo
     for outcome in run.hosts:
         folded.setdefault(_likeness(outcome, verbose), []).append(outcome)
     lines = [line for group in folded.values() for line in _block(group, verbose)]
-    told = [line if isinstance(line, Line) else Line(line) for line in (*lines, *_end(run))]
-    return "\n".join(piece for line in told for piece in line.shown(width, colour=colour))
+    all_lines = [line if isinstance(line, Line) else Line(line) for line in (*lines, *_end(run))]
+    return "\n".join(piece for line in all_lines for piece in line.shown(width, colour=colour))
 
 
 def _colour(outcome: HostOutcome) -> str:
@@ -115,13 +115,13 @@ def _state(group: Sequence[HostOutcome]) -> str:
     """Describe the state in which an interrupted run left hosts: what was done, and what verify found."""
     first = group[0]
     done = in_numbers(group) or "no change of the plan was made"
-    failing = sum(not one.follows for one in first.failing)
-    found = (
+    failing = sum(not result.follows for result in first.failing)
+    verdict = (
         f"verify: {counted(failing, 'check')} fail{'s' * (failing == 1)} (-v says which)"
         if failing
         else _verdict(first)
     )
-    return f"{done}; {found}"
+    return f"{done}; {verdict}"
 
 
 def _list(outcome: HostOutcome, items: Sequence[AppliedItem], verbose: bool) -> Iterable[Line]:
@@ -135,10 +135,10 @@ def _list(outcome: HostOutcome, items: Sequence[AppliedItem], verbose: bool) -> 
         yield Line(f" {fate.told}", f"  {fate.capability}:", YELLOW if fate.waits else COLOURS[fate.state])
         for row in rows(fate.items):
             yield Line(f" {row.line(verbose=verbose)}", sign=f"    {row.sign}", colour=SIGNS[row.sign])
-        for one in fate.items if verbose else ():
-            if one.diff:
-                yield Line(f"    diff of {one.name}")
-                yield from (Line(f"      {line}", whole=True) for line in one.diff.splitlines())
+        for item in fate.items if verbose else ():
+            if item.diff:
+                yield Line(f"    diff of {item.name}")
+                yield from (Line(f"      {line}", whole=True) for line in item.diff.splitlines())
 
 
 def _headline(group: Sequence[HostOutcome]) -> str:
@@ -155,8 +155,8 @@ def _headline(group: Sequence[HostOutcome]) -> str:
     if outcome.state == "unchanged":
         return f"unchanged{took if outcome.ran else ''}, {verdict}"
     place = f"{outcome.task}: " if outcome.task else ""
-    asked = f" ({outcome.origin})" if outcome.origin else ""
-    return (f"{outcome.state}: {place}{outcome.message}" if outcome.message else outcome.state) + asked
+    origin = f" ({outcome.origin})" if outcome.origin else ""
+    return (f"{outcome.state}: {place}{outcome.message}" if outcome.message else outcome.state) + origin
 
 
 def _verdict(outcome: HostOutcome) -> str:
@@ -174,10 +174,10 @@ def _end(run: ApplyRun) -> Iterable[str | Line]:
         yield f"stopped: {run.stopped}"
     if run.interrupted:
         yield "interrupted: run it again to complete it"
-    count, _, told = summary(run).partition(":")
-    worst = next((one for one in (RED, YELLOW) if one in map(_colour, run.hosts)), GREEN)
+    count, _, rest = summary(run).partition(":")
+    worst = next((colour for colour in (RED, YELLOW) if colour in map(_colour, run.hosts)), GREEN)
     if run.hosts:
-        yield Line(f"{told}; {run.seconds:.1f} s", f"{count}:", worst)
+        yield Line(f"{rest}; {run.seconds:.1f} s", f"{count}:", worst)
     if run.log:
         yield f"log: {run.log}"
 
@@ -187,7 +187,7 @@ def summary(run: ApplyRun) -> str:
     whose run was completed."""
     states = [outcome.state for outcome in run.hosts]
     states_told = ", ".join(f"{states.count(word)} {word}" for word in WORDS if word in states)
-    back = sum(one.undone for one in run.hosts)
+    back = sum(host.undone for host in run.hosts)
     words = [f"{back} rolled back"] if back else []
     waiting = [outcome.reboot_permitted for outcome in run.hosts if outcome.reboot and outcome.state != "prepared"]
     if held := waiting.count(False):
@@ -195,17 +195,17 @@ def summary(run: ApplyRun) -> str:
         words.append(f"{held} waiting for a reboot ({again})")
     if still := waiting.count(True):
         words.append(f"{still} still waiting for a reboot, which this run was permitted (reboot by hand, then verify)")
-    failing = sum(one.wrong and not one.reboot for one in run.hosts if one.state in DONE)
+    failing = sum(host.wrong and not host.reboot for host in run.hosts if host.state in DONE)
     words += [f"{failing} {'differs from its spec' if failing == 1 else 'differ from their specs'}"] if failing else []
-    if partly := sum(bool(one.unproven) for one in run.hosts if one.state in DONE and one.state != "prepared"):
+    if partly := sum(bool(host.unproven) for host in run.hosts if host.state in DONE and host.state != "prepared"):
         words.append(f"{partly} not fully proven")
-    count, made = len(run.hosts), in_numbers([one for one in run.hosts if one.state != "prepared"])
+    count, made = len(run.hosts), in_numbers([host for host in run.hosts if host.state != "prepared"])
     sentence = f"{count} host{'s' if count != 1 else ''}: {states_told}"
     return "; ".join(filter(None, (sentence, f"of these {', '.join(words)}" if words else "", made)))
 
 
 def _likeness(outcome: HostOutcome, verbose: bool) -> bytes:
-    told = [[r.check, r.status, r.found, r.expected, r.hint, r.reboot] for r in outcome.failing]
+    results = [[r.check, r.status, r.found, r.expected, r.hint, r.reboot] for r in outcome.failing]
     alike: list[object] = [
         outcome.state,
         outcome.task,
@@ -214,7 +214,7 @@ def _likeness(outcome: HostOutcome, verbose: bool) -> bytes:
         outcome.hint,
         outcome.rolled_back,
         outcome.warnings,
-        told,
+        results,
         [[r.check, r.found if verbose else ""] for r in outcome.unproven],
         bool(outcome.results),
         outcome.ran if outcome.state == "prepared" else bool(outcome.ran),

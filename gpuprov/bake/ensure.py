@@ -68,8 +68,8 @@ def _wanted(item: Resource) -> onhost.Wanted:
 
 def _started(own_units: list[Unit]) -> Iterator[str]:
     """Start what should run and does not, or runs with what is outdated."""
-    wanted = [item.wanted for item in own_units if item.active and not item.reboot]
-    for item in wanted_units.list_differences(wanted, wanted_units.look([unit.name for unit in wanted])):
+    desired_units = [item.wanted for item in own_units if item.active and not item.reboot]
+    for item in wanted_units.list_differences(desired_units, wanted_units.look([unit.name for unit in desired_units])):
         if item.moment == wanted_units.NOW:
             status, lines = units.restart(item.name)
             if status:

@@ -28,24 +28,24 @@ TRY_BY_HAND = "see what apt-get -s install, or dnf install --assumeno, says of t
 SHOWN = "apt-mark showhold; dnf versionlock list; zypper locks"
 
 
-def held(facts: Facts, found: Mapping[str, Package], what: str, *, wanted: bool) -> Outcome:
+def held(facts: Facts, installed: Mapping[str, Package], what: str, *, wanted: bool) -> Outcome:
     """Return whether each of these packages is held and holding works; or, if holding is not wanted, whether none is held."""
-    said, complaint = words(facts.get(system.OS_RELEASE)), facts.get(LOCKING)
-    word, other, command = ("held", "not held", said.hold) if wanted else ("not held", "held", said.unhold)
-    if not found:
+    commands, complaint = words(facts.get(system.OS_RELEASE)), facts.get(LOCKING)
+    word, other, command = ("held", "not held", commands.hold) if wanted else ("not held", "held", commands.unhold)
+    if not installed:
         return fail(word, f"no package of {what} is installed", APPLY)
-    expected = f"{len(found)} package{'' if len(found) == 1 else 's'} {word}"
-    states = [state for name, package in found.items() for state in package.each or ((name, package.held),)]
+    expected = f"{len(installed)} package{'' if len(installed) == 1 else 's'} {word}"
+    states = [state for name, package in installed.items() for state in package.each or ((name, package.held),)]
     wrong = sorted({called for called, is_held in states if is_held != wanted})
     changes = [Change(kind="setting", name=f"{command} {name}") for name in wrong]
-    told = [f"{other}: {' '.join(wrong)}"] * bool(wrong)
+    problems = [f"{other}: {' '.join(wrong)}"] * bool(wrong)
     if wanted and complaint:
         way = "correct that setting: upgrades move what is held"
         if complaint == NO_LOCK_PLUGIN:
-            way = f"{said.install} {LOCK_PLUGIN}"
-        return fail(expected, "; ".join([complaint, *told]), f"{way}; then {APPLY}", changes=changes)
+            way = f"{commands.install} {LOCK_PLUGIN}"
+        return fail(expected, "; ".join([complaint, *problems]), f"{way}; then {APPLY}", changes=changes)
     if wrong:
-        return fail(expected, told[0], f"{command} {' '.join(wrong)}", changes=changes)
+        return fail(expected, problems[0], f"{command} {' '.join(wrong)}", changes=changes)
     return ok(expected)
 
 

@@ -72,14 +72,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     counters: tuple[Counter, ...] = ()
 
 
-def ok(found: object, expected: object = "", *, evidence: str = "", action: str = "") -> Outcome:
+def ok(actual: object, expected: object = "", *, evidence: str = "", action: str = "") -> Outcome:
     """Return the outcome of a host that matches its spec."""
-    return Outcome(status="pass", found=str(found), expected=str(expected or found), evidence=evidence, action=action)
+    return Outcome(status="pass", found=str(actual), expected=str(expected or actual), evidence=evidence, action=action)
 
 
 def fail(
     expected: object,
-    found: object,
+    actual: object,
     hint: str,
     *,
     changes: Iterable[Change] = (),
@@ -91,7 +91,7 @@ def fail(
     return Outcome(
         status="fail",
         expected=str(expected),
-        found=str(found),
+        found=str(actual),
         hint=hint,
         changes=tuple(changes),
         reboot=reboot,
@@ -166,7 +166,7 @@ def check(
     only identify the kind of host.
     """
     shown = dict.fromkeys(probe.evidence for probe in probes if probe.evidence)
-    told = [one for one in shown if one not in _SURROUNDINGS] or [*shown]
+    commands = [command for command in shown if command not in _SURROUNDINGS] or [*shown]
 
     def made(function: Callable[[Context[Any]], Outcome]) -> Check:
         return Check(
@@ -176,7 +176,7 @@ def check(
             function,
             moment,
             (function.__doc__ or "").strip(),
-            evidence or "; ".join(told),
+            evidence or "; ".join(commands),
             gate,
         )
 

@@ -33,29 +33,29 @@ class Coming(msgspec.Struct, frozen=True, kw_only=True):
 
 def coming(facts: Facts) -> Coming | None:
     """Return the kernel that boots next; None if there is no kernel that can boot."""
-    bootable = {one.release: one for one in facts.get(modules.KERNELS) if one.bootable}
+    bootable = {fact.release: fact for fact in facts.get(modules.KERNELS) if fact.bootable}
     if not bootable:
         return None
-    newest = max(bootable.values(), key=lambda one: package_lists.rpm_order(one.release))
+    newest = max(bootable.values(), key=lambda kernel: package_lists.rpm_order(kernel.release))
     try:
-        found = facts.get(NEXT_BOOT)
+        next_boot = facts.get(NEXT_BOOT)
     except ProbeFailed as error:
-        found = NextBoot(unknown=str(error))
+        next_boot = NextBoot(unknown=str(error))
 
     def named(release: str) -> KernelModules:
         bare = KernelModules(release=release, bootable=False, headers=False, nvidia="", nouveau=False)
         return bootable.get(release, bare)
 
-    kernel = named(found.kernel) if found.kernel else newest
-    after = named(found.after) if found.once and found.after else None
-    then = f", then {after.release if after else 'another one that is not known'}" if found.once else ""
-    if not found.kernel:
-        told = f"taken to be the newest: {found.unknown}{then}"
-    elif found.once:
-        told = f"{found.loader} starts it one time ({found.by}){then}"
+    kernel = named(next_boot.kernel) if next_boot.kernel else newest
+    after = named(next_boot.after) if next_boot.once and next_boot.after else None
+    then = f", then {after.release if after else 'another one that is not known'}" if next_boot.once else ""
+    if not next_boot.kernel:
+        origin = f"taken to be the newest: {next_boot.unknown}{then}"
+    elif next_boot.once:
+        origin = f"{next_boot.loader} starts it one time ({next_boot.by}){then}"
     else:
-        told = f"{found.loader}: {found.by}" if kernel != newest else ""
-    return Coming(kernel=kernel, once=found.once, after=after, told=told)
+        origin = f"{next_boot.loader}: {next_boot.by}" if kernel != newest else ""
+    return Coming(kernel=kernel, once=next_boot.once, after=after, told=origin)
 
 
 def none_boots(facts: Facts) -> Outcome:
@@ -68,5 +68,5 @@ def none_boots(facts: Facts) -> Outcome:
 def started(facts: Facts) -> frozenset[str]:
     """Return kernels that must have their modules whatever becomes of others: the running kernel, and those of the next boots."""
     next_ones = coming(facts)
-    running = (one.release for one in facts.get(modules.KERNELS) if one.runs)
-    return frozenset((*running, *(one.release for one in (next_ones.each if next_ones else ()))))
+    running = (fact.release for fact in facts.get(modules.KERNELS) if fact.runs)
+    return frozenset((*running, *(kernel.release for kernel in (next_ones.each if next_ones else ()))))

@@ -23,8 +23,12 @@ from gpuprov.spec.model import HostSpec
 
 def _carried(capability: Capability) -> dict[str, Path]:
     """Return the modules that the role copies to hosts, by the names of their files there."""
-    found = (find_spec(module) for module in capability.carried)
-    return {Path(one.origin).name: Path(one.origin) for one in found if one and one.origin}
+    module_specs = (find_spec(module) for module in capability.carried)
+    return {
+        Path(module_spec.origin).name: Path(module_spec.origin)
+        for module_spec in module_specs
+        if module_spec and module_spec.origin
+    }
 
 
 @lru_cache(maxsize=256)
@@ -47,9 +51,9 @@ def desired(capability: Capability, ctx: Context[Any], *, coming: bool = False) 
     this run are installed."""
     resources = capability.resources
     assert resources is not None
-    found = list(((coming and resources.coming) or resources.desired)(ctx))
-    carried = _carried(capability) if any(isinstance(one, Program) for one in found) else {}
-    return [File(one.path, _text(carried[one.name])) if isinstance(one, Program) else one for one in found]
+    items = list(((coming and resources.coming) or resources.desired)(ctx))
+    carried = _carried(capability) if any(isinstance(item, Program) for item in items) else {}
+    return [File(item.path, _text(carried[item.name])) if isinstance(item, Program) else item for item in items]
 
 
 def asks(host: HostSpec, known: Mapping[str, Capability]) -> dict[str, str]:
@@ -63,47 +67,53 @@ def asks(host: HostSpec, known: Mapping[str, Capability]) -> dict[str, str]:
             paths |= dict.fromkeys((*resources.paths(host, block), *own))
             units |= dict.fromkeys(resources.units(host, block) if resources.units else ())
     units |= dict.fromkeys(filter(None, map(derive_unit, paths)))
-    told = {"paths": paths, "lines": lines, "folders": sorted(select_own_folders(paths)), "units": units}
-    return {name: "\n".join(each) for name, each in told.items()}
+    questions = {"paths": paths, "lines": lines, "folders": sorted(select_own_folders(paths)), "units": units}
+    return {name: "\n".join(each) for name, each in questions.items()}
 
 
 def judge_files(capability: Capability, ctx: Context[Any]) -> Outcome:
     """Compare all files of the capability with the host's."""
     resources, known = desired(capability, ctx), ctx.facts.get(contents.CONTENTS)
-    wanted = [one for one in resources if isinstance(one, File | Lines)]
-    lines = {one.path: one.keys for one in wanted if isinstance(one, Lines)}
-    found = list(differences(resources, known))
-    if not wanted and not found:
+    own_files = [resource for resource in resources if isinstance(resource, File | Lines)]
+    lines = {file.path: file.keys for file in own_files if isinstance(file, Lines)}
+    wrong = list(differences(resources, known))
+    if not own_files and not wrong:
         return not_asked("the spec asks for no file of its own")
     receipt = ctx.facts.known(house.RECEIPT)
     never = receipt is None or (not receipt.damaged and capability.name not in receipt.capabilities)
-    optional = [one.path for one in wanted if one.optional]
+    optional = [file.path for file in own_files if file.optional]
     needed = [
-        one.path
-        for one in found
-        if one.path not in optional
-        and (one.path in lines or (is_drop_in(one.path) and derive_unit(one.path) in _units(resources)))
+        difference.path
+        for difference in wrong
+        if difference.path not in optional
+        and (
+            difference.path in lines
+            or (is_drop_in(difference.path) and derive_unit(difference.path) in _units(resources))
+        )
     ]
-    if never and found and not needed and all(one.lacking for one in found):
-        return not_asked(f"gpuprov has not applied it here, which writes {counted(len(wanted), 'file')}")
-    own = [f"{counted(len(wanted) - len(lines), 'file')} as gpuprov writes them"] * (
-        len(wanted) > len(lines) or not lines
+    if never and wrong and not needed and all(difference.lacking for difference in wrong):
+        return not_asked(f"gpuprov has not applied it here, which writes {counted(len(own_files), 'file')}")
+    own = [f"{counted(len(own_files) - len(lines), 'file')} as gpuprov writes them"] * (
+        len(own_files) > len(lines) or not lines
     )
     expected = "; ".join(
         [*own, *(f"{path} with {' '.join(map('='.join, keys.items()))}" for path, keys in lines.items())]
     )
-    if not found:
+    if not wrong:
         return ok(expected)
-    changes = [Change(kind="file", name=one.path, before=one.before, after=one.after) for one in found]
-    unit = derive_unit(found[0].path)
-    show = f"{'cat' if found[0].path in lines else 'ls -l'} {found[0].path}" + (
+    changes = [
+        Change(kind="file", name=difference.path, before=difference.before, after=difference.after)
+        for difference in wrong
+    ]
+    unit = derive_unit(wrong[0].path)
+    show = f"{'cat' if wrong[0].path in lines else 'ls -l'} {wrong[0].path}" + (
         f"; systemctl cat {unit}" if unit else ""
     )
-    return fail(expected, "; ".join(described(found)), APPLY, changes=changes, evidence=show)
+    return fail(expected, "; ".join(described(wrong)), APPLY, changes=changes, evidence=show)
 
 
 def _units(resources: Iterable[Resource]) -> set[str]:
-    return {one.name for one in resources if isinstance(one, Unit)}
+    return {resource.name for resource in resources if isinstance(resource, Unit)}
 
 
 def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Outcome:
@@ -112,77 +122,90 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     known, resources = ctx.facts.get(contents.CONTENTS), capability.resources
     own = resources.states(ctx) if resources and resources.states else {}
     states = {**own, **known.units}
-    units = [one for one in desired(capability, ctx) if isinstance(one, Unit)]
-    mine = [one for one in units if (one.enabled if boot else one.active) is not None]
-    if silent := [one.name for one in mine if one.name not in states]:
+    units = [resource for resource in desired(capability, ctx) if isinstance(resource, Unit)]
+    managed = [unit for unit in units if (unit.enabled if boot else unit.active) is not None]
+    if silent := [unit.name for unit in managed if unit.name not in states]:
         raise ProbeFailed(f"systemd of the host did not say how it has {silent[0]}")
-    found = [
-        one for one in wanted_units.list_differences([unit.wanted for unit in mine], states) if one.moment == moment
+    wrong = [
+        difference
+        for difference in wanted_units.list_differences([unit.wanted for unit in managed], states)
+        if difference.moment == moment
     ]
-    if not found and not any(one.enabled if boot else one.active for one in mine):
-        if waits := [one.waits for one in units if one.waits]:
+    if not wrong and not any(unit.enabled if boot else unit.active for unit in managed):
+        if waits := [unit.waits for unit in units if unit.waits]:
             return skip(waits[0])
         return not_asked("the spec asks for no unit")
     words = ("enabled", "off") if boot else ("active", "stopped")
-    expected = ", ".join(f"{one.name} {words[not (one.enabled if boot else one.active)]}" for one in mine)
-    if not found:
+    expected = ", ".join(f"{unit.name} {words[not (unit.enabled if boot else unit.active)]}" for unit in managed)
+    if not wrong:
         return ok(expected)
-    by_name = {one.name: one for one in mine}
-    told = [_told(one, by_name[one.name], known.said.get(one.name, "")) for one in found]
-    reboots = [] if boot else [by_name[one.name].reboot for one in found if by_name[one.name].reboot]
-    changes = [Change(kind="service", name=one.name, before=one.before, after=one.after) for one in found]
-    shown = f"systemctl status {' '.join(one.name for one in found)}"
-    hint = f"{APPLY}, then a reboot" if reboots else _fix(found, by_name)
-    return fail(expected, "; ".join(told), hint, changes=changes, reboot="; ".join(reboots), evidence=shown)
+    by_name = {unit.name: unit for unit in managed}
+    messages = [
+        _told(difference, by_name[difference.name], known.said.get(difference.name, "")) for difference in wrong
+    ]
+    reboots = (
+        [] if boot else [by_name[difference.name].reboot for difference in wrong if by_name[difference.name].reboot]
+    )
+    changes = [
+        Change(kind="service", name=difference.name, before=difference.before, after=difference.after)
+        for difference in wrong
+    ]
+    shown = f"systemctl status {' '.join(difference.name for difference in wrong)}"
+    hint = f"{APPLY}, then a reboot" if reboots else _fix(wrong, by_name)
+    return fail(expected, "; ".join(messages), hint, changes=changes, reboot="; ".join(reboots), evidence=shown)
 
 
-def _told(one: wanted_units.Difference, unit: Unit, said: str) -> str:
-    words = (unit.said or said)[:200] if one.before == "failed" else ""
+def _told(difference: wanted_units.Difference, unit: Unit, message: str) -> str:
+    words = (unit.said or message)[:200] if difference.before == "failed" else ""
     quoted = f' ("{words}")' if words else ""
-    note = f"; {unit.note}" if unit.note and one.moment == wanted_units.NOW else ""
-    return f"{one.name} is {one.before}{quoted}{note}"
+    note = f"; {unit.note}" if unit.note and difference.moment == wanted_units.NOW else ""
+    return f"{difference.name} is {difference.before}{quoted}{note}"
 
 
-def _fix(found: Sequence[wanted_units.Difference], units: Mapping[str, Unit]) -> str:
-    if missing := [way for one in found if one.before == "not-found" and (way := units[one.name].missing)]:
+def _fix(wrong: Sequence[wanted_units.Difference], units: Mapping[str, Unit]) -> str:
+    if missing := [
+        way for difference in wrong if difference.before == "not-found" and (way := units[difference.name].missing)
+    ]:
         return "; ".join(dict.fromkeys(missing))
-    off = [one.name for one in found if one.after == "disabled"]
-    on = {one.name: one.before for one in found if one.after == "enabled"}
-    stopped = [one.name for one in found if one.after == "inactive"]
-    still = [one for one in found if one.after in ("active", "started anew")]
+    off = [difference.name for difference in wrong if difference.after == "disabled"]
+    on = {difference.name: difference.before for difference in wrong if difference.after == "enabled"}
+    stopped = [difference.name for difference in wrong if difference.after == "inactive"]
+    still = [difference for difference in wrong if difference.after in ("active", "started anew")]
     steps = [f"systemctl disable --now {' '.join(off)}"] * bool(off)
     steps += [enabling(on)] * bool(on)
     steps += [f"systemctl stop {' '.join(stopped)}"] * bool(stopped)
-    for one in still:
-        then = units[one.name].fix or f"then {APPLY}"
-        steps.append(by_unit(one.before, f"journalctl -u {one.name} -n 20; {then}"))
+    for difference in still:
+        then = units[difference.name].fix or f"then {APPLY}"
+        steps.append(by_unit(difference.before, f"journalctl -u {difference.name} -n 20; {then}"))
     return "; ".join(dict.fromkeys(steps))
 
 
-def described(found: Iterable[Difference]) -> Iterator[str]:
+def described(wrong: Iterable[Difference]) -> Iterator[str]:
     """Describe differences, paths of one folder together as a shell takes them: FOLDER/{A,B}: WHAT."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for one in found:
-        folder, _, name = one.path.rpartition("/")
-        groups.setdefault((folder, one.before), []).append(name)
+    for difference in wrong:
+        folder, _, name = difference.path.rpartition("/")
+        groups.setdefault((folder, difference.before), []).append(name)
     for (folder, what), names in groups.items():
         yield f"{folder}/{names[0] if len(names) == 1 else '{' + ','.join(names) + '}'}: {what}"
 
 
 def with_checks(capabilities: Sequence[Capability]) -> tuple[Capability, ...]:
     """Return the capabilities, each with the checks that are generated from its resources."""
-    known = {one.name: one for one in capabilities}
+    known = {capability.name: capability for capability in capabilities}
     probe = replace(contents.CONTENTS, asks=lambda host: asks(host, known))
-    return tuple(replace(one, checks=(*one.checks, *_checks(one, probe))) for one in capabilities)
+    return tuple(
+        replace(capability, checks=(*capability.checks, *_checks(capability, probe))) for capability in capabilities
+    )
 
 
 def without_spec(probes: Iterable[Probe[Any]], known: Mapping[str, Capability]) -> tuple[Probe[Any], ...]:
     """Return the probes, each once, for a host whose spec is unknown: of gpuprov's own files, all that any spec has written."""
-    blocks = {name: one.fragment() for name, one in known.items() if one.resources}
-    found = {probe.name: probe for probe in probes}
-    if (probe := found.get(contents.CONTENTS.name)) is not None:
-        found[probe.name] = probe.of(HostSpec(name="", capabilities=blocks))
-    return tuple(found.values())
+    blocks = {name: capability.fragment() for name, capability in known.items() if capability.resources}
+    by_name = {probe.name: probe for probe in probes}
+    if (probe := by_name.get(contents.CONTENTS.name)) is not None:
+        by_name[probe.name] = probe.of(HostSpec(name="", capabilities=blocks))
+    return tuple(by_name.values())
 
 
 def generated_checks(capability: Capability) -> tuple[Check, ...]:

@@ -46,19 +46,19 @@ def running(ctx: Context[Nouveau]) -> Group | Outcome:
     """No in-tree driver is loaded, and none is bound to an NVIDIA GPU."""
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the loaded modules are the machine's, not this host's")
-    wanted = {one.kernel_name for one in unloaded(ctx.fragment)}
+    names = {one.kernel_name for one in unloaded(ctx.fragment)}
     bound = [
         f"{f.address} ({f.driver})"
         for f in ctx.facts.get(pci.NVIDIA_FUNCTIONS)
-        if MODULE_OF_DRIVER.get(f.driver, underscored(f.driver)) in wanted
+        if MODULE_OF_DRIVER.get(f.driver, underscored(f.driver)) in names
     ]
     loaded = ctx.facts.get(modules.LOADED)
-    present = sorted(wanted & set(loaded))
+    present = sorted(names & set(loaded))
     busy = bound or any(loaded[name] for name in present)
     return Group(
         unloaded(ctx.fragment),
         modules=Modules(loaded=loaded),
-        expected="not loaded: " + " ".join(sorted(wanted)),
+        expected="not loaded: " + " ".join(sorted(names)),
         fix="blacklist, rebuild the initramfs, reboot: gpuprov apply",
         beside=(f"bound: {' '.join(bound)}",) * bool(bound),
         reboot=f"{' '.join(present) or 'an in-tree driver'} is in use and leaves only with a reboot" if busy else "",
@@ -76,15 +76,15 @@ def in_initramfs(ctx: Context[Nouveau]) -> Outcome:
     images = ctx.facts.get(initramfs.INITRAMFS)
     if not images:
         return skip("no initramfs in /boot")
-    wanted = {underscored(name) for name in ctx.fragment.modules}
+    names = {underscored(name) for name in ctx.fragment.modules}
     if unreadable := [image for image in images if not image.readable]:
-        told = "not readable: " + " ".join(image.image for image in unreadable)
-        return fail("readable images", told, f"run as root; {unreadable[0].listing}")
-    if armed := [image for image in images if wanted & image.modules and not image.holds_configuration]:
+        message = "not readable: " + " ".join(image.image for image in unreadable)
+        return fail("readable images", message, f"run as root; {unreadable[0].listing}")
+    if armed := [image for image in images if names & image.modules and not image.holds_configuration]:
         changes = rebuild_images(image.image for image in armed)
-        told = "; ".join(f"{image.image} ({' '.join(sorted(wanted & image.modules))})" for image in armed)
-        return fail("no in-tree driver, or its blacklist, in every image", told, armed[0].rebuild, changes=changes)
-    return ok(f"{counted(len(images), 'image')} cannot load {' '.join(sorted(wanted))}")
+        message = "; ".join(f"{image.image} ({' '.join(sorted(names & image.modules))})" for image in armed)
+        return fail("no in-tree driver, or its blacklist, in every image", message, armed[0].rebuild, changes=changes)
+    return ok(f"{counted(len(images), 'image')} cannot load {' '.join(sorted(names))}")
 
 
 def contribute(_host: HostSpec, nouveau: Nouveau) -> Kernel:

@@ -30,48 +30,48 @@ SHOWN = (
 )
 
 
-def judge(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Outcome:
+def judge(repo_state: Mapping[str, Any], requested: Mapping[str, Any], kind: Family) -> Outcome:
     """Return the outcome for the host's sources (the probe's facts), compared with the wanted block."""
     try:
-        expected = block.list_fingerprints(asked)
+        expected = block.list_fingerprints(requested)
     except (OSError, openpgp.NotAKey) as error:
-        return fail("a public key", f"{asked['key_file']}: {error}", f"correct {asked['of']}.key_file")
-    wanted = standing(told, asked, kind)
-    place, key = sources.derive_path(wanted["name"], kind), sources.get_key_path(wanted["name"], kind)
+        return fail("a public key", f"{requested['key_file']}: {error}", f"correct {requested['of']}.key_file")
+    effective = standing(repo_state, requested, kind)
+    place, key = sources.derive_path(effective["name"], kind), sources.get_key_path(effective["name"], kind)
     trust = ", ".join(expected) or "the given key"
-    should = f"{wanted['url']}, trusted by {trust}"
+    should = f"{effective['url']}, trusted by {trust}"
 
     def differ(difference: Difference, found: str) -> Outcome:
         return fail(should, found, "gpuprov apply writes it again", changes=list_changes([difference]))
 
-    if place not in told["files"]:
-        return differ(Difference(place, "absent", wanted["url"]), f"{place} is not there")
-    if told["files"][place] != sources.format_text(wanted, kind):
-        return differ(Difference(place, "changed", wanted["url"]), f"{place} is not as gpuprov writes it")
-    judged = openpgp.judge(told["files"].get(key, ""), wanted["fingerprint"] or ",".join(expected))
+    if place not in repo_state["files"]:
+        return differ(Difference(place, "absent", effective["url"]), f"{place} is not there")
+    if repo_state["files"][place] != sources.format_text(effective, kind):
+        return differ(Difference(place, "changed", effective["url"]), f"{place} is not as gpuprov writes it")
+    judged = openpgp.judge(repo_state["files"].get(key, ""), effective["fingerprint"] or ",".join(expected))
     if judged["problem"]:
         before = ", ".join(judged["fingerprints"]) or "no key"
         return differ(Difference(key, before, trust), f"{key}: {judged['problem']}")
-    if told["files"][key] != openpgp.armour_keys(told["files"][key], each=kind != "debian"):
+    if repo_state["files"][key] != openpgp.armour_keys(repo_state["files"][key], each=kind != "debian"):
         return differ(Difference(key, "changed", trust), f"{key} holds more than the key, or in another form")
-    if kind != "debian" and (missing := [f for f in judged["fingerprints"] if not sources.has_key(told, f)]):
+    if kind != "debian" and (missing := [f for f in judged["fingerprints"] if not sources.has_key(repo_state, f)]):
         return fail(should, f"rpm does not know the key {', '.join(missing)}", f"rpm --import {key}")
-    if beside := sources.find_others(told, wanted, kind):
-        found = "; ".join(f"{row['file']} has {row['url']}, {_trust(row)}" for row in beside)
-        return fail(should, found, f"remove it from {beside[0]['file']}: two sources of one repository have two keys")
+    if beside := sources.find_others(repo_state, effective, kind):
+        message = "; ".join(f"{row['file']} has {row['url']}, {_trust(row)}" for row in beside)
+        return fail(should, message, f"remove it from {beside[0]['file']}: two sources of one repository have two keys")
     late = [warning for warning in judged["warnings"] if " expired " in warning]
     if late:
-        return fail("a key that has not expired", late[0], f"get the renewed key for {asked['of']} from its owner")
-    return ok(f"{wanted['url']}, trusted by {', '.join(judged['fingerprints'])}", should)
+        return fail("a key that has not expired", late[0], f"get the renewed key for {requested['of']} from its owner")
+    return ok(f"{effective['url']}, trusted by {', '.join(judged['fingerprints'])}", should)
 
 
-def standing(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Mapping[str, Any]:
+def standing(repo_state: Mapping[str, Any], requested: Mapping[str, Any], kind: Family) -> Mapping[str, Any]:
     """Return the source under the name that another capability gave it."""
-    for row in sources.find_others(told, asked, kind):
+    for row in sources.find_others(repo_state, requested, kind):
         name = sources.derive_own_name(row["file"])
-        if name and told["files"][row["file"]] == sources.format_text({**asked, "name": name}, kind):
-            return {**asked, "name": name}
-    return asked
+        if name and repo_state["files"][row["file"]] == sources.format_text({**requested, "name": name}, kind):
+            return {**requested, "name": name}
+    return requested
 
 
 def driver_block(driver: Any, facts: Facts) -> dict[str, Any] | None:
@@ -81,13 +81,13 @@ def driver_block(driver: Any, facts: Facts) -> dict[str, Any] | None:
     if distribution is None:
         return None
     named = {"name": "nvidia", "of": "nvidia_driver.repository"}
-    wanted = driver.source if driver.source != "auto" else pick_source(distribution)
-    if wanted not in ("nvidia", "mirror"):
+    source = driver.source if driver.source != "auto" else pick_source(distribution)
+    if source not in ("nvidia", "mirror"):
         return None
     if driver.repository.url:
         return {**named, **msgspec.to_builtins(driver.repository)}
-    found = catalogue.find_cuda_repository(distribution.key, facts.get(system.PLATFORM).machine)
-    return {**named, **found} if found else None
+    repository = catalogue.find_cuda_repository(distribution.key, facts.get(system.PLATFORM).machine)
+    return {**named, **repository} if repository else None
 
 
 def coming(driver: Any, facts: Facts) -> str:
@@ -96,20 +96,26 @@ def coming(driver: Any, facts: Facts) -> str:
     Its packages can be resolved only then.
     """
     kind = family(facts.get(system.OS_RELEASE))
-    asked = driver_block(driver, facts) if driver else None
-    if asked is None or kind is None:
+    requested = driver_block(driver, facts) if driver else None
+    if requested is None or kind is None:
         return ""
-    told = facts.get(REPOSITORIES)
-    wanted = standing(told, asked, kind)
-    there = told["files"].get(sources.derive_path(wanted["name"], kind)) == sources.format_text(wanted, kind)
-    return "" if there or (not driver.repository.url and sources.find_others(told, asked, kind)) else str(asked["url"])
+    repo_state = facts.get(REPOSITORIES)
+    effective = standing(repo_state, requested, kind)
+    in_place = repo_state["files"].get(sources.derive_path(effective["name"], kind)) == sources.format_text(
+        effective, kind
+    )
+    return (
+        ""
+        if in_place or (not driver.repository.url and sources.find_others(repo_state, requested, kind))
+        else str(requested["url"])
+    )
 
 
 def later(what: str, url: str) -> Outcome:
     """Return the outcome if the package source is still to come: versions are known once apply has added it."""
-    told = f"resolved when apply has added {url}"
-    changes = tuple(move_packages({what: told}))
-    return Outcome(status="skip", found=f"not among the package sources yet: {what} is {told}", changes=changes)
+    message = f"resolved when apply has added {url}"
+    changes = tuple(move_packages({what: message}))
+    return Outcome(status="skip", found=f"not among the package sources yet: {what} is {message}", changes=changes)
 
 
 def _trust(row: Mapping[str, Any]) -> str:
@@ -119,17 +125,17 @@ def _trust(row: Mapping[str, Any]) -> str:
 @check("host.package_sources", REPOSITORIES)
 def package_sources(ctx: Context[Any]) -> Outcome:
     """Sources of NVIDIA's packages are signed and checked: no trusted=yes, no gpgcheck=0, no key over plain http, no retired key."""
-    told = ctx.facts.get(REPOSITORIES)
+    repo_state = ctx.facts.get(REPOSITORIES)
     ours: list[str] = []
     foreign: list[str] = []
-    for row in told["sources"]:
+    for row in repo_state["sources"]:
         for weakness in () if _is_kept(row) else sources.list_weaknesses(row):
-            mine = "nvidia" in row["url"].casefold() or sources.derive_own_name(row["file"])
-            (ours if mine else foreign).append(f"{row['file']}: {weakness} for {row['url']}")
+            is_own = "nvidia" in row["url"].casefold() or sources.derive_own_name(row["file"])
+            (ours if is_own else foreign).append(f"{row['file']}: {weakness} for {row['url']}")
     for retired in catalogue.list_retired_keys():
         old = retired.fingerprint
-        holders = [file for file, data in told["keys"].items() if old in _fingerprints(data)]
-        holders += ["rpm's database"] * sources.has_key(told, old)
+        holders = [file for file, data in repo_state["keys"].items() if old in _fingerprints(data)]
+        holders += ["rpm's database"] * sources.has_key(repo_state, old)
         after = " and ".join(retired.successors)
         ours += [
             f"{holder} trusts {retired.id}, which NVIDIA replaced by {after} on {retired.since}" for holder in holders
@@ -137,7 +143,7 @@ def package_sources(ctx: Context[Any]) -> Outcome:
     if ours:
         hint = "Signed-By, or gpgkey=file:// and gpgcheck=1, with the owner's key; a retired key: remove its file, or rpm -e it"
         return fail("signed package sources", "; ".join(dict.fromkeys(ours)), hint)
-    number = len(told["sources"])
+    number = len(repo_state["sources"])
     also = f"; not of NVIDIA's packages, and unproven: {'; '.join(dict.fromkeys(foreign))}" if foreign else ""
     return ok(f"{number} source{'' if number == 1 else 's'}{also}", "signed package sources")
 

@@ -90,20 +90,20 @@ def _sum(text: str) -> str:
 )
 def taken(ctx: Ctx) -> Outcome:
     """The last reading is no older than two intervals of the host's uptime."""
-    found = ctx.facts.get(READINGS)
+    readings = ctx.facts.get(READINGS)
     limit = timedelta(seconds=LATE * CALENDAR[ctx.fragment.every][1])
     expected = f"a reading within {ctx.fragment.every} intervals"
     hint = f"journalctl -u {SERVICE} -n 20; systemctl start {SERVICE}"
-    if found.last is None:
+    if readings.last is None:
         return fail(expected, "no reading yet", hint)
-    age = found.clock - found.last
-    if age > limit and found.up > limit.total_seconds():
-        return fail(expected, f"the last one was at {found.last:%Y-%m-%d %H:%M} UTC", hint)
+    age = readings.clock - readings.last
+    if age > limit and readings.up > limit.total_seconds():
+        return fail(expected, f"the last one was at {readings.last:%Y-%m-%d %H:%M} UTC", hint)
     if age < -limit:
         return fail(
-            expected, f"the last one is of the future, {found.last:%Y-%m-%d %H:%M} UTC", f"set the clock; {hint}"
+            expected, f"the last one is of the future, {readings.last:%Y-%m-%d %H:%M} UTC", f"set the clock; {hint}"
         )
-    return ok(f"the last one at {found.last:%Y-%m-%d %H:%M} UTC")
+    return ok(f"the last one at {readings.last:%Y-%m-%d %H:%M} UTC")
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
@@ -136,14 +136,14 @@ TASKS: Stages = {
 
 
 def export(facts: Facts) -> Fragment | None:
-    found = facts.get(READINGS)
-    if found.timer != "enabled" or found.keep_days is None:
+    readings = facts.get(READINGS)
+    if readings.timer != "enabled" or readings.keep_days is None:
         return None
     sums: dict[str, Every] = {
         _sum(files(Readings(every=every))[1][f"{FOLDER}/{TIMER}"]): every for every in get_args(Every)
     }
-    every = sums.get(found.files.get(f"{FOLDER}/{TIMER}", ""))
-    return Readings(every=every, keep_days=found.keep_days) if every else None
+    every = sums.get(readings.files.get(f"{FOLDER}/{TIMER}", ""))
+    return Readings(every=every, keep_days=readings.keep_days) if every else None
 
 
 CAPABILITY = Capability(

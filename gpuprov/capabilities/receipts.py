@@ -29,20 +29,20 @@ def entries(capability: Capability, ctx: Context[Any], values: Mapping[str, Any]
 def mentioned(capability: Capability, ctx: Context[Any], values: Mapping[str, Any]) -> set[str]:
     """Return `entries`, and everything that the capability's own role removes or switches off. Raises ProbeFailed."""
     own = set(_entries(capability, ctx, values)) | {f"file {path}" for path in values.get("absent", ())}
-    for one in capability.resources.desired(ctx) if capability.resources else ():
-        if isinstance(one, Absent):
-            own.add(f"file {one.path}")
-        elif isinstance(one, Unit):
-            own.add(f"unit {one.name}")
+    for resource in capability.resources.desired(ctx) if capability.resources else ():
+        if isinstance(resource, Absent):
+            own.add(f"file {resource.path}")
+        elif isinstance(resource, Unit):
+            own.add(f"unit {resource.name}")
     return own
 
 
 def _entries(capability: Capability, ctx: Context[Any], values: Mapping[str, Any]) -> Iterator[str]:
-    for one in capability.resources.desired(ctx) if capability.resources else ():
-        if isinstance(one, File | Program):
-            yield f"file {one.path}"
-        elif isinstance(one, Unit) and (one.enabled or one.active):
-            yield f"unit {one.name}"
+    for resource in capability.resources.desired(ctx) if capability.resources else ():
+        if isinstance(resource, File | Program):
+            yield f"file {resource.path}"
+        elif isinstance(resource, Unit) and (resource.enabled or resource.active):
+            yield f"unit {resource.name}"
     for packages in capability.desired.packages(values) if capability.desired and values else ():
         yield from (f"hold {name}" for name in packages.hold)
     yield from (f"file {path}" for path in values.get("components", ()))

@@ -65,7 +65,7 @@ def generation_of(identifier: str) -> Generation | None:
 
 
 def _generation(arch: str) -> Generation:
-    return next(one for one in _file().generations if one.arch == arch)
+    return next(generation for generation in _file().generations if generation.arch == arch)
 
 
 def described(identifier: str) -> str:
@@ -83,7 +83,7 @@ def cards() -> tuple[Gpu, ...]:
 def _gpu(card: Card) -> Gpu | None:
     ids = [f"{VENDOR}:{device}" for device in card.ids]
     chip = chip_of(ids[0])
-    arch = next((one for one in ARCHITECTURES if chip and one == chip.arch), None)
+    arch = next((name for name in ARCHITECTURES if chip and name == chip.arch), None)
     if chip is None or arch is None:
         return None
     generation = _generation(chip.arch)
@@ -96,7 +96,7 @@ def _gpu(card: Card) -> Gpu | None:
         key=card.key,
         name=card.name,
         aliases=(Alias(name=card.name, source=card.source),),
-        pci_ids=tuple(PciId(id=one, source=card.source) for one in ids),
+        pci_ids=tuple(PciId(id=device_id, source=card.source) for device_id in ids),
         arch=arch,
         chip=chip.chip,
         compute_capability=chip.compute_capability,

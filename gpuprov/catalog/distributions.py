@@ -90,11 +90,11 @@ def find_distribution(os_id: str, version_id: str) -> Distribution | None:
 
 def expand_groups(names: Iterable[str], where: str) -> tuple[str, ...]:
     """The keys of the distributions that a list names by key or by group; `where` names the list in errors."""
-    rows, wanted = list_distributions(), frozenset(names)
+    rows, requested = list_distributions(), frozenset(names)
     known = {name for row in rows for name in (row.key, *row.groups)}
-    if wrong := sorted(wanted - known):
+    if wrong := sorted(requested - known):
         raise GpuprovError(
             f'{where} names "{wrong[0]}"; allowed: {", ".join(sorted(known))}',
             "name a key or a group of gpuprov/catalog/data/distributions.yaml",
         )
-    return tuple(row.key for row in rows if wanted.intersection((row.key, *row.groups)))
+    return tuple(row.key for row in rows if requested.intersection((row.key, *row.groups)))

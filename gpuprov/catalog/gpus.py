@@ -94,31 +94,31 @@ def find_by_pci_id(vendor_device: str, subsystem: str = "") -> Gpu | None:
 
 def list_possible(model: str) -> tuple[Gpu, ...]:
     """Return the possible GPUs of a host whose spec names this model: all, if it names none or an unknown one."""
-    found = find_gpu(model) if model else None
-    return (found,) if found else list_gpus()
+    gpu = find_gpu(model) if model else None
+    return (gpu,) if gpu else list_gpus()
 
 
 def find_gpu(text: str) -> Gpu | None:
     """Return the GPU with this key, product name (as in nvidia-smi or a label of Kubernetes), instance type or PCI id; case does
     not matter. None if nothing matches exactly."""
-    found = index_by_name().get(_fold(text)) or index_by_label().get(parse_label(text)) or find_by_pci_id(text)
-    if not found and (instance := find_instance(text)):
-        found = index_by_name().get(_fold(instance.model))
-    return found
+    gpu = index_by_name().get(_fold(text)) or index_by_label().get(parse_label(text)) or find_by_pci_id(text)
+    if not gpu and (instance := find_instance(text)):
+        gpu = index_by_name().get(_fold(instance.model))
+    return gpu
 
 
 @cache
 def index_by_label() -> dict[str, Gpu]:
     """Return GPUs by product name in words, with and without the prefix NVIDIA; single words are too ambiguous."""
-    found: dict[str, Gpu] = {}
+    index: dict[str, Gpu] = {}
     several: set[str] = set()
     for gpu in list_gpus():
         for name in {parse_label(name.name) for name in gpu.aliases}:
             bare = name.removeprefix("nvidia ")
             for words in {name, *([bare] if " " in bare else [])}:
-                if found.setdefault(words, gpu) is not gpu:
+                if index.setdefault(words, gpu) is not gpu:
                     several.add(words)
-    return {words: gpu for words, gpu in found.items() if words not in several}
+    return {words: gpu for words, gpu in index.items() if words not in several}
 
 
 def explain_unknown(text: str) -> tuple[str, str]:

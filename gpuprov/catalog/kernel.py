@@ -83,9 +83,9 @@ def find_kernel_line(text: str, *, of_program: bool = False) -> KernelLine | Non
 
 def beginnings(checks: Iterable[Check], *, of_program: bool = False) -> str:
     """Return one pattern for all lines of these checks: what a host looks for in its log."""
-    wanted = set(checks)
-    found = (line for line in kernel_file().lines if line.check in wanted and line.of_program == of_program)
-    return "|".join(map(pattern, found))
+    chosen = set(checks)
+    lines = (line for line in kernel_file().lines if line.check in chosen and line.of_program == of_program)
+    return "|".join(map(pattern, lines))
 
 
 @cache

@@ -23,6 +23,6 @@ def read_licences_file() -> LicencesFile:
     return load("licences", LicencesFile)
 
 
-def format_source(one: Licence) -> str:
+def format_source(licence: Licence) -> str:
     """Return the location of the licence's text."""
-    return read_licences_file().sources[one.source[0]].url
+    return read_licences_file().sources[licence.source[0]].url

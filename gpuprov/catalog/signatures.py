@@ -49,7 +49,7 @@ def list_signatures(symptom: Symptom) -> tuple[Signature, ...]:
 def parse_signature(text: str) -> Signature:
     words = frozenset(_WORD.findall(text))
     entire = frozenset(match[0] for match in re.finditer(rf"(?<![*\w]){_WORD.pattern}(?![*\w])", text)) - {_OPEN}
-    word = min(entire, key=lambda one: (one in _COMMON, -len(one), one))
+    word = min(entire, key=lambda candidate: (candidate in _COMMON, -len(candidate), candidate))
     return Signature(text, words, entire, word)
 
 
@@ -72,18 +72,18 @@ def index_by_word() -> dict[str, tuple[tuple[Signature, tuple[Symptom, ...]], ..
     """Return, by lookup word, each signature with its symptoms, in their order."""
     holders: dict[Signature, list[Symptom]] = {}
     for symptom in list_symptoms():
-        for one in list_signatures(symptom):
-            holders.setdefault(one, []).append(symptom)
-    found: dict[str, list[tuple[Signature, tuple[Symptom, ...]]]] = {}
-    for one, those in holders.items():
-        found.setdefault(one.word, []).append((one, tuple(those)))
-    return {word: tuple(pairs) for word, pairs in found.items()}
+        for signature in list_signatures(symptom):
+            holders.setdefault(signature, []).append(symptom)
+    index: dict[str, list[tuple[Signature, tuple[Symptom, ...]]]] = {}
+    for signature, those in holders.items():
+        index.setdefault(signature.word, []).append((signature, tuple(those)))
+    return {word: tuple(pairs) for word, pairs in index.items()}
 
 
 @cache
 def list_choosing_words() -> dict[str, tuple[frozenset[str], ...]]:
     """Return the word sets for choosing lines: a folded line with any signature has one of these words, and all of one of its sets."""
-    return {word: tuple({one.entire for one, _ in pairs}) for word, pairs in index_by_word().items()}
+    return {word: tuple({signature.entire for signature, _ in pairs}) for word, pairs in index_by_word().items()}
 
 
 MANY = 20
@@ -107,23 +107,25 @@ class Held(NamedTuple):
 def find_held(line: str) -> list[Held]:
     """Return the symptoms with a message in a folded line, the most specific first. If one message is a part of another, the longer
     counts."""
-    known, found = index_by_word(), []
+    known, matches = index_by_word(), []
     words = dict.fromkeys(_WORD.findall(line))
     for word in words:
-        for one, those in known.get(word, ()):
-            if not one.entire <= words.keys():
+        for signature, those in known.get(word, ()):
+            if not signature.entire <= words.keys():
                 continue
-            match = next((m for m in build_pattern(one.text).finditer(line) if not DENIED.match(line, m.end())), None)
-            fitting = [symptom for symptom in those if is_fitting(symptom, one.text, line)] if match else []
+            match = next(
+                (m for m in build_pattern(signature.text).finditer(line) if not DENIED.match(line, m.end())), None
+            )
+            fitting = [symptom for symptom in those if is_fitting(symptom, signature.text, line)] if match else []
             if match and fitting:
-                found.append((one, match.span(), fitting))
+                matches.append((signature, match.span(), fitting))
     telling = [
-        Held(one, symptom)
-        for one, (start, end), fitting in found
+        Held(entry, symptom)
+        for entry, (start, end), fitting in matches
         if not any(
-            other.text != one.text
-            and (one.text in other.text or (first <= start and end <= last and last - first > end - start))
-            for other, (first, last), _ in found
+            other.text != entry.text
+            and (entry.text in other.text or (first <= start and end <= last and last - first > end - start))
+            for other, (first, last), _ in matches
         )
         for symptom in fitting
     ]
@@ -148,8 +150,8 @@ def is_possible_for(symptom: Symptom, line: str) -> bool:
 @cache
 def compile_words(symptom: Symptom) -> tuple[dict[str, re.Pattern[str]], re.Pattern[str] | None]:
     """Return, for a symptom, the required words of its folded signatures, and a pattern for lines that are not of the symptom."""
-    narrow_last = sorted(symptom.needs, key=lambda one: bool(one.of))
-    needs = {fold(text): compile_any(one.words) for one in narrow_last for text in one.of or symptom.signatures}
+    narrow_last = sorted(symptom.needs, key=lambda need: bool(need.of))
+    needs = {fold(text): compile_any(need.words) for need in narrow_last for text in need.of or symptom.signatures}
     return needs, compile_any(symptom.unless) if symptom.unless else None
 
 
@@ -187,22 +189,22 @@ class Beside(msgspec.Struct, frozen=True):
 
 def find_decisive(symptom: Symptom, seen: Iterable[Beside]) -> Beside | None:
     """Return the symptom beside another that decides its cause: the first that the symptom itself names."""
-    known = {one.symptom.key: one for one in seen}
+    known = {sighting.symptom.key: sighting for sighting in seen}
     return next((known[key] for key in symptom.decided_by if key in known), None)
 
 
-def rank_match(wanted: str, asked: list[str], symptom: Symptom) -> int:
+def rank_match(query: str, terms: list[str], symptom: Symptom) -> int:
     """Return the rank of a match: 3 if it is a signature or the key; 2 if a longer message has it; 1 if all words are in one
     message; 0 for no match."""
-    if wanted == symptom.key:
+    if query == symptom.key:
         return 3
     best = 0
-    for one in list_signatures(symptom):
-        if wanted == one.text:
+    for signature in list_signatures(symptom):
+        if query == signature.text:
             return 3
-        if len(asked) > 1 and wanted in one.text:
+        if len(terms) > 1 and query in signature.text:
             best = max(best, 2)
-        elif len(asked) > 1 and one.words.issuperset(asked):
+        elif len(terms) > 1 and signature.words.issuperset(terms):
             best = max(best, 1)
     return best
 
@@ -214,22 +216,26 @@ def find_symptom(words: str) -> list[Symptom]:
 
     A plain number is an Xid or a number inside a signature; "Xid 79" and kernel log lines are only an Xid.
     """
-    if not (wanted := fold(words)):
+    if not (query := fold(words)):
         return []
     if named := find_xid(words):
         number = parse_whole(named)
         return [resolve_for_line(symptom, number or 0, words) for symptom in list_symptoms() if number in symptom.xids]
-    if is_whole(wanted):
-        exact = [symptom for symptom in list_symptoms() if int(wanted) in symptom.xids]
-        spoken = [s for s in list_symptoms() if not s.xids and any(wanted in one.words for one in list_signatures(s))]
+    if is_whole(query):
+        exact = [symptom for symptom in list_symptoms() if int(query) in symptom.xids]
+        spoken = [
+            s
+            for s in list_symptoms()
+            if not s.xids and any(query in signature.words for signature in list_signatures(s))
+        ]
         return exact + spoken
-    held = [one.symptom for one in find_held(wanted)]
-    asked = _WORD.findall(wanted)
+    held = [entry.symptom for entry in find_held(query)]
+    terms = _WORD.findall(query)
     scored = [
-        (symptom, rank_match(wanted, asked, symptom)) for symptom in list_symptoms() if is_possible_for(symptom, wanted)
+        (symptom, rank_match(query, terms, symptom)) for symptom in list_symptoms() if is_possible_for(symptom, query)
     ]
     best = max((score for _, score in scored), default=0)
-    message = ":" in words or len(asked) > 3  # a message of its own, which has words in common with another
+    message = ":" in words or len(terms) > 3  # a message of its own, which has words in common with another
     least = 2 if held or best == 3 or message else 1
     others = [symptom for symptom, score in sorted(scored, key=lambda pair: -pair[1]) if score >= least]
     return [*held, *(symptom for symptom in others if symptom not in held)]

@@ -22,8 +22,8 @@ class TermsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def find_term(word: str) -> Term | None:
     """Return the term with this name, in any case."""
-    wanted = word.casefold()
-    return next((one for one in read_terms_file().terms if wanted in map(str.casefold, (one.key, *one.also))), None)
+    folded = word.casefold()
+    return next((term for term in read_terms_file().terms if folded in map(str.casefold, (term.key, *term.also))), None)
 
 
 def read_terms_file() -> TermsFile:

@@ -69,8 +69,8 @@ def judge_line(text: str) -> Verdict | None:
     if match := XID.match(text):
         return judge_xid(int(match[2]), (match[3] or "").strip(), match[1].lower())
     if match := SXID.match(text):
-        said = match[3].strip()
-        return judge_sxid(int(match[2]), said, match[1]) if re.match(r"(?i)(non-)?fatal", said) else None
+        message = match[3].strip()
+        return judge_sxid(int(match[2]), message, match[1]) if re.match(r"(?i)(non-)?fatal", message) else None
     return _judge_kernel_line(text, of_program) or _judge_nic_line(text) or _judge_driver_line(text)
 
 
@@ -81,12 +81,12 @@ def judge_xid(number: int, text: str, device: str = "") -> Verdict:
     if number == RECOVERY:
         needs = get_recovery(recovery_word(text))
         return _of_xid(key, number, text, device, needs.action, words=needs.words, fix=needs.fix)
-    found = find_resolution(find_action(number, text) or (known.nvidia if known else ""))
-    if found is None:
+    resolution = find_resolution(find_action(number, text) or (known.nvidia if known else ""))
+    if resolution is None:
         words = "NVIDIA's catalogue names nothing that is to be done"
         return _of_xid(key, number, text, device, "none", words=words, named=False)
-    words = f"{found.key}, {found.words}" if found.named else found.words
-    return _of_xid(key, number, text, device, found.action, words=words, named=found.named)
+    words = f"{resolution.key}, {resolution.words}" if resolution.named else resolution.words
+    return _of_xid(key, number, text, device, resolution.action, words=words, named=resolution.named)
 
 
 def _of_xid(
@@ -138,12 +138,12 @@ def _judge_kernel_line(text: str, of_program: bool) -> Verdict | None:
 
 
 def _judge_nic_line(text: str) -> Verdict | None:
-    said = speaker(text)
-    line = find_nic_line(said.drivers, text) if said else None
-    if said is None or line is None:
+    source = speaker(text)
+    line = find_nic_line(source.drivers, text) if source else None
+    if source is None or line is None:
         return None
     return Verdict(
-        key=line.key, check="rdma_log", standing=line.verdict, action=line.action, device=said.device, nic=line
+        key=line.key, check="rdma_log", standing=line.verdict, action=line.action, device=source.device, nic=line
     )
 
 
@@ -152,7 +152,7 @@ def _judge_driver_line(text: str) -> Verdict | None:
     if not text.startswith(NVIDIA):
         return None
     judged = {line.key for line in kernel_file().lines}
-    held = next((one for one in find_held(fold(text)) if one.symptom.key not in judged), None)
+    held = next((entry for entry in find_held(fold(text)) if entry.symptom.key not in judged), None)
     return Verdict(key=held.symptom.key, check="driver_log", standing="reported") if held else None
 
 
@@ -163,16 +163,16 @@ def find_complaints(lines: Iterable[str], key: str) -> list[str]:
 
 @cache
 def _by_key() -> dict[str, Symptom]:
-    return {one.key: one for one in list_symptoms()}
+    return {symptom.key: symptom for symptom in list_symptoms()}
 
 
 def explained(verdict: Verdict) -> Symptom | None:
     """Return the symptom of a verdict, with the action of its very line; None if it has none."""
-    found = _by_key().get(verdict.key)
-    if found is None or not found.xids:
-        return found
-    found = resolve_for_line(found, verdict.number, verdict.text)
-    return msgspec.structs.replace(found, fix=verdict.fix) if verdict.fix else found
+    entry = _by_key().get(verdict.key)
+    if entry is None or not entry.xids:
+        return entry
+    entry = resolve_for_line(entry, verdict.number, verdict.text)
+    return msgspec.structs.replace(entry, fix=verdict.fix) if verdict.fix else entry
 
 
 def fix_of(verdict: Verdict) -> str:

@@ -93,12 +93,12 @@ def check(
         raise click.UsageError(f"--json and --format {form} exclude each other: leave one out")
 
     def fleet() -> Fleet:
-        found = options.load(sources, reading, warn=None if form == "github" else True)
+        loaded = options.load(sources, reading, warn=None if form == "github" else True)
         if bundle:
             from gpuprov.offline import opened
 
-            opened.made_for(opened.opened(bundle, signers), found.pairs)
-        return found
+            opened.made_for(opened.opened(bundle, signers), loaded.pairs)
+        return loaded
 
     return specs.show_check(fleet, form="json" if as_json else form, verbose=reading["verbose"])
 
@@ -178,7 +178,7 @@ def verify(
     check_writable(*files.values())
     took: dict[str, float] = {}
     beside = unasked.Unasked(fleet.pairs)
-    asked = options.only(only) or {name for _, spec in fleet.pairs for name in spec.capabilities}
+    selected = options.only(only) or {name for _, spec in fleet.pairs for name in spec.capabilities}
     also: tuple[Any, ...] = ()
     of_page: dict[str, Any] = {}
     if files["html"]:
@@ -198,14 +198,14 @@ def verify(
         if left := recorded.left_out(fleet.pairs, results):
             console.progress(f"not judged, since no record is of them: {fold_names(left)}")
     else:
-        earlier = durations.earlier("verify", asked)
+        earlier = durations.earlier("verify", selected)
         names = [raw.name for raw, _ in fleet.pairs]
         with console.Progress(names, "verifying", quiet=True, earlier=earlier) as progress:
 
-            def done(host: str, found: Any) -> None:
-                if files["html"] and isinstance(found, Facts):
-                    of_page["known"][host] = known(hosts[host], found)
-                beside.note(host, found)
+            def done(host: str, outcome: Any) -> None:
+                if files["html"] and isinstance(outcome, Facts):
+                    of_page["known"][host] = known(hosts[host], outcome)
+                beside.note(host, outcome)
                 progress.done(host)
 
             results = prove(
@@ -219,10 +219,12 @@ def verify(
             )
     whole = None if records else monotonic() - started
     if whole is not None:
-        durations.note("verify", asked, whole, len(fleet.pairs))
+        durations.note("verify", selected, whole, len(fleet.pairs))
     reporting.show(results, as_json=as_json, verbose=reading["verbose"], **files, took=took, seconds=whole, **of_page)
     beside.tell()
-    retry.offer("verify", list(dict.fromkeys(one.host for one in results if one.status in BAD)), len(fleet.pairs))
+    retry.offer(
+        "verify", list(dict.fromkeys(result.host for result in results if result.status in BAD)), len(fleet.pairs)
+    )
     return exit_code(results)
 
 

@@ -26,7 +26,7 @@ def about(
     `host`: the argument HOST of a command that has one."""
     from gpuprov.report.page import About
 
-    inventories = [str(one) for one in options.all_sources(sources, reading)]
+    inventories = [str(source) for source in options.all_sources(sources, reading)]
     words = ["gpuprov", verb, *filter(None, [host]), *inventories]
     words += ["--limit", reading["limit"]] if reading.get("limit") else []
     words += ["--only", ",".join(sorted(only))] if only else []

@@ -101,8 +101,8 @@ def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
         out=given["out"], key=given["key"], days=given["expires"], accepted=given["accepted"], forks=given["forks"] or 0
     )
     made = bundles.make(fleet, chosen, time.time())
-    for one in (licences.classes()[key] for key in made.licences):
-        console.warning(f"not free, {one.key}: {one.told} ({format_source(one)})")
+    for licence in (licences.classes()[key] for key in made.licences):
+        console.warning(f"not free, {licence.key}: {licence.told} ({format_source(licence)})")
     for each in made.manifest.repositories:
         console.progress(f"{each.folder}: {counted(len(each.packages), 'package')}")
     if made.kept:

@@ -38,17 +38,17 @@ def capture(host: str, sources: tuple[str, ...], out: Path, timeout: float, **re
     from gpuprov.report.files import write_atomic
 
     host, sources = former_order(host, sources)
-    asked = of_host(host, sources, reading, options.raw_hosts)
-    found = take(asked, timeout, options.pace(reading))
-    for line in found.unreachable:
+    raw_hosts = of_host(host, sources, reading, options.raw_hosts)
+    captured = take(raw_hosts, timeout, options.pace(reading))
+    for line in captured.unreachable:
         console.warning(line)
     try:
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise GpuprovError(f"{out} cannot be made: {error.strerror}", "name another folder with --out") from error
-    for name, text in found.files.items():
+    for name, text in captured.files.items():
         write_atomic(out / name, text, mode=0o600)
-    hidden = f", {found.masked} secrets masked" if found.masked else ""
-    console.progress(f"{len(found.files)} host{'s' if len(found.files) != 1 else ''} in {out}{hidden}")
-    retry.offer("capture", found.again, len(asked), option="")
-    return CODES["unreachable" if found.unreachable else "ok"]
+    hidden = f", {captured.masked} secrets masked" if captured.masked else ""
+    console.progress(f"{len(captured.files)} host{'s' if len(captured.files) != 1 else ''} in {out}{hidden}")
+    retry.offer("capture", captured.again, len(raw_hosts), option="")
+    return CODES["unreachable" if captured.unreachable else "ok"]

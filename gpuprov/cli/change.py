@@ -111,7 +111,7 @@ def plan(
     deliver(document, None if as_json else as_text, ((html, as_page),))
     if out:
         saved.write(out, fleet, readings, plans, (sources, reading), chosen)
-    retry.offer("plan", [one.host for one in plans if one.unreachable], len(plans))
+    retry.offer("plan", [plan.host for plan in plans if plan.unreachable], len(plans))
     return document.exit_code
 
 

@@ -33,7 +33,7 @@ def capabilities(_ctx: click.Context, _param: click.Parameter, incomplete: str) 
     """Complete capabilities with commas between them."""
     from gpuprov.capabilities import CAPABILITIES
 
-    return _more(incomplete, (one.name for one in CAPABILITIES))
+    return _more(incomplete, (capability.name for capability in CAPABILITIES))
 
 
 def tests(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -47,7 +47,7 @@ def models(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> lis
     """Complete GPU models of the catalogue."""
     from gpuprov.catalog.gpus import list_gpus
 
-    return [CompletionItem(one.key) for one in list_gpus() if one.key.lower().startswith(incomplete.lower())]
+    return [CompletionItem(gpu.key) for gpu in list_gpus() if gpu.key.lower().startswith(incomplete.lower())]
 
 
 def words(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -100,9 +100,9 @@ def _names(ctx: click.Context) -> list[str]:
         sources = (*(given.get("sources") or _left(ctx)), *(given.get("inventories") or ())) or find_default_sources()
         if given.get("ask_vault_pass") or any(map(_runs, sources)):
             return []
-        found = load(sources, vault_password_files=given.get("vault_password_files") or ()).hosts
-        groups = dict.fromkeys(group for host in found for group in host.groups)
-        return ["all", *groups, *(host.name for host in found)]
+        raw_hosts = load(sources, vault_password_files=given.get("vault_password_files") or ()).hosts
+        groups = dict.fromkeys(group for host in raw_hosts for group in host.groups)
+        return ["all", *groups, *(host.name for host in raw_hosts)]
     return []
 
 
@@ -126,5 +126,5 @@ def _lists(start: str) -> list[str]:
     from gpuprov.report.files import state_folder
 
     place = os.path.join(escape(str(state_folder("retry"))), "*.retry")
-    found = glob(f"{escape(os.path.expanduser(start))}*") if start else sorted(glob(place), reverse=True)
-    return [f"@{path}/" if os.path.isdir(path) else f"@{path}" for path in found]
+    paths = glob(f"{escape(os.path.expanduser(start))}*") if start else sorted(glob(place), reverse=True)
+    return [f"@{path}/" if os.path.isdir(path) else f"@{path}" for path in paths]

@@ -39,10 +39,10 @@ def diff(left: str, right: str, sources: tuple[str, ...], timeout: float, as_jso
     names = [left] if Path(right).exists() else [left, right]
     hosts: list[RawHost] = []
     for name in names:
-        found = options.raw_hosts(sources, {**reading, "limit": name, "user": None, "ask_become_pass": False})
-        if len(found) != 1:
-            raise GpuprovError(f'"{name}" means {len(found)} hosts, and one can be compared', "name one host")
-        hosts += found
+        raws = options.raw_hosts(sources, {**reading, "limit": name, "user": None, "ask_become_pass": False})
+        if len(raws) != 1:
+            raise GpuprovError(f'"{name}" means {len(raws)} hosts, and one can be compared', "name one host")
+        hosts += raws
     other = [difference.of_file(Path(right))] if len(names) == 1 else []
     hosts = list(logged_in(hosts, reading))  # both at once: a password is asked for once
     sides = difference.of_hosts(hosts, timeout=timeout, pace=options.pace(reading))

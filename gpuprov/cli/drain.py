@@ -164,9 +164,9 @@ def _teller(progress: Any) -> Callable[[Any], None]:
         if step.state in ("done", "refused"):
             progress.done(step.host, step.state)
             return
-        told = ", ".join(step.waits_for[:3]) or step.message or step.state
-        if last.get(step.host) != told:
-            progress.update(step.host, told)
-        last[step.host] = told
+        message = ", ".join(step.waits_for[:3]) or step.message or step.state
+        if last.get(step.host) != message:
+            progress.update(step.host, message)
+        last[step.host] = message
 
     return tell

@@ -64,6 +64,6 @@ def drift(
     with console.Progress([raw.name for raw, _ in fleet.pairs], "reading", quiet=True) as progress:
         pace = options.pace(reading)
         hosts = judged(fleet.pairs, only=chosen, since=since, pace=pace, timeout=timeout, on_done=progress.done)
-    told = document.build_document(hosts, monotonic() - began)
-    deliver(told, None if as_json else lambda: cleaned(text.as_text(hosts, width=console.width())))
-    return told.exit_code
+    output = document.build_document(hosts, monotonic() - began)
+    deliver(output, None if as_json else lambda: cleaned(text.as_text(hosts, width=console.width())))
+    return output.exit_code

@@ -66,16 +66,18 @@ def health(
     pairs = [(raw, watched(spec, since)) for raw, spec in fleet.pairs]
     took: dict[str, float] = {}
     if records:
-        found = recorded.verify(pairs, options.read_records(records), only={CAPABILITY}, named=bool(reading["limit"]))
-        if left := recorded.left_out(pairs, found):
+        verified = recorded.verify(
+            pairs, options.read_records(records), only={CAPABILITY}, named=bool(reading["limit"])
+        )
+        if left := recorded.left_out(pairs, verified):
             console.progress(f"not judged, since no record is of them: {fold_names(left)}")
     else:
         with console.Progress([raw.name for raw, _ in pairs], "reading", quiet=True) as progress:
-            found = verify(
+            verified = verify(
                 pairs, only={CAPABILITY}, pace=options.pace(reading), timeout=timeout,
                 on_done=lambda host, _: progress.done(host), took=took,
             )  # fmt: skip
-    results = of_health(found)
+    results = of_health(verified)
     verbose = reading["verbose"]
     page = about("health", sources, reading, None, files) if files["html"] else None
 
@@ -93,5 +95,5 @@ def health(
         ),
     )
     bad = ("fail", "error", "unreachable")
-    retry.offer("health", list(dict.fromkeys(one.host for one in results if one.status in bad)), len(pairs))
+    retry.offer("health", list(dict.fromkeys(result.host for result in results if result.status in bad)), len(pairs))
     return health_code(results)

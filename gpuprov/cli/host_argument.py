@@ -40,14 +40,16 @@ def of_host(host: str, sources: tuple[str, ...], options: dict[str, Any], read: 
 
     if options["limit"]:
         inside = {raw.name for raw in raw_hosts(sources, options)}
-        mine = [raw.name for raw in of_host(host, sources, {**options, "limit": None}, raw_hosts) if raw.name in inside]
-        if not mine:
+        names = [
+            raw.name for raw in of_host(host, sources, {**options, "limit": None}, raw_hosts) if raw.name in inside
+        ]
+        if not names:
             raise GpuprovError(
                 f'HOST "{host}" and --limit "{options["limit"]}" have no host in common', "leave one out"
             )
-        host = ",".join(mine)
+        host = ",".join(names)
     try:
         return read(sources, {**options, "limit": host})
     except SpecError as error:
-        told = [replace(one, message=one.message.replace("--limit", "HOST")) for one in error.problems]
-        raise SpecError(told) from error
+        problems = [replace(problem, message=problem.message.replace("--limit", "HOST")) for problem in error.problems]
+        raise SpecError(problems) from error

@@ -93,7 +93,9 @@ def init(
     from gpuprov.report.files import check_writable, write_atomic
 
     given = [
-        name for name, one in (("hosts", from_hosts), ("slurm", from_slurm), ("kubernetes", from_kubernetes)) if one
+        name
+        for name, source in (("hosts", from_hosts), ("slurm", from_slurm), ("kubernetes", from_kubernetes))
+        if source
     ]
     as_json, recipe = reading.pop("as_json"), reading.pop("recipe")
     answers = {name: value for name in ANSWERS if (value := reading.pop(name)) is not None}
@@ -148,8 +150,8 @@ def _tell(out: Path, draft: Draft, fleet: Fleet, *, as_json: bool) -> None:
         return
     notes = len(draft.notes) + sum(len(group.notes) for group in draft.groups)
     hosts = len(fleet.pairs) + len(fleet.unmanaged)
-    told = f", {notes} note{'s' if notes != 1 else ''} in it of what was not taken over" if notes else ""
-    console.result(f"{out}: {hosts} host{'s' if hosts != 1 else ''} valid{told}")
+    suffix = f", {notes} note{'s' if notes != 1 else ''} in it of what was not taken over" if notes else ""
+    console.result(f"{out}: {hosts} host{'s' if hosts != 1 else ''} valid{suffix}")
     for group, keys in fits.items():
         console.progress(f"{group}: recipes for these GPUs: {', '.join(keys)}; gpuprov init --recipe NAME writes one")
     console.result(f"next: gpuprov {draft.verb} {shlex.quote(str(out))}")
@@ -172,16 +174,16 @@ def _as_json(out: Path, draft: Draft, fleet: Fleet, fits: dict[str, list[str]]) 
     from gpuprov.reading import format_document
 
     notes = [*draft.notes, *(note for group in draft.groups for note in group.notes)]
-    told = {
+    document = {
         "file": str(out),
         "hosts": [raw.name for raw, _ in fleet.pairs],
         "notes": notes,
-        "warnings": [str(one) for one in fleet.warnings],
+        "warnings": [str(warning) for warning in fleet.warnings],
         "recipes": fits,
         "unreached": draft.unreached,
         "next": draft.verb,
     }
-    return format_document(told)
+    return format_document(document)
 
 
 def _from_hosts(text: str, sources: tuple[str, ...], timeout: float, reading: dict[str, Any]) -> Draft:
@@ -195,8 +197,8 @@ def _from_hosts(text: str, sources: tuple[str, ...], timeout: float, reading: di
     raw = options.raw_hosts(
         sources or (",".join(names) + ",",), {**reading, "limit": ":".join(names) if sources else None}
     )
-    with console.Progress([one.name for one in raw], "reading", quiet=True):
+    with console.Progress([host.name for host in raw], "reading", quiet=True):
         exported = export(raw, timeout=timeout, pace=options.pace(reading))
     for line in exported.unreachable:
         console.warning(line)
-    return hosts.draft(exported, [one.name for one in raw])
+    return hosts.draft(exported, [host.name for host in raw])

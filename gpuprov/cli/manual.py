@@ -14,13 +14,13 @@ from gpuprov.errors import EXIT_CODES
 
 def pages() -> dict[str, str]:
     """Return each page by its file name: gpuprov.1, gpuprov-check.1, gpuprov-mig-fit.1."""
-    found = {"gpuprov.1": _page(("gpuprov",), cli)}
+    files = {"gpuprov.1": _page(("gpuprov",), cli)}
     for name, command in cli.commands.items():
-        found[f"gpuprov-{name}.1"] = _page(("gpuprov", name), command)
+        files[f"gpuprov-{name}.1"] = _page(("gpuprov", name), command)
         if isinstance(command, click.Group):
             for word, below in command.commands.items():
-                found[f"gpuprov-{name}-{word}.1"] = _page(("gpuprov", name, word), below)
-    return found
+                files[f"gpuprov-{name}-{word}.1"] = _page(("gpuprov", name, word), below)
+    return files
 
 
 def _page(words: tuple[str, ...], command: click.Command) -> str:
@@ -88,5 +88,5 @@ def _prose(text: str) -> list[str]:
 def _text(text: str) -> str:
     """Escape a line of text for roff: nothing in it is a request or an escape, and a dash stays copyable."""
     line = text.replace("\\", "\\e").replace("-", "\\-").replace("`", "\\(ga").replace("'", "\\(aq")
-    line = re.sub("[^\x00-\x7f]", lambda found: f"\\[u{ord(found[0]):04X}]", line)
+    line = re.sub("[^\x00-\x7f]", lambda match: f"\\[u{ord(match[0]):04X}]", line)
     return f"\\&{line}" if line.startswith((".", "'")) else line

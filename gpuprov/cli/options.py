@@ -264,11 +264,11 @@ def _read_with(options: dict[str, Any]) -> dict[str, Any]:
 
 def ask_something(fleet: Fleet, names: frozenset[str] | None) -> None:
     """Raise UsageError if --only names nothing that any of these hosts has: the result would be empty."""
-    there = list(dict.fromkeys(name for _, spec in fleet.pairs for name in spec.capabilities))
-    if names is not None and not names & set(there):
-        told = ", ".join(there) or "nothing"
+    present = list(dict.fromkeys(name for _, spec in fleet.pairs for name in spec.capabilities))
+    if names is not None and not names & set(present):
+        listing = ", ".join(present) or "nothing"
         raise click.UsageError(
-            f"--only: none of these hosts has {', '.join(sorted(names))} in its spec; they have: {told}"
+            f"--only: none of these hosts has {', '.join(sorted(names))} in its spec; they have: {listing}"
         )
 
 
@@ -294,6 +294,6 @@ def only(text: str | None) -> frozenset[str] | None:
             from difflib import get_close_matches
 
             near = get_close_matches(name, known, n=1, cutoff=0.75)
-            told = f'did you mean "{near[0]}"?' if near else f"allowed: {', '.join(known)}"
-            raise click.UsageError(f'--only: there is no capability "{name}"; {told}')
+            hint = f'did you mean "{near[0]}"?' if near else f"allowed: {', '.join(known)}"
+            raise click.UsageError(f'--only: there is no capability "{name}"; {hint}')
     return frozenset(names)

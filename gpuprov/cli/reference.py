@@ -34,12 +34,12 @@ def explain(words: tuple[str, ...], records: tuple[Path, ...], as_json: bool, **
     if bool(words) == bool(records):
         raise click.UsageError("name what to explain, - for standard input, or a record with --from: one of them")
     if records:
-        found = [one for record in options.read_records(records) for one in explaining.in_record(record)]
+        answers = [answer for record in options.read_records(records) for answer in explaining.in_record(record)]
     elif words == ("-",):
-        found = explaining.in_stream(sys.stdin.buffer if sys.stdin else None)
+        answers = explaining.in_stream(sys.stdin.buffer if sys.stdin else None)
     else:
-        found = explaining.explain(" ".join(words))
-    specs.show_explanations(found, as_json=as_json)
+        answers = explaining.explain(" ".join(words))
+    specs.show_explanations(answers, as_json=as_json)
     return 0
 
 

@@ -49,5 +49,5 @@ def rollback(host: str, sources: tuple[str, ...], to: str, serial: str, **given:
     if not given["yes"]:
         options.must_be_able_to_ask("rollback asks before it changes anything", "--yes")
     chosen = {name: given[name] for name in TAKEN}
-    asked = applying.Options(**chosen, act="rollback", serial=serial, forks=given["forks"] or 0)
-    return applying.run_rollback(hosts, asked, to)
+    settings = applying.Options(**chosen, act="rollback", serial=serial, forks=given["forks"] or 0)
+    return applying.run_rollback(hosts, settings, to)

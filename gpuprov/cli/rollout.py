@@ -82,19 +82,21 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
     if reading["extra_vars"] and any(host.secrets for host in made.hosts):
         vault = {key: reading[key] for key in ("vault_password_files", "ask_vault_pass")}
         known = inventory.load(options.all_sources(sources, reading), **vault).hosts
-        secrets.refuse_others((raw for raw, _ in fleet.pairs), made.hosts, {one.name: one for one in known})
+        secrets.refuse_others(
+            (raw for raw, _ in fleet.pairs), made.hosts, {raw_host.name: raw_host for raw_host in known}
+        )
 
     def words(run: str, frozen_fleet: Fleet) -> Sequence[str]:
-        found = [sys.executable, "-P", "-m", "gpuprov", "fleet", "work", "--run", run]
-        found += ["--forks", str(reading["forks"])] if reading["forks"] else []
+        arguments = [sys.executable, "-P", "-m", "gpuprov", "fleet", "work", "--run", run]
+        arguments += ["--forks", str(reading["forks"])] if reading["forks"] else []
         if any(host.secrets for host in frozen_fleet.hosts):
-            found += [
+            arguments += [
                 word
-                for one in options.all_sources(sources, reading)
-                for word in ("--secrets", str(Path(one).absolute()))
+                for source in options.all_sources(sources, reading)
+                for word in ("--secrets", str(Path(source).absolute()))
             ]
-            found += [word for one in reading["vault_password_files"] for word in ("--vault-password-file", one)]
-        return found
+            arguments += [word for path in reading["vault_password_files"] for word in ("--vault-password-file", path)]
+        return arguments
 
     return command.start(carrier, made, policy, name, words, yes=yes, as_json=as_json)
 
@@ -111,8 +113,8 @@ def status(rollout: str, everything: bool, as_json: bool, **given: Any) -> int:
     """
     from gpuprov.rollout import command
 
-    found = engine.chosen(given)
-    return command.listed(found, as_json=as_json) if everything else command.show(found, rollout, as_json=as_json)
+    chosen = engine.chosen(given)
+    return command.listed(chosen, as_json=as_json) if everything else command.show(chosen, rollout, as_json=as_json)
 
 
 @rollout.command(short_help="Show events as they happen.")

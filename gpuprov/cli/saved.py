@@ -42,17 +42,17 @@ def write(
     from gpuprov.report.files import write_atomic
 
     sources, reading = given
-    asked = saved.Asked(
+    request = saved.Asked(
         inventory=tuple(resolve_sources(options.all_sources(sources, reading))[0]),
         limit=make_absolute(reading["limit"]) if reading["limit"] else None,
         extra_vars=tuple(
-            f"@{os.path.abspath(one[1:])}" if one.startswith("@") else one for one in reading["extra_vars"]
+            f"@{os.path.abspath(value[1:])}" if value.startswith("@") else value for value in reading["extra_vars"]
         ),
         user=reading["user"],
         only=tuple(sorted(only)) if only else None,
         prune=reading["prune"],
     )
-    made = saved.made(asked, fleet.pairs, readings, plans, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    made = saved.made(request, fleet.pairs, readings, plans, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
     write_atomic(path, saved.text(made, fleet.pairs), mode=0o600)
     console.progress(f"saved: gpuprov apply {path} does this, and refuses if anything has changed by then")
 
@@ -96,15 +96,15 @@ def read(sources: tuple[str, ...], given: Mapping[str, Any]) -> Saved | None:
 
 def as_asked(saved: Saved, given: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Return the inventory and the options of apply, as set by the plan."""
-    asked = saved.asked
+    request = saved.asked
     more = {
-        "limit": asked.limit,
-        "extra_vars": asked.extra_vars,
-        "user": asked.user,
+        "limit": request.limit,
+        "extra_vars": request.extra_vars,
+        "user": request.user,
         "inventories": (),
-        "prune": asked.prune,
+        "prune": request.prune,
     }
-    return asked.inventory, {**given, **more, "only": ",".join(asked.only) if asked.only else None, "yes": True}
+    return request.inventory, {**given, **more, "only": ",".join(request.only) if request.only else None, "yes": True}
 
 
 def not_reached(saved: Saved) -> dict[str, GpuprovError]:
@@ -112,7 +112,7 @@ def not_reached(saved: Saved) -> dict[str, GpuprovError]:
     from gpuprov.errors import UnreachableError
     from gpuprov.plan.saved import AGAIN
 
-    away = {one.host: one.plan.unreachable for one in saved.hosts if one.plan.unreachable}
+    away = {host.host: host.plan.unreachable for host in saved.hosts if host.plan.unreachable}
     return {name: UnreachableError(f"the plan did not reach it: {why}", AGAIN) for name, why in away.items()}
 
 
@@ -132,6 +132,6 @@ def narrowed(saved: Saved, fleet: Fleet) -> Fleet:
     if not pairs:
         raise GpuprovError("the plan reached no host", saving.AGAIN)
     colour = console.coloured(sys.stderr)
-    told = as_text([one.plan for one in saved.hosts], colour=colour, width=console.room(sys.stderr), ahead=True)
-    console.progress(f"{told}\nthe plan of {cleaned(saved.made_at)}", in_colour=colour)
+    output = as_text([host.plan for host in saved.hosts], colour=colour, width=console.room(sys.stderr), ahead=True)
+    console.progress(f"{output}\nthe plan of {cleaned(saved.made_at)}", in_colour=colour)
     return replace(fleet, pairs=tuple(pairs))

@@ -94,7 +94,11 @@ class Command(click.Command):
         """Raise UsageError if a file to be written is one that is read: `-o` is easily typed for `-i`."""
         for parameter in self.params:
             target = ctx.params.get(parameter.name or "")
-            if isinstance(parameter.type, Written) and target and any(_is_same(target, one) for one in self._read(ctx)):
+            if (
+                isinstance(parameter.type, Written)
+                and target
+                and any(_is_same(target, source) for source in self._read(ctx))
+            ):
                 raise click.UsageError(f"{parameter.opts[-1]}: {target} would be overwritten, and is what is read")
         return super().invoke(ctx)
 
@@ -157,9 +161,9 @@ class Purposes(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of this name, or with this former name."""
-        found = super().get_command(ctx, cmd_name)
-        if found or cmd_name not in RENAMED:
-            return found
+        command = super().get_command(ctx, cmd_name)
+        if command or cmd_name not in RENAMED:
+            return command
         inner: click.Command | None = self
         for word in RENAMED[cmd_name].split():
             inner = inner.get_command(ctx, word) if isinstance(inner, click.Group) else None

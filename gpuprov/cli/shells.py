@@ -64,5 +64,5 @@ class Fish(FishComplete):
 
 def use() -> None:
     """Activate these classes for completion."""
-    for one in (Bash, Zsh, Fish):
-        add_completion_class(one)
+    for shell in (Bash, Zsh, Fish):
+        add_completion_class(shell)

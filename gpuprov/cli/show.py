@@ -65,10 +65,10 @@ def show(
     if html:
         files = {"from": records[0] if records else None, "html": html}
         origin = about("show", sources, reading, files=files, host=host)
-        found, unread, least = _write_page(fleet.pairs, names, records, timeout, (html, origin, reading))
+        readings, unread, least = _write_page(fleet.pairs, names, records, timeout, (html, origin, reading))
     else:
-        found, unread = _read(fleet.pairs, names, records, timeout, reading)
-    return max(least, report.show(found, unread, path=path, as_json=as_json, verbose=reading["verbose"]))
+        readings, unread = _read(fleet.pairs, names, records, timeout, reading)
+    return max(least, report.show(readings, unread, path=path, as_json=as_json, verbose=reading["verbose"]))
 
 
 def _write_page(pairs: Any, names: Any, records: tuple[Path, ...], timeout: float, page: Any) -> Any:
@@ -107,12 +107,12 @@ def _read(pairs: Any, names: Any, records: tuple[Path, ...], timeout: float, rea
     from gpuprov.verify.listing import listing, probes_of
 
     if records:
-        found: Any = recorded.read(pairs, options.read_records(records), named=True)
-        if left := [raw.name for raw, _ in pairs if raw.name not in found]:
+        readings: Any = recorded.read(pairs, options.read_records(records), named=True)
+        if left := [raw.name for raw, _ in pairs if raw.name not in readings]:
             console.progress(f"not shown, since no record is of them: {fold_names(left)}")
     else:
-        asked = [(raw, probes_of(spec, BY_NAME, names)) for raw, spec in pairs]
-        found = gather(asked, timeout=timeout, pace=options.pace(reading))
-    read = {name: facts for name, facts in found.items() if isinstance(facts, Facts)}
+        requests = [(raw, probes_of(spec, BY_NAME, names)) for raw, spec in pairs]
+        readings = gather(requests, timeout=timeout, pace=options.pace(reading))
+    read = {name: facts for name, facts in readings.items() if isinstance(facts, Facts)}
     listings = [listing(spec, read[raw.name], BY_NAME, names) for raw, spec in pairs if raw.name in read]
-    return listings, {name: str(why) for name, why in found.items() if name not in read}
+    return listings, {name: str(why) for name, why in readings.items() if name not in read}

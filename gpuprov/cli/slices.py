@@ -134,11 +134,11 @@ def work(job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str
     from gpuprov.slices.pulse import Pulse
 
     _suits(act, given)
-    found = stored.load_job(job)
-    pairs = _pairs(found, secrets, given)
+    loaded = stored.load_job(job)
+    pairs = _pairs(loaded, secrets, given)
     names = ("timeout", "quick", "reboot", "drain", "break_lock", "log_dir")
     chosen = {name: given[name] for name in names} | {"act": act, "run": run or new_run(), "forks": given["forks"] or 0}
-    return working.work(found, pairs, results, working.Options(**chosen), Pulse())
+    return working.work(loaded, pairs, results, working.Options(**chosen), Pulse())
 
 
 @click.command(cls=Command, short_help="Make one report from the results of any number of hosts.")
@@ -197,7 +197,7 @@ def _pairs(job: Job, sources: tuple[str, ...], given: dict[str, Any]) -> Sequenc
     hosts = frozen.raw_hosts(job.hosts, job.specs)
     vault = {name: given[name] for name in ("vault_password_files", "ask_vault_pass")}
     if sources:
-        hosts = secrets.given(hosts, job.hosts, {one.name: one for one in inventory.load(sources, **vault).hosts})
+        hosts = secrets.given(hosts, job.hosts, {host.name: host for host in inventory.load(sources, **vault).hosts})
     hosts = list(logged_in(extra.over(hosts, given["extra_vars"], **vault), given))
     if not given["without_secrets"]:
         secrets.refuse_missing(hosts, job.hosts)

@@ -40,8 +40,8 @@ def topology(
     check_writable(svg)
     if svg:
         command.require_one_host([raw.name for raw in hosts])
-    found = gather([(raw, PROBES) for raw in hosts], timeout=timeout, pace=options.pace(reading))
-    code, picture = command.show(found, as_json=as_json)
+    gathered = gather([(raw, PROBES) for raw in hosts], timeout=timeout, pace=options.pace(reading))
+    code, picture = command.show(gathered, as_json=as_json)
     if svg and picture:
         write_atomic(svg, picture)
     return code

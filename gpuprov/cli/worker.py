@@ -59,7 +59,7 @@ def worker(site: str, secrets: tuple[str, ...], vault_files: tuple[str, ...], **
     for option, value in (("--forks", given["forks"]), ("--user", given["user"])):
         words += [option, str(value)] if value else []
     words += ["--without-secrets"] if given["without_secrets"] else []
-    words += [word for one in secrets for word in ("--secrets", str(Path(one).absolute()))]
-    words += [word for one in given["extra_vars"] for word in ("--extra-vars", _from_anywhere(one))]
-    words += [word for one in vault_files for word in ("--vault-password-file", str(Path(one).absolute()))]
+    words += [word for secret in secrets for word in ("--secrets", str(Path(secret).absolute()))]
+    words += [word for value in given["extra_vars"] for word in ("--extra-vars", _from_anywhere(value))]
+    words += [word for file in vault_files for word in ("--vault-password-file", str(Path(file).absolute()))]
     return working.run(reached, site, given["folder"] or default_folder(), words)

@@ -79,18 +79,18 @@ class Noted:
 
     def _tell(self, host: str, script: str) -> str:
         """Run the script and return its output; empty if it could not be run."""
-        said = ""
+        answer = ""
         try:
             text = run_on(self._hosts[host], compose((Probe("drained", script, _text),), limit=int(LIMIT)), LIMIT)
             output = (split(text.encode()) or {}).get("drained", Output("", 1))
             problem = output.error.strip() or f"exit status {output.status}" if output.status else ""
-            said = "" if problem else output.text.strip()
+            answer = "" if problem else output.text.strip()
         except GpuprovError as error:
             problem = error.message
         self.untold.pop(host, None)
         if problem:
             self.untold[host] = " ".join(problem.split())
-        return said
+        return answer
 
 
 def written(by: str, run: str, host: str, *, over: bool) -> str:

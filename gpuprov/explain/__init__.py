@@ -34,10 +34,10 @@ def explain(words: str) -> list[Explanation]:
     """Return every meaning of `words`, the exact ones first. Raises GpuprovError with similar words if there is none."""
     text = words.strip()
     terms = _terms(text)
-    found = [*_capabilities(text), *terms, *_fields(text), *_checks(text), *_exit_codes(text)]
-    found += [] if terms else _symptoms(text)
-    if found:
-        return found
+    answers = [*_capabilities(text), *terms, *_fields(text), *_checks(text), *_exit_codes(text)]
+    answers += [] if terms else _symptoms(text)
+    if answers:
+        return answers
     known = [
         *BY_NAME,
         *(".".join(field.path) for name in BY_NAME for field in fields.fields(name)),
@@ -80,16 +80,20 @@ def in_text(text: str | IO[bytes], where: str) -> list[Explanation]:
 
 def _answers(seen: list[Seen], where: str = "") -> list[Explanation]:
     """Return the answers to a text's symptoms; those that another of them decides come last. `where`: with the count, and the line."""
-    beside = [Beside(one.symptom, one.line) for one in seen]
-    decided = [(one, find_decisive(one.symptom, beside)) for one in seen]
+    beside = [Beside(sighting.symptom, sighting.line) for sighting in seen]
+    decided = [(sighting, find_decisive(sighting.symptom, beside)) for sighting in seen]
     return [
         _symptom(
-            one.symptom,
-            *([("seen", f"{one.count} time{'s' if one.count != 1 else ''} in {where}: {one.line}")] if where else []),
+            sighting.symptom,
+            *(
+                [("seen", f"{sighting.count} time{'s' if sighting.count != 1 else ''} in {where}: {sighting.line}")]
+                if where
+                else []
+            ),
             decided=by,
-            health=in_health(one.verdict, ended=one.ended) if one.verdict else "",
+            health=in_health(sighting.verdict, ended=sighting.ended) if sighting.verdict else "",
         )
-        for one, by in sorted(decided, key=lambda pair: pair[1] is not None)
+        for sighting, by in sorted(decided, key=lambda pair: pair[1] is not None)
     ]
 
 
@@ -163,7 +167,7 @@ def _terms(text: str) -> list[Explanation]:
 def _symptoms(text: str) -> list[Explanation]:
     """Return the symptoms in a log of these lines, or else of a line with these words; then other messages that contain the words."""
     seen = symptoms_in(text) or (symptoms_in(" ".join(text.split())) if "\n" in text else [])
-    shown = {one.symptom.key for one in seen}
+    shown = {sighting.symptom.key for sighting in seen}
     return _answers(seen) + [_symptom(symptom) for symptom in find_symptom(text) if symptom.key not in shown]
 
 

@@ -28,19 +28,19 @@ _ALONE: tuple[frozenset[bytes], ...] = (frozenset(),)
 @cache
 def _words() -> dict[bytes, tuple[frozenset[bytes], ...]]:
     """Return, by word, the words that must occur beside it in a line that may hold a message."""
-    found = {
-        word.encode(): tuple(frozenset(one.encode() for one in words) for words in sets)
+    word_sets = {
+        word.encode(): tuple(frozenset(word.encode() for word in words) for words in sets)
         for word, sets in list_choosing_words().items()
     }
-    return found | {f"xid{number}".encode(): _ALONE for number in ("", *range(1000))} | {b"sxid": _ALONE}
+    return word_sets | {f"xid{number}".encode(): _ALONE for number in ("", *range(1000))} | {b"sxid": _ALONE}
 
 
 def chosen(stream: IO[bytes], note: Callable[[str], None]) -> Iterator[str]:
     """Yield the lines that may hold a message, with those around them; an empty line marks omitted ones. `note` is called with each
     line that names a GPU, whether it is yielded or not. Never more than a block of the log is kept."""
     beside = _words()
-    wanted = frozenset(beside)
-    either = wanted | OF_A_GPU
+    keys = frozenset(beside)
+    either = keys | OF_A_GPU
     before: deque[bytes] = deque(maxlen=AROUND)
     rest, gap = 0, False
     for block in _blocks(stream):
@@ -52,7 +52,7 @@ def chosen(stream: IO[bytes], note: Callable[[str], None]) -> Iterator[str]:
             words = set(line.translate(_TO_WORDS).split())
             if not OF_A_GPU.isdisjoint(words):
                 note(_text(line))
-            if any(words.issuperset(one) for word in wanted & words for one in beside[word]):
+            if any(words.issuperset(others) for word in keys & words for others in beside[word]):
                 if gap:
                     yield ""
                 yield from map(_text, before)

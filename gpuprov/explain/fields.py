@@ -41,14 +41,14 @@ def fields(name: str) -> tuple[Field, ...]:
     capability = BY_NAME[name]
     info = shape.type_info(capability.fragment)
     assert isinstance(info, shape.StructType)
-    found = []
+    listed = []
     for item in info.fields:
         top = item.encode_name
         proofs = tuple(check.id for check in capability.checks if top in check.fields)
         common = {"proofs": proofs, "unproved": capability.unproved.get(top, "")}
-        found.append(_field(item, name, (name,), common))
-        found += _inside(item, found[-1], common)
-    return tuple(found)
+        listed.append(_field(item, name, (name,), common))
+        listed += _inside(item, listed[-1], common)
+    return tuple(listed)
 
 
 def named(words: str) -> list[Field]:
@@ -56,10 +56,10 @@ def named(words: str) -> list[Field]:
     first."""
     if any(map(str.isspace, words)):
         return []
-    wanted = tuple(word.partition("[")[0] for word in words.split("."))
+    target = tuple(word.partition("[")[0] for word in words.split("."))
     every = [field for name in BY_NAME for field in fields(name)]
-    exact = [field for field in every if field.path == wanted]
-    ending = (field for field in every if field.path[1:][-len(wanted) :] == wanted)
+    exact = [field for field in every if field.path == target]
+    ending = (field for field in every if field.path[1:][-len(target) :] == target)
     return exact or sorted(ending, key=lambda field: len(field.path))
 
 

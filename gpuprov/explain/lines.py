@@ -64,12 +64,12 @@ def _is_no_infiniband(after: Iterable[str]) -> bool:
 
 def gpu_addresses(lines: Iterable[str]) -> set[str]:
     """Return the PCI addresses of GPUs in a log: used by NVIDIA's driver, or identified by lspci."""
-    found = set()
+    addresses = set()
     for line in lines:
         if _OF_NVIDIA.search(line) or "NVRM" in line:
             for match in _GPU.finditer(line):
-                found.add(_short(match[1]))
-    return found
+                addresses.add(_short(match[1]))
+    return addresses
 
 
 def devices_in(line: str) -> frozenset[str]:

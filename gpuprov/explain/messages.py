@@ -72,13 +72,13 @@ class _Log:
     def read(self, line: str) -> None:
         shown = _shown_in(line)
         self.note(line, shown)
-        if any(one.verdict and one.verdict.number for one in shown):
+        if any(entry.verdict and entry.verdict.number for entry in shown):
             stamped = read_stamp(line, _LEAP_YEAR)
             self.xids += [Line(stamped.at, stamped.text)] if stamped.at is not None else []
         devices = devices_in(line)
         if devices and len(self.pending) < _MOST_PENDING:
-            keys = {one.symptom.key for one in shown}
-            more = [one for one in _shown_in(f"{line} (nvidia)") if one.symptom.key not in keys]
+            keys = {entry.symptom.key for entry in shown}
+            more = [entry for entry in _shown_in(f"{line} (nvidia)") if entry.symptom.key not in keys]
             if more:
                 self.pending.append(_Pending(devices, line, more))
 
@@ -90,15 +90,17 @@ class _Log:
             self.known[key] = (min(best, rank), seen)
 
     def end(self, of_a_gpu: set[str]) -> list[Seen]:
-        for one in self.pending:
-            if one.devices & of_a_gpu:
-                self.note(one.line, one.more)
-        found = [seen for _, seen in sorted(self.known.values(), key=lambda pair: pair[0])]
-        left = {(one.verdict.key, one.action) for one in standing(KernelLog(lines=tuple(self.xids)))}
+        for entry in self.pending:
+            if entry.devices & of_a_gpu:
+                self.note(entry.line, entry.more)
+        sightings = [seen for _, seen in sorted(self.known.values(), key=lambda pair: pair[0])]
+        left = {(finding.verdict.key, finding.action) for finding in standing(KernelLog(lines=tuple(self.xids)))}
         judged = {verdict.key for line in self.xids if (verdict := judge_line(line.text))}
         return [
-            msgspec.structs.replace(one, ended=True) if one.verdict and _is_ended(one.verdict, judged, left) else one
-            for one in found
+            msgspec.structs.replace(sighting, ended=True)
+            if sighting.verdict and _is_ended(sighting.verdict, judged, left)
+            else sighting
+            for sighting in sightings
         ]
 
 
@@ -113,11 +115,11 @@ def symptoms_in(log: str | IO[bytes]) -> list[Seen]:
     last. A symptom whose lines need different actions appears once for each. A log that is a stream is read as it comes, and never
     kept."""
     stream = io.BytesIO("\n".join(log.splitlines()).encode("utf-8", "replace")) if isinstance(log, str) else log
-    found, gpus = _Log(), set[str]()
+    reader, gpus = _Log(), set[str]()
     for line in statements(join_messages(chosen(stream, lambda line: gpus.update(gpu_addresses((line,)))))):
         if line:
-            found.read(line[:LONGEST_LINE])
-    return found.end(gpus)
+            reader.read(line[:LONGEST_LINE])
+    return reader.end(gpus)
 
 
 def _shown_in(line: str) -> list[_Shown]:
@@ -130,9 +132,9 @@ def _shown_in(line: str) -> list[_Shown]:
         shown.append(
             _Shown((symptom.follows, at, (False, False, -LONGEST_LINE * (not symptom.xids))), symptom, verdict)
         )
-    held = [one for one in find_held(fold(line)) if not (verdict and one.symptom.key == verdict.key)]
+    held = [entry for entry in find_held(fold(line)) if not (verdict and entry.symptom.key == verdict.key)]
     follows = bool(held) and held[0].symptom.follows
-    return shown + [_Shown((follows, last, one.rank), one.symptom) for one in held]
+    return shown + [_Shown((follows, last, entry.rank), entry.symptom) for entry in held]
 
 
 @cache

@@ -66,8 +66,8 @@ def compare(left: Side, right: Side) -> Compared:
         if name in unknown or left_block == right_block:
             continue
         if left_block is None or right_block is None:
-            there = "not there", "there"
-            differences.append(Difference(name, "", there[left_block is not None], there[right_block is not None]))
+            words = "not there", "there"
+            differences.append(Difference(name, "", words[left_block is not None], words[right_block is not None]))
         left_fields, right_fields = dict(_flatten(left_block or {})), dict(_flatten(right_block or {}))
         for field in dict.fromkeys((*left_fields, *right_fields)):
             if left_fields.get(field) != right_fields.get(field):

@@ -165,7 +165,7 @@ def _batch(state: State, batch: Batch, now: float) -> list[Action]:
         actions, waits = _start(state, () if unapproved else batch.hosts, now)
     if all(host.stage == "done" for _, host in state.of(batch)):
         slots = _Slots(state)
-        slots.taken += Counter(slots.site(one.hosts) for one in actions if isinstance(one, Work))
+        slots.taken += Counter(slots.site(action.hosts) for action in actions if isinstance(action, Work))
         actions += _soaked(state, batch, now, slots)
     waits += unapproved
     if (
@@ -173,7 +173,7 @@ def _batch(state: State, batch: Batch, now: float) -> list[Action]:
         and not state.jobs
         and not any(host.stage in ("draining", "worked") for host in state.hosts.values())
     ):
-        timed = [one for one in waits if one.until is not None or one.why.startswith(APPROVAL)]
+        timed = [wait for wait in waits if wait.until is not None or wait.why.startswith(APPROVAL)]
         if not timed:
             return [Stop(waits[0].why if waits else f"{batch.name} cannot go on")]
     return [*actions, *waits]
@@ -186,7 +186,7 @@ def _unapproved(state: State, batch: Batch) -> Iterator[Wait]:
     for step, approval in state.plan.approvals(batch):
         given = state.approved.get(step, set()) & {*approval.by}
         if len(given) < approval.count:
-            left, missing = [one for one in approval.by if one not in given], approval.count - len(given)
+            left, missing = [user for user in approval.by if user not in given], approval.count - len(given)
             who = ", ".join(left) if len(left) == missing else f"{missing} of {', '.join(left)}"
             yield Wait(f'{APPROVAL}"{step}" by {who}')
 
@@ -202,12 +202,14 @@ def _start(state: State, batch: Sequence[str], now: float) -> tuple[list[Action]
     of this batch."""
     policy, slots = state.plan.policy, _Slots(state)
     pause = seconds(policy.retry.after)
-    mine = [(name, host) for name, host in state.hosts.items() if host.held or host.stage in OUT]
-    mine += [(name, host) for name in batch for host in [state.hosts[name]] if not (host.held or host.stage in OUT)]
-    mine = [(name, host) for name, host in mine if host.stage in ("waiting", "prepared", "ready")]
-    again = {name: host.since + pause for name, host in mine if host.tries and host.since + pause > now}
+    candidates = [(name, host) for name, host in state.hosts.items() if host.held or host.stage in OUT]
+    candidates += [
+        (name, host) for name in batch for host in [state.hosts[name]] if not (host.held or host.stage in OUT)
+    ]
+    candidates = [(name, host) for name, host in candidates if host.stage in ("waiting", "prepared", "ready")]
+    again = {name: host.since + pause for name, host in candidates if host.tries and host.since + pause > now}
     waits = [Wait(f"{names(again)}: tried again", min(again.values()))] if again else []
-    due = [(name, host) for name, host in mine if name not in again]
+    due = [(name, host) for name, host in candidates if name not in again]
     ready = [name for name, host in due if host.stage == "ready"]
     fresh = [(name, host) for name, host in due if host.stage == ("prepared" if policy.prepare else "waiting")]
     chosen, held_back = _room(state, fresh)
@@ -218,8 +220,8 @@ def _start(state: State, batch: Sequence[str], now: float) -> tuple[list[Action]
         ready += chosen
     unprepared = [name for name, host in due if host.stage == "waiting"] if policy.prepare else []
     acts: tuple[tuple[Act, list[str]], ...] = (("apply", ready), ("prepare", unprepared))
-    for act, wanted in acts:
-        actions += slots.jobs(act, wanted)
+    for act, host_names in acts:
+        actions += slots.jobs(act, host_names)
     return actions, [*waits, *([held_back] if held_back else [])]
 
 
@@ -233,9 +235,9 @@ class _Slots:
     def site(self, hosts: Sequence[str]) -> str:
         return self._plan.sites.get(hosts[0], "")
 
-    def jobs(self, act: Act, wanted: Iterable[str]) -> Iterator[Work]:
+    def jobs(self, act: Act, host_names: Iterable[str]) -> Iterator[Work]:
         limits = self._plan.policy.limits
-        for site, hosts in self._plan.by_site(wanted).items():
+        for site, hosts in self._plan.by_site(host_names).items():
             for start in range(0, len(hosts), limits.job_size):
                 if self.taken[site] < limits.jobs:
                     self.taken[site] += 1

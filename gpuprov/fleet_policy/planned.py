@@ -59,23 +59,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def by_site(self, hosts: Iterable[str]) -> dict[str, list[str]]:
         """Return the hosts of each site, in their order."""
-        found: dict[str, list[str]] = {}
+        groups: dict[str, list[str]] = {}
         for name in hosts:
-            found.setdefault(self.sites.get(name, ""), []).append(name)
-        return found
+            groups.setdefault(self.sites.get(name, ""), []).append(name)
+        return groups
 
     def approvals(self, batch: Batch) -> list[tuple[str, Approval]]:
         """Return the steps that must be approved before the batch begins."""
-        first = next((one.number for one in self.batches if one.number), None)
-        found = []
-        for one in self.policy.approvals:
-            if one.before == "canary" and batch is self.batches[0]:
-                found.append(("canary", one))
-            elif one.before == "batches" and batch.number == first:
-                found.append(("batches", one))
-            elif one.before == "each-batch" and batch.number:
-                found.append((batch.name, one))
-        return found
+        first = next((batch.number for batch in self.batches if batch.number), None)
+        steps = []
+        for approval in self.policy.approvals:
+            if approval.before == "canary" and batch is self.batches[0]:
+                steps.append(("canary", approval))
+            elif approval.before == "batches" and batch.number == first:
+                steps.append(("batches", approval))
+            elif approval.before == "each-batch" and batch.number:
+                steps.append((batch.name, approval))
+        return steps
 
 
 def planned(
@@ -92,31 +92,31 @@ def planned(
     all members by default.
     """
     total, options = len(members) if total is None else total, dict(options or {})
-    _refuse_lost([one.name for one in members if not one.domain], "in no failure domain", policy.domain)
-    _refuse_lost([one.name for one in members if not one.site], "at no site", policy.site)
+    _refuse_lost([member.name for member in members if not member.domain], "in no failure domain", policy.domain)
+    _refuse_lost([member.name for member in members if not member.site], "at no site", policy.site)
     first = _canaries(policy.canary, members, total, options.get(CANARY, CANARY))
-    rest = [one for one in members if one.name not in first]
+    rest = [member for member in members if member.name not in first]
     batches = (
-        [Batch(0, tuple(one.name for one in members if one.name in first), seconds(policy.canary.soak))]
+        [Batch(0, tuple(member.name for member in members if member.name in first), seconds(policy.canary.soak))]
         if first
         else []
     )
     soak = seconds(policy.batches.soak)
     if policy.batches.by_domain:
         parts: dict[str, list[str]] = {}
-        for one in rest:
-            parts.setdefault(one.domain, []).append(one.name)
+        for member in rest:
+            parts.setdefault(member.domain, []).append(member.name)
         batches += [Batch(n, tuple(names), soak, domain) for n, (domain, names) in enumerate(parts.items(), start=1)]
     else:
         step = at_least_one(policy.batches.size, total)
-        names = [one.name for one in rest]
+        names = [member.name for member in rest]
         cuts = range(0, len(names), step)
         batches += [Batch(n, tuple(names[cut : cut + step]), soak) for n, cut in enumerate(cuts, start=1)]
     windows = policy.windows
     return Plan(
         policy=policy,
-        domains={one.name: one.domain for one in members},
-        sites={one.name: one.site for one in members if one.site},
+        domains={member.name: member.domain for member in members},
+        sites={member.name: member.site for member in members if member.site},
         batches=tuple(batches),
         total=total,
         options=options,

@@ -236,11 +236,11 @@ def _across(policy: Policy) -> Iterator[Finding]:
             "name the hosts, or a number of them",
         )
     if policy.domain is None:
-        for path, asked in (
+        for path, value in (
             (("batches", "by_domain"), policy.batches.by_domain),
             (("limits", "per_domain"), policy.limits.per_domain),
         ):
-            if asked:
+            if value:
                 yield (
                     path,
                     f"{'.'.join(path)} without a failure domain",
@@ -248,8 +248,8 @@ def _across(policy: Policy) -> Iterator[Finding]:
                 )
     for number, approval in enumerate(policy.approvals):
         if approval.count > len({*approval.by}):
-            told = f"approvals[{number}].count is {approval.count}, by names {len({*approval.by})}"
-            yield ("approvals", number, "count"), told, "name more users, or ask fewer of them"
+            message = f"approvals[{number}].count is {approval.count}, by names {len({*approval.by})}"
+            yield ("approvals", number, "count"), message, "name more users, or ask fewer of them"
     if policy.drain:
         yield from _drain(policy.drain)
     if policy.windows:
@@ -266,8 +266,8 @@ def _drain(drain: Drain) -> Iterator[Finding]:
 
 
 def _windows(windows: Windows) -> Iterator[Finding]:
-    found: Zone | None = zone(windows.time_zone)
-    if found is None:
+    time_zone: Zone | None = zone(windows.time_zone)
+    if time_zone is None:
         yield (
             ("windows", "time_zone"),
             f'windows.time_zone is "{windows.time_zone}"',

@@ -83,12 +83,12 @@ class State:
     @property
     def batch(self) -> Batch | None:
         """Return the first batch that is not over."""
-        return next((one for one in self.plan.batches if one.number not in self.over), None)
+        return next((batch for batch in self.plan.batches if batch.number not in self.over), None)
 
     @property
     def busy(self) -> bool:
         """Return whether something is under way, which is completed whatever people say."""
-        return bool(self.jobs) or any(one.stage in OUT - {"ready"} for one in self.hosts.values())
+        return bool(self.jobs) or any(host.stage in OUT - {"ready"} for host in self.hosts.values())
 
     def add(self, event: Event) -> None:
         """Apply one more event."""
@@ -124,11 +124,11 @@ class State:
                 self._move((host,), "worked")
                 self.hosts[host].verdict, self.hosts[host].message = "failed", message
             case kinds.Returned(hosts=hosts, message=message, untold=unknown):
-                for one in (self.hosts[name] for name in hosts):
-                    one.message = message or one.message
+                for entry in (self.hosts[name] for name in hosts):
+                    entry.message = message or entry.message
                     # One that is not taken back is as its spec says, and out of its cluster all the same.
-                    one.verdict = "failed" if message and one.verdict == "green" else one.verdict
-                    one.held = one.touched and one.verdict != "green"
+                    entry.verdict = "failed" if message and entry.verdict == "green" else entry.verdict
+                    entry.held = entry.touched and entry.verdict != "green"
                 self._move(hosts, "done", untold=unknown)
             case kinds.Working(job=number, act=act, hosts=hosts):
                 self.acts[number] = act
@@ -142,7 +142,7 @@ class State:
                     self._end(self.jobs[number], end)
             case kinds.JobOver(job=number, message=message):
                 job = self.jobs[number]
-                for name in [one for one in job.hosts if one in job.left]:
+                for name in [host for host in job.hosts if host in job.left]:
                     self._end(job, HostEnd(name, "again", "no result", message))
                 del self.jobs[number]
 

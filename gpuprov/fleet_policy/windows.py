@@ -25,19 +25,19 @@ class Span(NamedTuple):
 def parsed(text: str) -> Span:
     """Parse `"mon-thu,sat 22:00-05:00"`, which matches SPAN."""
     days, _, times = text.partition(" ")
-    begin, end = (int(one[:2]) * 60 + int(one[3:]) for one in times.split("-"))
+    begin, end = (int(part[:2]) * 60 + int(part[3:]) for part in times.split("-"))
     return Span(_days(days), begin, end - begin if end > begin else end - begin + 1440)
 
 
 def _days(text: str) -> frozenset[int]:
     if text == "daily":
         return frozenset(range(7))
-    found: set[int] = set()
+    days: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
         start, stop = DAYS.index(first), DAYS.index(last or first)
-        found |= {day % 7 for day in range(start, (stop if stop >= start else stop + 7) + 1)}
-    return frozenset(found)
+        days |= {day % 7 for day in range(start, (stop if stop >= start else stop + 7) + 1)}
+    return frozenset(days)
 
 
 def zone(name: str) -> Zone | None:
@@ -96,7 +96,7 @@ def changes(of: Zone, begin: float, end: float) -> list[tuple[float, int]]:
         return int((datetime.fromtimestamp(at, of).utcoffset() or timedelta(0)).total_seconds())
 
     first = int(begin)
-    found = [(float(first), offset(first))]
+    steps = [(float(first), offset(first))]
     for day in range(first, int(end), 86400):
         before, after = day, day + 86400
         if offset(before) == offset(after):
@@ -104,8 +104,8 @@ def changes(of: Zone, begin: float, end: float) -> list[tuple[float, int]]:
         while after - before > 1:
             middle = (before + after) // 2
             before, after = (middle, after) if offset(middle) == offset(before) else (before, middle)
-        found.append((float(after), offset(after)))
-    return found
+        steps.append((float(after), offset(after)))
+    return steps
 
 
 def is_open(spans: Sequence[Span], zone: Zone, now: float, margin: int = 0) -> bool:
@@ -132,7 +132,7 @@ def _joined(windows: Iterable[tuple[float, float]]) -> Iterator[tuple[float, flo
 def _around(spans: Sequence[Span], zone: Zone, now: float) -> list[tuple[float, float]]:
     """Return windows from a day before to eight days after, as times, with the zone's clock changes taken into account."""
     today = datetime.fromtimestamp(now, zone).date()
-    found = []
+    around = []
     for offset in range(-1, 9):
         day = today + timedelta(days=offset)
         midnight = datetime(day.year, day.month, day.day)
@@ -140,5 +140,5 @@ def _around(spans: Sequence[Span], zone: Zone, now: float) -> list[tuple[float, 
             if day.weekday() in span.days:
                 begin = midnight + timedelta(minutes=span.begin)
                 end = begin + timedelta(minutes=span.length)
-                found.append((begin.replace(tzinfo=zone).timestamp(), end.replace(tzinfo=zone).timestamp()))
-    return found
+                around.append((begin.replace(tzinfo=zone).timestamp(), end.replace(tzinfo=zone).timestamp()))
+    return around

@@ -121,19 +121,19 @@ def connect(settings: Settings) -> paramiko.SSHClient:
         client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
     else:
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     config = Path("~/.ssh/config").expanduser()
     if config.is_file():
-        found = paramiko.SSHConfig.from_path(str(config)).lookup(settings.host)
+        options = paramiko.SSHConfig.from_path(str(config)).lookup(settings.host)
     key = settings.text("key")
-    host, port = found.get("hostname", settings.host), int(settings.text("port") or found.get("port", 22))
-    proxy = proxy_command(found, host, port)
+    host, port = options.get("hostname", settings.host), int(settings.text("port") or options.get("port", 22))
+    proxy = proxy_command(options, host, port)
     client.connect(
         host,
         port=port,
-        username=settings.text("user") or found.get("user"),
+        username=settings.text("user") or options.get("user"),
         password=settings.text("password") or None,
-        key_filename=os.path.expanduser(key) if key else found.get("identityfile"),
+        key_filename=os.path.expanduser(key) if key else options.get("identityfile"),
         timeout=float(settings.text("timeout", "10")),
         sock=paramiko.ProxyCommand(proxy) if proxy else None,
     )

@@ -44,14 +44,14 @@ def judged(draft: Draft) -> tuple[str, Fleet]:
 def _taken_back(draft: Draft, problem: Problem) -> bool:
     """Remove a block that the problem is about from the draft, for the hosts concerned; True if there was one."""
     block = str(problem.path[0]) if problem.path else ""
-    concerned = [one for one in draft.groups if set(problem.hosts) & set(one.members)]
+    concerned = [group for group in draft.groups if set(problem.hosts) & set(group.members)]
     if block in draft.common and concerned:
         value = draft.common.pop(block)
         for group in draft.groups:
             group.spec.setdefault(block, value)
-    mine = [one for one in concerned if block in one.spec]
+    having = [candidate for candidate in concerned if block in candidate.spec]
     note = f"{block}: {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
-    for group in mine:
+    for group in having:
         del group.spec[block]
         group.notes.append(f"{note}; gpuprov check refuses it, and it is left out")
-    return bool(mine)
+    return bool(having)

@@ -38,7 +38,10 @@ class Group(msgspec.Struct, kw_only=True):
         """Return the hosts in inventory form: those without variables as ranges."""
         plain = [name for name, variables in self.hosts.items() if not variables]
         ranges = fold_names(plain).split(", ") if plain else []
-        return {**{one: {} for one in ranges}, **{name: told for name, told in self.hosts.items() if told}}
+        return {
+            **{name_range: {} for name_range in ranges},
+            **{name: block for name, block in self.hosts.items() if block},
+        }
 
 
 class Draft(msgspec.Struct, kw_only=True):
@@ -55,25 +58,25 @@ class Draft(msgspec.Struct, kw_only=True):
 
 def add(draft: Draft, group: Group) -> None:
     """Add the group, or its hosts to a group with the same spec."""
-    same = next((one for one in draft.groups if one.spec == group.spec and one.notes == group.notes), None)
+    same = next((known for known in draft.groups if known.spec == group.spec and known.notes == group.notes), None)
     if same:
         same.hosts.update(group.hosts)
     else:
         draft.groups.append(group)
 
 
-def gpu_block(said: str, count: int | None) -> tuple[dict[str, Any], list[str]]:
+def gpu_block(words: str, count: int | None) -> tuple[dict[str, Any], list[str]]:
     """Return the blocks that follow from another tool's name for a model, and notes if it is not certain which GPU that is."""
-    models = list_meant(said) if said else []
+    models = list_meant(words) if words else []
     if len(models) == 1:
         block = {"model": models[0].key, **({"count": count} if count else {})}
         return {"gpu": block, **(_joined(models[0]) if count and count >= BOARD else {})}, []
-    if not said:
+    if not words:
         why = "nothing says which GPUs these hosts have"
     elif models:
-        why = f'"{said}" may be {", ".join(one.key for one in models)}'
+        why = f'"{words}" may be {", ".join(model.key for model in models)}'
     else:
-        why = f'"{said}" is in no row of gpuprov catalog gpus'
+        why = f'"{words}" is in no row of gpuprov catalog gpus'
     choice = models[0].key if models else "MODEL"
     line = f"gpu: {{model: {choice}{f', count: {count}' if count else ''}}}"
     hint = f"lspci -nn | grep -i nvidia on one of them shows the PCI id, which may stand for the model: {line}"

@@ -35,11 +35,11 @@ def expanded(text: str) -> list[str]:
 
 def _numbers(inner: str) -> list[str]:
     """Expand `01-03,07` to 01, 02, 03, 07."""
-    found: list[str] = []
+    numbers: list[str] = []
     for part in inner.split(","):
         first, dash, last = part.strip().partition("-")
         low, high = reading.parse_whole(first), reading.parse_whole(last) if dash else reading.parse_whole(first)
         if low is None or high is None or high < low or high - low >= MOST:
             raise Unreadable(f"{part[:80]!r} is no range of numbers", "01-04")
-        found += [str(number).zfill(len(first)) for number in range(low, high + 1)]
-    return found
+        numbers += [str(number).zfill(len(first)) for number in range(low, high + 1)]
+    return numbers

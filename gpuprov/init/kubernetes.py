@@ -54,10 +54,10 @@ class Node(msgspec.Struct):
 
 def draft(path: Path) -> Draft:
     """Return the nodes with GPUs, in groups of one product, count and driver. Raises GpuprovError if there is none."""
-    found = Draft(source=path.name, common={**BASE, "reboot": "never"})
+    new_draft = Draft(source=path.name, common={**BASE, "reboot": "never"})
     alike: dict[tuple[str, ...], list[Node]] = {}
     without = unlabelled = 0
-    for node, gpus in _nodes(path, found):
+    for node, gpus in _nodes(path, new_draft):
         kind = next((node.labels[name] for name in INSTANCE if name in node.labels), "") if node.instance else ""
         if node.label("gpu.product") or kind:
             names = ("gpu.product", "gpu.count", "gpu.deploy.driver")
@@ -73,16 +73,16 @@ def draft(path: Path) -> Draft:
         )
         raise GpuprovError(f"{path.name}: no node with a GPU is in it", hint)
     if without:
-        found.notes.append(f"{without} node{'s' if without != 1 else ''} without GPUs")
+        new_draft.notes.append(f"{without} node{'s' if without != 1 else ''} without GPUs")
     if unlabelled:
         nodes = f"{unlabelled} nodes have" if unlabelled != 1 else "1 node has"
-        found.notes.append(f"{nodes} nvidia.com/gpu and no labels of GPU feature discovery")
+        new_draft.notes.append(f"{nodes} nvidia.com/gpu and no labels of GPU feature discovery")
     for (product, count, deployed, driver, _), members in alike.items():
-        add(found, _group(found, product, reading.parse_whole(count), deployed, driver, members))
-    return found
+        add(new_draft, _group(new_draft, product, reading.parse_whole(count), deployed, driver, members))
+    return new_draft
 
 
-def _nodes(path: Path, found: Draft) -> Iterator[tuple[Node, bool]]:
+def _nodes(path: Path, new_draft: Draft) -> Iterator[tuple[Node, bool]]:
     """Yield each node, and True if it offers GPUs."""
     what = "the output of: kubectl get nodes -o json"
     try:
@@ -97,7 +97,7 @@ def _nodes(path: Path, found: Draft) -> Iterator[tuple[Node, bool]]:
             raise GpuprovError(f"{path}: this is no list of nodes", f"allowed: {what}")
         name = _under(item, "metadata", "name")
         if not isinstance(name, str) or not HOST.match(name):
-            found.notes.append(f"{str(name)[:80]!r} is no name of a host")
+            new_draft.notes.append(f"{str(name)[:80]!r} is no name of a host")
             continue
         labels = _under(item, "metadata", "labels")
         plain = {str(key): str(value) for key, value in labels.items()} if isinstance(labels, Mapping) else {}
@@ -114,10 +114,10 @@ def _under(value: Any, *keys: str) -> Any:
 
 def _address(item: Any) -> str:
     addresses = _under(item, "status", "addresses")
-    for one in addresses if isinstance(addresses, list) else ():
-        address = _under(one, "address")
+    for entry in addresses if isinstance(addresses, list) else ():
+        address = _under(entry, "address")
         if (
-            _under(one, "type") == "InternalIP"
+            _under(entry, "type") == "InternalIP"
             and isinstance(address, str)
             and re.fullmatch(r"[0-9A-Fa-f.:]+", address)
         ):

@@ -116,12 +116,12 @@ def _user(text: str) -> str:
 def _model(text: str) -> str:
     if text == NONE:
         return text
-    found = find_gpu(text)
-    if not found:
+    gpu = find_gpu(text)
+    if not gpu:
         near = find_nearest(text)
         hint = f"is it {', '.join(near)}?" if near else "gpuprov catalog gpus lists all; none leaves it out"
         raise GpuprovError(f'"{text}" is not in the catalogue', hint)
-    return found.key
+    return gpu.key
 
 
 def _count(model: Gpu) -> int:
@@ -138,7 +138,9 @@ def _number(text: str) -> str:
 def _offered(model: Gpu | None) -> str:
     """Return branches that are supported, and that the GPU runs with, the newest first."""
     names = [
-        one.branch for one in list_branches() if one.type in ("PB", "LTSB") and end_of_life(one.branch).ended is False
+        branch.branch
+        for branch in list_branches()
+        if branch.type in ("PB", "LTSB") and end_of_life(branch.branch).ended is False
     ]
     fitting = [
         name for name in names if not model or not explain_refusal(model, name, choose_kernel_modules(model, name))

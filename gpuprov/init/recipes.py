@@ -35,11 +35,11 @@ def draft(key: str, given: Mapping[str, str]) -> Draft:
     return Draft(source=f"recipe {recipe.key} and {source(given)}", common={"reboot": may_reboot(ask)}, groups=[group])
 
 
-def fitting(found: Draft) -> dict[str, list[str]]:
+def fitting(fleet_draft: Draft) -> dict[str, list[str]]:
     """Return the recipes that fit the hosts of each group, by the group's name."""
     fits: dict[str, list[str]] = {}
-    for group in found.groups:
-        named = {**found.common, **group.spec}.get("gpu", {})
+    for group in fleet_draft.groups:
+        named = {**fleet_draft.common, **group.spec}.get("gpu", {})
         model = find_gpu(str(named.get("model", "")))
         if model and "recipe" not in group.spec:
             fitted = fitting_recipes(model.key, named.get("count"), find_instance(group.instance))

@@ -46,29 +46,29 @@ class Told(msgspec.Struct):
 
 def draft(paths: Sequence[Path]) -> Draft:
     """Return the nodes with GPUs, in groups of one type and count. Raises GpuprovError if no file names a node with GPUs."""
-    told = Told()
+    cluster = Told()
     for path in paths:
         default: dict[str, str] = {}
         for number, line in _lines(_text(path)):
-            _line(told, f"{path.name}:{number}", line, default)
+            _line(cluster, f"{path.name}:{number}", line, default)
     names = ", ".join(path.name for path in paths)
-    having = {name: node for name, node in told.nodes.items() if _gpus(told, node) or node.mig}
+    having = {name: node for name, node in cluster.nodes.items() if _gpus(cluster, node) or node.mig}
     if not having:
-        raise GpuprovError(f"{names}: no node with a GPU is named", _no_node(told))
-    if told.left:
-        told.notes.append(
-            f"{', '.join(sorted(told.left))}: for Slurm alone; `gpuprov topology` shows what is wired to what"
+        raise GpuprovError(f"{names}: no node with a GPU is named", _no_node(cluster))
+    if cluster.left:
+        cluster.notes.append(
+            f"{', '.join(sorted(cluster.left))}: for Slurm alone; `gpuprov topology` shows what is wired to what"
         )
-    if others := len(told.nodes) - len(having):
-        told.notes.append(f"{others} node{'s' if others != 1 else ''} without GPUs")
-    found = Draft(source=names, common={**BASE, "reboot": "never"}, notes=told.notes)
-    for (types, count), members in _alike(told, having).items():
-        add(found, _group(found, types, count, members))
-    return found
+    if others := len(cluster.nodes) - len(having):
+        cluster.notes.append(f"{others} node{'s' if others != 1 else ''} without GPUs")
+    new_draft = Draft(source=names, common={**BASE, "reboot": "never"}, notes=cluster.notes)
+    for (types, count), members in _alike(cluster, having).items():
+        add(new_draft, _group(new_draft, types, count, members))
+    return new_draft
 
 
-def _no_node(told: Told) -> str:
-    if told.everywhere.devices or told.detects:
+def _no_node(cluster: Told) -> str:
+    if cluster.everywhere.devices or cluster.detects:
         return "this gres.conf holds for every node: give slurm.conf too, which names them (--from-slurm slurm.conf)"
     return "allowed: NodeName=... with Gres=gpu:... (slurm.conf) or Name=gpu (gres.conf)"
 
@@ -94,36 +94,36 @@ def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
             continue
         if re.match(r"\s*include\s", whole, re.IGNORECASE):
             yield first, {"include": whole.split(None, 1)[-1]}
-        elif found := {key.lower(): value.strip('"') for key, value in PARAMETER.findall(whole)}:
-            yield first, found
+        elif parameters := {key.lower(): value.strip('"') for key, value in PARAMETER.findall(whole)}:
+            yield first, parameters
         whole, first = "", 0
 
 
-def _line(told: Told, place: str, line: dict[str, str], default: dict[str, str]) -> None:
+def _line(cluster: Told, place: str, line: dict[str, str], default: dict[str, str]) -> None:
     if "include" in line:
-        told.notes.append(f"{place}: Include {line['include']}; give that file too, with --from-slurm")
+        cluster.notes.append(f"{place}: Include {line['include']}; give that file too, with --from-slurm")
     if line.get("autodetect", "off").lower() != "off":
-        told.detects = True
-        told.notes.append(
+        cluster.detects = True
+        cluster.notes.append(
             f"{place}: AutoDetect={line['autodetect']}: Slurm asks each host, and its answer stands in no file"
         )
     if "name" in line:
-        _of_gres(told, place, line)
+        _of_gres(cluster, place, line)
     elif line.get("nodename", "").upper() == "DEFAULT":
         default.update(line)
     elif "nodename" in line:
-        _of_slurm(told, place, {**default, **line})
+        _of_slurm(cluster, place, {**default, **line})
 
 
-def _of_gres(told: Told, place: str, line: dict[str, str]) -> None:
+def _of_gres(cluster: Told, place: str, line: dict[str, str]) -> None:
     """Read a line of gres.conf: GPUs of nodes, or of every node."""
     if line["name"].lower() != "gpu":
-        told.notes.append(f"{place}: Name={line['name']}")
+        cluster.notes.append(f"{place}: Name={line['name']}")
         return
-    told.left |= {name for key, name in LEFT.items() if key in line}
-    files = _expanded(told, place, line["file"]) if "file" in line else []
+    cluster.left |= {name for key, name in LEFT.items() if key in line}
+    files = _expanded(cluster, place, line["file"]) if "file" in line else []
     count = reading.parse_whole(line["count"]) if "count" in line else len(files) or 1
-    nodes = _nodes(told, place, line["nodename"]) if "nodename" in line else [told.everywhere]
+    nodes = _nodes(cluster, place, line["nodename"]) if "nodename" in line else [cluster.everywhere]
     kind = line.get("type", "")
     for node in nodes:
         if "multiplefiles" in line or PROFILE.search(kind):
@@ -132,10 +132,10 @@ def _of_gres(told: Told, place: str, line: dict[str, str]) -> None:
             node.devices = {**node.devices, kind: node.devices.get(kind, 0) + (count or 0)}
 
 
-def _of_slurm(told: Told, place: str, line: dict[str, str]) -> None:
+def _of_slurm(cluster: Told, place: str, line: dict[str, str]) -> None:
     """Read a line of slurm.conf: nodes, with their addresses and resources."""
-    nodes = _nodes(told, place, line["nodename"])
-    addresses = _expanded(told, place, line["nodeaddr"]) if "nodeaddr" in line else []
+    nodes = _nodes(cluster, place, line["nodename"])
+    addresses = _expanded(cluster, place, line["nodeaddr"]) if "nodeaddr" in line else []
     scheduled: dict[str, int] = {}
     mig = False
     for name, rest in GRES.findall(line.get("gres", "")):
@@ -152,47 +152,47 @@ def _of_slurm(told: Told, place: str, line: dict[str, str]) -> None:
             node.address = addresses[number]
 
 
-def _nodes(told: Told, place: str, text: str) -> list[Node]:
-    names = _expanded(told, place, text)
-    told.notes += [f"{place}: {name[:80]!r} is no name of a host" for name in names if not HOST.match(name)]
-    return [told.nodes.setdefault(name, Node()) for name in names if HOST.match(name)]
+def _nodes(cluster: Told, place: str, text: str) -> list[Node]:
+    names = _expanded(cluster, place, text)
+    cluster.notes += [f"{place}: {name[:80]!r} is no name of a host" for name in names if not HOST.match(name)]
+    return [cluster.nodes.setdefault(name, Node()) for name in names if HOST.match(name)]
 
 
-def _expanded(told: Told, place: str, text: str) -> list[str]:
+def _expanded(cluster: Told, place: str, text: str) -> list[str]:
     try:
         return expanded(text)
     except reading.Unreadable as error:
-        told.notes.append(f"{place}: {error.message}")
+        cluster.notes.append(f"{place}: {error.message}")
         return []
 
 
-def _gpus(told: Told, node: Node) -> dict[str, int]:
+def _gpus(cluster: Told, node: Node) -> dict[str, int]:
     """Return the GPUs of a node by type: those that Slurm schedules, by the types of gres.conf if slurm.conf has none."""
-    there = node.devices or told.everywhere.devices
-    if set(node.scheduled) == {""} and len(there) == 1:
-        return dict.fromkeys(there, node.scheduled[""])
+    devices = node.devices or cluster.everywhere.devices
+    if set(node.scheduled) == {""} and len(devices) == 1:
+        return dict.fromkeys(devices, node.scheduled[""])
     return node.scheduled or node.devices
 
 
 Alike = dict[tuple[tuple[str, ...], int], dict[str, Node]]
 
 
-def _alike(told: Told, nodes: dict[str, Node]) -> Alike:
+def _alike(cluster: Told, nodes: dict[str, Node]) -> Alike:
     """Group nodes by the types and the number of their GPUs; a number of 0 means unknown."""
-    found: Alike = {}
+    groups: Alike = {}
     differ: dict[tuple[int, int], list[str]] = {}
     for name, node in nodes.items():
-        gpus = _gpus(told, node)
-        there, given = sum((node.devices or told.everywhere.devices).values()), sum(node.scheduled.values())
-        if there and given and there != given:
-            differ.setdefault((there, given), []).append(name)
+        gpus = _gpus(cluster, node)
+        present, given = sum((node.devices or cluster.everywhere.devices).values()), sum(node.scheduled.values())
+        if present and given and present != given:
+            differ.setdefault((present, given), []).append(name)
         count = 0 if node.mig else sum(gpus.values())
-        found.setdefault((tuple(sorted(gpus)), count), {})[name] = node
-    for (there, given), names in differ.items():
-        told.notes.append(
-            f"{fold_names(names)}: gres.conf has {there} GPUs, slurm.conf {given}; slurm.conf's number is taken"
+        groups.setdefault((tuple(sorted(gpus)), count), {})[name] = node
+    for (present, given), names in differ.items():
+        cluster.notes.append(
+            f"{fold_names(names)}: gres.conf has {present} GPUs, slurm.conf {given}; slurm.conf's number is taken"
         )
-    return found
+    return groups
 
 
 def _group(draft: Draft, types: tuple[str, ...], count: int, members: dict[str, Node]) -> Group:

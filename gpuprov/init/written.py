@@ -42,12 +42,12 @@ def _group(group: Group) -> Iterator[str]:
     if group.spec:
         yield from ("      vars:", "        gpuprov:", *_block(group.spec, (), 10, group.origins))
     yield "      hosts:"
-    told: set[str] = set()
+    explained: set[str] = set()
     for name, variables in group.shown().items():
         for variable in variables:
-            if variable in CONNECTION and variable not in told:
+            if variable in CONNECTION and variable not in explained:
                 yield from _comment(f"{variable}: {CONNECTION[variable][1]}", 8)
-                told.add(variable)
+                explained.add(variable)
         yield from _text({name: variables}, 8)
 
 
@@ -92,5 +92,5 @@ def _meaning(path: tuple[str, ...]) -> str:
 @cache
 def _meanings() -> dict[tuple[str, ...], str]:
     """Return the purpose of each field, by its path below `gpuprov`; the house's own have no capability before them."""
-    found = {field.path: field.does for name in BY_NAME for field in fields.fields(name)}
-    return found | {path[1:]: does for path, does in found.items() if path[0] == "host"}
+    meanings = {field.path: field.does for name in BY_NAME for field in fields.fields(name)}
+    return meanings | {path[1:]: does for path, does in meanings.items() if path[0] == "host"}

@@ -85,7 +85,7 @@ def load(
 
 
 def describe_unopened(file: str, why: str) -> SpecError:
-    named = next((one for one in os.environ if one.startswith("ANSIBLE_") and os.environ[one] == file), "")
+    named = next((name for name in os.environ if name.startswith("ANSIBLE_") and os.environ[name] == file), "")
     message = f"Ansible cannot use its configuration: {file} cannot be opened: {why}"
     hint = f"{named} names it: name another file, or unset it"
     hint = hint if named else "name another file in ansible.cfg (log_path)"

@@ -53,12 +53,12 @@ class Unread:
 
     def note(self, name: object, value: object) -> None:
         """Remember the variable if it is one."""
-        if not isinstance(name, str) or not (told := explain_unread(name, value)):
+        if not isinstance(name, str) or not (reason := explain_unread(name, value)):
             return
         origin = find_origin(name)
         key = (str.__str__(name), origin.file if origin else "")
         if key not in self._found:
-            self._found[key] = Problem(message=told[0], origin=origin, hint=told[1], severity="warning")
+            self._found[key] = Problem(message=reason[0], origin=origin, hint=reason[1], severity="warning")
 
     def problems(self) -> list[Problem]:
         """Yield a warning for each variable."""

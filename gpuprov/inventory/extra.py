@@ -27,32 +27,32 @@ EXAMPLE = """-e '{"gpuprov": {"nouveau": {}}}'"""
 
 def read(loader: Loader, given: Sequence[str], findings: Findings) -> dict[str, Any]:
     """Return the variables of all options, later ones overriding earlier ones; add problems to the findings."""
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     for text in given:
         try:
-            said = parse_option(loader, text)
+            parsed = parse_option(loader, text)
         except AnsibleError as error:
             findings.take(
                 convert_error(error, text[1:]) if text.startswith("@") else find_mark(convert_error(error, OPTION))
             )
             continue
-        if not isinstance(said, Mapping) or RAW in said or not all(isinstance(name, str) for name in said):
+        if not isinstance(parsed, Mapping) or RAW in parsed or not all(isinstance(name, str) for name in parsed):
             hint = f"allowed: NAME=VALUE, a mapping in YAML or JSON ({EXAMPLE}), or @FILE"
             bad = (
-                strip_tags(said[RAW]) if isinstance(said, Mapping) and RAW in said else text
+                strip_tags(parsed[RAW]) if isinstance(parsed, Mapping) and RAW in parsed else text
             )  # what stands beside may be secret
             findings.add(f"{OPTION} is {show(bad)}", None, hint=hint)
             continue
-        for name in [name for name in said if name.startswith(DOTTED)]:
-            hint = f"""write it as JSON: -e '{{"gpuprov": {format_nested(name, strip_tags(said[name]))}}}'"""
+        for name in [name for name in parsed if name.startswith(DOTTED)]:
+            hint = f"""write it as JSON: -e '{{"gpuprov": {format_nested(name, strip_tags(parsed[name]))}}}'"""
             findings.add(f"{OPTION}: nothing reads {show(str(strip_tags(name)))}", None, hint=hint)
-        secrets = [] if text.startswith("@") else [name for name in said if is_secret(name)]
+        secrets = [] if text.startswith("@") else [name for name in parsed if is_secret(name)]
         for name in secrets:
             hint = "write it in a file of mode 0600 and give -e @FILE; or --ask-become-pass"
             findings.add(f"{OPTION}: {name} would be seen by every user of this machine (ps)", None, hint=hint)
         # A name is looked up as it was written, without the tags of where.
-        found |= {str(strip_tags(name)): value for name, value in said.items()}
-    return found
+        variables |= {str(strip_tags(name)): value for name, value in parsed.items()}
+    return variables
 
 
 def parse_option(loader: Loader, text: str) -> Any:

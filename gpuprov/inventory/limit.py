@@ -26,9 +26,9 @@ def select(hosts: Sequence[RawHost], groups: Sequence[str], limit: str) -> tuple
     """Return the hosts that the pattern matches, in inventory order, and a problem for each part that matches nothing."""
     patterns, problems = split_patterns(limit)
     universe = _Universe(hosts, groups)
-    wanted = [p for p in patterns if p[0] not in "!&"] or ([] if problems else ["all"])
+    inclusive = [p for p in patterns if p[0] not in "!&"] or ([] if problems else ["all"])
     chosen: set[str] = set()
-    for pattern in wanted:
+    for pattern in inclusive:
         chosen |= universe.match(pattern)
     for pattern in patterns:
         if pattern[0] == "&":
@@ -118,21 +118,21 @@ class _Universe:
             self.problems.append(Problem(message=f'--limit: "{pattern}" is not a regular expression: {error}'))
             return set()
         groups = [name for name in self._members if matcher.match(name)]
-        found = [host for name in groups for host in self._members[name]]
+        matched = [host for name in groups for host in self._members[name]]
         if not groups or pattern.startswith("~") or any(special in expression for special in ".?*["):
-            found += [name for name in self._names if matcher.match(name)]
-        found = list(dict.fromkeys(found))
-        if not found and not groups:
+            matched += [name for name in self._names if matcher.match(name)]
+        matched = list(dict.fromkeys(matched))
+        if not matched and not groups:
             self._unknown(pattern)
-        if subscript is None or not found:
-            return set(found)
+        if subscript is None or not matched:
+            return set(matched)
         if isinstance(subscript, int):
-            if not -len(found) <= subscript < len(found):
-                message = f'--limit: "{pattern}" asks for item {subscript} of {len(found)}'
-                self.problems.append(Problem(message=message, hint=f"allowed: 0 to {len(found) - 1}"))
+            if not -len(matched) <= subscript < len(matched):
+                message = f'--limit: "{pattern}" asks for item {subscript} of {len(matched)}'
+                self.problems.append(Problem(message=message, hint=f"allowed: 0 to {len(matched) - 1}"))
                 return set()
-            return {found[subscript]}
-        return set(found[subscript])
+            return {matched[subscript]}
+        return set(matched[subscript])
 
     def _unknown(self, pattern: str) -> None:
         from difflib import get_close_matches
@@ -144,10 +144,10 @@ class _Universe:
 
 
 def parse_subscript(pattern: str) -> tuple[str, int | slice | None]:
-    found = None if pattern.startswith("~") else _SUBSCRIPT.match(pattern)
-    if not found:
+    match = None if pattern.startswith("~") else _SUBSCRIPT.match(pattern)
+    if not match:
         return pattern, None
-    expression, item, start, end = found.groups()
+    expression, item, start, end = match.groups()
     if item:
         return expression, int(item)
     return expression, slice(int(start), int(end) + 1 if end else None)

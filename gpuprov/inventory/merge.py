@@ -125,7 +125,7 @@ def find_value_origin(own: Origin | None, place: Origin | None) -> Origin | None
 
 def _join(path: Path, part: str | int) -> Path:
     key = (path, part)
-    found = _paths.get(key)
-    if found is None:
-        found = _paths[key] = (*path, part if isinstance(part, int) else str.__str__(part))
-    return found
+    joined = _paths.get(key)
+    if joined is None:
+        joined = _paths[key] = (*path, part if isinstance(part, int) else str.__str__(part))
+    return joined

@@ -72,11 +72,11 @@ def unfold_names(pattern: str, known: Collection[str]) -> set[str]:
     if not ranges:
         return set()
     shape = re.compile("([0-9]{1,18})".join(map(re.escape, _RANGE.sub("\0", pattern).split("\0"))))
-    found: set[str] = set()
+    unfolded: set[str] = set()
     for name in known:
         if (seen := shape.fullmatch(name)) and all(
             low <= int(number) <= high and len(number) == max(width, len(str(int(number))))
             for number, (low, high, width) in zip(seen.groups(), ranges, strict=True)
         ):
-            found.add(name)
-    return found
+            unfolded.add(name)
+    return unfolded

@@ -34,8 +34,8 @@ def find_origin(value: Any) -> Origin | None:
 def convert_origin(tag: Any) -> Origin:
     """Convert Ansible's place to ours; an INI source has lines but no columns: column 1."""
     if tag.path is None:
-        found = _QUOTED_PATH.search(tag.description or "")
-        return Origin(shorten_path(found.group(1)) if found else str(tag.description))
+        match = _QUOTED_PATH.search(tag.description or "")
+        return Origin(shorten_path(match.group(1)) if match else str(tag.description))
     return (
         Origin(shorten_path(tag.path), tag.line_num or 0, tag.col_num or 1)
         if tag.line_num
@@ -121,11 +121,11 @@ def hide_looked_up() -> None:
         return
 
     def hiding(*, plugin_name: str, lookup_terms: list[Any], **named: Any) -> Any:
-        found = look_up(plugin_name=plugin_name, lookup_terms=lookup_terms, **named)
+        values = look_up(plugin_name=plugin_name, lookup_terms=lookup_terms, **named)
         if SECRET_LOOKUPS.search(plugin_name) or any(is_secret(term) for term in list_scalars(lookup_terms)):
-            for text in list_scalars(found):
+            for text in list_scalars(values):
                 hide(text)
-        return found
+        return values
 
     hiding.hides = True  # type: ignore[attr-defined]
     jinja._invoke_lookup = hiding

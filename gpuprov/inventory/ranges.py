@@ -36,11 +36,11 @@ def expand(line: str) -> list[str]:
 
 def judge(name: str) -> None:
     """Raise Unreadable for ranges with too many hosts, or without end; leave anything else to Ansible."""
-    found = _RANGE.findall(name)
-    if len(found) > MOST_RANGES:
-        raise Unreadable(f"{show(name)} has {len(found)} ranges", f"{MOST_RANGES}")
+    matches = _RANGE.findall(name)
+    if len(matches) > MOST_RANGES:
+        raise Unreadable(f"{show(name)} has {len(matches)} ranges", f"{MOST_RANGES}")
     count = 1
-    for inner in found:
+    for inner in matches:
         first, _, rest = inner.partition(":")
         last, _, step = rest.partition(":")
         bounds = (parse_whole(first or "0"), parse_whole(last), parse_whole(step or "1"))

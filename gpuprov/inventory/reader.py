@@ -116,7 +116,7 @@ def _read(
         cacheable=usual and manager.plain and hosts.variables.builtin and not hosts.computed,
         extra=tuple(given),
         children={
-            str(name): tuple(str(one.name) for one in group.child_groups)
+            str(name): tuple(str(child.name) for child in group.child_groups)
             for name, group in manager.groups.items()
             if group.child_groups
         },
@@ -164,24 +164,24 @@ class _Hosts:
     def all(self) -> list[RawHost]:
         """Return all hosts in the order in which the sources name them."""
         hosts = list(self._manager.hosts.values())
-        said = [(host, self._chain(host), self.variables.of_host(host)) for host in hosts]
+        entries = [(host, self._chain(host), self.variables.of_host(host)) for host in hosts]
         for path, error in self._loader.failed.items():
             self._findings.take(convert_error(error, path))
         for problem in self._loader.faults:
             self._findings.take(problem)
         usable = not self._findings  # with files missing, every templated value would be a second, misleading problem
-        return [self._host(host, chain, own, usable) for host, chain, own in said]
+        return [self._host(host, chain, own, usable) for host, chain, own in entries]
 
     def _chain(self, host: Any) -> _Chain:
         key = tuple(map(id, host.groups))
         chain = self._chains.get(key)
         if chain is None:
-            said = self.variables.of_groups(host.groups)
+            own = self.variables.of_groups(host.groups)
             names = tuple(str(group.name) for group in sort_groups(host.groups) if group.name != "all")
             merge = Merge(partial(self._refuse, ""))
-            lay_layers(merge, said.layers)
-            connection = {name: self._plain(name, value) for name, value in said.connection.items()}
-            chain = self._chains[key] = _Chain(names, said, merge, connection, index_origins(said.places))
+            lay_layers(merge, own.layers)
+            connection = {name: self._plain(name, value) for name, value in own.connection.items()}
+            chain = self._chains[key] = _Chain(names, own, merge, connection, index_origins(own.places))
         return chain
 
     def _host(self, host: Any, chain: _Chain, own: Own, usable: bool) -> RawHost:
@@ -246,8 +246,8 @@ class _Hosts:
             return None
 
     def _refuse(self, host: str, error: AnsibleError, path: Path) -> None:
-        found = convert_error(error, "", format_path(path))
-        self._findings.add(found.message, found.origin, host, path, found.hint)
+        problem = convert_error(error, "", format_path(path))
+        self._findings.add(problem.message, problem.origin, host, path, problem.hint)
 
 
 def index_origins(places: Mapping[str, Origin | None]) -> dict[str, Origin]:

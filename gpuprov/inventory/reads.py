@@ -56,9 +56,9 @@ def list_names(template: str) -> frozenset[str] | None:
     except TemplateSyntaxError:
         return None
     called = {node.node.name for node in tree.find_all(nodes.Call) if isinstance(node.node, nodes.Name)}
-    found = frozenset(node.name for node in tree.find_all(nodes.Name)) - _CALLS
-    kept = called <= _CALLS and not found & _HOST and all(map(is_repeatable, tree.find_all(nodes.Filter)))
-    return found if kept else None
+    names = frozenset(node.name for node in tree.find_all(nodes.Name)) - _CALLS
+    kept = called <= _CALLS and not names & _HOST and all(map(is_repeatable, tree.find_all(nodes.Filter)))
+    return names if kept else None
 
 
 def list_all_names(template: str, variables: Mapping[str, Any]) -> frozenset[str] | None:
@@ -66,10 +66,10 @@ def list_all_names(template: str, variables: Mapping[str, Any]) -> frozenset[str
     seen: set[str] = set()
     waiting = [str.__str__(template)]
     while waiting:
-        found = list_names(waiting.pop())
-        if found is None:
+        names = list_names(waiting.pop())
+        if names is None:
             return None
-        for name in found - seen:
+        for name in names - seen:
             seen.add(name)
             waiting += list_templates(variables.get(name))
     return frozenset(seen)

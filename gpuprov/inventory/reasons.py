@@ -62,13 +62,15 @@ def convert_error(error: BaseException, file: str, subject: str = "the file") ->
     """Convert an error of Ansible to a problem; `file` is the source that was being read."""
     place = find_place(error) or Origin(show_path(file))
     whole = " | ".join(f"{type(cause).__name__}: {cause}" for cause in list_chain(error))
-    said = extract_stderr(error)
+    stderr = extract_stderr(error)
     beyond = next((cause for cause in list_chain(error) if isinstance(cause, Unreadable)), None)
     if beyond:
-        found = (beyond.line, beyond.column) if beyond.line else None if place.line else _search(file, beyond.message)
-        place = Origin(show_path(file) if file else place.file, *found) if found else place
+        position = (
+            (beyond.line, beyond.column) if beyond.line else None if place.line else _search(file, beyond.message)
+        )
+        place = Origin(show_path(file) if file else place.file, *position) if position else place
         allowed = f"allowed: {beyond.allowed}" if beyond.allowed else ""
-        return Problem(message=beyond.message, origin=place, hint=f"it said: {said}" if said else allowed)
+        return Problem(message=beyond.message, origin=place, hint=f"it said: {stderr}" if stderr else allowed)
     for explained in (spelling.open_quote, spelling.find_shell_range):
         if problem := explained(whole, place, read_lines(place, file)):
             return problem
@@ -78,7 +80,7 @@ def convert_error(error: BaseException, file: str, subject: str = "the file") ->
         if seen := re.search(pattern, whole):
             message = seen.expand(message)
             message = f"{subject} {message}" if message.startswith(("is ", "cannot ", "refers ")) else message
-            return Problem(message=message, origin=place, hint=f"it said: {said}" if said else hint)
+            return Problem(message=message, origin=place, hint=f"it said: {stderr}" if stderr else hint)
     unknown = re.search(r"specifies unknown plugin '([^']+)'", whole)
     if unknown:
         return Problem(
@@ -91,10 +93,10 @@ def convert_error(error: BaseException, file: str, subject: str = "the file") ->
     if counted:
         text = text[: counted.start()]
         place = Origin(place.file, int(counted.group(1)), int(counted.group(2)))
-    found = None if place.line or not file else _search(file, text)
-    if found:
-        place = Origin(place.file, *found)
-    return Problem(message=text, origin=place, hint=f"it said: {said}" if said else "")
+    position = None if place.line or not file else _search(file, text)
+    if position:
+        place = Origin(place.file, *position)
+    return Problem(message=text, origin=place, hint=f"it said: {stderr}" if stderr else "")
 
 
 def find_wrong_indentation(whole: str, place: Origin, file: str) -> Problem | None:
@@ -156,12 +158,12 @@ def clean_text(text: str) -> str:
 
 
 def list_chain(error: BaseException) -> list[BaseException]:
-    found: list[BaseException] = []
+    chain: list[BaseException] = []
     current: BaseException | None = error
-    while current is not None and not any(current is known for known in found):
-        found.append(current)
+    while current is not None and not any(current is known for known in chain):
+        chain.append(current)
         current = current.__cause__
-    return found
+    return chain
 
 
 def find_place(error: BaseException) -> Origin | None:
@@ -187,14 +189,14 @@ def extract_stderr(error: BaseException) -> str:
 def _search(file: str, text: str) -> tuple[int, int] | None:
     """Return line and column of the text that an INI error quotes; Ansible 2.19 loses the line."""
     quoted = re.findall(r"got: (.+)\Z|'([^']+)'|(\[[^\]]+\])|\"([^\"]+)\"", text)
-    wanted = [part for groups in quoted for part in groups if part]
+    parts = [part for groups in quoted for part in groups if part]
     try:
         lines = read_contents(file).decode().splitlines()
     except (OSError, ValueError):
         return None
-    for part in wanted:
+    for part in parts:
         for number, line in enumerate(lines, start=1):
-            found = re.search(rf"(?<![\w-]){re.escape(part)}(?![\w-])", line)
-            if found and not line.lstrip().startswith(("#", ";")):
-                return number, found.start() + 1
+            match = re.search(rf"(?<![\w-]){re.escape(part)}(?![\w-])", line)
+            if match and not line.lstrip().startswith(("#", ";")):
+                return number, match.start() + 1
     return None

@@ -85,4 +85,4 @@ def list_hosts_with_specs(output: bytes) -> Iterator[str]:
     except (reading.Unreadable, LookupError, TypeError):  # the plugin says what is wrong with it
         return
     if isinstance(hosts, dict):
-        yield from (name for name, said in hosts.items() if isinstance(said, dict) and "gpuprov" in said)
+        yield from (name for name, values in hosts.items() if isinstance(values, dict) and "gpuprov" in values)

@@ -260,9 +260,9 @@ class Manager(InventoryManager):  # type: ignore[misc]
         if not named_yaml and not isinstance(document, Mapping):
             return False
         self._only = "yaml"
-        found = list(judge(document, show_path(source)))
-        faults = [one for one in found if one.severity == "error"]
-        self.warnings += [one for one in found if one.severity == "warning"]
+        problems = list(judge(document, show_path(source)))
+        faults = [problem for problem in problems if problem.severity == "error"]
+        self.warnings += [problem for problem in problems if problem.severity == "warning"]
         self.listed.update(() if faults else list_groups(document))
         self.problems += faults
         return bool(faults)
@@ -273,14 +273,14 @@ def select_relevant(source: str, failures: dict[str, BaseException], configured:
     with open(source, "rb") as file:
         head = file.read(4096).lstrip()
     if _is_script(source) or not failures.keys() - {"script"}:
-        wanted = ["script"]
+        names = ["script"]
     elif source.endswith(YAML_NAMES):
-        wanted = ["auto"] if configured else ["yaml"]
+        names = ["auto"] if configured else ["yaml"]
     elif source.endswith(".toml"):
-        wanted = ["toml"]
+        names = ["toml"]
     else:
-        wanted = ["ini"] if b"\n[" in b"\n" + head or b"=" in head else ["yaml", "ini"]
-    return next((failures[name] for name in wanted if name in failures), next(iter(failures.values()), None))
+        names = ["ini"] if b"\n[" in b"\n" + head or b"=" in head else ["yaml", "ini"]
+    return next((failures[name] for name in names if name in failures), next(iter(failures.values()), None))
 
 
 def _is_script(source: str) -> bool:

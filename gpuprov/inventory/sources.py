@@ -81,14 +81,14 @@ def find_ansible_config() -> str | None:
     if not os.stat(here).st_mode & stat.S_IWOTH:
         candidates.append(os.path.join(here, "ansible.cfg"))
     candidates += [os.path.expanduser("~/.ansible.cfg"), "/etc/ansible/ansible.cfg"]
-    found = next((path for path in candidates if os.path.exists(path) and os.access(path, os.R_OK)), None)
+    config = next((path for path in candidates if os.path.exists(path) and os.access(path, os.R_OK)), None)
     try:
-        if found:
-            judge_file(found)
+        if config:
+            judge_file(config)
     except Unreadable as error:
         hint = "name a file in ANSIBLE_CONFIG, an empty one for no configuration, or unset it"
-        raise GpuprovError(f"{found} cannot be Ansible's configuration: {error.message}", hint) from error
-    return found
+        raise GpuprovError(f"{config} cannot be Ansible's configuration: {error.message}", hint) from error
+    return config
 
 
 def is_host_list(source: str) -> bool:

@@ -13,9 +13,9 @@ _OPENED = re.compile(r"""(?:^[ ]*|[:,\[{-][ ]+|[\[{])(?P<quote>["'])""")
 _KEY = re.compile(r"([\w.-]+)[ ]*:[ ]*\Z")
 
 
-def open_quote(said: str, place: Origin, lines: Sequence[str]) -> Problem | None:
+def open_quote(error_text: str, place: Origin, lines: Sequence[str]) -> Problem | None:
     """Return a problem for the first quote before the place of a YAML error that is not closed in its line."""
-    numbers = [int(number) for number in _YAML.findall(said)]
+    numbers = [int(number) for number in _YAML.findall(error_text)]
     if not numbers:
         return None
     for number, line in enumerate(lines[: max(numbers)], 1):
@@ -43,9 +43,9 @@ def find_unclosed(line: str) -> int | None:
     return None
 
 
-def find_shell_range(said: str, place: Origin, lines: Sequence[str]) -> Problem | None:
+def find_shell_range(error_text: str, place: Origin, lines: Sequence[str]) -> Problem | None:
     """Return a problem for a name in an INI file that is a range to the shell or Slurm, but not to Ansible."""
-    if "host range must" not in said:
+    if "host range must" not in error_text:
         return None
     for number, line in enumerate(lines, 1):
         name = line.split()[0] if line.split() else ""

@@ -53,24 +53,24 @@ class Templates:
 
         chain: identifies all values from its groups. own: the variables that the host itself has.
         """
-        said = {**own, "inventory_hostname": host.name, "inventory_hostname_short": host.name}
+        host_values = {**own, "inventory_hostname": host.name, "inventory_hostname_short": host.name}
         known = self._known.setdefault(chain, {}) if self._shares else {}
-        return HostTemplates(host, self, said, known)
+        return HostTemplates(host, self, host_values, known)
 
     def variables(self, host: Any) -> Mapping[str, Any]:
         """Return all the variables that Ansible gives a host; `evaluate` uses them until the next call."""
-        self._templar.available_variables = found = self._variables.get_vars(host=host)
-        return found  # type: ignore[no-any-return]
+        self._templar.available_variables = values = self._variables.get_vars(host=host)
+        return values  # type: ignore[no-any-return]
 
     def evaluate(self, value: Any, name: str, path: Path, host: str) -> Any:
         """Return the value of a template with the variables requested last; _LOST, with a finding, if it has none."""
         try:
             return self._templar.template(value)
         except AnsibleUndefinedVariable as error:
-            found = _UNDEFINED.search(str(error))
-            if found:
-                message = f'{name} uses the variable "{found.group(1)}", which is not defined'
-                hint = f'define it, or give a default: "{{{{ {found.group(1)} | default(...) }}}}"'
+            match = _UNDEFINED.search(str(error))
+            if match:
+                message = f'{name} uses the variable "{match.group(1)}", which is not defined'
+                hint = f'define it, or give a default: "{{{{ {match.group(1)} | default(...) }}}}"'
             else:
                 message, hint = f"{name} cannot be resolved: {explain_failure(error)}", "define it, or give a default"
             self._findings.add(message, find_origin(value), host, path, hint)
@@ -96,9 +96,9 @@ class HostTemplates:
             return value
         key = make_key(value)
         for read, results in self._known.get(key, {}).items():
-            found = results.get(self._given(read), _LOST)
-            if found is not _LOST:
-                return found
+            evaluated = results.get(self._given(read), _LOST)
+            if evaluated is not _LOST:
+                return evaluated
         if self._variables is None:
             self._variables = self._templates.variables(self._host)
         result = self._templates.evaluate(value, name, path, str(self._host.name))
@@ -115,13 +115,13 @@ class HostTemplates:
 
 
 def list_all_read(value: Any, variables: Mapping[str, Any]) -> frozenset[str] | None:
-    found: set[str] = set()
+    all_names: set[str] = set()
     for template in list_templates(value):
         names = list_all_names(template, variables)
         if names is None:
             return None
-        found |= names
-    return frozenset(found)
+        all_names |= names
+    return frozenset(all_names)
 
 
 def make_key(value: Any) -> object:

@@ -35,16 +35,16 @@ VAULT = b"$ANSIBLE_VAULT"
 def find_unreached(manager: Manager, loader: Loader, folders: Iterable[str], findings: Findings) -> list[Problem]:
     """Return the warnings; errors go to the findings. `folders`: those whose group_vars and host_vars count. Every file of
     variables that Ansible reads has been read."""
-    found = [
+    problems = [
         *find_in_groups(manager),
         *find_in_files(manager, loader, folders),
         *find_in_scripts(manager),
         *find_skipped(manager),
     ]
-    for problem in found:
+    for problem in problems:
         if problem.severity == "error":
             findings.take(problem)
-    return [problem for problem in found if problem.severity == "warning"]
+    return [problem for problem in problems if problem.severity == "warning"]
 
 
 def find_in_files(manager: Manager, loader: Loader, folders: Iterable[str]) -> Iterator[Problem]:
@@ -112,8 +112,8 @@ def describe_file_problem(manager: Manager, folder: str, path: str, place: Origi
     kind = FOLDERS[folder]
     whole = path.split(os.sep, maxsplit=1)[0]
     name = next((whole.removesuffix(end) for end in EXTENSIONS[1:] if whole.endswith(end)), whole)
-    groups = {str(one) for one in manager.groups}
-    hosts = {str(one) for one in manager.hosts}
+    groups = {str(group) for group in manager.groups}
+    hosts = {str(host) for host in manager.hosts}
     own, others = (groups, hosts) if kind == "group" else (hosts, groups)
     end = os.path.splitext(path)[1]
     once = os.path.splitext(whole)[0]

@@ -74,41 +74,41 @@ class Variables:
             "all_plugins_play": lambda: self._beside_play(every),
             "groups_plugins_play": lambda: self._beside_play(rest),
         }
-        said = Own()
+        own = Own()
         for name in constants.VARIABLE_PRECEDENCE:
             if name in steps:
-                said.extend(steps[name]())
-        return said
+                own.extend(steps[name]())
+        return own
 
     def of_host(self, host: Any) -> Own:
         """Return the host's own values: from the inventory, then from host_vars; and those that extra variables set for each host."""
-        said = self._written("host", [host])
+        own = self._written("host", [host])
         if self._host_files:
-            said.extend(self._beside_inventory([host]))
-            said.extend(self._beside_play([host]))
-        said.extend(self._extra)
-        return said
+            own.extend(self._beside_inventory([host]))
+            own.extend(self._beside_play([host]))
+        own.extend(self._extra)
+        return own
 
     def _of(self, extra: Mapping[str, Any]) -> Own:
         """Return the values that extra variables set for every host."""
-        said = Own(connection=self._connection(extra), places=dict.fromkeys(find_places(extra), Origin("--extra-vars")))
+        own = Own(connection=self._connection(extra), places=dict.fromkeys(find_places(extra), Origin("--extra-vars")))
         if "gpuprov" in extra:
-            self._layer(said, extra["gpuprov"], Origin("--extra-vars"))
-        return said
+            self._layer(own, extra["gpuprov"], Origin("--extra-vars"))
+        return own
 
     def _written(self, kind: str, entities: list[Any]) -> Own:
-        said = Own()
+        own = Own()
         for entity in entities:
             layers = self._manager.data.layers.get((kind, entity.name), [])
             for place, value in layers:
-                self._layer(said, value, place)
+                self._layer(own, value, place)
             last = entity.vars.get("gpuprov")
             if last is not None and not (layers and layers[-1][1] is last):
-                self._layer(said, last, None)
-            said.connection |= self._connection(entity.vars)
-            said.places |= find_places(entity.vars)
-            said.variables.append(entity.vars)
-        return said
+                self._layer(own, last, None)
+            own.connection |= self._connection(entity.vars)
+            own.places |= find_places(entity.vars)
+            own.variables.append(entity.vars)
+        return own
 
     def _beside_inventory(self, entities: list[Any]) -> Own:
         return self._files(lambda: get_vars_from_inventory_sources(self._loader, self._sources, entities, STAGE))
@@ -117,25 +117,25 @@ class Variables:
         return self._files(lambda: get_vars_from_path(self._loader, self._basedir, entities, STAGE))
 
     def _files(self, read: Callable[[], Mapping[str, Any]]) -> Own:
-        said = Own()
+        own = Own()
         with self._loader.watch() as used:
             try:
                 result = read()
             except AnsibleError as error:
                 self._findings.take(convert_error(error, ""))
-                return said
+                return own
         last: Any = None
         for path, document in used:
             if isinstance(document, Mapping) and "gpuprov" in document:
                 key = next(key for key in document if key == "gpuprov")
                 last = document["gpuprov"]
-                self._layer(said, last, find_origin(key) or Origin(show_path(path)))
+                self._layer(own, last, find_origin(key) or Origin(show_path(path)))
         if "gpuprov" in result and result["gpuprov"] is not last:
-            self._layer(said, result["gpuprov"], None)
-        said.connection |= self._connection(result)
-        said.places |= find_places(result)
-        said.variables.append(result)
-        return said
+            self._layer(own, result["gpuprov"], None)
+        own.connection |= self._connection(result)
+        own.places |= find_places(result)
+        own.variables.append(result)
+        return own
 
     def _connection(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -144,9 +144,9 @@ class Variables:
             if isinstance(name, str) and (is_connection(name) or name in self._also)
         }
 
-    def _layer(self, said: Own, value: Any, place: Origin | None) -> None:
+    def _layer(self, own: Own, value: Any, place: Origin | None) -> None:
         if isinstance(value, Mapping) or is_template(value):
-            said.layers.append(value)
+            own.layers.append(value)
             return
         text = "a vaulted text" if is_vaulted(value) else show(strip_tags(value))
         hint = "allowed: a mapping of blocks ({} for none)"
@@ -171,7 +171,7 @@ def find_places(variables: Mapping[str, Any]) -> dict[str, Origin | None]:
 
 def list_active_plugins() -> list[Any]:
     """Return the variable plugins that Ansible uses: those it finds by itself, and those that its configuration enables."""
-    found = {getattr(plugin, "ansible_name", ""): plugin for plugin in vars_loader.all()}
-    return [p for p in found.values() if not getattr(p, "REQUIRES_ENABLED", False)] + [
+    plugins = {getattr(plugin, "ansible_name", ""): plugin for plugin in vars_loader.all()}
+    return [p for p in plugins.values() if not getattr(p, "REQUIRES_ENABLED", False)] + [
         plugin for name in constants.VARIABLE_PLUGINS_ENABLED if name and (plugin := vars_loader.get(name)) is not None
     ]

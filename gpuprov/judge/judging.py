@@ -36,8 +36,8 @@ def script(spec: HostSpec, only: Collection[str], *, preflight: bool) -> str:
     """Return the script that reads the input for `judge` with the same arguments from the host."""
     probes: list[Probe[Any]] = [*probes_of(spec, only=only, stops=True)] if preflight else []
     for name in _asked(spec, only):
-        if wanted := BY_NAME[name].desired:
-            probes += (probe.of(spec) for probe in wanted.probes)
+        if declaration := BY_NAME[name].desired:
+            probes += (probe.of(spec) for probe in declaration.probes)
         if not preflight:
             probes += (probe.of(spec) for probe in receipts.probes(BY_NAME[name]))
     return compose({probe.name: probe for probe in probes}.values())
@@ -77,8 +77,8 @@ def judge(
     for name in () if refusals else _asked(spec, only):
         capability, context = BY_NAME[name], Context(spec, spec.capabilities[name], facts, together)
         try:
-            if wanted := capability.desired:
-                desired[name] = msgspec.to_builtins(wanted.make(context))
+            if declaration := capability.desired:
+                desired[name] = msgspec.to_builtins(declaration.make(context))
             if not preflight:
                 with contextlib.suppress(ProbeFailed):  # a list that cannot be made stops no apply
                     resources[name] = receipts.entries(capability, context, desired.get(name, {}))

@@ -24,22 +24,22 @@ F = TypeVar("F", bound=Fragment)
 def names() -> tuple[str, ...]:
     """Return the names of the variables that `spec_of` reads, as far as a host has them."""
     own = [RENDERED, "gpuprov_capabilities", "gpuprov_reboot", "gpuprov_gpu"]
-    fields = (name for one in CAPABILITIES for name, _ in _fields(one.name, one.fragment))
+    fields = (name for capability in CAPABILITIES for name, _ in _fields(capability.name, capability.fragment))
     return (*own, *sorted(SITE_VARIABLES), *fields)
 
 
 def prepare() -> None:
     """Have msgspec learn the types of all blocks, as it does at the first conversion, so that forked processes know them."""
     names()
-    for one in CAPABILITIES:
+    for capability in CAPABILITIES:
         with suppress(msgspec.ValidationError):
-            msgspec.convert({}, one.fragment)
+            msgspec.convert({}, capability.fragment)
 
 
 def spec_of(host: str, groups: Iterable[str], variables: Mapping[str, Any]) -> HostSpec:
     """Return the host's spec. Raises GpuprovError for variables of another version, or that the roles would not accept."""
-    said = {name: variables[name] for name in names() if name in variables}  # Ansible's own kinds of text and lists
-    plain: dict[str, Any] = reading.parse_json(json.dumps(said))
+    given = {name: variables[name] for name in names() if name in variables}  # Ansible's own kinds of text and lists
+    plain: dict[str, Any] = reading.parse_json(json.dumps(given))
     rendered = str(plain.get(RENDERED, ""))
     if rendered != __version__:
         raise GpuprovError(
@@ -47,10 +47,12 @@ def spec_of(host: str, groups: Iterable[str], variables: Mapping[str, Any]) -> H
             f"render it again, or: pip install gpuprov=={rendered or 'VERSION'}",
         )
     blocks: dict[str, Fragment] = {}
-    for one in CAPABILITIES:
-        if one.name in plain.get("gpuprov_capabilities", ()):
-            values = {field: plain[name] for name, field in _fields(one.name, one.fragment) if name in plain}
-            blocks[one.name] = _typed(host, one.name, values, one.fragment)
+    for capability in CAPABILITIES:
+        if capability.name in plain.get("gpuprov_capabilities", ()):
+            values = {
+                field: plain[name] for name, field in _fields(capability.name, capability.fragment) if name in plain
+            }
+            blocks[capability.name] = _typed(host, capability.name, values, capability.fragment)
     gpu = plain.get("gpuprov_gpu") or None
     return HostSpec(
         name=host,
@@ -68,12 +70,12 @@ def _fields(name: str, fragment: type[Fragment]) -> list[tuple[str, str]]:
     return [(f"{name}_{item.encode_name}", item.encode_name) for item in msgspec.structs.fields(fragment)]
 
 
-def _reboot(host: str, said: object) -> Reboot:
+def _reboot(host: str, value: object) -> Reboot:
     try:
-        allowed: Reboot = msgspec.convert(said, Reboot)
+        allowed: Reboot = msgspec.convert(value, Reboot)
     except msgspec.ValidationError as error:
         raise GpuprovError(
-            f"{host}: gpuprov_reboot is {said!r}", f"set it to {' or '.join(get_args(Reboot))}"
+            f"{host}: gpuprov_reboot is {value!r}", f"set it to {' or '.join(get_args(Reboot))}"
         ) from error
     return allowed
 

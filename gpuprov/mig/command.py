@@ -94,7 +94,7 @@ def _build_head(model: Model) -> dict[str, Any]:
     return {"gpu": model.gpu.key, "memory_slices": model.grid, "placements": model.sure}
 
 
-def _build_fit_data(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit, reason: str) -> dict[str, Any]:
+def _build_fit_data(model: Model, requested: Sequence[Instance], fit: mig_fit.Fit, reason: str) -> dict[str, Any]:
     if reason:
         fits = None if model.grid is None and not fit.reason else False
         return _build_head(model) | {
@@ -108,7 +108,7 @@ def _build_fit_data(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit, 
             "profile": placed.profile,
             "start": placed.start,
             "size": sizes[placed.profile].size,
-            "compute": list(wanted[n].compute or (sizes[placed.profile].slices,)),
+            "compute": list(requested[n].compute or (sizes[placed.profile].slices,)),
         }
         for n, placed in enumerate(fit.placed)
     ]
@@ -116,7 +116,7 @@ def _build_fit_data(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit, 
 
 
 def _explain_refusal(
-    model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit, reason: str, hint: str
+    model: Model, requested: Sequence[Instance], fit: mig_fit.Fit, reason: str, hint: str
 ) -> Iterator[str]:
     yield f"{'does not fit on ' if fit.reason else ''}{model.gpu.key}: {reason}"
     if hint:
@@ -126,6 +126,6 @@ def _explain_refusal(
     if fit.instead:
         yield "fits instead:"
     for profiles in fit.instead:
-        same = sorted(profiles) == sorted(instance.profile for instance in wanted)
+        same = sorted(profiles) == sorted(instance.profile for instance in requested)
         yield f"  {mig_fit.format_profiles(profiles)}" + (" (where there is room)" if same else "")
     yield f"all layouts: gpuprov mig layouts --gpu {model.gpu.key}"

@@ -14,15 +14,15 @@ from gpuprov.shared import resolve
 SPLIT_3G_4G = "510"
 
 
-def judge(model: Model, wanted: Sequence[Instance]) -> mig_fit.Fit:
+def judge(model: Model, requested: Sequence[Instance]) -> mig_fit.Fit:
     """Find out whether instances fit. If placements are unknown, a Fit without a reason means only that nothing known speaks
     against it."""
     if model.grid is not None:
-        return mig_fit.fit(model.profiles, model.grid, wanted)
+        return mig_fit.fit(model.profiles, model.grid, requested)
     known = {profile.name: profile for profile in model.profiles}
     if not known:
         return mig_fit.Fit(())
-    reason = mig_fit.count_reason(known, wanted) or mig_fit.explain_slices(known, ANY_GRID, wanted)
+    reason = mig_fit.count_reason(known, requested) or mig_fit.explain_slices(known, ANY_GRID, requested)
     return mig_fit.Fit((), reason)
 
 
@@ -34,9 +34,9 @@ def of_model(model: Model, driver: str) -> Iterator[tuple[str, str]]:
         yield message, f"nvidia_driver.version: a branch from {least.partition('.')[0]} on"
 
 
-def of_driver(model: Model, wanted: Sequence[Instance], driver: str) -> Iterator[tuple[str, str]]:
+def of_driver(model: Model, requested: Sequence[Instance], driver: str) -> Iterator[tuple[str, str]]:
     """Report what a driver (a branch or a version; empty: unknown) is too old for: the problem and its fix."""
-    used = {instance.profile for instance in wanted}
+    used = {instance.profile for instance in requested}
     for profile in model.known:
         if profile.name in used and too_old(driver, profile.since_branch):
             needed = f"{profile.name} needs driver branch {profile.since_branch} or newer, and the driver is {driver}"
@@ -53,9 +53,9 @@ def too_old(driver: str, least: str) -> bool:
     return bool(driver and least and is_whole(driver[0])) and actual < needed[: len(actual)]
 
 
-def instead(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit) -> str:
+def instead(model: Model, requested: Sequence[Instance], fit: mig_fit.Fit) -> str:
     """Describe what fits instead."""
-    same = sorted(instance.profile for instance in wanted)
+    same = sorted(instance.profile for instance in requested)
     sets = [
         "these without their placements" if sorted(profiles) == same else mig_fit.format_profiles(profiles)
         for profiles in fit.instead

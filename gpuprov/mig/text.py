@@ -13,21 +13,23 @@ from gpuprov.onhost.mig.layout import Instance
 from gpuprov.shown import counted
 
 
-def as_picture(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed], *, width: int, plain: bool) -> str:
+def as_picture(
+    model: Model, requested: Sequence[Instance], placed: Sequence[Placed], *, width: int, plain: bool
+) -> str:
     """Format the placement, the resources of each instance, and the remaining room."""
     known = {profile.name: profile for profile in model.profiles}
     grid = model.grid or 0
     lines = [f"{mig_fit.format_profiles(instance.profile for instance in placed)} on {model.gpu.key}: fits"]
     for label in (_format_whole, _split_label):
         parts = [
-            Part(instance.start, known[instance.profile].size, label(wanted[n])) for n, instance in enumerate(placed)
+            Part(instance.start, known[instance.profile].size, label(requested[n])) for n, instance in enumerate(placed)
         ]
         drawn = picture.slices(parts, grid, width, plain=plain)
         if drawn:
             lines += ["", *drawn]
             break
-    lines += ["", *_format_table(model, wanted, placed)]
-    lines += ["", f"room for: {_describe_room(model, wanted, placed)}"]
+    lines += ["", *_format_table(model, requested, placed)]
+    lines += ["", f"room for: {_describe_room(model, requested, placed)}"]
     return "\n".join(lines + ([f"note: {model.caveat}"] if model.caveat else []))
 
 
@@ -65,14 +67,14 @@ def _format_compute(instance: Instance) -> tuple[str, ...]:
     return (" ".join(f"{size}c" for size in instance.compute),) if instance.compute else ()
 
 
-def _format_table(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -> Iterator[str]:
+def _format_table(model: Model, requested: Sequence[Instance], placed: Sequence[Placed]) -> Iterator[str]:
     """List the resources of each instance, in the order of their slices."""
     known = {profile.name: profile for profile in model.known}
     rows = [("instance", "memory slices", "compute slices", "memory", "SMs")]
     for n in sorted(range(len(placed)), key=lambda n: placed[n].start):
         profile = known[placed[n].profile]
         start, last = placed[n].start, placed[n].start + (profile.size or 1) - 1
-        compute = "+".join(map(str, wanted[n].compute)) if wanted[n].compute else ""
+        compute = "+".join(map(str, requested[n].compute)) if requested[n].compute else ""
         rows.append(
             (
                 profile.name,
@@ -87,9 +89,9 @@ def _format_table(model: Model, wanted: Sequence[Instance], placed: Sequence[Pla
     return ("  ".join(row[n].ljust(widths[n]) for n in kept).rstrip() for row in rows)
 
 
-def _describe_room(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -> str:
+def _describe_room(model: Model, requested: Sequence[Instance], placed: Sequence[Placed]) -> str:
     """List the profiles of which one more fits beside the present instances."""
-    present = [Instance(instance.profile, instance.start, wanted[n].compute) for n, instance in enumerate(placed)]
+    present = [Instance(instance.profile, instance.start, requested[n].compute) for n, instance in enumerate(placed)]
 
     def fits(profile: Profile) -> bool:
         return not mig_fit.fit(model.profiles, model.grid or 0, [*present, Instance(profile.name)]).reason

@@ -103,8 +103,8 @@ class Ahead:
                 f"@rpmkey {public_key['fingerprint'].lower()}-0"
                 for public_key in openpgp.parse_keys(files[-1]["after"])
             ]
-        with open(self._told, "a", encoding="utf-8") as told:
-            told.write("".join(f"{line}\n" for line in lines))
+        with open(self._told, "a", encoding="utf-8") as stream:
+            stream.write("".join(f"{line}\n" for line in lines))
 
     def _apt(self, without: Sequence[str]) -> dict[str, str]:
         parts, lists = self._made("sources.list.d"), self._made("lists")

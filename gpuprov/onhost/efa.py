@@ -34,7 +34,7 @@ def build_options(params: Mapping[str, Any]) -> list[str]:
     return ["-y", "--no-verify", "--skip-limit-conf", *kmod, *plugin, *MPI[str(params["mpi"])]]
 
 
-def explain_installation(record: str, sha256: str, wanted: list[str]) -> str:
+def explain_installation(record: str, sha256: str, options: list[str]) -> str:
     """Return the reason why the installer has to run; "" if it has run in the same way. `record`: the contents of the
     file RECORD."""
     try:
@@ -45,7 +45,7 @@ def explain_installation(record: str, sha256: str, wanted: list[str]) -> str:
         return "gpuprov has run no installer here"
     if last["sha256"] != sha256:
         return "gpuprov ran the one with SHA-256 {}".format(last["sha256"])
-    if last.get("options") != wanted:
+    if last.get("options") != options:
         return "it ran with {}".format(" ".join(str(option) for option in last.get("options") or ["no options"]))
     return ""
 
@@ -71,7 +71,7 @@ def unpack_installer(archive: str, into: str) -> str:
     return folder
 
 
-def install(archive: str, sha256: str, wanted: list[str]) -> str:
+def install(archive: str, sha256: str, options: list[str]) -> str:
     """Run the installer of this archive; return its last lines. Raises EfaError."""
     checksum = compute_digest(archive)
     if checksum != sha256:
@@ -81,7 +81,7 @@ def install(archive: str, sha256: str, wanted: list[str]) -> str:
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
         try:
             done = subprocess.run(
-                ["bash", "./" + PROGRAM, *wanted], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                ["bash", "./" + PROGRAM, *options], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
@@ -92,7 +92,7 @@ def install(archive: str, sha256: str, wanted: list[str]) -> str:
         raise EfaError(f"{PROGRAM} ended with {done.returncode}: {last}")
     os.makedirs(os.path.dirname(RECORD), exist_ok=True)
     with open(RECORD + ".new", "w", encoding="utf-8") as file:
-        json.dump({"sha256": sha256, "options": wanted}, file)
+        json.dump({"sha256": sha256, "options": options}, file)
     os.replace(RECORD + ".new", RECORD)
     return output[-2000:]
 

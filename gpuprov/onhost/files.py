@@ -166,15 +166,15 @@ def remove(path: str) -> None:
         os.unlink(path)
 
 
-def compare_file(one: Wanted) -> Difference | None:
+def compare_file(desired: Wanted) -> Difference | None:
     try:
-        state = os.lstat(one.path)
+        state = os.lstat(desired.path)
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):
             raise
-        return None if one.content is None else Difference(one.path, None, one.content)
-    if one.whole and stat.S_ISLNK(state.st_mode):
-        return Difference(one.path, f"a link to {os.readlink(one.path)}\n", one.content)
+        return None if desired.content is None else Difference(desired.path, None, desired.content)
+    if desired.whole and stat.S_ISLNK(state.st_mode):
+        return Difference(desired.path, f"a link to {os.readlink(desired.path)}\n", desired.content)
     if not stat.S_ISREG(state.st_mode):
         kind = (
             "a symbolic link"
@@ -183,17 +183,17 @@ def compare_file(one: Wanted) -> Difference | None:
             if stat.S_ISDIR(state.st_mode)
             else "no file"
         )
-        raise Refused(f"{one.path} is {kind}, where gpuprov keeps a file. Fix: move it away")
-    with open(one.path, "rb") as file:
+        raise Refused(f"{desired.path} is {kind}, where gpuprov keeps a file. Fix: move it away")
+    with open(desired.path, "rb") as file:
         before = file.read().decode("utf-8", "surrogateescape")
-    if one.content is None or before != one.content:
-        return Difference(one.path, before, one.content)
+    if desired.content is None or before != desired.content:
+        return Difference(desired.path, before, desired.content)
     mode = stat.S_IMODE(state.st_mode)
-    if mode != one.mode or (state.st_uid, state.st_gid) != (0, 0):
+    if mode != desired.mode or (state.st_uid, state.st_gid) != (0, 0):
         old = f"{mode:04o}" + (
             "" if state.st_uid == state.st_gid == 0 else f" of {int(state.st_uid)}:{int(state.st_gid)}"
         )
-        return Difference(one.path, before, one.content, f"{old} -> {one.mode:04o}")
+        return Difference(desired.path, before, desired.content, f"{old} -> {desired.mode:04o}")
     return None
 
 

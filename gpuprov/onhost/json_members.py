@@ -114,7 +114,7 @@ class _Document:
         return end, value
 
     def _object(self, at: int, names: Names) -> tuple[int, dict[str, Any]]:
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         at = self._skip(at)
         while self.text[at : at + 1] != "}":
             at, name = self._scalar(at)
@@ -122,19 +122,19 @@ class _Document:
             if not isinstance(name, str) or self.text[at : at + 1] != ":":
                 raise self._error(at)
             at = self._value(self._skip(at + 1), (*names, name))
-            found[name] = self.values[(*names, name)]
+            members[name] = self.values[(*names, name)]
             at = self._next(at, "}")
-        return at + 1, found
+        return at + 1, members
 
     def _array(self, at: int, names: Names) -> tuple[int, list[Any]]:
-        found: list[Any] = []
+        items: list[Any] = []
         at = self._skip(at)
         while self.text[at : at + 1] != "]":
             inside = (*names, "")  # no name leads to an element
             at = self._value(at, inside)
-            found.append(self.values[inside])
+            items.append(self.values[inside])
             at = self._next(at, "]")
-        return at + 1, found
+        return at + 1, items
 
     def _next(self, at: int, end: str) -> int:
         """Return the place of the next member after a comma, or of the end."""

@@ -14,10 +14,10 @@ MACHINE = "pid:[4026531836]"
 FIX = "take all its names but one out of the inventory, or out of this run with --limit"
 
 
-def is_same(here: str, there: str) -> bool:
+def is_same(here: str, elsewhere: str) -> bool:
     """Return whether two answers are of the same machine. A container on this machine is another host unless it is this
     one; the machine of this container is not."""
-    words, other = here.split(), there.split()
+    words, other = here.split(), elsewhere.split()
     return bool(words) and len(other) == 2 and words[0] == other[0] and other[1] in (words[-1], MACHINE)
 
 

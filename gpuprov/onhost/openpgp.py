@@ -60,13 +60,13 @@ def parse_fingerprints(text: str) -> list[str]:
     return [word for part in text.split(",") if (word := "".join(part.split()).upper())]
 
 
-def judge(data: str | bytes, wanted: str = "", now: float | None = None) -> dict[str, Any]:
+def judge(data: str | bytes, accepted: str = "", now: float | None = None) -> dict[str, Any]:
     """Check whether the key may be trusted as the one with this fingerprint (or one of several).
 
-    Returns `problem` ("" if it may), `warnings`, `fingerprints`. Without `wanted` the data must contain exactly one
+    Returns `problem` ("" if it may), `warnings`, `fingerprints`. Without `accepted` the data must contain exactly one
     key.
     """
-    expected = parse_fingerprints(wanted)
+    expected = parse_fingerprints(accepted)
     try:
         all_keys = parse_keys(data)
     except NotAKey as error:
@@ -212,10 +212,10 @@ def _read_signature(key: dict[str, Any], body: bytes) -> None:
     kind, hashed = body[1], int.from_bytes(body[4 : 4 + wide], "big")
     after = 4 + wide + hashed
     unhashed = int.from_bytes(body[after : after + wide], "big")
-    told = parse_subpackets(body[4 + wide : after])
+    subpackets = parse_subpackets(body[4 + wide : after])
     others = parse_subpackets(body[after + wide : after + wide + unhashed])
-    issuer = (told.get(ISSUER_FINGERPRINT) or others.get(ISSUER_FINGERPRINT) or b"")[1:].hex().upper()
-    short = (told.get(ISSUER) or others.get(ISSUER) or b"").hex().upper()
+    issuer = (subpackets.get(ISSUER_FINGERPRINT) or others.get(ISSUER_FINGERPRINT) or b"")[1:].hex().upper()
+    short = (subpackets.get(ISSUER) or others.get(ISSUER) or b"").hex().upper()
     fingerprint = key["fingerprint"]
     if not (issuer == fingerprint or (not issuer and short and short in (fingerprint[-16:], fingerprint[:16]))):
         return
@@ -224,10 +224,12 @@ def _read_signature(key: dict[str, Any], body: bytes) -> None:
     if kind not in CERTIFICATIONS and kind != DIRECT:
         return
     key["hashes"].add(body[3])
-    when = int.from_bytes(told.get(CREATED, b""), "big")
-    if when >= key["told"] and (kind != DIRECT or EXPIRES in told):  # a direct signature often names revokers only
+    when = int.from_bytes(subpackets.get(CREATED, b""), "big")
+    if when >= key["told"] and (
+        kind != DIRECT or EXPIRES in subpackets
+    ):  # a direct signature often names revokers only
         key["told"] = when
-        lasts = int.from_bytes(told.get(EXPIRES, b""), "big")
+        lasts = int.from_bytes(subpackets.get(EXPIRES, b""), "big")
         key["expires"] = key["created"] + lasts if lasts else 0
 
 

@@ -63,10 +63,10 @@ def describe(run: str, version: str, pid: int = 0) -> dict[str, object]:
     }
 
 
-def is_dead(owner: Mapping[str, object], mine: Mapping[str, object]) -> bool:
-    """Return whether an owner was a process of this machine, which `mine` describes, and is gone."""
+def is_dead(owner: Mapping[str, object], current: Mapping[str, object]) -> bool:
+    """Return whether an owner was a process of this machine, which `current` describes, and is gone."""
     pid = owner.get("pid")
-    same = owner.get("controller") == mine.get("controller") and bool(mine.get("pid_start"))
+    same = owner.get("controller") == current.get("controller") and bool(current.get("pid_start"))
     return same and isinstance(pid, int) and read_start_time(pid) != str(owner.get("pid_start"))
 
 

@@ -99,8 +99,8 @@ def _run(what: str, log: str, *argv: str) -> None:
     except OSError as error:
         raise Failed(f"{argv[0]}: {error.strerror}") from error
     if status:
-        with open(log, encoding="utf-8", errors="replace") as said:
-            errors = [line.strip() for line in said if re.search("error|not found|cannot", line, re.I)]
+        with open(log, encoding="utf-8", errors="replace") as log_file:
+            errors = [line.strip() for line in log_file if re.search("error|not found|cannot", line, re.I)]
         raise Failed(f"{what} failed: {' '.join(errors[:3]) or f'status {status}'}")
 
 

@@ -12,9 +12,9 @@ Asked = Mapping[str, Any]
 class Failed(Exception):
     """Its message says what does not run, the output of its program, and the fix. `found`: earlier findings."""
 
-    def __init__(self, message: str, **found: str) -> None:
+    def __init__(self, message: str, **details: str) -> None:
         super().__init__(message)
-        self.found = found
+        self.found = details
 
 
 def bring(params: Asked, *, check: bool) -> tuple[dict[str, Any], str]:

@@ -38,9 +38,11 @@ def read_ahead(
         probes = tuple(probes_for(spec, only=only))
         script = scripts.get(probes) or scripts.setdefault(probes, compose(probes))
         requests[name] = raw, {**question(foreseen), "sources": list(foreseen.sources.values()), "reading": script}
-    found = run_on_hosts(look, requests, Answer, limit=limit, pace=pace, on_done=on_done)
+    answers = run_on_hosts(look, requests, Answer, limit=limit, pace=pace, on_done=on_done)
     return {
-        name: decide_ahead(pair[1], reading, foreseen, found[name].answer or Answer(problem=found[name].problem), only)
+        name: decide_ahead(
+            pair[1], reading, foreseen, answers[name].answer or Answer(problem=answers[name].problem), only
+        )
         for name, (pair, reading, foreseen) in waiting.items()
     }
 
@@ -49,7 +51,9 @@ def decide_ahead(
     spec: HostSpec, reading: Reading, foreseen: Foreseen, answer: Answer, only: frozenset[str] | None
 ) -> Reading:
     """Return the reading updated by a host's answer; without an answer, items that wait for a source still wait."""
-    refused = {name: one.refused for name, one in zip(foreseen.sources, answer.sources, strict=False) if one.refused}
+    refused = {
+        name: trial.refused for name, trial in zip(foreseen.sources, answer.sources, strict=False) if trial.refused
+    }
     if answer.problem:
         refused = dict.fromkeys(foreseen.sources, f"its package source could not be tried: {answer.problem}")
     sources = {name: block for name, block in foreseen.sources.items() if name not in refused}
@@ -60,8 +64,8 @@ def decide_ahead(
     try:
         facts = judging.facts_of(streams.unpack_streams(answer.printed))
     except (GpuprovError, ValueError) as error:
-        told = f"what waits for its package source could not be decided: {getattr(error, 'message', error)}"
-        unknown |= dict.fromkeys(sources, told)
+        reason = f"what waits for its package source could not be decided: {getattr(error, 'message', error)}"
+        unknown |= dict.fromkeys(sources, reason)
         return msgspec.structs.replace(reading, foreseen=msgspec.structs.replace(kept, unknown=unknown))
     later = foresee(spec, facts, (), only)
     results = tuple(_judged_anew(spec, facts, reading.results, later, only))
@@ -78,7 +82,7 @@ def decide_ahead(
 def _texts_of(foreseen: Foreseen, name: str) -> Iterable[Text]:
     """Return the texts that would be written for a source in the second reading."""
     files = foreseen.sources.get(name, {}).get("files", ())
-    return [one for one in foreseen.texts.get(name, ()) if one.path in files]
+    return [text for text in foreseen.texts.get(name, ()) if text.path in files]
 
 
 def _judged_anew(
@@ -88,6 +92,8 @@ def _judged_anew(
     driver that the run installs, except for the driver's own checks. Everything else is as on the host."""
     every = frozenset(spec.capabilities if only is None else only)
     own = frozenset((judging.DRIVER,)) & every
-    asked = [(spec, own), (judging.with_driver(spec, foreseen.driver["coming"]["version"]), every - own)]
-    anew = {one.check: one for host, of in asked for one in evaluate(host, facts, only=of, stops=True)}
-    return [anew.get(one.check, one) if one.stops and one.capability in every else one for one in results]
+    runs = [(spec, own), (judging.with_driver(spec, foreseen.driver["coming"]["version"]), every - own)]
+    anew = {result.check: result for host, of in runs for result in evaluate(host, facts, only=of, stops=True)}
+    return [
+        anew.get(result.check, result) if result.stops and result.capability in every else result for result in results
+    ]

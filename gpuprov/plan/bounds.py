@@ -36,9 +36,9 @@ def bound_memory() -> None:
 def _limit(more: int) -> None:
     """Set RLIMIT_DATA, which since Linux 4.7 counts a process's private writable memory (setrlimit(2)); a lower limit stays."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = _data() + more
-    known = [one for one in (soft, hard) if one != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_DATA, (min([wanted, *known]), hard))
+    target = _data() + more
+    known = [bound for bound in (soft, hard) if bound != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min([target, *known]), hard))
 
 
 def _data() -> int:

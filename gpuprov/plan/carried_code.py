@@ -14,24 +14,24 @@ from gpuprov import onhost
 @cache
 def find_modules(name: str) -> tuple[str, ...]:
     """Return the module and everything that it imports, directly or not, with their packages."""
-    found: set[str] = set()
+    collected: set[str] = set()
     waiting = [name]
     while waiting:
-        one = waiting.pop()
-        if one not in found and (file := _find_file(one)):
-            found.add(one)
-            waiting += [one.rpartition(".")[0], *_find_imports(one, file)]
-    return tuple(sorted(found))
+        module_name = waiting.pop()
+        if module_name not in collected and (file := _find_file(module_name)):
+            collected.add(module_name)
+            waiting += [module_name.rpartition(".")[0], *_find_imports(module_name, file)]
+    return tuple(sorted(collected))
 
 
 def _find_file(name: str) -> Path | None:
     if not name.startswith(onhost.__name__):
         return None
     try:
-        found = importlib.util.find_spec(name)
+        spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:  # a name in a module
         return None
-    return Path(found.origin) if found and found.origin else None
+    return Path(spec.origin) if spec and spec.origin else None
 
 
 def _find_imports(name: str, file: Path) -> Iterator[str]:

@@ -36,8 +36,8 @@ def host_plan(
     before = [r for r in concerned if r.stops]
     reasons = tuple(dict.fromkeys(r.reboot for r in failing + before if r.reboot))
     pruned = changes_of(unmanaged) if HOST in decision.run else ()
-    asked = (Item.of(r.capability, change) for r in [*before, *failing] for change in r.changes)
-    changes = merged([*asked, *(Item.of(HOST, change) for change in pruned)])
+    own_items = (Item.of(r.capability, change) for r in [*before, *failing] for change in r.changes)
+    changes = merged([*own_items, *(Item.of(HOST, change) for change in pruned)])
     drivers = [change for r in [*before, *failing] if r.capability == "nvidia_driver" for change in r.changes]
     state: bool | str = bool(reasons)
     if (
@@ -85,11 +85,13 @@ def merged(changes: Iterable[Item]) -> tuple[Item, ...]:
     kept: dict[tuple[str, str, str, str], Item] = {}
     for change in changes:
         kept.setdefault((change.kind, change.name, change.before, change.after), change)
-    told = {(one.kind, one.name) for one in kept.values() if (one.before or one.after) and one.before != ANOTHER_TEXT}
+    known = {
+        (item.kind, item.name) for item in kept.values() if (item.before or item.after) and item.before != ANOTHER_TEXT
+    }
     return tuple(
-        one
-        for one in kept.values()
-        if (one.kind, one.name) not in told or ((one.before or one.after) and one.before != ANOTHER_TEXT)
+        item
+        for item in kept.values()
+        if (item.kind, item.name) not in known or ((item.before or item.after) and item.before != ANOTHER_TEXT)
     )
 
 

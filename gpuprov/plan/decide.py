@@ -50,13 +50,15 @@ def decide(
     cut_off = bool(facts.known(house.MARKER))
     waiting = facts.known(house.REBOOT_REASONS) or {}
     permitted = reboot or spec.reboot == "if-needed"
-    told = list(results)
+    judged = list(results)
     present = digests(spec)
     run: dict[str, str] = {}
     skipped: dict[str, str] = {}
     for name in spec.capabilities:
         bad = [
-            r.check for r in told if r.capability == name and r.moment != "preflight" and r.status in ("fail", "error")
+            r.check
+            for r in judged
+            if r.capability == name and r.moment != "preflight" and r.status in ("fail", "error")
         ]
         applied = receipt.capabilities.get(name) if receipt and not receipt.damaged else None
         if only is not None and name not in only:
@@ -93,7 +95,7 @@ def _follow(run: dict[str, str], skipped: dict[str, str]) -> None:
     while led := {
         name: leaders
         for name, why in skipped.items()
-        if why != NOT_SELECTED and (leaders := [one for one in BY_NAME[name].follows if one in run])
+        if why != NOT_SELECTED and (leaders := [follow for follow in BY_NAME[name].follows if follow in run])
     }:
         for name, leaders in led.items():
             run[name] = f"follows {', '.join(leaders)}"

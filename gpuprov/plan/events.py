@@ -99,7 +99,7 @@ class Tally(msgspec.Struct):
     @property
     def booted(self) -> bool:
         """True if the run's actions were refused because somebody else has rebooted the host."""
-        return any(one.lost and not one.locked for one in self.failures)
+        return any(failure.lost and not failure.locked for failure in self.failures)
 
     @property
     def timed_out(self) -> Failure | None:
@@ -159,11 +159,11 @@ class Ledger:
 
     def running(self) -> dict[str, list[str]]:
         """Return the unfinished hosts, by the task that each began last."""
-        found: dict[str, list[str]] = {}
+        tasks: dict[str, list[str]] = {}
         for host, tally in self.hosts.items():
             if tally.failed is None and not tally.unreachable and tally.last:
-                found.setdefault(tally.last, []).append(host)
-        return found
+                tasks.setdefault(tally.last, []).append(host)
+        return tasks
 
     def cut_off(self, host: str) -> bool:
         """True if the host's part of the playbook began but did not reach its end, where it releases its lock."""
@@ -180,7 +180,7 @@ class Ledger:
         capability, task = _label(data)
         text = f"{capability}: {task}" if capability else task
         if kind in ("runner_on_ok", FAILED) and _module(data).startswith("gpuprov_"):
-            warned = [_one_line(one) for one in result.get("warnings") or [] if isinstance(one, str)]
+            warned = [_one_line(warning) for warning in result.get("warnings") or [] if isinstance(warning, str)]
             _warn(tally.warnings, warned)
         if kind == "runner_on_start":
             if text == GIVING_UP:
@@ -196,11 +196,11 @@ class Ledger:
             return Step("changed", data["host"], text)
         if kind == FAILED and not data.get("ignore_errors") and text != STAYS_FAILED:
             late = _timed_out(result)
-            told = self._late() if late else condense(result)
-            lost = LOST in told
-            locked = (lost and BOOTED not in told) or bool(result.get("gpuprov_locked"))
+            message = self._late() if late else condense(result)
+            lost = LOST in message
+            locked = (lost and BOOTED not in message) or bool(result.get("gpuprov_locked"))
             reboot = _module(data) == "reboot" and not lost
-            tally.failures.append(Failure(capability, task, told, locked, lost, late, reboot))
+            tally.failures.append(Failure(capability, task, message, locked, lost, late, reboot))
             return Step("failed", data["host"], text)
         if kind == "runner_on_unreachable":
             tally.unreachable = _unreachable(condense(result))
@@ -235,23 +235,23 @@ def condense(result: dict[str, Any]) -> str:
     if result.get("censored"):
         return "failed; its output is hidden, because it may hold secrets (no_log)"
     message = result.get("msg", "")
-    told = _PREFIX.sub("", message if isinstance(message, str) else msgspec.json.encode(message).decode())
-    if LOST in told and (inner := re.search(r'"msg": "([^"]*)"', told)):
-        told = inner[1]  # the guard's answer, in what an action made of it
-    told = bounds.SPENT if told.strip() == bounds.WITHOUT_WORD else told
-    unread = bool(ended.UNREAD.match(told))
-    if told.strip() in _QUIET or unread:
-        told = ended.silent({**result, "msg": told}, of_module=unread) or "failed without a message"
-    return _one_line(ended.unanswered(ended.raised(told)))
+    text = _PREFIX.sub("", message if isinstance(message, str) else msgspec.json.encode(message).decode())
+    if LOST in text and (inner := re.search(r'"msg": "([^"]*)"', text)):
+        text = inner[1]  # the guard's answer, in what an action made of it
+    text = bounds.SPENT if text.strip() == bounds.WITHOUT_WORD else text
+    unread = bool(ended.UNREAD.match(text))
+    if text.strip() in _QUIET or unread:
+        text = ended.silent({**result, "msg": text}, of_module=unread) or "failed without a message"
+    return _one_line(ended.unanswered(ended.raised(text)))
 
 
-def _unreachable(told: str) -> str:
+def _unreachable(text: str) -> str:
     """Return ssh's message, without Ansible's wording for an interrupted prompt."""
-    found = _NOT_SENT.match(told)
-    said = told[found.end() :] if found else told
-    if not said or ended.CLOSED.fullmatch(said):
+    match = _NOT_SENT.match(text)
+    rest = text[match.end() :] if match else text
+    if not rest or ended.CLOSED.fullmatch(rest):
         return f"{ended.connection(ended.OF_SSH)}: ssh, its sshd or its shell there was ended"
-    return said
+    return rest
 
 
 def _item_failed(item: dict[str, Any]) -> bool:
@@ -265,11 +265,11 @@ def _timed_out(result: dict[str, Any]) -> bool:
 
 
 def _warn(known: list[str], warned: Iterable[str]) -> None:
-    for one in dict.fromkeys(warned):
+    for fromkey in dict.fromkeys(warned):
         if len(known) > MOST_WARNINGS:
             return
-        if one not in known:
-            known.append(one if len(known) < MOST_WARNINGS else AND_MORE)
+        if fromkey not in known:
+            known.append(fromkey if len(known) < MOST_WARNINGS else AND_MORE)
 
 
 def _module(data: dict[str, Any]) -> str:
@@ -295,6 +295,6 @@ def _one_line(text: str) -> str:
     if len(flat) <= LONGEST:
         return flat
     # The fix is what a message must not lose.
-    told, sign, fix = flat.rpartition(" Fix: ")
+    cause, sign, fix = flat.rpartition(" Fix: ")
     end = f" ...{sign}{fix}" if sign and len(fix) < LONGEST // 2 else " ..."
-    return (told or flat)[: LONGEST - len(end)] + end
+    return (cause or flat)[: LONGEST - len(end)] + end

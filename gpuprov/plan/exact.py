@@ -68,9 +68,9 @@ def complete(
     keys = {} if keys is None else keys
     hosts = [plan.host for plan in plans if plan.host in foreseen and not plan.blocked]
     known = {name: with_keys(foreseen[name][1], keys) for name in hosts}
-    requests = {name: (foreseen[name][0], sent) for name, one in known.items() if (sent := request(one))}
-    found = run_on_hosts(look, requests, Answer, limit=limit, pace=pace, on_done=on_done) if requests else {}
-    answers = {name: one.answer or Answer(problem=one.problem) for name, one in found.items()}
+    requests = {name: (foreseen[name][0], sent) for name, entry in known.items() if (sent := request(entry))}
+    returned = run_on_hosts(look, requests, Answer, limit=limit, pace=pace, on_done=on_done) if requests else {}
+    answers = {name: result.answer or Answer(problem=result.problem) for name, result in returned.items()}
     return [
         _with_answer(plan, known[plan.host], answers.get(plan.host, Answer())) if plan.host in known else plan
         for plan in plans
@@ -88,25 +88,32 @@ def _with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan
 
 def with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
     """Return the plan with the predicted changes and the host's answer to them."""
-    pairs = [(name, one) for name, each in foreseen.packages.items() for one in each]
+    pairs = [(name, transaction) for name, each in foreseen.packages.items() for transaction in each]
     trials = list(zip(pairs, answer.transactions, strict=False))
     refused = [(name, trial) for (name, _), trial in trials if trial.refused]
-    blocked = [_refused(plan.host, name, one) for name, one in refused if one.another_driver or name in plan.versions]
-    doubts = [f"{name}: {one.refused}" for name, one in refused if not (one.another_driver or name in plan.versions)]
+    blocked = [
+        _refused(plan.host, name, trial) for name, trial in refused if trial.another_driver or name in plan.versions
+    ]
+    doubts = [
+        f"{name}: {trial.refused}" for name, trial in refused if not (trial.another_driver or name in plan.versions)
+    ]
     sources = list(zip(foreseen.sources, answer.sources, strict=False))
-    doubts += [f"{name}: {one.refused}" for name, one in sources if one.refused]
+    doubts += [f"{name}: {trial.refused}" for name, trial in sources if trial.refused]
     doubts += [f"what the host's package manager would do: {answer.problem}"] * bool(answer.problem)
     doubts += [f"{name}: {why}" for name, why in foreseen.unknown.items()]
     files = [
-        Item(capability=name, kind="file", name=one.path, before=one.before, after=one.after)
+        Item(capability=name, kind="file", name=file.path, before=file.before, after=file.after)
         for name, each in foreseen.files.items()
-        for one in each
+        for file in each
     ]
-    diffs = [*_diffs(foreseen, answer), *(_diff(name, *_texts(file)) for name, one in sources for file in one.files)]
+    diffs = [
+        *_diffs(foreseen, answer),
+        *(_diff(name, *_texts(file)) for name, trial in sources for file in trial.files),
+    ]
     exact = {name for (name, _), trial in trials if not trial.refused and name not in foreseen.waits}
     known = {Item.of("", change) for name in exact for change in foreseen.moves.get(name, ())}
-    others = [one for one in plan.changes if Item.of("", one) not in known]
-    moved = [Item.of(name, one) for (name, _), trial in trials for one in moves(trial.rows, answer.installed)]
+    others = [change for change in plan.changes if Item.of("", change) not in known]
+    moved = [Item.of(name, move) for (name, _), trial in trials for move in moves(trial.rows, answer.installed)]
     return msgspec.structs.replace(
         plan,
         blocked=(*plan.blocked, *blocked),
@@ -119,13 +126,13 @@ def with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
 
 def _diffs(foreseen: Foreseen, answer: Answer) -> Iterator[Item]:
     for name, each in foreseen.texts.items():
-        for one in each:
-            before = answer.texts.get(one.path)
+        for file in each:
+            before = answer.texts.get(file.path)
             before = None if before is None or len(before) > look.LONGEST * 4 else before
-            if before is None and one.before not in ("", "absent"):
-                yield Item(capability=name, kind="file", name=one.path, before=one.before, after="written")
-            elif before != one.text:
-                yield _diff(name, one.path, before or "", one.text)
+            if before is None and file.before not in ("", "absent"):
+                yield Item(capability=name, kind="file", name=file.path, before=file.before, after="written")
+            elif before != file.text:
+                yield _diff(name, file.path, before or "", file.text)
 
 
 def _texts(file: SourceFile) -> tuple[str, str, str]:
@@ -139,7 +146,7 @@ def _diff(capability: str, path: str, before: str, after: str) -> Item:
 
 
 def _refused(host: str, capability: str, trial: Transaction) -> Result:
-    found, _, fix = trial.refused.partition(" Fix: ")
+    message, _, fix = trial.refused.partition(" Fix: ")
     return Result(
         host=host,
         capability=capability,
@@ -148,7 +155,7 @@ def _refused(host: str, capability: str, trial: Transaction) -> Result:
         expected="no packages of another driver than the host's"
         if trial.another_driver
         else "a transaction that the package manager can do",
-        found=found,
+        found=message,
         hint=fix,
         moment="preflight",
     )
@@ -156,5 +163,5 @@ def _refused(host: str, capability: str, trial: Transaction) -> Result:
 
 def _resolvable(capability: str) -> str:
     """Return the check that fails when the packages of a capability cannot be installed."""
-    known = [one.id for one in BY_NAME[capability].checks if one.moment == "preflight"]
-    return next((one for one in known if one.endswith(".resolvable")), next(iter(known), f"{capability}.resolvable"))
+    known = [check.id for check in BY_NAME[capability].checks if check.moment == "preflight"]
+    return next((name for name in known if name.endswith(".resolvable")), next(iter(known), f"{capability}.resolvable"))

@@ -68,8 +68,8 @@ def groups(plans: Sequence[HostPlan]) -> list[Group]:
     alike: dict[bytes, list[HostPlan]] = {}
     for plan in plans:
         alike.setdefault(_likeness(plan), []).append(plan)
-    found = [Group(_common(group), tuple(one.host for one in group)) for group in alike.values()]
-    return sorted(found, key=lambda group: ORDER.index(group.state))
+    folded = [Group(_common(group), tuple(plan.host for plan in group)) for group in alike.values()]
+    return sorted(folded, key=lambda group: ORDER.index(group.state))
 
 
 def sign(change: Change) -> Sign:
@@ -84,30 +84,32 @@ def sets(changes: Iterable[Change]) -> list[Set]:
     alike: dict[tuple[Sign, str, str], list[str]] = {}
     for change in changes:
         alike.setdefault((sign(change), change.before, change.after), []).append(change.name)
-    found = [Set(*key, tuple(sorted(set(listed)))) for key, listed in alike.items()]
-    return sorted(found, key=lambda one: -len(one.names))
+    folded = [Set(*key, tuple(sorted(set(listed)))) for key, listed in alike.items()]
+    return sorted(folded, key=lambda entry: -len(entry.names))
 
 
 def by_folder(changes: Iterable[Item]) -> list[Item]:
     """Return the changes; files of one folder with the same outcome become one, FOLDER/{A,B}, in shell syntax."""
     folders: dict[object, list[Item]] = {}
-    for one in changes:
-        folder = one.name.rpartition("/")[0] if one.kind == "file" and one.name.startswith("/") else one.name
-        folders.setdefault((folder, one.before, one.after), []).append(one)
+    for change in changes:
+        folder = (
+            change.name.rpartition("/")[0] if change.kind == "file" and change.name.startswith("/") else change.name
+        )
+        folders.setdefault((folder, change.before, change.after), []).append(change)
     return [_together(each) for each in folders.values()]
 
 
 def _together(files: Sequence[Item]) -> Item:
-    return msgspec.structs.replace(files[0], name=fold_paths(one.name for one in files)[0])
+    return msgspec.structs.replace(files[0], name=fold_paths(file.name for file in files)[0])
 
 
 def cuts(mig: Iterable[Partition]) -> list[Cut]:
     """Group GPUs with the same change."""
     alike: dict[Partition, list[Partition]] = {}
-    for one in mig:
-        alike.setdefault(msgspec.structs.replace(one, index=0, gpu=""), []).append(one)
+    for layout in mig:
+        alike.setdefault(msgspec.structs.replace(layout, index=0, gpu=""), []).append(layout)
     return [
-        Cut(group[0].gpu if len(group) == 1 else f"GPUs {', '.join(str(one.index) for one in group)}", group[0])
+        Cut(group[0].gpu if len(group) == 1 else f"GPUs {', '.join(str(layout.index) for layout in group)}", group[0])
         for group in alike.values()
     ]
 
@@ -120,19 +122,19 @@ def listed(parts: Sequence[Part]) -> str:
     return ", ".join(f"{number} x {name}" if number > 1 else name for name, number in counted.items()) or "no instance"
 
 
-def before_cut(one: Partition) -> str:
+def before_cut(partition: Partition) -> str:
     """Describe the current instances of a GPU."""
-    return listed(one.before)
+    return listed(partition.before)
 
 
-def after_cut(one: Partition) -> str:
+def after_cut(partition: Partition) -> str:
     """Describe the planned instances of a GPU."""
-    return listed(one.after) if one.grid or one.after else "the instances of the spec"
+    return listed(partition.after) if partition.grid or partition.after else "the instances of the spec"
 
 
 def settings(plan: HostPlan) -> tuple[Item, ...]:
     """Return the settings, without those that the MIG diagrams show."""
-    drawn = tuple(f"{one.gpu}: " for one in plan.mig)
+    drawn = tuple(f"{layout.gpu}: " for layout in plan.mig)
     return tuple(
         change
         for change in plan.section("setting")
@@ -141,21 +143,24 @@ def settings(plan: HostPlan) -> tuple[Item, ...]:
 
 
 def _common(group: Sequence[HostPlan]) -> HostPlan:
-    return group[0] if len(group) == 1 else _timeless(group[0], keep=len({one.last_apply for one in group}) == 1)
+    return group[0] if len(group) == 1 else _timeless(group[0], keep=len({plan.last_apply for plan in group}) == 1)
 
 
 def _timeless(plan: HostPlan, *, keep: bool = False) -> HostPlan:
     """Return the plan without times and process ids, which differ on each host. keep: the time of the last apply."""
-    blocked = [msgspec.structs.replace(one, host="", found=bare(one.found), changes=()) for one in plan.blocked]
+    blocked = [
+        msgspec.structs.replace(result, host="", found=bare(result.found), changes=()) for result in plan.blocked
+    ]
     return msgspec.structs.replace(
         plan,
         run={name: bare(why) for name, why in plan.run.items()},
         skipped={name: bare(why) for name, why in plan.skipped.items()},
         changes=tuple(
-            msgspec.structs.replace(one, name=bare(one.name)) if one.kind == "client" else one for one in plan.changes
+            msgspec.structs.replace(change, name=bare(change.name)) if change.kind == "client" else change
+            for change in plan.changes
         ),
         blocked=tuple(blocked),
-        unmended=tuple(msgspec.structs.replace(one, host="", changes=()) for one in plan.unmended),
+        unmended=tuple(msgspec.structs.replace(result, host="", changes=()) for result in plan.unmended),
         last_apply=plan.last_apply if keep else "",
         last_apply_seconds=None,
     )
@@ -169,5 +174,5 @@ def bare(text: str) -> str:
 def _likeness(plan: HostPlan) -> bytes:
     """Return the key by which hosts share one plan. Unreachable hosts are grouped by the reason."""
     if plan.unreachable:
-        return msgspec.json.encode([one.replace(plan.host, "") for one in (plan.unreachable, plan.unreachable_fix)])
+        return msgspec.json.encode([value.replace(plan.host, "") for value in (plan.unreachable, plan.unreachable_fix)])
     return msgspec.json.encode(msgspec.structs.replace(_timeless(plan), host=""))

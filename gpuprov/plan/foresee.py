@@ -66,22 +66,22 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
         """Return, by capability, the first difference and the number of further ones. A check judges package sources."""
         reasons = dict[str, str]()
         for name, each in self.packages.items():
-            moved = [spec for one in each for spec in (*one.install, *one.remove)]
-            files = [one.path for one in self.files.get(name, ())]
-            files += [one.path for one in self.texts.get(name, ()) if one.before]
-            if found := [*moved, *files]:
-                reasons[name] = f"differs: {found[0]}" + (f" and {len(found) - 1} more" if found[1:] else "")
+            moved = [spec for transaction in each for spec in (*transaction.install, *transaction.remove)]
+            files = [file.path for file in self.files.get(name, ())]
+            files += [text.path for text in self.texts.get(name, ()) if text.before]
+            if changed := [*moved, *files]:
+                reasons[name] = f"differs: {changed[0]}" + (f" and {len(changed) - 1} more" if changed[1:] else "")
         return reasons
 
     def pruning(self, spec: HostSpec, facts: Facts, names: Collection[str]) -> Foreseen:
         """Return the same, limited to removals of what these capabilities brought."""
-        left = tuple(one for one in self.unmanaged if one.capability in names)
+        left = tuple(resource for resource in self.unmanaged if resource.capability in names)
         return msgspec.structs.replace(self, unmanaged=left, prune=prune_values(spec, facts, left, names))
 
     def only(self, run: Collection[str]) -> Foreseen:
         """Return the same for the capabilities that run."""
         kept = {
-            name: {key: one for key, one in getattr(self, name).items() if key in run}
+            name: {key: value for key, value in getattr(self, name).items() if key in run}
             for name in ("files", "texts", "packages", "moves", "sources", "waits", "unknown")
         }
         comes = "nvidia_driver" in run
@@ -96,8 +96,8 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
 def probes(spec: HostSpec, only: Collection[str] | None = None) -> Iterator[Probe[Any]]:
     """Yield the probes needed beside those of the checks."""
     for name in _selected(spec, only):
-        if wanted := BY_NAME[name].desired:
-            yield from (probe.of(spec) for probe in wanted.probes)
+        if declaration := BY_NAME[name].desired:
+            yield from (probe.of(spec) for probe in declaration.probes)
     yield contents.CONTENTS
 
 
@@ -133,7 +133,7 @@ def foresee(
         driver=judging.driver(values),
         without=tuple(values.get("nvidia_driver", {}).get("leaving", ())),
         settings=get_package_settings(spec.site),
-        waits={name: one["told"] for name, one in judging.waiting(values).items()},
+        waits={name: wait["told"] for name, wait in judging.waiting(values).items()},
         unknown=unknown,
         unmanaged=unmanaged,
         prune=prune_values(spec, facts, unmanaged),
@@ -175,14 +175,15 @@ def with_keys(foreseen: Foreseen, keys: Keys) -> Foreseen:
 
 def request(foreseen: Foreseen) -> dict[str, Any]:
     """Return the request to the host for `gpuprov.onhost.look`; empty if nothing is left to find out."""
-    wanted = [one for each in foreseen.packages.values() for one in each]
-    paths = [one.path for each in foreseen.texts.values() for one in each]
-    if not (wanted or paths or foreseen.sources):
+    transactions = [transaction for each in foreseen.packages.values() for transaction in each]
+    paths = [file.path for each in foreseen.texts.values() for file in each]
+    if not (transactions or paths or foreseen.sources):
         return {}
     return {
         **question(foreseen),
         "transactions": [
-            {**msgspec.to_builtins(one), "driver": {} if one.is_driver else foreseen.driver} for one in wanted
+            {**msgspec.to_builtins(transaction), "driver": {} if transaction.is_driver else foreseen.driver}
+            for transaction in transactions
         ],
         "sources": list(foreseen.sources.values()),
         "texts": paths,
@@ -201,16 +202,16 @@ def moves_of(names: Iterable[str], results: Sequence[Result]) -> dict[str, froze
 
 
 def _moves_of_checks(name: str, results: Iterable[Result]) -> Iterator[Change]:
-    for one in results:
-        if one.capability == name:
-            yield from (change for change in one.changes if change.kind in ("package", "hold"))
+    for result in results:
+        if result.capability == name:
+            yield from (change for change in result.changes if change.kind in ("package", "hold"))
 
 
 def _packages(name: str, made: Mapping[str, Any]) -> Iterable[Packages]:
-    wanted = BY_NAME[name].desired
-    for one in wanted.packages(made) if wanted else ():
-        if not one.empty:
-            yield msgspec.structs.replace(one, of=one.of or name)
+    declaration = BY_NAME[name].desired
+    for package in declaration.packages(made) if declaration else ():
+        if not package.empty:
+            yield msgspec.structs.replace(package, of=package.of or name)
 
 
 def _files(
@@ -220,25 +221,25 @@ def _files(
     texts = [Text(path, text, "") for path, text in made.get("components", {}).items()]
     if capability.resources is None:
         return (), tuple(texts)
-    found = context.facts.get(contents.CONTENTS)
-    wanted = resources_of(capability, context, coming=True)
-    differing = {one.path: one for one in differences(wanted, found)}
-    for one in wanted:
-        if isinstance(one, File | Lines) and one.path in differing:
-            text = _new_text(one, differing[one.path], found)
-            texts += [Text(one.path, text, differing[one.path].before)] if text is not None else []
-    compared = {one.path for one in texts}
-    return tuple(one for path, one in differing.items() if path not in compared), tuple(texts)
+    host_contents = context.facts.get(contents.CONTENTS)
+    resources = resources_of(capability, context, coming=True)
+    differing = {difference.path: difference for difference in differences(resources, host_contents)}
+    for resource in resources:
+        if isinstance(resource, File | Lines) and resource.path in differing:
+            text = _new_text(resource, differing[resource.path], host_contents)
+            texts += [Text(resource.path, text, differing[resource.path].before)] if text is not None else []
+    compared = {text.path for text in texts}
+    return tuple(difference for path, difference in differing.items() if path not in compared), tuple(texts)
 
 
-def _new_text(wanted: File | Lines, difference: Difference, found: contents.Contents) -> str | None:
+def _new_text(resource: File | Lines, difference: Difference, host_contents: contents.Contents) -> str | None:
     """Return the text that apply gives a settings file; None if apply leaves it, and for a program, whose text is not shown."""
-    path = wanted.path
-    if isinstance(wanted, Lines):
-        before = "" if path in found.missing else found.texts.get(path)
-        after = before if before is None else set_keys(path, before, wanted.keys)
+    path = resource.path
+    if isinstance(resource, Lines):
+        before = "" if path in host_contents.missing else host_contents.texts.get(path)
+        after = before if before is None else set_keys(path, before, resource.keys)
         return None if after == before else after
-    is_program = wanted.mode != PLAIN or path.startswith(f"{ABOVE}/")
+    is_program = resource.mode != PLAIN or path.startswith(f"{ABOVE}/")
     if is_program or not difference.before.startswith((ABSENT, ANOTHER_TEXT)):
         return None
-    return wanted.text.replace(PYTHON, next(iter(found.pythons.get(path, ())), "/usr/bin/python3"))
+    return resource.text.replace(PYTHON, next(iter(host_contents.pythons.get(path, ())), "/usr/bin/python3"))

@@ -72,8 +72,8 @@ def program(module: str) -> str:
     """Return one text: an importer with the module and everything of gpuprov/onhost that it imports, which calls its function
     `main`."""
     top = Path(str(onhost.__file__)).parent
-    found = (find_spec(name) for name in find_modules(module) if name.startswith(onhost.__name__))
-    files = [Path(spec.origin) for spec in found if spec and spec.origin]
+    specs = (find_spec(name) for name in find_modules(module) if name.startswith(onhost.__name__))
+    files = [Path(spec.origin) for spec in specs if spec and spec.origin]
     texts = {f"gpuprov_onhost/{file.relative_to(top).as_posix()}": file.read_text(encoding="utf-8") for file in files}
     packed = base64.b64encode(zlib.compress(json.dumps(texts).encode(), 9)).decode()
     called = module.replace(onhost.__name__, "gpuprov_onhost", 1)
@@ -92,15 +92,15 @@ def run_on_hosts(
     """Run the module on these hosts and return the answers by host. A host may forge its answer: it is read as the type `answers`.
 
     requests: host and request by name. limit: seconds for one host."""
-    found: dict[str, HostAnswer[T]] = {name: HostAnswer(problem="not tried") for name in requests}
+    outcomes: dict[str, HostAnswer[T]] = {name: HostAnswer(problem="not tried") for name in requests}
 
     def note(name: str, answer: HostAnswer[T]) -> None:
-        found[name] = answer
+        outcomes[name] = answer
         if on_done:
             on_done(name)
 
     run_all(_jobs(module.__name__, requests, answers, limit, note), (pace or Pace(0)).forks or 64)
-    return found
+    return outcomes
 
 
 def _jobs(

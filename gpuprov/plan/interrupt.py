@@ -95,13 +95,13 @@ def descendants(pid: int) -> dict[int, str]:
         if fields:
             children.setdefault(int(fields[1]), []).append(int(entry.parent.name))
             births[int(entry.parent.name)] = fields[19]
-    found: dict[int, str] = {}
+    descended: dict[int, str] = {}
     waiting = [pid]
     while waiting:
         for child in children.get(waiting.pop(), []):
-            found[child] = births[child]
+            descended[child] = births[child]
             waiting.append(child)
-    return found
+    return descended
 
 
 def _send(pid: int, number: int) -> None:

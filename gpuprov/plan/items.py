@@ -20,56 +20,60 @@ def key(item: Item) -> Key:
 
 def items(plan: HostPlan) -> tuple[Item, ...]:
     """Return the items of a host: a file with its difference replaces the file alone, and a GPU's layout its instances."""
-    compared = {one.name for one in plan.diffs}
+    compared = {diff.name for diff in plan.diffs}
     drawn = {*plan.section("setting")} - {*settings(plan)}
-    changes = [one for one in plan.changes if one not in drawn and not (one.kind == "file" and one.name in compared)]
+    changes = [
+        change
+        for change in plan.changes
+        if change not in drawn and not (change.kind == "file" and change.name in compared)
+    ]
     return (*changes, *plan.diffs, *map(_layout, plan.mig))
 
 
 def by_capability(plan: HostPlan) -> dict[str, list[Item]]:
     """Return the items of a host by capability, in apply order, without clients, which are shown apart."""
-    found: dict[str, list[Item]] = {name: [] for name in plan.run}
-    for one in items(plan):
-        if one.kind != "client":
-            found.setdefault(one.capability or HOST, []).append(one)
-    return found
+    groups: dict[str, list[Item]] = {name: [] for name in plan.run}
+    for item in items(plan):
+        if item.kind != "client":
+            groups.setdefault(item.capability or HOST, []).append(item)
+    return groups
 
 
-def _layout(one: Partition) -> Item:
-    before = before_cut(one) if one.enabled_before else DISABLED
+def _layout(partition: Partition) -> Item:
+    before = before_cut(partition) if partition.enabled_before else DISABLED
     return Item(
         capability="mig",
         kind="mig",
-        name=one.gpu,
+        name=partition.gpu,
         before=before,
-        after=after_cut(one) if one.enabled_after else DISABLED,
+        after=after_cut(partition) if partition.enabled_after else DISABLED,
     )
 
 
 def sizes(lists: Sequence[Iterable[Item]]) -> list[str]:
     """Describe the sizes of hosts' lists: `12 to 15 packages`, `5 files`, `MIG layout of 8 GPUs on 2`."""
-    each = [tuple(one) for one in lists]
-    told = []
+    each = [tuple(series) for series in lists]
+    parts = []
     for what, plural, counted in COUNTED:
-        numbers = [len({one.name for one in found if counted(one)}) for found in each]
+        numbers = [len({item.name for item in group if counted(item)}) for group in each]
         if most := max(numbers, default=0):
-            told.append(f"{span(numbers)} {what if most == 1 else plural}")
-    gpus = [number for found in each if (number := sum(one.kind == "mig" for one in found))]
+            parts.append(f"{span(numbers)} {what if most == 1 else plural}")
+    gpus = [number for group in each if (number := sum(item.kind == "mig" for item in group))]
     if gpus:
         some = f" on {len(gpus):,}" if len(gpus) < len(each) else ""
-        told.append(f"MIG layout of {span(gpus)} GPU{'s' * (max(gpus) != 1)}{some}")
-    return told
+        parts.append(f"MIG layout of {span(gpus)} GPU{'s' * (max(gpus) != 1)}{some}")
+    return parts
 
 
 COUNTED: tuple[tuple[str, str, Callable[[Item], bool]], ...] = (
-    ("package", "packages", lambda one: one.kind == "package"),
-    ("hold", "holds", lambda one: one.kind == "hold"),
-    ("file", "files", lambda one: one.kind == "file" and one.name.startswith("/")),
-    ("unit", "units", lambda one: one.kind == "service"),
-    ("module", "modules", lambda one: one.kind == "module"),
-    ("initramfs", "initramfs images", lambda one: one.kind == "initramfs"),
-    ("setting", "settings", lambda one: one.kind == "setting"),
-    ("client stopped", "clients stopped", lambda one: one.kind == "client"),
+    ("package", "packages", lambda item: item.kind == "package"),
+    ("hold", "holds", lambda item: item.kind == "hold"),
+    ("file", "files", lambda item: item.kind == "file" and item.name.startswith("/")),
+    ("unit", "units", lambda item: item.kind == "service"),
+    ("module", "modules", lambda item: item.kind == "module"),
+    ("initramfs", "initramfs images", lambda item: item.kind == "initramfs"),
+    ("setting", "settings", lambda item: item.kind == "setting"),
+    ("client stopped", "clients stopped", lambda item: item.kind == "client"),
 )
 """Kinds of a plan's sentence: one, several, and what counts. Each name is counted once."""
 

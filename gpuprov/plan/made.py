@@ -23,11 +23,11 @@ def made(capability: str, module: str, result: Mapping[str, Any]) -> list[Item]:
     """Return what a task has changed, as far as its module names it. capability: that of the task; empty for the role of all hosts.
     module: its name, or that of the step of gpuprov_step."""
     rows = result.get("results")
-    found: list[Item] = []
-    for one in rows if isinstance(rows, list) else (result,):
-        if isinstance(one, Mapping) and one.get("changed"):
-            found += _of_module(capability or HOST, module, one)
-    return found[:MOST]
+    items: list[Item] = []
+    for row in rows if isinstance(rows, list) else (result,):
+        if isinstance(row, Mapping) and row.get("changed"):
+            items += _of_module(capability or HOST, module, row)
+    return items[:MOST]
 
 
 def _of_module(capability: str, module: str, answer: Mapping[str, Any]) -> Iterator[Item]:
@@ -48,5 +48,5 @@ def _of_module(capability: str, module: str, answer: Mapping[str, Any]) -> Itera
 
 
 def _texts(answer: Mapping[str, Any], key: str) -> Iterable[str]:
-    found = answer.get(key)
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+    value = answer.get(key)
+    return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []

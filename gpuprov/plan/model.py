@@ -81,7 +81,7 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def jobs(self) -> tuple[Result, ...]:
         """Return the users' processes on the GPUs that block apply."""
-        return tuple(one for one in self.blocked if one.drained)
+        return tuple(result for result in self.blocked if result.drained)
 
     @property
     def prunes(self) -> bool:
@@ -91,7 +91,7 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def left_over(self) -> tuple[Unmanaged, ...]:
         """Return what the spec no longer declares and apply leaves as it is."""
-        return tuple(one for one in self.unmanaged if one.stays or not self.prunes)
+        return tuple(resource for resource in self.unmanaged if resource.stays or not self.prunes)
 
     @property
     def idle(self) -> bool:

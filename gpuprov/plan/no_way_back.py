@@ -30,11 +30,11 @@ def no_way_back(
     if not run:
         return
     try:
-        found, receipt = facts.get(CHECKPOINTS), facts.get(house.RECEIPT)
+        checkpoints, receipt = facts.get(CHECKPOINTS), facts.get(house.RECEIPT)
     except ProbeFailed:
         return  # a host that cannot be read says so elsewhere
-    packages = {one.name: one.before for one in changes if one.kind == "package" and one.before}
-    here = found.last
+    packages = {change.name: change.before for change in changes if change.kind == "package" and change.before}
+    here = checkpoints.last
     if here is None:
         if packages or receipt:
             yield "the state before this apply: no apply has ended with a green verify yet, so there is no checkpoint"
@@ -50,7 +50,7 @@ def no_way_back(
 
 def stays(name: str) -> bool:
     """True if rollback to a state without the capability leaves something of it on the host."""
-    return (one := BY_NAME.get(name)) is None or (one.sets_up and one.taken_away is None)
+    return (capability := BY_NAME.get(name)) is None or (capability.sets_up and capability.taken_away is None)
 
 
 def until_boot(name: str) -> str:

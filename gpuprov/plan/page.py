@@ -124,10 +124,10 @@ def render(plans: Sequence[HostPlan], about: page.About | None = None, apply: st
 
 def _merged(cards: Sequence[Card], alike: Callable[[Card], object]) -> list[Card]:
     """Return the cards, those that are alike as one with all their hosts."""
-    found: dict[object, list[Card]] = {}
+    merged: dict[object, list[Card]] = {}
     for card in cards:
-        found.setdefault(alike(card), []).append(card)
-    return [group[0] if len(group) == 1 else _together(group) for group in found.values()]
+        merged.setdefault(alike(card), []).append(card)
+    return [group[0] if len(group) == 1 else _together(group) for group in merged.values()]
 
 
 def _together(cards: Sequence[Card]) -> Card:
@@ -145,7 +145,7 @@ def _hosts(plans: Sequence[HostPlan], cards: Sequence[Card]) -> dict[str, Any]:
     hosts = []
     for plan in plans:
         own = of_host[plan.host]
-        told_ = tuple(tuple(texts[one] for one in row) for row in _rows(plan))
+        told_ = tuple(tuple(texts[cell] for cell in row) for row in _rows(plan))
         hosts.append((texts[plan.host], own, texts[_gist(plan, cards[own])], rows[told_]))
     shown = [
         (card.state, card.letter, card.group.state, card.shown, card.number if _has_plan(card) else 0) for card in cards
@@ -177,8 +177,8 @@ def _rows(plan: HostPlan) -> Iterable[tuple[str, str, str, str]]:
         yield name, f"{before} \u2192 {version}" if before != version else version, "", ""
     for change in plan.section("client"):
         yield "client", f"{change.name}: {change.after}", "", ""
-    for one in plan.unmended:
-        yield one.check, one.found, one.hint, one.evidence
+    for result in plan.unmended:
+        yield result.check, result.found, result.hint, result.evidence
 
 
 def _reboot(plan: HostPlan) -> str:
@@ -219,10 +219,10 @@ def _card(number: int, group: Group) -> Card:
         reboot=_reboot(plan),
         state=state,
         letter=letter,
-        numbers=", ".join(sizes([[one for items in listed.values() for one in items]])),
+        numbers=", ".join(sizes([[item for items in listed.values() for item in items]])),
         lists=tuple(_listed(plan, name, items) for name, items in listed.items()),
         left=tuple(lines(plan.left_over)),
-        clients=tuple(describe(one) for one in plan.section("client")),
+        clients=tuple(describe(client) for client in plan.section("client")),
     )
 
 
@@ -231,13 +231,13 @@ KINDS = {"+": "add", "-": "remove", "~": "change"}
 
 def _listed(plan: HostPlan, name: str, items: Iterable[Item]) -> Listed:
     """Return the changes of a capability: layouts of GPUs as pictures, files by their diffs."""
-    found = list(items)
+    listed = list(items)
     return Listed(
         capability=name,
         why=plan.run.get(name, ""),
-        rows=tuple(signed(row) for row in rows(one for one in found if not one.diff and one.kind != "mig")),
-        mig=tuple(_drawn(cut) for cut in cuts(plan.mig)) if any(one.kind == "mig" for one in found) else (),
-        diffs=tuple(diff_of(one) for one in found if one.diff),
+        rows=tuple(signed(row) for row in rows(item for item in listed if not item.diff and item.kind != "mig")),
+        mig=tuple(_drawn(cut) for cut in cuts(plan.mig)) if any(item.kind == "mig" for item in listed) else (),
+        diffs=tuple(diff_of(item) for item in listed if item.diff),
     )
 
 
@@ -261,23 +261,26 @@ def _colour(line: str) -> str:
 
 
 def _drawn(cut: Cut) -> Drawn:
-    one = cut.one
-    rows = (("before", one.enabled_before, one.before), ("after", one.enabled_after, one.after))
+    layout = cut.one
+    rows = (("before", layout.enabled_before, layout.before), ("after", layout.enabled_after, layout.after))
     return Drawn(
-        cut.gpus, one.model, tuple((t, on, tuple(_whole(one, on, parts))) for t, on, parts in rows), one.grid > 0
+        cut.gpus,
+        layout.model,
+        tuple((t, on, tuple(_whole(layout, on, parts))) for t, on, parts in rows),
+        layout.grid > 0,
     )
 
 
-def _whole(one: Partition, on: bool, parts: Iterable[Part]) -> Iterable[Part]:
+def _whole(partition: Partition, on: bool, parts: Iterable[Part]) -> Iterable[Part]:
     """Yield the parts and the unused space between them; a GPU without MIG is one piece."""
     at = 0
     if not on:
-        yield Part(start=0, size=max(one.grid, 1), name="whole GPU, MIG disabled")
+        yield Part(start=0, size=max(partition.grid, 1), name="whole GPU, MIG disabled")
         return
     for part in parts:
         if part.start > at:
             yield Part(start=at, size=part.start - at, name="")
         yield part
         at = part.start + part.size
-    if at < one.grid:
-        yield Part(start=at, size=one.grid - at, name="")
+    if at < partition.grid:
+        yield Part(start=at, size=partition.grid - at, name="")

@@ -110,21 +110,21 @@ class Planner:
         others = machine.find_duplicates(self._machines)
         self._decide_ahead([name for name in self._waiting if name not in others], timeout, pace, show)
         made = self._plans | {name: _duplicate(name, other) for name, other in others.items()}
-        found = [made[name] for name in self._pairs]
+        host_plans = [made[name] for name in self._pairs]
         if not self._foreseen:
-            return found
+            return host_plans
         with show.reading(list(self._foreseen), "asking package managers") as done:
-            return complete(found, self._foreseen, limit=timeout, keys=self._keys, pace=pace, on_done=done)
+            return complete(host_plans, self._foreseen, limit=timeout, keys=self._keys, pace=pace, on_done=done)
 
     def _decide_ahead(self, names: Sequence[str], timeout: float, pace: Pace, show: Show) -> None:
         """Plan again what waits for package sources that these hosts can use."""
         waiting = {name: with_keys(self._foreseen[name][1], self._keys) for name in names}
-        asked = {n: (self._pairs[n], self._waiting[n], one) for n, one in waiting.items() if one.sources}
-        if not asked:
+        requests = {n: (self._pairs[n], self._waiting[n], entry) for n, entry in waiting.items() if entry.sources}
+        if not requests:
             return
-        with show.reading(list(asked), "trying package sources") as done:
-            found = read_ahead(asked, self._capabilities, limit=timeout, pace=pace, on_done=done)
-        for name, reading in found.items():
+        with show.reading(list(requests), "trying package sources") as done:
+            readings = read_ahead(requests, self._capabilities, limit=timeout, pace=pace, on_done=done)
+        for name, reading in readings.items():
             self._foreseen.pop(name)
             self.note(name, reading, self._waiting[name])
         self._waiting.clear()
@@ -172,9 +172,9 @@ def plans_of(
 
 def _duplicate(host: str, other: str) -> HostPlan:
     """Return the plan of a host that is the same machine as another host of the run: apply leaves it alone."""
-    found, hint = machine.explain_refusal(other)
+    message, hint = machine.explain_refusal(other)
     failure = Result(
-        host=host, capability="host", check="host.machine", status="fail", found=found, hint=hint, moment="preflight"
+        host=host, capability="host", check="host.machine", status="fail", found=message, hint=hint, moment="preflight"
     )
     return HostPlan(host=host, blocked=(failure,), differs=True)
 

@@ -125,7 +125,7 @@ def environment(
     folder: Path, prepared: Mapping[str, str], config: Mapping[str, str] | None = None, *, check: bool = False
 ) -> dict[str, str]:
     """Return the environment of Ansible, based on the one ansible-runner prepared. `config`: the user's ansible.cfg."""
-    found = ansible_config() if config is None else config
+    settings = ansible_config() if config is None else config
     env = {name: value for name, value in in_utf8(prepared).items() if is_kept(name)} | FORCED
     if "ANSIBLE_HOST_KEY_CHECKING" not in os.environ:
         env.pop("ANSIBLE_HOST_KEY_CHECKING", None)  # ansible-runner switches host key checking off
@@ -140,13 +140,13 @@ def environment(
         "ANSIBLE_INVENTORY_ENABLED": "ansible.builtin.yaml",
         "ANSIBLE_VARS_ENABLED": "ansible.builtin.host_group_vars",
     }
-    said = {name for name in prepared if is_kept(name)} | set(found)
-    if not {"ANSIBLE_PIPELINING", "ANSIBLE_SSH_PIPELINING", *PIPELINING} & said:
+    configured = {name for name in prepared if is_kept(name)} | set(settings)
+    if not {"ANSIBLE_PIPELINING", "ANSIBLE_SSH_PIPELINING", *PIPELINING} & configured:
         env["ANSIBLE_PIPELINING"] = "true"
-    if not {"ANSIBLE_PYTHON_INTERPRETER", "defaults.interpreter_python"} & said:
+    if not {"ANSIBLE_PYTHON_INTERPRETER", "defaults.interpreter_python"} & configured:
         env["ANSIBLE_PYTHON_INTERPRETER"] = "auto_silent"
-    if not {"ANSIBLE_SSH_CONTROL_PATH", "ANSIBLE_SSH_CONTROL_PATH_DIR", *CONTROL_PATH} & said:
+    if not {"ANSIBLE_SSH_CONTROL_PATH", "ANSIBLE_SSH_CONTROL_PATH_DIR", *CONTROL_PATH} & configured:
         env["ANSIBLE_SSH_CONTROL_PATH_DIR"] = str((folder / "control").resolve())
-    if not {"ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP", "defaults.remote_tmp"} & said:
+    if not {"ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP", "defaults.remote_tmp"} & configured:
         env["ANSIBLE_REMOTE_TEMP"] = f"{REMOTE_TEMP}-plan" if check else REMOTE_TEMP
     return env

@@ -67,20 +67,24 @@ class Reading(msgspec.Struct, frozen=True):
 
 def duplicates(readings: Mapping[str, Reading]) -> dict[str, str]:
     """Return, by name, an earlier host that is the same machine."""
-    return machine.find_duplicates({name: one.facts.known(house.MACHINE) or "" for name, one in readings.items()})
+    return machine.find_duplicates(
+        {name: reading.facts.known(house.MACHINE) or "" for name, reading in readings.items()}
+    )
 
 
 def for_ansible(pair: Pair, reading: Reading) -> Pair:
     """Return the host as Ansible should connect to it: with the Python that was judged and the shell that was used, unless the
     inventory sets others."""
     raw, spec = pair
-    settings, found = Settings(raw), {}
+    settings, variables = Settings(raw), {}
     if not settings.python:
         with contextlib.suppress(ProbeFailed):  # then the role decides
-            found["ansible_python_interpreter"] = reach.chosen(reading.facts.get(PYTHON), ansible_version())
+            variables["ansible_python_interpreter"] = reach.chosen(reading.facts.get(PYTHON), ansible_version())
     if not settings.text("shell"):
-        found["ansible_shell_executable"] = SHELL[0]
-    return msgspec.structs.replace(raw, connection={**raw.connection, **{k: v for k, v in found.items() if v}}), spec
+        variables["ansible_shell_executable"] = SHELL[0]
+    return msgspec.structs.replace(
+        raw, connection={**raw.connection, **{k: v for k, v in variables.items() if v}}
+    ), spec
 
 
 def read(
@@ -97,25 +101,25 @@ def read(
     """Return every host's reading, in the order given. only: the checks of these capabilities (the house's stay). each: called with
     each reading as soon as it is available, one at a time. keep: if false, drop a host's data after `each` was called. prune_only: by
     host, the capabilities that removals are limited to."""
-    asked = [(raw, tuple(probes_for(spec, moments, only))) for raw, spec in pairs]
+    requests = [(raw, tuple(probes_for(spec, moments, only))) for raw, spec in pairs]
     specs = {raw.name: spec for raw, spec in pairs}
     readings: dict[str, Reading] = {}
 
-    def judge(name: str, found: Facts | UnreachableError) -> None:
-        if isinstance(found, UnreachableError):
-            readings[name] = Reading(Facts({}), (), found)
+    def judge(name: str, outcome: Facts | UnreachableError) -> None:
+        if isinstance(outcome, UnreachableError):
+            readings[name] = Reading(Facts({}), (), outcome)
         else:
-            results = tuple(evaluate(specs[name], found, moments, only=only))
-            foreseen = foresee(specs[name], found, results, only)
+            results = tuple(evaluate(specs[name], outcome, moments, only=only))
+            foreseen = foresee(specs[name], outcome, results, only)
             if name in prune_only:
-                foreseen = foreseen.pruning(specs[name], found, prune_only[name])
-            readings[name] = Reading(found.only(KEPT), results, foreseen=foreseen)
+                foreseen = foreseen.pruning(specs[name], outcome, prune_only[name])
+            readings[name] = Reading(outcome.only(KEPT), results, foreseen=foreseen)
         if each:
             each(name, readings[name] if keep else readings.pop(name))
         if on_done:
             on_done(name)
 
-    gather_each(asked, judge, pace=pace)
+    gather_each(requests, judge, pace=pace)
     return {raw.name: readings[raw.name] for raw, _ in pairs if keep}
 
 
@@ -123,7 +127,7 @@ def probes_for(
     spec: HostSpec, moments: tuple[Moment, ...] = ALL, only: frozenset[str] | None = None
 ) -> Iterable[Probe[Any]]:
     """Return the probes that `read` runs on a host, each once."""
-    found = {probe.name: probe for probe in (*probes_of(spec, moments, only=only), *ALSO)}
+    by_name = {probe.name: probe for probe in (*probes_of(spec, moments, only=only), *ALSO)}
     for probe in probes(spec, only):
-        found.setdefault(probe.name, probe)
-    return found.values()
+        by_name.setdefault(probe.name, probe)
+    return by_name.values()

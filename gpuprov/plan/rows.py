@@ -34,12 +34,15 @@ class Row(NamedTuple):
 def rows(changes: Iterable[Item]) -> list[Row]:
     """List changes: packages and layouts with equal changes share a row, as do files of one folder and equal settings of devices."""
     items = list(changes)
-    packages = [one for one in items if one.kind == "package"]
-    others = [one for one in items if one.kind not in ("package", "hold", "mig")]
+    packages = [item for item in items if item.kind == "package"]
+    others = [item for item in items if item.kind not in ("package", "hold", "mig")]
     return [
         *_packages(packages),
-        *_holds([one for one in items if one.kind == "hold"], packages),
-        *(Row(one.sign, f"{_gpus(one.names)}: {_outcome(one.before, one.end)}") for one in sets(_of("mig", items))),
+        *_holds([item for item in items if item.kind == "hold"], packages),
+        *(
+            Row(entry.sign, f"{_gpus(entry.names)}: {_outcome(entry.before, entry.end)}")
+            for entry in sets(_of("mig", items))
+        ),
         *_devices(others),
     ]
 
@@ -53,7 +56,7 @@ def describe(change: Change) -> str:
 
 
 def _of(kind: str, items: Iterable[Item]) -> Iterator[Item]:
-    return (one for one in items if one.kind == kind)
+    return (item for item in items if item.kind == kind)
 
 
 def _outcome(before: str, end: str) -> str:
@@ -62,28 +65,28 @@ def _outcome(before: str, end: str) -> str:
 
 def _packages(packages: Sequence[Item]) -> Iterator[Row]:
     """Yield sets of packages that move alike; packages with versions of their own share a row for each sign."""
-    found = sets(packages)
+    package_sets = sets(packages)
     single: dict[Sign, list[str]] = {}
-    for one in found:
-        if len(one.names) == 1 and one.after:
-            version = _outcome(one.before, one.end)
-            single.setdefault(one.sign, []).append(f"{one.names[0]} {version}")
+    for entry in package_sets:
+        if len(entry.names) == 1 and entry.after:
+            version = _outcome(entry.before, entry.end)
+            single.setdefault(entry.sign, []).append(f"{entry.names[0]} {version}")
     together = {mark: tuple(named) for mark, named in single.items() if len(named) > 1}
-    for one in found:
-        if not (one.sign in together and len(one.names) == 1 and one.after):
-            yield Row(one.sign, _outcome(one.before, one.end), one.names, True, "packages")
+    for entry in package_sets:
+        if not (entry.sign in together and len(entry.names) == 1 and entry.after):
+            yield Row(entry.sign, _outcome(entry.before, entry.end), entry.names, True, "packages")
     yield from (Row(mark, f"{len(named)} packages", named, True) for mark, named in together.items())
 
 
 def _holds(holds: Sequence[Item], packages: Sequence[Item]) -> Iterator[Row]:
     """Yield holds; those of a set of packages, all of which are named above, name it by its version."""
-    named = {frozenset(_bare(one.names)): one for one in sets(packages) if len(one.names) > ALIKE}
-    for one in sets(holds):
-        whole = named.get(frozenset(_bare(one.names)))
+    named = {frozenset(_bare(entry.names)): entry for entry in sets(packages) if len(entry.names) > ALIKE}
+    for entry in sets(holds):
+        whole = named.get(frozenset(_bare(entry.names)))
         if whole:
-            yield Row(one.sign, f"{one.end}: the {len(one.names)} packages of {whole.end}", one.names)
+            yield Row(entry.sign, f"{entry.end}: the {len(entry.names)} packages of {whole.end}", entry.names)
         else:
-            yield Row(one.sign, one.end, one.names, True)
+            yield Row(entry.sign, entry.end, entry.names, True)
 
 
 def _bare(names: Iterable[str]) -> Iterator[str]:
@@ -93,24 +96,24 @@ def _bare(names: Iterable[str]) -> Iterator[str]:
 def _devices(items: Sequence[Item]) -> Iterator[Row]:
     """Yield files by folder, and a row for equal changes of several devices."""
     alike: dict[object, list[Item]] = {}
-    for one in items:
-        setting = one.kind == "setting"
-        alike.setdefault((_what(one.name), one.before, one.after) if setting else id(one), []).append(one)
+    for item in items:
+        setting = item.kind == "setting"
+        alike.setdefault((_what(item.name), item.before, item.after) if setting else id(item), []).append(item)
     kept: list[Item] = []
     for group in alike.values():
         if len(group) < ALIKE or not _DEVICE.search(group[0].name):
             kept += group
-    shared = {id(one) for one in kept}
-    for one in by_folder(one for one in items if id(one) in shared):
-        yield Row(sign(one), describe(one))
+    shared = {id(item) for item in kept}
+    for item in by_folder(item for item in items if id(item) in shared):
+        yield Row(sign(item), describe(item))
     for group in alike.values():
         if id(group[0]) not in shared:
-            yield Row(sign(group[0]), _summary(group), tuple(_device(one.name) for one in group))
+            yield Row(sign(group[0]), _summary(group), tuple(_device(item.name) for item in group))
 
 
 def _device(name: str) -> str:
-    found = _DEVICE.search(name)
-    return found[0] if found else name
+    match = _DEVICE.search(name)
+    return match[0] if match else name
 
 
 def _what(name: str) -> str:
@@ -120,7 +123,7 @@ def _what(name: str) -> str:
 
 def _summary(group: Sequence[Item]) -> str:
     first, what = group[0], _what(group[0].name)
-    devices = [_device(one.name) for one in group]
+    devices = [_device(item.name) for item in group]
     noun = "ports" if what.startswith("ACS") else "PCIe devices"
     which = _gpus(devices) if devices[0].startswith("GPU ") else f"{len(group)} {noun}"
     values = " -> ".join(filter(None, (first.before, first.after)))
@@ -129,7 +132,7 @@ def _summary(group: Sequence[Item]) -> str:
 
 def _gpus(names: Sequence[str]) -> str:
     """Return the names of GPUs; those of several as `GPUs 0, 1, 2`."""
-    numbers = [found[1] for name in names if (found := re.match(r"GPU (\d+)", name))]
+    numbers = [match[1] for name in names if (match := re.match(r"GPU (\d+)", name))]
     return f"GPUs {', '.join(numbers)}" if 1 < len(numbers) == len(names) else ", ".join(names)
 
 

@@ -82,7 +82,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def made(
-    asked: Asked, pairs: Sequence[Pair], readings: Mapping[str, Reading], plans: Iterable[HostPlan], made_at: str
+    request: Asked, pairs: Sequence[Pair], readings: Mapping[str, Reading], plans: Iterable[HostPlan], made_at: str
 ) -> Saved:
     """Return the plans with the conditions under which they are valid."""
     by_name = {plan.host: plan for plan in plans}
@@ -90,9 +90,9 @@ def made(
     hosts = []
     for pair in pairs:
         raw, spec = pair
-        told = judged(readings[raw.name].results)
-        state = _digest(told)
-        states[state] = told
+        judgement = judged(readings[raw.name].results)
+        state = _digest(judgement)
+        states[state] = judgement
         hosts.append(
             Bound(
                 host=raw.name,
@@ -102,7 +102,7 @@ def made(
                 plan=by_name[raw.name],
             )
         )
-    return Saved(made_at=made_at, asked=asked, hosts=tuple(hosts), states=states)
+    return Saved(made_at=made_at, asked=request, hosts=tuple(hosts), states=states)
 
 
 def text(saved: Saved, pairs: Sequence[Pair]) -> str:
@@ -122,7 +122,7 @@ def _without_secrets(plain: Any, pairs: Sequence[Pair]) -> Any:
         for key, value in raw.connection.items()
         if is_secret(key) and isinstance(value, str)
     }
-    for secret in sorted((one for one in secrets if len(one) >= SHORTEST), key=len, reverse=True):
+    for secret in sorted((secret for secret in secrets if len(secret) >= SHORTEST), key=len, reverse=True):
         plain = _masked(plain, secret)
     return plain
 
@@ -143,10 +143,10 @@ def load(path: Path) -> Saved:
         if first.gpuprov_plan != FORMAT or first.gpuprov_version != __version__:
             whose = f"gpuprov {first.gpuprov_version}, format {first.gpuprov_plan}"
             raise GpuprovError(f"{path} is a plan of {whose}; this is {__version__}, format {FORMAT}", AGAIN)
-        found = reading.parse_typed_json(data, Saved, largest=LARGEST)
-        if lost := {one.host for one in found.hosts if one.state not in found.states}:
+        loaded = reading.parse_typed_json(data, Saved, largest=LARGEST)
+        if lost := {host.host for host in loaded.hosts if host.state not in loaded.states}:
             raise reading.Unreadable(f"it does not say what was found on {min(lost)}")
-        return found
+        return loaded
     except OSError as error:
         raise GpuprovError(f"{path} cannot be read: {error.strerror}") from error
     except reading.NotOwn as error:
@@ -170,28 +170,28 @@ AGAIN = "look at a new plan, and apply that: gpuprov plan -o FILE"
 
 def left_out(saved: Saved) -> list[str]:
     """Return hosts that were unreachable for the plan: nothing was approved for them."""
-    return [one.host for one in saved.hosts if one.plan.unreachable]
+    return [host.host for host in saved.hosts if host.plan.unreachable]
 
 
 def of_plan(saved: Saved, pairs: Sequence[Pair]) -> list[Pair]:
     """Return the hosts of the plan among those of the inventory. Raises GpuprovError if the inventory has changed since."""
     known = {raw.name: (raw, spec) for raw, spec in pairs}
     wrong = []
-    for one in saved.hosts:
-        if one.host not in known:
-            wrong.append(f"{one.host} is not in the inventory any more")
+    for host in saved.hosts:
+        if host.host not in known:
+            wrong.append(f"{host.host} is not in the inventory any more")
             continue
-        raw, spec = known[one.host]
-        if (now := Settings(raw).address) != one.address:
-            wrong.append(f"{one.host}: is reached at {now}, was at {one.address}")
-        if spec.reboot != one.plan.permission and not one.plan.unreachable:
-            wrong.append(f"{one.host}: reboot is {spec.reboot}, was {one.plan.permission}")
-        wrong += [f"{one.host}: {line}" for line in _spec_changes(one.spec, digests(spec))]
-    named = {one.host for one in saved.hosts}
+        raw, spec = known[host.host]
+        if (now := Settings(raw).address) != host.address:
+            wrong.append(f"{host.host}: is reached at {now}, was at {host.address}")
+        if spec.reboot != host.plan.permission and not host.plan.unreachable:
+            wrong.append(f"{host.host}: reboot is {spec.reboot}, was {host.plan.permission}")
+        wrong += [f"{host.host}: {line}" for line in _spec_changes(host.spec, digests(spec))]
+    named = {host.host for host in saved.hosts}
     wrong += [f"{name} is new in the inventory" for name in known if name not in named]
     _refuse(wrong)
     away = {*left_out(saved)}
-    return [known[one.host] for one in saved.hosts if one.host not in away]
+    return [known[host.host] for host in saved.hosts if host.host not in away]
 
 
 def agree(saved: Saved, readings: Mapping[str, Reading], run: Mapping[str, Mapping[str, str]]) -> dict[str, HostPlan]:
@@ -200,46 +200,46 @@ def agree(saved: Saved, readings: Mapping[str, Reading], run: Mapping[str, Mappi
     wrong: list[str] = []
     already: dict[str, str] = {}
     idle = True
-    for one in saved.hosts:
-        reading_ = readings.get(one.host)
-        if reading_ is None or reading_.lost or one.plan.unreachable:
+    for host in saved.hosts:
+        reading_ = readings.get(host.host)
+        if reading_ is None or reading_.lost or host.plan.unreachable:
             continue
-        found = list(_host_changes(one, saved.states[one.state], reading_, run.get(one.host, {})))
-        by = since.applied(one.plan.run, one.spec, saved.made_at, reading_) if found else ""
+        changes = list(_host_changes(host, saved.states[host.state], reading_, run.get(host.host, {})))
+        by = since.applied(host.plan.run, host.spec, saved.made_at, reading_) if changes else ""
         if by:
-            already[one.host] = by
-            idle = idle and not run.get(one.host)
+            already[host.host] = by
+            idle = idle and not run.get(host.host)
         else:
-            wrong += found
+            wrong += changes
     if already and idle and not wrong:
         lines = "\n  ".join(since.describe(already))
         raise GpuprovError(f"nothing to do, and nothing was changed\n  {lines}", DONE)
     _refuse([*since.describe(already), *wrong])
-    return {one.host: one.plan for one in saved.hosts}
+    return {host.host: host.plan for host in saved.hosts}
 
 
-def _host_changes(one: Bound, before: Iterable[Judged], now: Reading, to_run: Mapping[str, str]) -> Iterable[str]:
+def _host_changes(bound: Bound, before: Iterable[Judged], now: Reading, to_run: Mapping[str, str]) -> Iterable[str]:
     """Return how a host differs from the one that the plan was made for."""
     state = judged(now.results)
-    if _digest(state) != one.state:
-        return [f"{one.host}: {line}" for line in _state_changes(before, state)]
-    if not one.plan.blocked and {*to_run} != {*one.plan.run}:
-        was, is_ = ", ".join(one.plan.run) or "nothing", ", ".join(to_run) or "nothing"
-        return [f"{one.host}: to apply was {was}; is {is_}"]
-    if one.plan.prunes and (left := now.foreseen) and left.unmanaged != one.plan.unmanaged:
-        return [f"{one.host}: what is no longer asked for is not the same any more"]
+    if _digest(state) != bound.state:
+        return [f"{bound.host}: {line}" for line in _state_changes(before, state)]
+    if not bound.plan.blocked and {*to_run} != {*bound.plan.run}:
+        was, is_ = ", ".join(bound.plan.run) or "nothing", ", ".join(to_run) or "nothing"
+        return [f"{bound.host}: to apply was {was}; is {is_}"]
+    if bound.plan.prunes and (left := now.foreseen) and left.unmanaged != bound.plan.unmanaged:
+        return [f"{bound.host}: what is no longer asked for is not the same any more"]
     return []
 
 
 def judged(results: Iterable[Result]) -> tuple[Judged, ...]:
     """Return the results' outcomes in a fixed order. A plan stays valid for a host that was drained for it since."""
-    return tuple(sorted(_judged(one) for one in results if one.status != "n/a" and one.check != IN_SERVICE))
+    return tuple(sorted(_judged(result) for result in results if result.status != "n/a" and result.check != IN_SERVICE))
 
 
-def _judged(one: Result) -> Judged:
-    changes = tuple(sorted(f"{c.kind} {c.name}: {c.before} -> {c.after}" for c in one.changes))
-    words = (one.expected, one.found) if one.status == "fail" else ("", "")
-    return Judged(one.check, one.status, *words, one.reboot, one.version, changes)
+def _judged(result: Result) -> Judged:
+    changes = tuple(sorted(f"{c.kind} {c.name}: {c.before} -> {c.after}" for c in result.changes))
+    words = (result.expected, result.found) if result.status == "fail" else ("", "")
+    return Judged(result.check, result.status, *words, result.reboot, result.version, changes)
 
 
 def _digest(value: object) -> str:
@@ -259,18 +259,18 @@ def _spec_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterable
 
 
 def _state_changes(before: Iterable[Judged], now: Iterable[Judged]) -> Iterable[str]:
-    was, is_ = {one.check: one for one in before}, {one.check: one for one in now}
+    was, is_ = {result.check: result for result in before}, {result.check: result for result in now}
     for check in dict.fromkeys([*was, *is_]):
-        one, other = was.get(check), is_.get(check)
-        if one != other:
-            yield f"{check}: was {_said(one)}; is {_said(other)}"
+        old, other = was.get(check), is_.get(check)
+        if old != other:
+            yield f"{check}: was {_said(old)}; is {_said(other)}"
 
 
-def _said(one: Judged | None) -> str:
-    if one is None:
+def _said(judged: Judged | None) -> str:
+    if judged is None:
         return "not asked"
-    more = "; ".join(filter(None, (one.found, *one.changes, one.version)))
-    return f"{one.status} ({more})" if more else one.status
+    more = "; ".join(filter(None, (judged.found, *judged.changes, judged.version)))
+    return f"{judged.status} ({more})" if more else judged.status
 
 
 MOST = 12
@@ -281,8 +281,8 @@ DONE = "see whether it still holds: gpuprov verify"
 def _refuse(wrong: Sequence[str]) -> None:
     if wrong:
         more = [f"and {len(wrong) - MOST} more"] if len(wrong) > MOST else []
-        told = "\n  ".join([*wrong[:MOST], *more])
-        raise GpuprovError(f"{STALE}; nothing was changed\n  {told}", AGAIN)
+        details = "\n  ".join([*wrong[:MOST], *more])
+        raise GpuprovError(f"{STALE}; nothing was changed\n  {details}", AGAIN)
 
 
 def _masked(value: Any, secret: str) -> Any:

@@ -54,18 +54,20 @@ class Terminal(Show):
         shown = ("start", "changed") if live else ("ok", "changed") if self._verbose else ("changed",)
         with console.Progress(hosts, doing, quiet=self._quiet, earlier=earlier) as progress:
 
-            def step(one: Step) -> None:
-                if one.kind == "act":
-                    progress.act(one.text)
+            def step(event: Step) -> None:
+                if event.kind == "act":
+                    progress.act(event.text)
                     if not self._quiet:
-                        console.progress(one.text)
-                elif one.kind in ("failed", "unreachable"):
-                    progress.done(one.host, f"{one.kind}: {one.text}")
+                        console.progress(event.text)
+                elif event.kind in ("failed", "unreachable"):
+                    progress.done(event.host, f"{event.kind}: {event.text}")
                     if live and not self._quiet:
-                        console.progress(f"{one.host}: {one.kind}: {one.text}")
-                elif one.kind in shown:
-                    progress.update(one.host, f"waits for {one.waits} ({one.text})" if one.waits else one.text)
-                elif one.kind == "start":
-                    progress.note(one.host, f"waits for {one.waits} ({one.text})" if one.waits else one.text)
+                        console.progress(f"{event.host}: {event.kind}: {event.text}")
+                elif event.kind in shown:
+                    progress.update(
+                        event.host, f"waits for {event.waits} ({event.text})" if event.waits else event.text
+                    )
+                elif event.kind == "start":
+                    progress.note(event.host, f"waits for {event.waits} ({event.text})" if event.waits else event.text)
 
             yield step

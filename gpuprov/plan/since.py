@@ -20,10 +20,11 @@ def applied(run: Mapping[str, str], spec: Mapping[str, str], made_at: str, readi
         return ""
     entries = [receipt.capabilities.get(name) or house.Applied("") for name in planned]
     if any(
-        one.applied_at < made_at or one.digest != spec.get(name) for name, one in zip(planned, entries, strict=True)
+        entry.applied_at < made_at or entry.digest != spec.get(name)
+        for name, entry in zip(planned, entries, strict=True)
     ):
         return ""
-    at = max(one.applied_at for one in entries)
+    at = max(entry.applied_at for entry in entries)
     try:
         fence = reading.facts.get(house.FENCE)
     except ProbeFailed:

@@ -36,11 +36,11 @@ def sentence(plans: Sequence[HostPlan]) -> str:
     if not touched:
         return f"{_hosts(len(plans))}: {', '.join(others)}" if plans else "no host"
     part = f"{len(touched):,} of " if len(touched) < len(plans) else ""
-    told = [*_driver(touched), *sizes([items(plan) for plan in touched]), *_reboots(touched)]
+    parts = [*_driver(touched), *sizes([items(plan) for plan in touched]), *_reboots(touched)]
     jobs = sum(bool(plan.jobs) for plan in touched)
-    told += [f"{jobs:,} {'has' if jobs == 1 else 'have'} jobs running"] if jobs else []
-    told = told or ["roles are applied anew"]
-    return f"{part}{_hosts(len(plans))}: {', '.join(told)}" + (f"; {', '.join(others)}" if others else "")
+    parts += [f"{jobs:,} {'has' if jobs == 1 else 'have'} jobs running"] if jobs else []
+    parts = parts or ["roles are applied anew"]
+    return f"{part}{_hosts(len(plans))}: {', '.join(parts)}" + (f"; {', '.join(others)}" if others else "")
 
 
 def _hosts(number: int) -> str:
@@ -80,7 +80,7 @@ def _reboots(touched: Sequence[HostPlan]) -> Iterable[str]:
 
 
 def _unmanaged(plans: Sequence[HostPlan]) -> Iterable[str]:
-    numbers = [number for plan in plans if (number := sum(not one.stays for one in plan.left_over))]
+    numbers = [number for plan in plans if (number := sum(not resource.stays for resource in plan.left_over))]
     if numbers:
         what = "resource" if max(numbers) == 1 else "resources"
         yield f"{span(numbers)} {what} no longer asked for (--prune){_on(len(numbers), plans)}"
@@ -89,8 +89,8 @@ def _unmanaged(plans: Sequence[HostPlan]) -> Iterable[str]:
 def _kept_away(plans: Sequence[HostPlan]) -> Iterable[str]:
     blocked: dict[str, int] = {}
     for plan in plans:
-        for one in plan.blocked[:1] if not plan.jobs else ():
-            blocked[one.check] = blocked.get(one.check, 0) + 1
+        for result in plan.blocked[:1] if not plan.jobs else ():
+            blocked[result.check] = blocked.get(result.check, 0) + 1
     yield from (f"{number:,} blocked by {check}" for check, number in blocked.items())
     away = sum(bool(plan.unreachable) for plan in plans)
     if away:
@@ -110,7 +110,7 @@ def _idle(plans: Sequence[HostPlan], *, whole: bool) -> Iterable[str]:
         yield f"{waiting:,} wait{'s' * (waiting == 1)} for a reboot"
     failing: dict[str, list[str]] = {}
     for plan in idle:
-        for one in plan.unmended:
-            if one.moment != "preflight":
-                failing.setdefault(one.check, []).append(plan.host)
+        for result in plan.unmended:
+            if result.moment != "preflight":
+                failing.setdefault(result.check, []).append(plan.host)
     yield from (f"{check} fails on {names(hosts)}, and apply cannot fix it" for check, hosts in failing.items())

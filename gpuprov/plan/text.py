@@ -40,10 +40,10 @@ def as_text(
     Lines are wrapped between words only, at `width`, or not at all (0); those of a diff never are. colour: + green, - red, ~ yellow,
     as in Terraform and git. ahead: the plan is about to be applied, so that the last line does not say that nothing was changed.
     """
-    found = groups(plans)
+    folded = groups(plans)
     printed: dict[tuple[Line, ...], str] = {}
-    lines = [line for group in found for line in _block(group, printed, verbose)]
-    lines += [*_versions(plans, found), _verdict(plans, ahead)]
+    lines = [line for group in folded for line in _block(group, printed, verbose)]
+    lines += [*_versions(plans, folded), _verdict(plans, ahead)]
     return "\n".join(piece for line in lines for piece in _written(line, colour, width))
 
 
@@ -92,7 +92,7 @@ def _block(group: Group, printed: dict[tuple[Line, ...], str], verbose: bool) ->
         yield Line(plan.out, 2)
     if not plan.idle:
         yield Line(f"reboot: {_reboot(plan)}", 2)
-        yield from _listed("clients", [Line(describe(one), 4, sign(one)) for one in plan.section("client")])
+        yield from _listed("clients", [Line(describe(client), 4, sign(client)) for client in plan.section("client")])
     yield from _capabilities(plan, title, printed, verbose)
     if not plan.idle:
         unknown = plan.unpredicted if verbose else _short(plan.unpredicted)
@@ -123,20 +123,20 @@ def _capabilities(plan: HostPlan, title: str, printed: dict[tuple[Line, ...], st
 
 
 def _changes(items: Sequence[Item], verbose: bool) -> Iterator[Line]:
-    for row in rows(one for one in items if not one.diff):
+    for row in rows(item for item in items if not item.diff):
         yield Line(row.line(verbose=verbose), 4, row.sign)
-    for one in items:
-        if one.diff and is_long(one.diff) and not verbose:
-            yield Line(f"{one.name}: {size(one.diff)} (-v shows them)", 4, sign(one))
-        elif one.diff:
-            yield Line(f"{one.name}: {size(one.diff)}", 4, sign(one))
-            shown = (line for line in one.diff.splitlines() if not line.startswith(("---", "+++")))
+    for item in items:
+        if item.diff and is_long(item.diff) and not verbose:
+            yield Line(f"{item.name}: {size(item.diff)} (-v shows them)", 4, sign(item))
+        elif item.diff:
+            yield Line(f"{item.name}: {size(item.diff)}", 4, sign(item))
+            shown = (line for line in item.diff.splitlines() if not line.startswith(("---", "+++")))
             yield from (Line(line, 6, whole=_diff_colour(line)) for line in shown)
 
 
 def _unmanaged(plan: HostPlan) -> Iterator[Line]:
     """Yield what the spec no longer declares and this run leaves; what it removes is among its changes."""
-    fix = " (--prune takes it away)" if any(not one.stays for one in plan.left_over) else ""
+    fix = " (--prune takes it away)" if any(not resource.stays for resource in plan.left_over) else ""
     yield from _listed(f"no longer asked for{fix}", [Line(line, 4) for line in lines(plan.left_over)])
 
 
@@ -155,15 +155,17 @@ def _short(lines: Sequence[str]) -> list[str]:
 def _but(plan: HostPlan) -> str:
     if plan.reboot is True:
         return f", but a reboot is required: {'; '.join(plan.reboot_reasons)}"
-    named = [one.check for one in plan.unmended if one.moment != "preflight"]
+    named = [result.check for result in plan.unmended if result.moment != "preflight"]
     return f", but {', '.join(named)} fail{'s' if len(named) == 1 else ''}, and apply cannot fix that" if named else ""
 
 
 def _unmended(plan: HostPlan) -> Iterator[Line]:
-    for one in plan.unmended:
-        before = "would stop an apply: " if one.moment == "preflight" else ""
-        yield Line(f"{before}{one.check}: {one.found}" + (f"; wanted: {one.expected}" if one.expected else ""), 2)
-        yield from _fix(one, 4)
+    for result in plan.unmended:
+        before = "would stop an apply: " if result.moment == "preflight" else ""
+        yield Line(
+            f"{before}{result.check}: {result.found}" + (f"; wanted: {result.expected}" if result.expected else ""), 2
+        )
+        yield from _fix(result, 4)
 
 
 def _reboot(plan: HostPlan) -> str:
@@ -177,14 +179,14 @@ def _reboot(plan: HostPlan) -> str:
 
 
 def _listed(title: str, lines: Iterable[Line]) -> Iterator[Line]:
-    if found := list(lines):
+    if listed := list(lines):
         yield Line(title, 2)
-        yield from found
+        yield from listed
 
 
-def _versions(plans: Sequence[HostPlan], found: Sequence[Group]) -> Iterator[Line]:
+def _versions(plans: Sequence[HostPlan], folded: Sequence[Group]) -> Iterator[Line]:
     """Yield the exact version on each host after apply, by capability: only if it takes more than one plan to see."""
-    if len(found) < 2:
+    if len(folded) < 2:
         return
     having: dict[str, dict[str, list[str]]] = {}
     for plan in plans:

@@ -58,13 +58,13 @@ def load_filters() -> None:
     from ansible.plugins import loader
 
     loaders: list[Any] = [getattr(loader, f"{kind}_loader", None) for kind in ("filter", "test")]
-    if not all(hasattr(one, "_ensure_non_collection_wrappers") for one in loaders):
+    if not all(hasattr(loader, "_ensure_non_collection_wrappers") for loader in loaders):
         return
     start = WorkerProcess.start
 
     def ready(worker: Any) -> None:
-        for one in loaders:
-            one._ensure_non_collection_wrappers()
+        for plugin_loader in loaders:
+            plugin_loader._ensure_non_collection_wrappers()
         start(worker)
 
     WorkerProcess.start = ready
@@ -125,10 +125,10 @@ class Packed:
 
     def keep(self) -> None:
         """Add the modules packed by this run."""
-        there = sorted(self._place.glob("*-none")) if self._place.is_dir() else []
-        fresh = {file.name: file.read_bytes() for file in there if file.name not in self._kept}
-        if fresh and sum(map(len, (found := self._kept | fresh).values())) < LARGEST:
-            keep.write(ROOM, self._name, msgspec.msgpack.encode(found))
+        files = sorted(self._place.glob("*-none")) if self._place.is_dir() else []
+        fresh = {file.name: file.read_bytes() for file in files if file.name not in self._kept}
+        if fresh and sum(map(len, (packed := self._kept | fresh).values())) < LARGEST:
+            keep.write(ROOM, self._name, msgspec.msgpack.encode(packed))
 
 
 def _digest(project: Path, constants: ModuleType) -> str:

@@ -39,10 +39,10 @@ def find_desired(variables: Mapping[str, Any], place: str) -> Mapping[str, Any]:
 
 def task_arguments(variables: Mapping[str, Any], capability: str, task: str) -> dict[str, Any] | None:
     """Return what is desired of a task, by its key; None if it is not needed. Of a list, one item is the task's, as its loop says."""
-    found = find_desired(variables, capability)["tasks"].get(task)
-    if isinstance(found, list):
-        found = variables["item"]
-    return None if found is None else dict(found)
+    arguments = find_desired(variables, capability)["tasks"].get(task)
+    if isinstance(arguments, list):
+        arguments = variables["item"]
+    return None if arguments is None else dict(arguments)
 
 
 def package_arguments(values: Mapping[str, Any], action: str) -> dict[str, Any]:

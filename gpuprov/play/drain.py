@@ -63,8 +63,8 @@ def _return(host: Host, cluster: in_play.Asked | None, node: str, owner: str) ->
 
 def _holders(host: Host, arguments: dict[str, Any]) -> list[str]:
     services, guests = list(arguments.get("services") or []), arguments.get("guests", False)
-    found: list[str] = succeeded(host.step("clients", state="listed", services=services, guests=guests))["clients"]
-    return found
+    clients: list[str] = succeeded(host.step("clients", state="listed", services=services, guests=guests))["clients"]
+    return clients
 
 
 def _run_script(host: Host, script: str) -> str:

@@ -25,14 +25,14 @@ ARGUMENTS = frozenset("reasons".split())
 def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
     """Query both, and compare. Raises StepFailed."""
     local = str(host.template(host.variables.get("ansible_connection") or "")) in LOCAL
-    there = "" if local else _identity(host)
-    if local or machine.is_same(_own_identity(), there):
+    identity = "" if local else _identity(host)
+    if local or machine.is_same(_own_identity(), identity):
         why = "; ".join(arguments["reasons"])
         raise StepFailed(
             f"a reboot is required ({why}), and {host.name} is this very machine: gpuprov does not reboot it."
             " Fix: reboot it yourself, then apply again"
         )
-    return {"changed": False, "machine": there}
+    return {"changed": False, "machine": identity}
 
 
 def _identity(host: Host) -> str:

@@ -139,9 +139,9 @@ def _put_in_force(host: _Engines, given: dict[str, Any], *, checking: bool) -> d
 
 def _read_engines(host: _Engines, names: list[str]) -> dict[str, Any]:
     """Read the engines of these names, once."""
-    found = engine_output.parse(host.read()) if names else {}
-    if absent := [name for name in names if name not in found]:
+    answers = engine_output.parse(host.read()) if names else {}
+    if absent := [name for name in names if name not in answers]:
         raise StepFailed(
             f"{absent[0]} is not on the host. Fix: install it, or take it out of container_toolkit.runtimes"
         )
-    return {name: found[name] for name in names}
+    return {name: answers[name] for name in names}

@@ -25,14 +25,14 @@ def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _measure(host: Host, name: str, arguments: dict[str, Any]) -> str:
     """Return the file's path on this machine. A wrong file is refused before the host is contacted."""
-    of, wanted = arguments.get("of", "file"), str(arguments.get("sha256", "")).lower()
+    of, expected = arguments.get("of", "file"), str(arguments.get("sha256", "")).lower()
     try:
         source = host.find_file(name)
         digest = files.compute_digest(source)
     except Exception as error:
         message = f"{of}: {name} cannot be read: {error}; nothing was changed. Fix: put it there, or correct the path"
         raise StepFailed(message) from error
-    if digest != wanted:
-        message = f"{of}: {name}: its SHA-256 is {digest}, and the spec says {wanted}; nothing was changed"
+    if digest != expected:
+        message = f"{of}: {name}: its SHA-256 is {digest}, and the spec says {expected}; nothing was changed"
         raise StepFailed(f"{message}. Fix: {arguments.get('hint') or FIX}")
     return source

@@ -79,19 +79,19 @@ def _judge(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
         raise StepFailed(prebuilt.describe_missing_builder(builder, host.name, failed=False))
     if not (checking and coming and not early) and (why := prebuilt.find_problem(builder, host.name, driver, package)):
         raise StepFailed(why)
-    wanted = not early and prebuilt.is_lacking(driver, package)
+    lacking = not early and prebuilt.is_lacking(driver, package)
     place = prebuilt.place_of(driver)
-    local = ["--reinstall", f"{place}.deb"] if wanted else []
-    record = Path(f"{cache}.json").read_text(encoding="utf-8") if wanted and not checking else ""
+    local = ["--reinstall", f"{place}.deb"] if lacking else []
+    record = Path(f"{cache}.json").read_text(encoding="utf-8") if lacking and not checking else ""
     return {
-        "wanted": wanted,
+        "wanted": lacking,
         "awaited": early,
         "package": f"{cache}.deb",
         "sha256": package.get("sha256", ""),
         "place": f"{place}.deb",
         "record": {f"{place}.json": record} if record else {},
         "install": [*driver["install"], *(() if checking else local)],
-        "stop": bool(driver["reload"] and (wanted or driver["moves"])),
+        "stop": bool(driver["reload"] and (lacking or driver["moves"])),
         **prebuilt.plan_trial(driver, local, untried=checking or not local),
     }
 
@@ -105,5 +105,5 @@ def _of_builder(builder: str, variables: Mapping[str, Any]) -> tuple[dict[str, A
     other = (judged.get("desired") or {}).get("nvidia_driver") or {}
     if "module" not in other:
         return {}, False
-    found = {"version": prebuilt.make_version(other), "flavour": other["flavour"], "kernels": other["kernels"]}
-    return found, bool((own.get(GIVEN) or {}).get("given"))
+    built = {"version": prebuilt.make_version(other), "flavour": other["flavour"], "kernels": other["kernels"]}
+    return built, bool((own.get(GIVEN) or {}).get("given"))

@@ -129,12 +129,12 @@ def check_values(value: object) -> None:
     """Judge what a reader without limits of its own has made: depth and numbers."""
     waiting: list[tuple[object, int]] = [(value, 1)]
     while waiting:
-        one, depth = waiting.pop()
-        if isinstance(one, dict | list):
+        current, depth = waiting.pop()
+        if isinstance(current, dict | list):
             if depth > DEPTH:
                 raise make_depth_error()
-            waiting += [(item, depth + 1) for item in (one.values() if isinstance(one, dict) else one)]
-        elif type(one) is int and one.bit_length() > 64:
+            waiting += [(item, depth + 1) for item in (current.values() if isinstance(current, dict) else current)]
+        elif type(current) is int and current.bit_length() > 64:
             raise Unreadable("a number has too many digits", f"{DIGITS}")
 
 

@@ -186,9 +186,9 @@ def _convert_kernel_log(pieces: Pieces) -> str | None:
     """Convert the first log that begins with the boot, or else the first one; NVIDIA's lines alone if there is no other."""
     made = bug_report.seconds(pieces.commands.get("date", ""))
     texts = (pieces.commands.get(name) or pieces.files.get(name) for name in LOGS)
-    found = [log for text in texts if text and (log := logs.kernel_log(text, made))]
-    if found:
-        return next((log for log in found if logs.is_whole(log)), found[0])
+    kernel_logs = [log for text in texts if text and (log := logs.kernel_log(text, made))]
+    if kernel_logs:
+        return next((log for log in kernel_logs if logs.is_whole(log)), kernel_logs[0])
     searched = pieces.commands.get(bug_report.SEARCHED)
     return logs.kernel_log(searched, made, searched=True) if searched and made else None
 

@@ -64,13 +64,13 @@ def kernel_log(text: str, made: float = 0, *, searched: bool = False) -> str | N
     zone it is taken for UTC. `searched`: the text has NVIDIA's lines alone.
     """
     made = made or time.time()
-    lines = [one for one in _last_boot(_kernel_lines(text, made)) if one.text.strip()]
-    timed = [one for one in lines if one.at is not None]
+    lines = [line for line in _last_boot(_kernel_lines(text, made)) if line.text.strip()]
+    timed = [line for line in lines if line.at is not None]
     if not timed or len(timed) * 2 < len(lines):
         return None
-    from_boot = sum(one.since_boot for one in timed) * 2 > len(timed)
-    rows = [_row(one) for one in timed if one.since_boot == from_boot]
-    ends = max(one.at or 0.0 for one in timed if one.since_boot == from_boot)
+    from_boot = sum(line.since_boot for line in timed) * 2 > len(timed)
+    rows = [_row(line) for line in timed if line.since_boot == from_boot]
+    ends = max(line.at or 0.0 for line in timed if line.since_boot == from_boot)
     head = [
         f"now|{int(ends if from_boot or not searched else made)}",
         "boot|0",
@@ -118,8 +118,8 @@ def _plain(text: str) -> Iterator[str]:
             boot = entry.boot
             yield BOUNDARIES[0]
         if entry.transport == "kernel" and isinstance(entry.message, str) and reading.is_whole(entry.realtime):
-            said = " ".join(entry.message.splitlines())
-            yield f"{int(entry.realtime) / 1e6:.6f} {entry.host or 'host'} kernel: {said}"
+            message = " ".join(entry.message.splitlines())
+            yield f"{int(entry.realtime) / 1e6:.6f} {entry.host or 'host'} kernel: {message}"
 
 
 def _last_boot(lines: Iterable[Stamped | None]) -> list[Stamped]:

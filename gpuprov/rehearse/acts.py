@@ -118,13 +118,13 @@ class _Rehearsing:
         return [pair for name, pair in self.pairs.items() if self.rehearsals[name].going]
 
     def _note(
-        self, name: str, act: str, verdict: Verdict, seconds: float, told: str, details: Sequence[str] = ()
+        self, name: str, act: str, verdict: Verdict, seconds: float, message: str, details: Sequence[str] = ()
     ) -> None:
         self.rehearsals[name].steps.append(
-            Step(name=act, verdict=verdict, seconds=seconds, told=told, details=tuple(details))
+            Step(name=act, verdict=verdict, seconds=seconds, told=message, details=tuple(details))
         )
         if verdict not in ("ok", "waiting"):
-            self.show.say(f"{name}: {act}: {told}")
+            self.show.say(f"{name}: {act}: {message}")
 
     def _bring_up(self) -> None:
         descriptions = {name: shape.description for name, shape in self.shapes.items() if shape.description is not None}

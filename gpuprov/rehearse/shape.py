@@ -71,7 +71,7 @@ def compute_likeness(raw: RawHost, spec: HostSpec) -> bytes:
 
 def plan_shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
     raw, spec = group[0]
-    hosts = tuple(one.name for one, _ in group)
+    hosts = tuple(raw.name for raw, _ in group)
     try:
         description, notes = describe(raw, spec, options)
     except GpuprovError as error:

@@ -42,8 +42,8 @@ def carried(name: str) -> dict[str, Path]:
 
 
 def _file(module: str) -> Path:
-    found = importlib.util.find_spec(module)
-    if found is None or not found.origin:
+    spec = importlib.util.find_spec(module)
+    if spec is None or not spec.origin:
         hint = f", or: pip install {DISTRIBUTIONS[module]}" if module in DISTRIBUTIONS else ""
         raise GpuprovError(f"the Python module {module} is missing", f"reinstall gpuprov{hint}")
-    return Path(found.origin)
+    return Path(spec.origin)

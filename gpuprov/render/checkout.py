@@ -34,20 +34,20 @@ something to do."""
 
 def files() -> dict[str, str]:
     """Return the files by path in the checkout."""
-    found = {f"playbooks/{name}": text for name, text in acts().items()}
-    found["roles/host/meta/main.yml"] = _text("gpuprov/render/checkout.py", _meta("host", HOST))
+    texts = {f"playbooks/{name}": text for name, text in acts().items()}
+    texts["roles/host/meta/main.yml"] = _text("gpuprov/render/checkout.py", _meta("host", HOST))
     nothing = {"short_description": _sentence(HOST), "author": "gpuprov", "options": {}}
     specs = {"argument_specs": {"main": nothing}}
-    found["roles/host/meta/argument_specs.yml"] = _text("gpuprov/render/checkout.py", specs)
+    texts["roles/host/meta/argument_specs.yml"] = _text("gpuprov/render/checkout.py", specs)
     for capability in CAPABILITIES:
         name = capability.name
-        found[f"playbooks/{name}.yml"] = _text("the registry", _playbook(name))
-        found[f"roles/{name}/meta/argument_specs.yml"] = _text(_module(capability), _specs(capability))
-        found[f"roles/{name}/meta/main.yml"] = _text(_module(capability), _meta(name, capability.summary))
-        found[f"roles/{name}/tasks/main.yml"] = _text(f"the files beside it ({', '.join(STAGES)})", _main(name))
+        texts[f"playbooks/{name}.yml"] = _text("the registry", _playbook(name))
+        texts[f"roles/{name}/meta/argument_specs.yml"] = _text(_module(capability), _specs(capability))
+        texts[f"roles/{name}/meta/main.yml"] = _text(_module(capability), _meta(name, capability.summary))
+        texts[f"roles/{name}/tasks/main.yml"] = _text(f"the files beside it ({', '.join(STAGES)})", _main(name))
         for stage, text in stage_files(capability).items():
-            found[f"roles/{name}/tasks/{stage}.yml"] = f"---\n{HEADER.format(_declared(capability))}{text}"
-    return found
+            texts[f"roles/{name}/tasks/{stage}.yml"] = f"---\n{HEADER.format(_declared(capability))}{text}"
+    return texts
 
 
 def stages(name: str) -> list[str]:
@@ -58,7 +58,7 @@ def stages(name: str) -> list[str]:
     return [stage for stage in STAGES if (folder / f"{stage}.yml").is_file()]
 
 
-def acts(asked: Container[str] = NAMES, everywhere: Container[str] = ()) -> dict[str, str]:
+def acts(chosen: Container[str] = NAMES, everywhere: Container[str] = ()) -> dict[str, str]:
     """Return, by path beside site.yml, a file for each stage, with one task for each capability that has this stage, in apply
     order.
 
@@ -67,7 +67,7 @@ def acts(asked: Container[str] = NAMES, everywhere: Container[str] = ()) -> dict
     on every host. Those that are applied `everywhere` in a run are imported, which saves the including task.
     """
     return {
-        f"acts/{stage}.yml": _text("the registry and the stages of each role", _act(stage, asked, everywhere))
+        f"acts/{stage}.yml": _text("the registry and the stages of each role", _act(stage, chosen, everywhere))
         for stage in STAGES
     }
 
@@ -78,8 +78,8 @@ def acts_of(run: Iterable[Collection[str]]) -> dict[str, str]:
     return acts(frozenset().union(*each), frozenset.intersection(*each) if each else ())
 
 
-def _act(stage: str, asked: Container[str], everywhere: Container[str]) -> object:
-    names = [name for name in NAMES if name in asked and stage in stages(name)]
+def _act(stage: str, chosen: Container[str], everywhere: Container[str]) -> object:
+    names = [name for name in NAMES if name in chosen and stage in stages(name)]
     nothing = [{"name": "No capability has this stage", "ansible.builtin.meta": "noop"}]
     return [_stage(name, stage, everywhere=name in everywhere) for name in names] or nothing
 

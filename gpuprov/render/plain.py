@@ -50,7 +50,7 @@ def read_host(sources: Sequence[str], play: Play, name: str, known: Mapping[str,
     if before:
         raw = msgspec.structs.replace(raw, values=before.values)
     elif sources:
-        raw = next((one for one in load(sources, play=play).hosts if one.name == name), raw)
+        raw = next((host for host in load(sources, play=play).hosts if host.name == name), raw)
     own = {
         key: value
         for key, value in known.items()
@@ -58,7 +58,9 @@ def read_host(sources: Sequence[str], play: Play, name: str, known: Mapping[str,
     }
     merged = with_variables(raw, own)
     roles = dict(before.roles) if before else {}
-    declared = [one.name for one in CAPABILITIES if merged.values.get(one.name, False) is not False]
+    declared = [
+        capability.name for capability in CAPABILITIES if merged.values.get(capability.name, False) is not False
+    ]
     if role not in declared:
         fields = _role_variables(role, own)
         if declared and not fields:
@@ -83,16 +85,24 @@ def variables_of(
 def with_variables(raw: RawHost, known: Mapping[str, Any]) -> RawHost:
     """Return the host with the additions of Ansible's own variables to its merged spec."""
     play = known.get("gpuprov")
-    found = _lay(raw, play) if isinstance(play, Mapping) else raw
-    declared = [one.name for one in CAPABILITIES if isinstance(found.values.get(one.name), Mapping)]
-    found = _lay(found, {name: fields for name in declared if (fields := _role_variables(name, known))})
-    return raw if found.values == raw.values else found
+    layered = _lay(raw, play) if isinstance(play, Mapping) else raw
+    declared = [
+        capability.name for capability in CAPABILITIES if isinstance(layered.values.get(capability.name), Mapping)
+    ]
+    layered = _lay(layered, {name: fields for name in declared if (fields := _role_variables(name, known))})
+    return raw if layered.values == raw.values else layered
 
 
 @cache
 def names() -> frozenset[str]:
     """Return the names of the variables of a host that are used here."""
-    return frozenset({"gpuprov", READ, *(f"{one.name}_{field}" for one in CAPABILITIES for field in _fields(one.name))})
+    return frozenset(
+        {
+            "gpuprov",
+            READ,
+            *(f"{capability.name}_{field}" for capability in CAPABILITIES for field in _fields(capability.name)),
+        }
+    )
 
 
 def as_data(value: Any) -> Any:

@@ -23,14 +23,14 @@ SHORT = 110
 
 def stage_files(capability: Capability) -> dict[str, str]:
     """Return the role's files by path below its `tasks/`, without the ending .yml and without their headers."""
-    answers, found = _answers(capability), dict[str, str]()
+    answers, texts = _answers(capability), dict[str, str]()
     for stage, declared in capability.tasks.items():
         waiting: list[tuple[str, Iterable[Task | Block | Part]]] = [(stage, declared)]
         while waiting:
             path, tasks = waiting.pop()
-            found[path] = "\n".join(_text(capability.name, stage, one, answers) for one in tasks)
-            waiting += [(f"{stage}/{one.file}", one.tasks) for one in _each_part(tasks)]
-    return found
+            texts[path] = "\n".join(_text(capability.name, stage, task, answers) for task in tasks)
+            waiting += [(f"{stage}/{task.file}", task.tasks) for task in _each_part(tasks)]
+    return texts
 
 
 def _each_part(tasks: Iterable[Task | Block | Part]) -> Iterator[Part]:

@@ -29,10 +29,10 @@ def fleet_variables() -> dict[str, Any]:
 @cache
 def _catalog() -> dict[str, object]:
     """Return the tables of all capabilities, by name."""
-    found: dict[str, object] = {}
+    tables: dict[str, object] = {}
     for capability in BY_NAME.values():
-        found |= capability.tables()
-    return dict(sorted(found.items()))
+        tables |= capability.tables()
+    return dict(sorted(tables.items()))
 
 
 def host_variables(spec: HostSpec) -> dict[str, Any]:

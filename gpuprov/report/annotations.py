@@ -39,13 +39,13 @@ def _rule(problem: Problem) -> str:
 
 def _result(problem: Problem, rules: Sequence[str]) -> dict[str, Any]:
     rule = _rule(problem)
-    found: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "ruleId": rule,
         "ruleIndex": rules.index(rule),
         "level": problem.severity,
         "message": {"text": _text(problem)},
     }
-    return {**found, "locations": [{"physicalLocation": _location(problem.origin)}]} if problem.origin else found
+    return {**entry, "locations": [{"physicalLocation": _location(problem.origin)}]} if problem.origin else entry
 
 
 def _location(origin: Origin) -> dict[str, Any]:
@@ -62,8 +62,8 @@ def as_github(problem: Problem) -> str:
     if origin:
         place = {"line": str(origin.line), "col": str(max(origin.column, 1))} if origin.line else {}
         properties = {"file": origin.file, **place, **properties}
-    told = ",".join(f"{name}={_escaped(cleaned(value), ':,')}" for name, value in properties.items())
-    return f"{problem.severity} {told}::{_escaped(_text(problem))}"
+    attributes = ",".join(f"{name}={_escaped(cleaned(value), ':,')}" for name, value in properties.items())
+    return f"{problem.severity} {attributes}::{_escaped(_text(problem))}"
 
 
 def _escaped(text: str, more: str = "") -> str:

@@ -84,8 +84,13 @@ class Verified(Document, kw_only=True, tag="verify"):
 def causes(results: Iterable[Result] | Many) -> tuple[RootCause, ...]:
     """Return the failures, each with the failures that it caused."""
     return tuple(
-        fill(RootCause, one.result, hosts=one.hosts, followers=tuple(follower.check for follower in one.followers))
-        for one in findings(results, LOUD)
+        fill(
+            RootCause,
+            finding.result,
+            hosts=finding.hosts,
+            followers=tuple(follower.check for follower in finding.followers),
+        )
+        for finding in findings(results, LOUD)
     )
 
 
@@ -136,7 +141,7 @@ def summarize(numbers: Summed, outcomes: Collection[Outcome]) -> VerifiedSummary
 
 
 def _rows(results: Iterable[Result], *, verbose: bool) -> Iterator[VerifiedRow]:
-    return (fill(VerifiedRow, one) for one in results if verbose or one.status != "n/a")
+    return (fill(VerifiedRow, result) for result in results if verbose or result.status != "n/a")
 
 
 AT_ONCE = 2000
@@ -151,14 +156,14 @@ def parts(
     verbose: bool = False,
 ) -> Iterator[str]:
     """Yield the document as text, some lines at a time: the results of a fleet are never in memory as text."""
-    told = [one for one in results if verbose or one.status != "n/a"]
-    if len(told) <= AT_ONCE:
+    shown = [result for result in results if verbose or result.status != "n/a"]
+    if len(shown) <= AT_ONCE:
         yield format_document(build_document(results, took, seconds, verbose=verbose))
         return
     head, _, end = format_document(build_document(results, took, seconds, verbose=verbose, rows=False)).rpartition("[]")
     yield f"{head}["
-    for start in range(0, len(told), AT_ONCE):
+    for start in range(0, len(shown), AT_ONCE):
         # By "\n" alone: what a host says may hold U+2028 and its like, as they are.
-        lines = format_document([*_rows(told[start : start + AT_ONCE], verbose=True)]).split("\n")[1:-1]
-        yield "\n".join(f"  {line}" for line in lines) + ("," if start + AT_ONCE < len(told) else "")
+        lines = format_document([*_rows(shown[start : start + AT_ONCE], verbose=True)]).split("\n")[1:-1]
+        yield "\n".join(f"  {line}" for line in lines) + ("," if start + AT_ONCE < len(shown) else "")
     yield f"  ]{end}"

@@ -15,39 +15,39 @@ if TYPE_CHECKING:
 DEFAULT = "(default)"
 
 
-def show(found: Compared, *, as_json: bool) -> int:
+def show(compared: Compared, *, as_json: bool) -> int:
     """Print it. Returns the exit code: 1 if the hosts differ, or if it is unknown whether they do."""
-    for host, told in found.doubts.items():
-        for doubt in told:
+    for host, doubts in compared.doubts.items():
+        for doubt in doubts:
             console.warning(f"{host}: looks like a defect: {doubt}")
     if as_json:
-        console.result(format_document(found))
+        console.result(format_document(compared))
     else:
-        console.result(as_text(found))
-    return CODES["differs" if found.differences or found.unknown else "ok"]
+        console.result(as_text(compared))
+    return CODES["differs" if compared.differences or compared.unknown else "ok"]
 
 
-def as_text(found: Compared) -> str:
+def as_text(compared: Compared) -> str:
     """Return a block for each capability, with both values of each field; the last line sums up."""
     lines: list[str] = []
-    for name in dict.fromkeys(one.capability for one in found.differences):
-        rows = [one for one in found.differences if one.capability == name]
+    for name in dict.fromkeys(difference.capability for difference in compared.differences):
+        rows = [difference for difference in compared.differences if difference.capability == name]
         lines.append(name)
-        for one in rows:
-            if one.field:
+        for row in rows:
+            if row.field:
                 lines += [
-                    f"  {one.field}",
-                    f"    {found.left}: {_told(one.left)}",
-                    f"    {found.right}: {_told(one.right)}",
+                    f"  {row.field}",
+                    f"    {compared.left}: {_told(row.left)}",
+                    f"    {compared.right}: {_told(row.right)}",
                 ]
             else:
-                lines.append(f"  {one.left} on {found.left}, {one.right} on {found.right}")
-    for name, why in found.unknown.items():
+                lines.append(f"  {row.left} on {compared.left}, {row.right} on {compared.right}")
+    for name, why in compared.unknown.items():
         lines.append(f"{name}: not compared: {why}")
-    count = len({one.capability for one in found.differences})
-    told = f"{count} capabilit{'y differs' if count == 1 else 'ies differ'}" if count else "nothing differs"
-    told += f", {len(found.unknown)} could not be compared" if found.unknown else ""
-    return "\n".join([*lines, f"{found.left} and {found.right}: {told}"])
+    count = len({difference.capability for difference in compared.differences})
+    summary = f"{count} capabilit{'y differs' if count == 1 else 'ies differ'}" if count else "nothing differs"
+    summary += f", {len(compared.unknown)} could not be compared" if compared.unknown else ""
+    return "\n".join([*lines, f"{compared.left} and {compared.right}: {summary}"])
 
 
 def _told(value: Any) -> str:

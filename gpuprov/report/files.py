@@ -110,9 +110,9 @@ def _replace(target: Path, data: bytes, mode: int) -> None:
 def refuse_anothers(place: Path) -> None:
     """Refuse a folder of another user: everybody knows its name in the folder for temporary files, and may have made it first."""
     if place.parent.parent == Path(tempfile.gettempdir()):
-        for one in (place.parent, place):
-            if one.is_symlink() or one.lstat().st_uid != os.geteuid():
-                raise PermissionError(EPERM, f"{one} is a link, or another user's")
+        for path in (place.parent, place):
+            if path.is_symlink() or path.lstat().st_uid != os.geteuid():
+                raise PermissionError(EPERM, f"{path} is a link, or another user's")
 
 
 def state_folder(name: str) -> Path:

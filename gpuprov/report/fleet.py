@@ -49,7 +49,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def followers(self) -> tuple[Result, ...]:
         """Return each check once."""
-        return tuple({one.check: one for found in self.findings for one in found.followers}.values())
+        return tuple({follower.check: follower for finding in self.findings for follower in finding.followers}.values())
 
 
 class Numbers(Generic[T]):
@@ -62,16 +62,16 @@ class Numbers(Generic[T]):
         return self.known.setdefault(value, len(self.known))
 
 
-def causes(found: Sequence[Finding]) -> list[Cause]:
+def causes(findings: Sequence[Finding]) -> list[Cause]:
     """Return the findings of most hosts first, whatever the actual values; else in the order given."""
     alike: dict[tuple[str, str], list[Finding]] = {}
-    for one in found:
-        alike.setdefault((one.result.check, one.result.status), []).append(one)
+    for finding in findings:
+        alike.setdefault((finding.result.check, finding.result.status), []).append(finding)
     merged = [
-        Cause(findings=tuple(same), hosts=tuple(dict.fromkeys(host for one in same for host in one.hosts)))
+        Cause(findings=tuple(same), hosts=tuple(dict.fromkeys(host for finding in same for host in finding.hosts)))
         for same in alike.values()
     ]
-    return sorted(merged, key=lambda one: (EVERY.index(one.first.status), -len(one.hosts)))
+    return sorted(merged, key=lambda cause: (EVERY.index(cause.first.status), -len(cause.hosts)))
 
 
 def group(groups: Sequence[str], rack: str = "") -> str:
@@ -83,10 +83,10 @@ def group(groups: Sequence[str], rack: str = "") -> str:
     return (racks or own or [""])[-1]
 
 
-def _change(one: Change) -> str:
+def _change(change: Change) -> str:
     """Describe what apply would do."""
-    moved = " -> ".join(filter(None, (one.before, one.after)))
-    return f"{one.kind} {one.name}{f': {moved}' if moved else ''}"
+    moved = " -> ".join(filter(None, (change.before, change.after)))
+    return f"{change.kind} {change.name}{f': {moved}' if moved else ''}"
 
 
 def data(
@@ -108,15 +108,26 @@ def data(
     statuses, kinds = list(EVERY if verbose else ORDER), list(LETTERS)
     hosts = []
     room = PICTURES
-    for host, found in rows.items():
+    for host, host_results in rows.items():
         of_host = []
-        for one in found:
-            if one.status not in statuses:
+        for result in host_results:
+            if result.status not in statuses:
                 continue
-            check = checks[texts[one.check], texts[one.capability], texts[", ".join(one.fields)], texts[one.moment]]
-            changes = "\n".join(map(_change, one.changes)) if one.status in FAILING else ""
-            told = (one.expected, one.found, one.evidence, one.hint, one.reboot, one.version, one.follows, changes)
-            of_host.append(results[(check, statuses.index(one.status), *(texts[text] for text in told))])
+            check = checks[
+                texts[result.check], texts[result.capability], texts[", ".join(result.fields)], texts[result.moment]
+            ]
+            changes = "\n".join(map(_change, result.changes)) if result.status in FAILING else ""
+            columns = (
+                result.expected,
+                result.found,
+                result.evidence,
+                result.hint,
+                result.reboot,
+                result.version,
+                result.follows,
+                changes,
+            )
+            of_host.append(results[(check, statuses.index(result.status), *(texts[text] for text in columns))])
         beside = known.get(host, Known())
         drawn = []
         for title, picture in beside.pictures:
@@ -134,12 +145,12 @@ def data(
                 texts[boot.verdict],
                 texts["; ".join(boot.reasons)],
                 drawn,
-                [[texts[name], texts[told]] for name, told in beside.receipt],
-                versions[tuple((texts[name], texts[told]) for name, told in beside.versions)],
+                [[texts[name], texts[value]] for name, value in beside.receipt],
+                versions[tuple((texts[name], texts[value]) for name, value in beside.versions)],
             ]
         )
     return {
-        "states": [[one, LETTERS[one], words[one]] for one in kinds],
+        "states": [[kind, LETTERS[kind], words[kind]] for kind in kinds],
         "statuses": statuses,
         "texts": list(texts.known),
         "checks": list(checks.known),

@@ -19,10 +19,10 @@ def summed(results: Sequence[Result] | Many) -> Summed:
     if isinstance(results, Many):
         return results.summed()
     return Summed(
-        hosts=len({one.host for one in results}),
-        bad=len({one.host for one in results if one.status in ("unreachable", "fail", "error")}),
+        hosts=len({result.host for result in results}),
+        bad=len({result.host for result in results if result.status in ("unreachable", "fail", "error")}),
         counts=totals(results),
-        follow=sum(bool(one.follows) for one in results),
+        follow=sum(bool(result.follows) for result in results),
         verdict=verdict(results),
     )
 
@@ -37,26 +37,26 @@ def findings(results: Iterable[Result] | Many, statuses: Sequence[ResultStatus] 
         return _worst_first(results.findings(statuses))
     hosts: dict[Result, list[Result]] = {}
     following: dict[tuple[str, str], list[Result]] = {}
-    for one in results:
-        if one.follows:
-            following.setdefault((one.host, one.follows), []).append(one)
-        elif one.status in statuses:
-            same = msgspec.structs.replace(one, host="", changes=())
-            key = msgspec.structs.replace(same, evidence="") if one.status == "unreachable" else same
-            hosts.setdefault(key, []).append(one)
+    for result in results:
+        if result.follows:
+            following.setdefault((result.host, result.follows), []).append(result)
+        elif result.status in statuses:
+            same = msgspec.structs.replace(result, host="", changes=())
+            key = msgspec.structs.replace(same, evidence="") if result.status == "unreachable" else same
+            hosts.setdefault(key, []).append(result)
     merged = []
     for key, rows in hosts.items():
         followers: dict[str, Result] = {}
         for row in rows:
-            for one in following.get((row.host, row.check), ()) if row.status in FAILING else ():
-                followers.setdefault(one.check, one)
+            for result in following.get((row.host, row.check), ()) if row.status in FAILING else ():
+                followers.setdefault(result.check, result)
         first = msgspec.structs.replace(key, evidence=rows[0].evidence)
-        merged.append(Finding(first, tuple(dict.fromkeys(one.host for one in rows)), tuple(followers.values())))
+        merged.append(Finding(first, tuple(dict.fromkeys(row.host for row in rows)), tuple(followers.values())))
     return _worst_first(merged)
 
 
-def _worst_first(found: Iterable[Finding]) -> list[Finding]:
-    return sorted(found, key=lambda one: (EVERY.index(one.result.status), -len(one.hosts)))
+def _worst_first(unsorted: Iterable[Finding]) -> list[Finding]:
+    return sorted(unsorted, key=lambda finding: (EVERY.index(finding.result.status), -len(finding.hosts)))
 
 
 def host_lines(results: Sequence[Result] | Many, *, fold: bool = True) -> list[HostLine]:
@@ -64,12 +64,12 @@ def host_lines(results: Sequence[Result] | Many, *, fold: bool = True) -> list[H
     if isinstance(results, Many):
         return results.lines(fold=fold)
     counts: dict[str, Counter[str]] = {}
-    for one in results:
-        counted = counts.setdefault(one.host, Counter())
-        if one.follows:
+    for result in results:
+        counted = counts.setdefault(result.host, Counter())
+        if result.follows:
             counted[FOLLOW] += 1
-        elif one.status in ORDER:
-            counted[one.status] += 1
+        elif result.status in ORDER:
+            counted[result.status] += 1
     verdicts = next_boot(results)
     lines: dict[object, HostLine] = {}
     for host, counted in counts.items():
@@ -81,7 +81,7 @@ def host_lines(results: Sequence[Result] | Many, *, fold: bool = True) -> list[H
 
 def totals(results: Iterable[Result]) -> dict[ResultStatus, int]:
     """Count the results by status, without failures caused by another failure."""
-    counted = Counter(one.status for one in results if not one.follows)
+    counted = Counter(result.status for result in results if not result.follows)
     return {status: counted[status] for status in ORDER}
 
 

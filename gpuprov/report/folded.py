@@ -59,12 +59,12 @@ class HostLine(msgspec.Struct, frozen=True):
     def summary(self) -> str:
         if self.worst == "unreachable":
             return WORDS["unreachable"]
-        told = [
+        parts = [
             that_follow(self.counts[status]) if status == FOLLOW else f"{self.counts[status]:,} {WORDS[status]}"
             for status in (*ORDER[:3], FOLLOW, *ORDER[3:])
             if self.counts.get(status)
         ]
-        return ", ".join(told) or "nothing to verify"
+        return ", ".join(parts) or "nothing to verify"
 
 
 class Summed(msgspec.Struct, frozen=True):

@@ -20,14 +20,14 @@ COLOURS = {"yes": GREEN, "until": YELLOW, "no": RED, "not proven": CYAN}
 
 def as_text(results: Sequence[Result], *, colour: bool = False, width: int = 100, verbose: bool = False) -> str:
     """Render unfit hosts first, the most severe action first; each with its causes and their symptoms."""
-    found = sorted(fitness(results), key=order)
+    judged = sorted(fitness(results), key=order)
     lines: list[str] = []
-    for one in found:
-        lines += _host(one, colour=colour, width=width)
+    for entry in judged:
+        lines += _host(entry, colour=colour, width=width)
         if verbose:
-            passed = [row for row in results if row.host == one.host and row.status in ("pass", "n/a")]
+            passed = [row for row in results if row.host == entry.host and row.status in ("pass", "n/a")]
             lines += [f"  {row.status:<5} {cleaned(row.check)}  {cleaned(row.found)}" for row in passed]
-    return "\n".join([*lines, "", format_summary(found)]) + "\n"
+    return "\n".join([*lines, "", format_summary(judged)]) + "\n"
 
 
 def format_summary(found: Sequence[Fitness]) -> str:
@@ -42,25 +42,25 @@ def count_fits(found: Sequence[Fitness]) -> list[str]:
     return [f"{number:,} {words[fit]}" for fit, number in counts.items() if number]
 
 
-def order(one: Fitness) -> tuple[int, str]:
+def order(fitness: Fitness) -> tuple[int, str]:
     """Return the sort key of hosts: unfit ones come first."""
-    return ("no", "until", "not proven", "yes").index(one.fit), one.host
+    return ("no", "until", "not proven", "yes").index(fitness.fit), fitness.host
 
 
-def _host(one: Fitness, *, colour: bool, width: int) -> list[str]:
-    words = cleaned(one.sentence)
+def _host(fitness: Fitness, *, colour: bool, width: int) -> list[str]:
+    words = cleaned(fitness.sentence)
     if colour:
-        words = paint(words, COLOURS[one.fit])
-    lines = [f"{cleaned(one.host)}: {words}"]
-    for cause in one.causes:
+        words = paint(words, COLOURS[fitness.fit])
+    lines = [f"{cleaned(fitness.host)}: {words}"]
+    for cause in fitness.causes:
         action = f" [{cause.action}]" if cause.action not in ("", "none") else ""
         lines += labelled("because", f"{cause.check}{action}: {cause.found}", width)
         lines += labelled("do", cause.hint, width)
         lines += labelled("see", cause.evidence, width, whole=True)
-        lines += following(one.followers.get(cause.check, ()), width)
-    for row in one.told:
+        lines += following(fitness.followers.get(cause.check, ()), width)
+    for row in fitness.told:
         lines += labelled("told", f"{row.check} [{row.action}]: {row.found}", width)
-    for row in one.unproven:
+    for row in fitness.unproven:
         lines += labelled("unproven", f"{row.check}: {row.found}", width)
         lines += labelled("do", row.hint, width)
     return lines
@@ -145,18 +145,18 @@ def as_metrics(results: Sequence[Result], now: float | None = None) -> str:
     lines: dict[str, list[str]] = {name: [] for name in METRICS}
     ended = time.time() if now is None else now
     lines["gpuprov_health_timestamp_seconds"].append(sample("gpuprov_health_timestamp_seconds", round(ended, 3)))
-    for one in fitness(results):
-        lines["gpuprov_host_fit"].append(sample("gpuprov_host_fit", FIT[one.fit], host=one.host))
-        if one.action != "none":
-            lines["gpuprov_host_action"].append(sample("gpuprov_host_action", 1, host=one.host, action=one.action))
-        for cause in one.causes:
-            labels = {"host": one.host, "check": cause.check, "action": cause.action or "none"}
+    for entry in fitness(results):
+        lines["gpuprov_host_fit"].append(sample("gpuprov_host_fit", FIT[entry.fit], host=entry.host))
+        if entry.action != "none":
+            lines["gpuprov_host_action"].append(sample("gpuprov_host_action", 1, host=entry.host, action=entry.action))
+        for cause in entry.causes:
+            labels = {"host": entry.host, "check": cause.check, "action": cause.action or "none"}
             lines["gpuprov_health_check_failed"].append(sample("gpuprov_health_check_failed", 1, **labels))
     for result in results:
         for counter in result.counters:
             labels = {"host": result.host, "device": counter.device, "port": str(counter.port), "counter": counter.name}
             lines["gpuprov_rdma_errors"].append(sample("gpuprov_rdma_errors", counter.value, **labels))
-    told = []
-    for name, found in lines.items():
-        told += [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} gauge", *found] if found else []
-    return "\n".join(told) + "\n"
+    output = []
+    for name, samples in lines.items():
+        output += [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} gauge", *samples] if samples else []
+    return "\n".join(output) + "\n"

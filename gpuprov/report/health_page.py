@@ -21,49 +21,49 @@ HOSTS: Mapping[State, str] = {
 """Tooltip of a host's square, by its state."""
 
 
-def state(one: Fitness) -> State:
+def state(fitness: Fitness) -> State:
     """Return the state of one host, from its fitness, in line with the headline."""
-    if one.fit == "not proven":
-        found = {result.status for result in one.unproven}
-        return "gone" if "unreachable" in found else "error" if "error" in found else "unproven"
-    return "right" if one.fit == "yes" else "fail"
+    if fitness.fit == "not proven":
+        statuses = {result.status for result in fitness.unproven}
+        return "gone" if "unreachable" in statuses else "error" if "error" in statuses else "unproven"
+    return "right" if fitness.fit == "yes" else "fail"
 
 
 def render(results: Sequence[Result], about: About | None = None, *, verbose: bool = False) -> str:
     """Return the page, from results of health checks. The same results give the same text."""
-    found = sorted(fitness(results), key=order)
+    judged = sorted(fitness(results), key=order)
     groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Fitness]] = {}
-    for one in found:
-        if one.fit != "yes":
-            asked = tuple((cause.check, cause.hint) for cause in one.causes)
-            groups.setdefault((one.sentence, asked), []).append(one)
+    for entry in judged:
+        if entry.fit != "yes":
+            causes = tuple((cause.check, cause.hint) for cause in entry.causes)
+            groups.setdefault((entry.sentence, causes), []).append(entry)
     return html.render(
         results,
         "gpuprov health",
         verbose=verbose,
         about=about,
         template="health.html.j2",
-        told=headline(found),
+        told=headline(judged),
         words=HOSTS,
-        fixed={one.host: state(one) for one in found},
+        fixed={entry.host: state(entry) for entry in judged},
         boots=False,
         unfit=[
-            (sentence, names([one.host for one in alike]), alike, state(alike[0]))
+            (sentence, names([entry.host for entry in alike]), alike, state(alike[0]))
             for (sentence, _), alike in groups.items()
         ],
     )
 
 
-def headline(found: Sequence[Fitness]) -> Headline:
+def headline(judged: Sequence[Fitness]) -> Headline:
     """Return the answer as a sentence about hosts, then how many have each answer."""
-    many, fit, kinds = len(found), sum(one.fit == "yes" for one in found), count_fits(found)
+    many, fit, kinds = len(judged), sum(entry.fit == "yes" for entry in judged), count_fits(judged)
     more = f"{'; '.join(kinds)}." if len(kinds) > 1 else ""
     if not many:
         return Headline(state="unproven", sentence="No host was judged.")
-    bad = sum(one.fit in ("until", "no") for one in found)
+    bad = sum(entry.fit in ("until", "no") for entry in judged)
     state: State = "fail" if bad else "right" if fit == many else "unproven"
     if many == 1:
-        return Headline(state=state, sentence=f"{found[0].host} is {found[0].sentence}")
+        return Headline(state=state, sentence=f"{judged[0].host} is {judged[0].sentence}")
     if fit == many:
         return Headline(state=state, sentence=f"All {many:,} hosts are fit for work")
     open_ = bad or many - fit

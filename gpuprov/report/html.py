@@ -69,7 +69,7 @@ def render(
         unproven=unproven(skipped) if skipped else "",
         causes=causes(findings(results, LOUD)),
         quiet=quiet,
-        bad=[(host, one) for host, one in states.items() if one in BAD],
+        bad=[(host, status) for host, status in states.items() if status in BAD],
         states=STATES,
         titles=TITLES,
         letters=LETTERS,
@@ -85,13 +85,17 @@ def _by_host(
     results: Sequence[Result] | Many,
 ) -> tuple[Mapping[str, Sequence[Result]], dict[str, State], Mapping[str, NextBoot]]:
     if isinstance(results, Many):
-        states = {one: state(one.rows, one.verdict) for one in results.alike}
+        states = {entry: state(entry.rows, entry.verdict) for entry in results.alike}
         hosts = results.hosts.items()
-        return results.rows, {host: states[one] for host, one in hosts}, {host: one.next_boot for host, one in hosts}
+        return (
+            results.rows,
+            {host: states[entry] for host, entry in hosts},
+            {host: entry.next_boot for host, entry in hosts},
+        )
     rows: dict[str, list[Result]] = {}
-    for one in results:
-        rows.setdefault(one.host, []).append(one)
-    return rows, {host: state(found) for host, found in rows.items()}, next_boot(results)
+    for result in results:
+        rows.setdefault(result.host, []).append(result)
+    return rows, {host: state(host_rows) for host, host_rows in rows.items()}, next_boot(results)
 
 
 def _plan(about: About | None) -> str:

@@ -29,12 +29,12 @@ def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = 
     case reports that and fails: most CI systems show a document without test cases, or with only skipped ones, in green.
     """
     listed = _each(results) if isinstance(results, Many) else results
-    asked = [result for result in listed if result.status != "n/a"]
+    relevant = [result for result in listed if result.status != "n/a"]
     if summed(results).verdict == "not proven":
-        asked.append(_NOTHING)
-    root = ElementTree.Element("testsuites", {"name": "gpuprov", **_counts(asked, sum((took or {}).values()))})
+        relevant.append(_NOTHING)
+    root = ElementTree.Element("testsuites", {"name": "gpuprov", **_counts(relevant, sum((took or {}).values()))})
     hosts: dict[str, list[Result]] = {}
-    for result in asked:
+    for result in relevant:
         hosts.setdefault(result.host, []).append(result)
     for host, rows in hosts.items():
         seconds = (took or {}).get(host, 0.0)
@@ -46,11 +46,11 @@ def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = 
 
 
 def _each(many: Many) -> Iterator[Result]:
-    for host, one in many.hosts.items():
-        if passed := one.counts.get("pass", 0):
-            told = f"{passed} check{'s' * (passed > 1)} passed"
-            yield Result(host=host, capability="host", check=told, status="pass")
-        yield from (replace(row, host=host) for row in one.rows)
+    for host, entry in many.hosts.items():
+        if passed := entry.counts.get("pass", 0):
+            summary = f"{passed} check{'s' * (passed > 1)} passed"
+            yield Result(host=host, capability="host", check=summary, status="pass")
+        yield from (replace(row, host=host) for row in entry.rows)
 
 
 def _case(suite: ElementTree.Element, result: Result, seconds: float) -> None:
@@ -63,8 +63,8 @@ def _case(suite: ElementTree.Element, result: Result, seconds: float) -> None:
         cause = f"follows from {result.follows}: " if result.follows else ""
         ElementTree.SubElement(case, tag, message=cleaned(cause + result.found))
     elif tag:
-        found = result.found.splitlines()[0] if result.found else result.status
-        element = ElementTree.SubElement(case, tag, message=cleaned(found), type=result.status)
+        message = result.found.splitlines()[0] if result.found else result.status
+        element = ElementTree.SubElement(case, tag, message=cleaned(message), type=result.status)
         parts = (
             ("expected", result.expected),
             ("found", result.found),

@@ -41,20 +41,20 @@ def known(host: RawHost, facts: Facts | None = None) -> Known:
 
 def _versions(facts: Facts) -> tuple[tuple[str, str], ...]:
     """Return the host's versions, as far as they were read: distribution, running kernel, and the driver's packages."""
-    told: list[tuple[str, str]] = []
+    versions: list[tuple[str, str]] = []
     with suppress(ProbeFailed):
         release = facts.get(system.OS_RELEASE)
-        told.append(("distribution", release.name or f"{release.id} {release.version}"))
+        versions.append(("distribution", release.name or f"{release.id} {release.version}"))
     with suppress(ProbeFailed):
-        told.append(("running kernel", facts.get(system.PLATFORM).kernel))
+        versions.append(("running kernel", facts.get(system.PLATFORM).kernel))
     with suppress(ProbeFailed):
         having: dict[str, list[str]] = {}
-        for one in sorted(facts.get(packages.PACKAGES).values(), key=lambda one: one.name):
-            having.setdefault(one.version, []).append(one.name)
-        told += [
-            (version, ", ".join(found)) for version, found in sorted(having.items(), key=lambda pair: -len(pair[1]))
+        for fact in sorted(facts.get(packages.PACKAGES).values(), key=lambda fact: fact.name):
+            having.setdefault(fact.version, []).append(fact.name)
+        versions += [
+            (version, ", ".join(names)) for version, names in sorted(having.items(), key=lambda pair: -len(pair[1]))
         ]
-    return tuple(told)
+    return tuple(versions)
 
 
 def _pictures(name: str, facts: Facts) -> tuple[tuple[str, str], ...]:
@@ -85,8 +85,8 @@ def mig_picture(gpus: Iterable[mig.MigGpu]) -> str:
     alike: dict[tuple[str, int, tuple[tuple[int, int, str], ...]], list[int]] = {}
     for gpu in gpus:
         if gpu.current:
-            parts = tuple(sorted((one.start, one.size, one.profile) for one in gpu.instances))
-            ends = [start + one.size for one in gpu.profiles for start in one.starts] + [
+            parts = tuple(sorted((instance.start, instance.size, instance.profile) for instance in gpu.instances))
+            ends = [start + profile.size for profile in gpu.profiles for start in profile.starts] + [
                 s + size for s, size, _ in parts
             ]
             alike.setdefault((gpu.name, max(ends, default=0), parts), []).append(gpu.index)
@@ -115,12 +115,12 @@ def _slices(start: int, size: int) -> str:
 
 def _receipt(facts: Facts) -> tuple[tuple[str, str], ...]:
     """Return what was applied, in the receipt's order, and when."""
-    found = facts.known(house.RECEIPT)
-    if found is None:
+    receipt = facts.known(house.RECEIPT)
+    if receipt is None:
         return ()
-    if found.damaged:
-        return (("receipt", f"damaged: {found.damaged}"),)
+    if receipt.damaged:
+        return (("receipt", f"damaged: {receipt.damaged}"),)
     return (
-        ("gpuprov", f"{found.gpuprov_version}, {found.applied_at}"),
-        *((name, one.applied_at) for name, one in found.capabilities.items()),
+        ("gpuprov", f"{receipt.gpuprov_version}, {receipt.applied_at}"),
+        *((name, entry.applied_at) for name, entry in receipt.capabilities.items()),
     )

@@ -31,57 +31,61 @@ WITHOUT_TEXT = {"unit": "a unit", "setting": "a setting", "module": "a kernel mo
 """What has no text, by kind."""
 
 
-def show(found: Sequence[Listing], unread: Mapping[str, str], *, path: str | None, as_json: bool, verbose: bool) -> int:
+def show(
+    listings: Sequence[Listing], unread: Mapping[str, str], *, path: str | None, as_json: bool, verbose: bool
+) -> int:
     """Print hosts' expected resources, or the text of the file at `path`; return the exit code."""
     for name, why in unread.items():
         console.progress(why if why.startswith(name) else f"{name}: {why}")
     if path is not None:
-        if unread and not any(item.name == path for one in found for item in one.items):
+        if unread and not any(item.name == path for listing in listings for item in listing.items):
             return CODES["unreachable"]
-        text = text_of(found, path)
-        if told := stands_for(text):
-            console.progress(told)
+        text = text_of(listings, path)
+        if note := stands_for(text):
+            console.progress(note)
         console.result(text.removesuffix("\n"))
         return CODES["unreachable" if unread else "ok"]
     if as_json:
-        console.result(document(found, unread))
-    elif found:
-        console.result("\n\n".join(as_text(one, verbose=verbose) for one in found))
-    differs = any(one.unknown or any(item.differs for item in one.items) for one in found)
+        console.result(document(listings, unread))
+    elif listings:
+        console.result("\n\n".join(as_text(listing, verbose=verbose) for listing in listings))
+    differs = any(listing.unknown or any(item.differs for item in listing.items) for listing in listings)
     return CODES["unreachable" if unread else "differs" if differs else "ok"]
 
 
-def as_text(one: Listing, *, verbose: bool = False) -> str:
+def as_text(listing: Listing, *, verbose: bool = False) -> str:
     """Render the resources by capability, one line each; those that match have no remark."""
     lines = []
-    for capability, items in groupby(one.items, key=lambda item: item.capability):
-        lines += ["", f"{one.host}  {capability}"]
-        mine = [item for item in items if verbose or item.differs or item.kind != "absent"]
-        width = max((len(item.name) for item in mine), default=0)
-        for item in mine:
+    for capability, items in groupby(listing.items, key=lambda item: item.capability):
+        lines += ["", f"{listing.host}  {capability}"]
+        shown = [item for item in items if verbose or item.differs or item.kind != "absent"]
+        width = max((len(item.name) for item in shown), default=0)
+        for item in shown:
             differs = f"  now: {item.differs}" if item.differs else ""
             lines.append(f"  {item.kind:7}  {item.name:{width}}  {item.wanted}{differs}".rstrip())
-    for capability, why in one.unknown.items():
-        lines += ["", f"{one.host}  {capability}", f"  not known: {why}"]
+    for capability, why in listing.unknown.items():
+        lines += ["", f"{listing.host}  {capability}", f"  not known: {why}"]
     if not lines:
-        return f"{one.host}: nothing that was asked about is a file or a unit of gpuprov's"
-    differing = sum(bool(item.differs) for item in one.items)
-    told = [counted(len(one.items), "resource")]
-    told += [counted(differing, "difference")] * bool(differing)
-    told += [f"not known of {', '.join(one.unknown)}"] * bool(one.unknown)
-    told += ["all as it should be"] * (not differing and not one.unknown)
-    return "\n".join([*lines[1:], "", f"{one.host}: {', '.join(told)}"])
+        return f"{listing.host}: nothing that was asked about is a file or a unit of gpuprov's"
+    differing = sum(bool(item.differs) for item in listing.items)
+    parts = [counted(len(listing.items), "resource")]
+    parts += [counted(differing, "difference")] * bool(differing)
+    parts += [f"not known of {', '.join(listing.unknown)}"] * bool(listing.unknown)
+    parts += ["all as it should be"] * (not differing and not listing.unknown)
+    return "\n".join([*lines[1:], "", f"{listing.host}: {', '.join(parts)}"])
 
 
-def text_of(found: Sequence[Listing], path: str) -> str:
+def text_of(listings: Sequence[Listing], path: str) -> str:
     """Return the text of this file. Raises GpuprovError if there is none, or if hosts differ in it."""
-    items = [(one.host, item) for one in found for item in one.items if item.name == path]
+    items = [(listing.host, item) for listing in listings for item in listing.items if item.name == path]
     if not items:
-        if unknown := [f"{name} of {one.host} ({why})" for one in found for name, why in one.unknown.items()]:
+        if unknown := [
+            f"{name} of {listing.host} ({why})" for listing in listings for name, why in listing.unknown.items()
+        ]:
             raise GpuprovError(
                 f"whether {path} is asked for is not known: {unknown[0]}", "see on the host why it cannot be read"
             )
-        raise GpuprovError(f"{path} is nothing that the specs ask for", _near(found, path))
+        raise GpuprovError(f"{path} is nothing that the specs ask for", _near(listings, path))
     _refuse_without_text(path, [item for _, item in items])
     texts = {item.text: host for host, item in items}
     if len(texts) > 1:
@@ -98,10 +102,10 @@ def _refuse_without_text(path: str, items: Sequence[Item]) -> None:
             raise GpuprovError(f"{path} is {what}: it has no text here", "gpuprov plan shows what changes in it")
 
 
-def _near(found: Sequence[Listing], path: str) -> str:
+def _near(listings: Sequence[Listing], path: str) -> str:
     from difflib import get_close_matches
 
-    names = [item.name for one in found for item in one.items if item.text is not None]
+    names = [item.name for listing in listings for item in listing.items if item.text is not None]
     near = get_close_matches(path, names, n=1, cutoff=0.5)
     return f"did you mean {near[0]}?" if near else "gpuprov show without --file lists them"
 
@@ -111,6 +115,6 @@ def stands_for(text: str) -> str:
     return f"{PYTHON} stands for the Python of the host that Ansible uses" if PYTHON in text else ""
 
 
-def document(found: Sequence[Listing], unread: Mapping[str, str]) -> str:
+def document(listings: Sequence[Listing], unread: Mapping[str, str]) -> str:
     """Return the document as text."""
-    return format_document(Shown(hosts=tuple(found), unread=dict(unread)))
+    return format_document(Shown(hosts=tuple(listings), unread=dict(unread)))

@@ -32,28 +32,28 @@ class Many:
         self.hosts, self.verdict = hosts, verdict
         self._place = {host: number for number, host in enumerate(hosts)}
         self.alike: dict[Alike, list[str]] = {}
-        for host, one in hosts.items():
-            self.alike.setdefault(one, []).append(host)
+        for host, entry in hosts.items():
+            self.alike.setdefault(entry, []).append(host)
 
     @property
     def rows(self) -> dict[str, Sequence[Result]]:
         """Return the results that did not pass, by host."""
-        return {host: one.rows for host, one in self.hosts.items()}
+        return {host: entry.rows for host, entry in self.hosts.items()}
 
     def findings(self, statuses: Sequence[ResultStatus]) -> list[Finding]:
         """Return the same as `gpuprov.report.fold.findings`."""
         hosts: dict[Result, list[str]] = {}
         followers: dict[Result, dict[str, Result]] = {}
         first: dict[Result, str] = {}
-        for one, names in self.alike.items():
-            for row in one.rows:
+        for entry, names in self.alike.items():
+            for row in entry.rows:
                 if row.follows or row.status not in statuses:
                     continue
                 key = msgspec.structs.replace(row, evidence="") if row.status == "unreachable" else row
                 hosts.setdefault(key, []).extend(names)
                 first.setdefault(key, row.evidence)
                 also = followers.setdefault(key, {})
-                for other in one.rows if row.status in FAILING else ():
+                for other in entry.rows if row.status in FAILING else ():
                     if other.follows == row.check:
                         also.setdefault(other.check, other)
         return [
@@ -68,10 +68,10 @@ class Many:
     def lines(self, *, fold: bool) -> list[HostLine]:
         """Return the same as `gpuprov.report.fold.host_lines`."""
         if not fold:
-            return [HostLine((host,), dict(one.counts), one.next_boot) for host, one in self.hosts.items()]
+            return [HostLine((host,), dict(entry.counts), entry.next_boot) for host, entry in self.hosts.items()]
         same: dict[object, list[str]] = {}
-        for one, names in self.alike.items():
-            same.setdefault((tuple(sorted(one.counts.items())), one.next_boot), []).extend(names)
+        for entry, names in self.alike.items():
+            same.setdefault((tuple(sorted(entry.counts.items())), entry.next_boot), []).extend(names)
         return [HostLine(self._ordered(names), dict(key[0]), key[1]) for key, names in same.items()]  # type: ignore[index]
 
     def _ordered(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -80,9 +80,9 @@ class Many:
     def summed(self) -> Summed:
         """Return the same as `gpuprov.report.fold.summed`."""
         counts = {
-            status: sum(one.counts.get(status, 0) * len(names) for one, names in self.alike.items())
+            status: sum(entry.counts.get(status, 0) * len(names) for entry, names in self.alike.items())
             for status in (*ORDER, FOLLOW)
         }
-        bad = sum(len(names) for one, names in self.alike.items() if one.verdict == "not as wanted")
+        bad = sum(len(names) for entry, names in self.alike.items() if entry.verdict == "not as wanted")
         follow = counts.pop(FOLLOW)
         return Summed(len(self.hosts), bad, {status: counts[status] for status in ORDER}, follow, self.verdict)

@@ -102,9 +102,9 @@ def _clean(value: Any) -> Any:
     if isinstance(value, str):
         return cleaned(value)
     if isinstance(value, Mapping):
-        return {cleaned(str(key)): _clean(one) for key, one in value.items()}
+        return {cleaned(str(key)): _clean(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_clean(one) for one in value]
+        return [_clean(item) for item in value]
     return value
 
 

@@ -41,8 +41,8 @@ def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = 
     samples["gpuprov_build_info"].append(sample("gpuprov_build_info", 1, version=__version__))
     samples["gpuprov_verify_timestamp_seconds"].append(sample("gpuprov_verify_timestamp_seconds", round(ended, 3)))
     of_host: dict[str, list[Result]] = {}
-    for one in () if isinstance(results, Many) else results:
-        of_host.setdefault(one.host, []).append(one)
+    for result in () if isinstance(results, Many) else results:
+        of_host.setdefault(result.host, []).append(result)
     for line in host_lines(results, fold=False):
         (host,) = line.hosts
         folded = results.hosts[host] if isinstance(results, Many) else None
@@ -54,16 +54,16 @@ def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = 
                 sample("gpuprov_verify_duration_seconds", round(took[host], 3), host=host)
             )
     lines = []
-    for name, told in samples.items():
-        lines += [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} gauge", *told] if told else []
+    for name, values in samples.items():
+        lines += [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} gauge", *values] if values else []
     return "\n".join(lines) + "\n"
 
 
 def _of_host(
-    rows: Sequence[Result], told: Verdict, counts: Mapping[str, int], next_boot: int
+    rows: Sequence[Result], host_verdict: Verdict, counts: Mapping[str, int], next_boot: int
 ) -> Iterator[tuple[str, float, dict[str, str]]]:
     yield "gpuprov_host_reachable", int(not any(row.status == "unreachable" for row in rows)), {}
-    yield "gpuprov_host_ok", int(told == "as wanted"), {}
+    yield "gpuprov_host_ok", int(host_verdict == "as wanted"), {}
     for status in (*ORDER, "follow"):
         yield "gpuprov_checks", counts.get(status, 0), {"status": status}
     failed = {
@@ -77,8 +77,8 @@ def _of_host(
 
 def sample(name: str, value: float, **labels: str) -> str:
     """Return a line of the text format; label values are escaped."""
-    told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-    return f"{name}{{{told}}} {value:.15g}" if told else f"{name} {value:.15g}"
+    pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    return f"{name}{{{pairs}}} {value:.15g}" if pairs else f"{name} {value:.15g}"
 
 
 def _escaped(text: str) -> str:

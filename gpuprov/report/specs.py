@@ -135,8 +135,10 @@ def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:
             lines, gone = fitted(table.header, rows, console.room(sys.stdout), table.spare)  # type: ignore[arg-type]
             console.result("\n".join(lines))
             if gone:
-                told = f"no room for {', '.join(gone)}: gpuprov catalog {name} WORD shows a few rows whole, --json all"
-                console.progress("\n".join(wrapped(told, console.room(sys.stderr))))
+                message = (
+                    f"no room for {', '.join(gone)}: gpuprov catalog {name} WORD shows a few rows whole, --json all"
+                )
+                console.progress("\n".join(wrapped(message, console.room(sys.stderr))))
             console.progress("\n".join(wrapped(table.legend, console.room(sys.stderr))))
     if not rows:
         raise GpuprovError(f'catalogue {name} has no row with "{word}"', f"gpuprov catalog {name} lists all")
@@ -156,8 +158,8 @@ def show_export(exported: Exported, out: Path | None, *, as_json: bool, mig_part
         text, left_out = inert.as_json(exported.inventory)
     else:
         text = inert.text(exported.inventory).rstrip()
-    told = (f"not exported: {one}: JSON cannot say that it is no template; YAML can" for one in left_out)
-    for line in (*exported.notes, *told, *exported.unreachable):
+    notes = (f"not exported: {name}: JSON cannot say that it is no template; YAML can" for name in left_out)
+    for line in (*exported.notes, *notes, *exported.unreachable):
         console.warning(line)
     if out is None and (as_json or exported.inventory["all"]["hosts"]):
         console.result(text)

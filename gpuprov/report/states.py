@@ -33,34 +33,34 @@ WORDS: Mapping[State, str] = {
 BAD: tuple[State, ...] = ("gone", "fail", "error", "boot")
 
 
-def state(results: Sequence[Result], told: Verdict | None = None) -> State:
-    """Return the state of one host. `told`: the verdict, if passed checks are not among the results."""
-    found = {one.status for one in results}
-    if "unreachable" in found:
+def state(results: Sequence[Result], host_verdict: Verdict | None = None) -> State:
+    """Return the state of one host. `host_verdict`: the verdict, if passed checks are not among the results."""
+    statuses = {result.status for result in results}
+    if "unreachable" in statuses:
         return "gone"
-    if "fail" in found:
-        now = any(one.status in FAILING and one.moment != "next-boot" for one in results)
+    if "fail" in statuses:
+        now = any(result.status in FAILING and result.moment != "next-boot" for result in results)
         return "fail" if now else "boot"
-    if "error" in found:
+    if "error" in statuses:
         return "error"
-    if (told or verdict(results)) != "as wanted":
+    if (host_verdict or verdict(results)) != "as wanted":
         return "unproven"
-    return "part" if "skip" in found else "right"
+    return "part" if "skip" in statuses else "right"
 
 
-def headline(told: Verdict, hosts: Mapping[str, State], boots: Iterable[NextBoot], skipped: int) -> Headline:
+def headline(overall: Verdict, hosts: Mapping[str, State], boots: Iterable[NextBoot], skipped: int) -> Headline:
     """Return the verdict as a sentence about hosts; then the number of each kind, and the outcome of the next boot."""
     counted = Counter(hosts.values())
     many = len(hosts)
     name = next(iter(hosts)) if many == 1 else ""
-    if told == "not as wanted":
-        bad = sum(counted[one] for one in BAD)
-        worst = max(BAD, key=lambda one: counted[one])
+    if overall == "not as wanted":
+        bad = sum(counted[status] for status in BAD)
+        worst = max(BAD, key=lambda status: counted[status])
         if name or bad == many:
             return Headline(state=worst, sentence=_none(name, many), more=_more(counted, boots))
         subject = f"{bad:,} of {many:,} hosts {'differs from its spec' if bad == 1 else 'differ from their specs'}"
         return Headline(state=worst, sentence=subject, more=_more(counted, boots))
-    if told == "not proven":
+    if overall == "not proven":
         open_ = counted["unproven"]
         if not many:
             return Headline(state="unproven", sentence="Nothing was proven.", more="No host has anything to verify.")
@@ -95,9 +95,9 @@ def _of_many(word: str, many: int) -> str:
 def _more(counted: Mapping[State, int], boots: Iterable[NextBoot]) -> str:
     """Return the number of each kind, if there is more than one; and the next boot."""
     named = [f"{many:,} {_of_many(word, many)}" for one, word in WORDS.items() if (many := counted.get(one))]
-    later: Counter[str] = Counter(one.verdict for one in boots)
+    later: Counter[str] = Counter(boot.verdict for boot in boots)
     after = {"right": "right", "wrong": "NOT right", "unknown": "not known"}
-    told = [(later[one], word) for one, word in after.items() if later[one]]
-    boot = ", ".join(f"{count:,} {word}" if len(told) > 1 else word for count, word in told)
+    counts = [(later[status], word) for status, word in after.items() if later[status]]
+    boot = ", ".join(f"{count:,} {word}" if len(counts) > 1 else word for count, word in counts)
     kinds = f"{'; '.join(named)}. " if len(named) > 1 else ""
-    return f"{kinds}After the next boot: {boot}." if told else ""
+    return f"{kinds}After the next boot: {boot}." if counts else ""

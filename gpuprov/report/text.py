@@ -92,15 +92,15 @@ def _quiet(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]
     head = f"{result.status}  {cleaned(result.check)}"
     text = f"{head}  {cleaned(result.found)}" + (f"  [{where}]" if where else "")
     first, *rest = wrapped(text, max(width, 40), hang=" " * 6) or [head]
-    way_out = labelled("fix", result.hint, width) if result.status == "skip" else []
-    return [first.replace(result.status, paint(result.status, result.status), 1), *rest, *way_out]
+    fix = labelled("fix", result.hint, width) if result.status == "skip" else []
+    return [first.replace(result.status, paint(result.status, result.status), 1), *rest, *fix]
 
 
 def _host(line: HostLine, where: str, paint: _Paint, width: int, room: int) -> list[str]:
-    told = [(plain, paint.bold(plain)) for plain, _ in _parts(where, room)]
+    pieces = [(plain, paint.bold(plain)) for plain, _ in _parts(where, room)]
     more = _where(line.hosts, where).removeprefix(where) + "  "
     counts = [(plain, paint(plain, line.worst)) for plain, _ in _parts(line.summary, room)]
-    lines = _flow([*told, (more, more), *counts], room, " " * 2)
+    lines = _flow([*pieces, (more, more), *counts], room, " " * 2)
     if line.worst != "unreachable":
         lines += labelled("next boot", str(line.next_boot), width)
     return lines
@@ -114,7 +114,7 @@ def _where(hosts: Sequence[str], shown: str) -> str:
 def _parts(text: str, room: int) -> list[tuple[str, str]]:
     """Split a comma-separated list into parts for `_flow`; a short list stays one part."""
     pieces = re.split(r"(?<=, )", text) if room and len(text) > room // 2 else [text]
-    return [(one, one) for one in pieces]
+    return [(piece, piece) for piece in pieces]
 
 
 def _flow(parts: Sequence[tuple[str, str]], room: int, hang: str) -> list[str]:
@@ -168,11 +168,13 @@ def _summary(numbers: Summed, paint: _Paint, room: int) -> list[str]:
     if following := numbers.follow:
         plain = that_follow(following)
         parts.insert(sum(bool(counted[status]) for status in LOUD), (plain, plain))
-    told = numbers.verdict
-    words = SPOKEN[told] + (f", but {unproven(counted['skip'])}" if told == "as wanted" and counted["skip"] else "")
-    shown = paint.bold(paint(words, {"as wanted": "pass", "not proven": "skip", "not as wanted": "fail"}[told]))
+    verdict = numbers.verdict
+    words = SPOKEN[verdict] + (
+        f", but {unproven(counted['skip'])}" if verdict == "as wanted" and counted["skip"] else ""
+    )
+    shown = paint.bold(paint(words, {"as wanted": "pass", "not proven": "skip", "not as wanted": "fail"}[verdict]))
     bad = numbers.bad
-    part = f"{bad:,} of " if told == "not as wanted" and bad < count else ""
+    part = f"{bad:,} of " if verdict == "not as wanted" and bad < count else ""
     hosts = [(plain := f"{part}{count:,} host{'s' * (count != 1)}", plain)]
     hosts += [parts.pop(0)] if counted["unreachable"] else []
     first, *rest = [*_listed(hosts, "; " if parts else ""), *_listed(parts, "")]

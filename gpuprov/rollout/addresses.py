@@ -26,27 +26,27 @@ def reached(hosts: Sequence[RawHost]) -> Iterator[tuple[str, str]]:
     for name, written, numbers in _numbered(hosts):
         for address in dict.fromkeys(numbers):
             if (other := first.setdefault(address, name)) != name:
-                told, fix = machine.explain_refusal(other)
-                raise GpuprovError(f"{name} is {told}: both are reached at {address}", fix)
+                message, fix = machine.explain_refusal(other)
+                raise GpuprovError(f"{name} is {message}: both are reached at {address}", fix)
         for address in dict.fromkeys((written, *numbers)):
             yield name, address
 
 
 def _numbered(hosts: Sequence[RawHost]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     known = [(raw.name, Settings(raw)) for raw in hosts]
-    asked = {(one.host, one.text("port", PORT)) for _, one in known if _direct(one)}
-    with ThreadPoolExecutor(min(AT_A_TIME, len(asked)) or 1) as pool:
-        found = {where: pool.submit(_numbers, *where) for where in asked}
-        done = wait(found.values(), timeout=LIMIT).done
+    targets = {(settings.host, settings.text("port", PORT)) for _, settings in known if _direct(settings)}
+    with ThreadPoolExecutor(min(AT_A_TIME, len(targets)) or 1) as pool:
+        futures = {where: pool.submit(_numbers, *where) for where in targets}
+        done = wait(futures.values(), timeout=LIMIT).done
         pool.shutdown(wait=False, cancel_futures=True)
-    for name, one in known:
-        answer = found.get((one.host, one.text("port", PORT))) if _direct(one) else None
-        yield name, one.address, answer.result() if answer and answer in done else ()
+    for name, settings in known:
+        answer = futures.get((settings.host, settings.text("port", PORT))) if _direct(settings) else None
+        yield name, settings.address, answer.result() if answer and answer in done else ()
 
 
-def _direct(one: Settings) -> bool:
-    words = " ".join(one.text(option) for option in ("ssh_args", "common_args", "extra_args")).lower()
-    return one.kind not in ("local", "podman", "docker") and not any(word in words for word in AWAY)
+def _direct(settings: Settings) -> bool:
+    words = " ".join(settings.text(option) for option in ("ssh_args", "common_args", "extra_args")).lower()
+    return settings.kind not in ("local", "podman", "docker") and not any(word in words for word in AWAY)
 
 
 def _numbers(host: str, port: str) -> tuple[str, ...]:

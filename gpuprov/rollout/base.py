@@ -66,7 +66,7 @@ class Engine(Protocol):
         """Store a new roll-out. Raises GpuprovError if the id was used before, or if an open roll-out has one of the hosts."""
         ...
 
-    def say(self, rollout: str, said: Said) -> Event | None:
+    def say(self, rollout: str, request: Said) -> Event | None:
         """Record what a person says, and return the recorded event."""
         ...
 

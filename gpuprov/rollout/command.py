@@ -53,7 +53,7 @@ def start(
     text = reading.read_contents(str(file), policy.LARGEST) if file.is_file() else b""
     rules, name = policy.load(file), rollout or new_id()
     made = Project(name, fleet, rules, Given(words=tuple(words(name, fleet)), folder=os.getcwd()))
-    if known := next((one for one in engine.all() if one.id == name), None):
+    if known := next((kept for kept in engine.all() if kept.id == name), None):
         _refuse_another(engine, known, made, text)
         _refuse_paused(engine, name)
         return resume(engine, name, retry=False, forgive=False, as_json=as_json)
@@ -73,9 +73,9 @@ def _refuse_another(engine: Engine, known: Kept, made: Project, text: bytes) -> 
         raise GpuprovError(f"the roll-out {known.id} is over", "take another --id")
     if known.fleet != made.fleet.digest or engine.policy(known.id) != hashlib.sha256(text).hexdigest():
         what = "policy" if known.fleet == made.fleet.digest else "inventory"
-        told = f"the roll-out {known.id} was begun with another {what}, and goes on with that one"
+        message = f"the roll-out {known.id} was begun with another {what}, and goes on with that one"
         hint = f"gpuprov rollout resume {known.id}; or abort it, and begin another"
-        raise GpuprovError(told, hint)
+        raise GpuprovError(message, hint)
     console.progress(f"the roll-out {known.id} was begun by {known.by}: going on, {count(known.hosts)}")
 
 
@@ -88,17 +88,17 @@ def _refuse_paused(engine: Engine, name: str) -> None:
 
 def about(made: Project) -> list[str]:
     """Describe the roll-out that is about to begin."""
-    told = [
+    lines = [
         f"{count(len(made.fleet.hosts))}, by {made.policy.domain}"
         if made.policy.domain
         else count(len(made.fleet.hosts))
     ]
     width = console.room(sys.stderr)
     for batch in made.plan.batches[:SHOWN]:
-        told.append(_batch(batch))
+        lines.append(_batch(batch))
     if len(made.plan.batches) > SHOWN:
-        told.append(f"  and {len(made.plan.batches) - SHOWN} more batches")
-    return [part for one in told for part in hanging(one, width)]
+        lines.append(f"  and {len(made.plan.batches) - SHOWN} more batches")
+    return [part for row in lines for part in hanging(row, width)]
 
 
 SHOWN = 6
@@ -112,8 +112,8 @@ def _batch(batch: Batch) -> str:
 
 
 def _stamped(text: str) -> None:
-    for one in text.splitlines():
-        console.progress(f"{datetime.now():%H:%M:%S} {one}")
+    for row in text.splitlines():
+        console.progress(f"{datetime.now():%H:%M:%S} {row}")
 
 
 def _state(engine: Engine, rollout: str) -> State:
@@ -124,7 +124,7 @@ def told(engine: Engine, kept: Kept) -> Status:
     """Return the status of this roll-out."""
     state, now = _state(engine, kept.id), engine.now(kept.id)
     known = now or Now()
-    found = status(kept.id, state, carried_out=now is not None, domains=state.plan.domains, details=known.hosts)
+    current = status(kept.id, state, carried_out=now is not None, domains=state.plan.domains, details=known.hosts)
     until = moment(known.until) if known.until else ""
     more = {
         "fleet": kept.fleet,
@@ -133,17 +133,17 @@ def told(engine: Engine, kept: Kept) -> Status:
         "until": until,
         "results": engine.results(kept.id),
     }
-    return msgspec.structs.replace(found, **more)
+    return msgspec.structs.replace(current, **more)
 
 
 def show(engine: Engine, rollout: str = "", *, as_json: bool = False) -> int:
     """Print the status of a roll-out, and return its exit code."""
-    found = told(engine, engine.one(rollout))
+    current = told(engine, engine.one(rollout))
     if as_json:
-        console.result(format_document(found))
+        console.result(format_document(current))
     else:
-        console.result(as_text(found, min(console.width(), WIDEST)))
-    return found.exit_code
+        console.result(as_text(current, min(console.width(), WIDEST)))
+    return current.exit_code
 
 
 WIDEST = 100
@@ -152,20 +152,20 @@ WIDEST = 100
 def listed(engine: Engine, *, as_json: bool) -> int:
     """Print all roll-outs, a line each."""
     known, code = [], 0
-    for one in engine.all():
+    for entry in engine.all():
         why = ""
         try:
-            stands: str = standing(_state(engine, one.id), engine.now(one.id) is not None)
+            stands: str = standing(_state(engine, entry.id), engine.now(entry.id) is not None)
         except Damaged as error:
             stands, why = "damaged", error.message
-            if over := lost.over(engine.events(one.id)):
+            if over := lost.over(engine.events(entry.id)):
                 stands = f"{over}, its files are damaged"
             else:
                 console.error(error)
                 code = error.exit_code
-        known.append(msgspec.structs.replace(one, damaged=why))
+        known.append(msgspec.structs.replace(entry, damaged=why))
         if not as_json:
-            console.result(f"{one.id}: {stands}, {count(one.hosts)}, begun {moment(one.begun)} by {one.by}")
+            console.result(f"{entry.id}: {stands}, {count(entry.hosts)}, begun {moment(entry.begun)} by {entry.by}")
     if as_json:
         console.result(format_document(known))
     elif not known:
@@ -173,10 +173,10 @@ def listed(engine: Engine, *, as_json: bool) -> int:
     return code
 
 
-def say(engine: Engine, rollout: str, said: Said) -> str:
+def say(engine: Engine, rollout: str, request: Said) -> str:
     """Record what a person says to a roll-out, by default the open one; return its id."""
     name = engine.one(rollout).id
-    if event := engine.say(name, said):
+    if event := engine.say(name, request):
         console.progress(line(event, _state(engine, name)))
     return name
 
@@ -192,14 +192,14 @@ def resume(engine: Engine, rollout: str, *, retry: bool, forgive: bool, as_json:
 
 def abort(engine: Engine, rollout: str, why: str, *, as_json: bool) -> int:
     """End it: running jobs are completed, and hosts are given back."""
-    said = Abort(by=user(), why=why)
+    request = Abort(by=user(), why=why)
     kept = engine.one(rollout)
     try:
         engine.plan(kept.id)
     except Damaged as damaged:
-        engine.say(kept.id, said)
+        engine.say(kept.id, request)
         return _ended(engine, kept, damaged, as_json=as_json)
-    name = say(engine, kept.id, said)
+    name = say(engine, kept.id, request)
     if not engine.carry_out(name, _stamped):
         console.progress(f"another process brings it to its end: gpuprov rollout watch {name}")
         return 0
@@ -209,15 +209,15 @@ def abort(engine: Engine, rollout: str, why: str, *, as_json: bool) -> int:
 def _ended(engine: Engine, kept: Kept, damaged: Damaged, *, as_json: bool) -> int:
     """Report a roll-out that was ended without its files, and what it could not complete."""
     console.warning(damaged.message)
-    found = lost.told(kept, engine.events(kept.id))
-    if found is None:
+    ended = lost.told(kept, engine.events(kept.id))
+    if ended is None:
         console.progress("another process brings it to its end")
         return 0
     for warning, hint in lost.left(kept.id, engine.events(kept.id)):
         console.warning(warning)
         console.hint(hint)
-    console.result(format_document(found) if as_json else f"{kept.id}: aborted {found.why}")
-    return found.exit_code
+    console.result(format_document(ended) if as_json else f"{kept.id}: aborted {ended.why}")
+    return ended.exit_code
 
 
 def watch(engine: Engine, rollout: str, *, as_json: bool) -> int:
@@ -228,14 +228,14 @@ def watch(engine: Engine, rollout: str, *, as_json: bool) -> int:
         for event in engine.events(kept.id, state.seen):
             state.add(event)
             if words := line(event, state):
-                for one in words.splitlines():
-                    console.progress(f"{datetime.fromtimestamp(event.at):%m-%d %H:%M:%S} {one}")
+                for text in words.splitlines():
+                    console.progress(f"{datetime.fromtimestamp(event.at):%m-%d %H:%M:%S} {text}")
         now = engine.now(kept.id)
         if now and now.waits != waits:
             waits = now.waits
-            for one in waits:
-                _stamped(f"{one}, until {moment(now.until)}" if now.until else one)
-                if step := awaited(one):
+            for text in waits:
+                _stamped(f"{text}, until {moment(now.until)}" if now.until else text)
+                if step := awaited(text):
                     console.hint(f'gpuprov rollout approve {kept.id} "{step}"')
         if state.finished or now is None:
             return show(engine, kept.id, as_json=as_json) or int(not state.finished)

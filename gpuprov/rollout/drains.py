@@ -28,7 +28,7 @@ def asked(adapter: Adapter, ask: Ask, host: str, run: str) -> Step:
 
 def follows(ask: Ask, host: str, step: Step, now: float) -> Event | None:
     """Return the event to record for an answer; None to ask again, or, once a host is out, to ask whether it is free."""
-    told = step.message or step.read
+    reason = step.message or step.read
     if ask in ("return", "keep"):
         if step.state not in ("done", "refused"):
             return None
@@ -36,11 +36,11 @@ def follows(ask: Ask, host: str, step: Step, now: float) -> Event | None:
         return events.Returned(
             at=now,
             hosts=(host,),
-            message=f"not given back: {told}"[:LONGEST] if refused else "",
+            message=f"not given back: {reason}"[:LONGEST] if refused else "",
             untold=step.untold[:LONGEST] if step.state == "done" else None,
         )
     if step.state == "refused":
-        return events.NotDrained(at=now, host=host, message=f"not drained: {told}"[:LONGEST])
+        return events.NotDrained(at=now, host=host, message=f"not drained: {reason}"[:LONGEST])
     if (ask, step.state) != ("drained", "done"):
         return None
     return events.Drained(at=now, hosts=(host,), untold=step.untold[:LONGEST])
@@ -74,20 +74,20 @@ class Drains:
 
     def settle(self, state: State, returns: Iterable[Return], now: float) -> list[Event]:
         """Ask the questions that are due, and return the answers as events."""
-        found: list[Event] = []
-        back = {one.host: one.green for one in returns}
+        new_events: list[Event] = []
+        back = {returned.host: returned.green for returned in returns}
         draining = [name for name, host in state.hosts.items() if host.stage == "draining" and name not in back]
         for name in draining:
             if event := self._draining(name, now):
-                found.append(event)
+                new_events.append(event)
         for name, green in back.items():
             if event := self._returned(name, green, now):
-                found.append(event)
+                new_events.append(event)
         for name in self._hosts.keys() - {*draining, *back}:
             if (call := self._hosts[name].call) is None or call.done():
                 del self._hosts[name]
                 self.waits.pop(name, None)
-        return found
+        return new_events
 
     def _draining(self, name: str, now: float) -> Event | None:
         if self.adapter is None:

@@ -44,8 +44,8 @@ class Embedded:
             try:
                 return hashlib.sha256(reading.read_contents(str(file))).hexdigest()
             except (OSError, reading.Unreadable) as error:
-                told = error.strerror if isinstance(error, OSError) else error
-                raise GpuprovError(f"{file} cannot be read: {told}") from error
+                reason = error.strerror if isinstance(error, OSError) else error
+                raise GpuprovError(f"{file} cannot be read: {reason}") from error
 
     def events(self, rollout: str, seen: int = 0) -> list[Event]:
         return self._store.events(rollout, seen)
@@ -69,20 +69,20 @@ class Embedded:
     def begin(self, made: Project, policy_text: bytes) -> None:
         project.begin(self._store, made, policy_text, time.time())
 
-    def say(self, rollout: str, said: Said) -> Event | None:
+    def say(self, rollout: str, request: Said) -> Event | None:
         try:
             plan = self.plan(rollout)
         except Damaged:
-            if not isinstance(said, Abort):
+            if not isinstance(request, Abort):
                 raise
-            return self._end(rollout, said)
+            return self._end(rollout, request)
         while True:
             state = folded(plan, self._store.events(rollout))
-            event = event_of(said, rollout, state, time.time())
+            event = event_of(request, rollout, state, time.time())
             if event is None or self._store.record(rollout, state.seen, [event]):
                 return event
 
-    def _end(self, rollout: str, said: Abort) -> Event:
+    def _end(self, rollout: str, request: Abort) -> Event:
         """Abort a roll-out of which only the recorded events are left: at once, if no engine is working on it."""
         place = self._store.place(rollout)
         while True:
@@ -90,10 +90,10 @@ class Embedded:
                 raise is_over(rollout)
             carried_out = is_carried_out(place)
             if not carried_out and (numbers := at_work(place)):
-                told = f"the roll-out {rollout} still has a process at work (job {', '.join(map(str, numbers))})"
-                raise GpuprovError(told, "it ends by itself; then abort the roll-out")
+                message = f"the roll-out {rollout} still has a process at work (job {', '.join(map(str, numbers))})"
+                raise GpuprovError(message, "it ends by itself; then abort the roll-out")
             at, seen = time.time(), len(self._store.events(rollout))
-            event = Aborted(at=at, by=said.by, why=said.why)
+            event = Aborted(at=at, by=request.by, why=request.why)
             last = [] if carried_out else [Finished(at=at)]
             if self._store.record(rollout, seen, [event, *last], over=not carried_out):
                 return event

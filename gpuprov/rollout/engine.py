@@ -101,9 +101,9 @@ class Engine:
             return "over"
         now = self._clock()
         actions = decide.following(self.state, now)
-        returns = [one for one in actions if isinstance(one, decide.Return)]
-        if found := [*self._results(now), *self._drains.settle(self.state, returns, now)]:
-            if not self._record(found):
+        returns = [action for action in actions if isinstance(action, decide.Return)]
+        if new_events := [*self._results(now), *self._drains.settle(self.state, returns, now)]:
+            if not self._record(new_events):
                 for worker in self._workers.values():
                     worker.forget()
             return "on"
@@ -111,7 +111,7 @@ class Engine:
             if not self._record(recorded, seen=self.state.seen - len(recorded)):
                 self.state = folded(self.project.plan, self.store.events(self.project.id))
             return "on"
-        self._note([one for one in actions if isinstance(one, decide.Wait)], now)
+        self._note([action for action in actions if isinstance(action, decide.Wait)], now)
         ends = self.state.stopped or (self._asked_to_end and self.state.paused)
         return "over" if ends and not self.state.busy else "idle"
 
@@ -121,13 +121,13 @@ class Engine:
             self.state.add(event)
             self._say(event)
 
-    def _record(self, found: Sequence[Event], seen: int | None = None) -> bool:
+    def _record(self, new_events: Sequence[Event], seen: int | None = None) -> bool:
         """Record an event, or an action that is about to begin, which the state already has. False: another process recorded
         something first, and nothing was recorded."""
-        over = any(isinstance(one, events.Finished) for one in found)
-        if not self.store.record(self.project.id, self.state.seen if seen is None else seen, found, over=over):
+        over = any(isinstance(event, events.Finished) for event in new_events)
+        if not self.store.record(self.project.id, self.state.seen if seen is None else seen, new_events, over=over):
             return False
-        for event in found:
+        for event in new_events:
             if seen is None:
                 self.state.add(event)
             self._say(event)
@@ -140,14 +140,14 @@ class Engine:
     def _results(self, now: float) -> Iterator[Event]:
         """Yield the results of the jobs. A job whose process is gone is over, or is started (again) if this engine has not seen it
         run."""
-        self._workers = {number: one for number, one in self._workers.items() if number in self.state.jobs}
+        self._workers = {number: worker for number, worker in self._workers.items() if number in self.state.jobs}
         for number, job in self.state.jobs.items():
             known = self._workers.get(number)
             worker = known or self._worker(number)
             lives = worker.lives()  # before its results are read: what it wrote last is among them then
             if ends := tuple(worker.new()):
                 yield events.Done(at=now, job=number, hosts=ends)
-            if not lives and job.left <= {one.host for one in ends}:
+            if not lives and job.left <= {end.host for end in ends}:
                 yield events.JobOver(at=now, job=number)
             elif not lives and known:
                 yield events.JobOver(at=now, job=number, message=worker.last_words())
@@ -167,21 +167,21 @@ class Engine:
         )
 
     def _say(self, event: Event) -> None:
-        if told := line(event, self.state):
-            self._tell(told)
+        if text := line(event, self.state):
+            self._tell(text)
 
     def _note(self, waits: Sequence[decide.Wait], now: float) -> None:
-        told = (
-            [] if self.state.paused or self.state.stopped else [one.why for one in waits]
+        reasons = (
+            [] if self.state.paused or self.state.stopped else [wait.why for wait in waits]
         )  # that was said as it happened
-        for why in told:
+        for why in reasons:
             if why not in self._said:
                 self._tell(why)
                 if step := awaited(why):
                     self._tell(f'hint: gpuprov rollout approve {self.project.id} "{step}"')
-        self._said = told
-        until = min((one.until for one in waits if one.until is not None), default=None)
-        noted = Now(at=now, pid=os.getpid(), waits=told, until=until, hosts=self._drains.waits)
+        self._said = reasons
+        until = min((wait.until for wait in waits if wait.until is not None), default=None)
+        noted = Now(at=now, pid=os.getpid(), waits=reasons, until=until, hosts=self._drains.waits)
         with suppress(OSError):
             part = self._place / f".{NOW}"
             part.write_bytes(msgspec.json.encode(noted))
@@ -200,8 +200,8 @@ def alone(place: Path, rollout: str) -> Iterator[None]:
             except BlockingIOError:
                 if not left:
                     hint = f"gpuprov rollout watch {rollout} shows it"
-                    told = f"the roll-out {rollout} is being carried out by another process"
-                    raise GpuprovError(told, hint) from None
+                    message = f"the roll-out {rollout} is being carried out by another process"
+                    raise GpuprovError(message, hint) from None
             time.sleep(0.1)
         yield
     finally:

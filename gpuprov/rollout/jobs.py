@@ -26,8 +26,8 @@ TAIL = 4096
 
 def job_file(fleet: Fleet, number: int, hosts: Sequence[str]) -> JobFile:
     """Return the job file with the slice of these hosts."""
-    wanted = frozenset(hosts)
-    chosen = msgspec.structs.replace(fleet, hosts=tuple(one for one in fleet.hosts if one.name in wanted))
+    names = frozenset(hosts)
+    chosen = msgspec.structs.replace(fleet, hosts=tuple(host for host in fleet.hosts if host.name in names))
     [made] = cut(chosen, size=len(chosen.hosts))
     made = msgspec.structs.replace(made, number=number, of=number)
     return msgspec.structs.replace(made, digest=digest_of(made))
@@ -64,7 +64,7 @@ class Worker:
         lock = opened(self._lock, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            left = [one for one in self.job.hosts if one in self.job.left]
+            left = [host for host in self.job.hosts if host in self.job.left]
             stored.save(job_file(fleet, self.job.number, left), self._file)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             out, err = (opened(path, flags) for path in (self._out, self._err))

@@ -33,16 +33,16 @@ class Damaged(GpuprovError):
 def chosen(known: list[Kept], rollout: str = "") -> Kept:
     """Return the roll-out with this id; without an id, the only open one. Raises GpuprovError."""
     if rollout:
-        if found := next((one for one in known if one.id == rollout), None):
-            return found
-        there = ", ".join(one.id for one in known[-5:])
-        hint = f"the last ones: {there}" if there else "begin one: gpuprov rollout start"
+        if match := next((entry for entry in known if entry.id == rollout), None):
+            return match
+        latest = ", ".join(entry.id for entry in known[-5:])
+        hint = f"the last ones: {latest}" if latest else "begin one: gpuprov rollout start"
         raise GpuprovError(f"there is no roll-out {rollout}", hint)
-    is_open = [one for one in known if one.open]
+    is_open = [entry for entry in known if entry.open]
     if len(is_open) != 1:
-        listed = ", ".join(one.id for one in is_open)
-        told = f"{len(is_open)} roll-outs are open: {listed}" if is_open else "no roll-out is open"
-        raise GpuprovError(told, "name one; gpuprov rollout status --all lists them")
+        listed = ", ".join(entry.id for entry in is_open)
+        message = f"{len(is_open)} roll-outs are open: {listed}" if is_open else "no roll-out is open"
+        raise GpuprovError(message, "name one; gpuprov rollout status --all lists them")
     return is_open[0]
 
 
@@ -51,11 +51,11 @@ def is_over(rollout: str) -> GpuprovError:
     return GpuprovError(f"the roll-out {rollout} is over", f"gpuprov rollout status {rollout} shows it")
 
 
-def damaged(kept: Kept, why: str, cure: str) -> Damaged:
+def damaged(kept: Kept, why: str, fix: str) -> Damaged:
     """Return the error for commands that need the files of a roll-out if they cannot be used."""
     return Damaged(
         f"the roll-out {kept.id} is damaged: {why}",
-        f"{cure}; or end it: gpuprov rollout abort {kept.id}" if kept.open else cure,
+        f"{fix}; or end it: gpuprov rollout abort {kept.id}" if kept.open else fix,
     )
 
 
@@ -74,5 +74,5 @@ def overlaps(other: str, hosts: list[str]) -> GpuprovError:
 def checked_id(rollout: str) -> None:
     """Raise GpuprovError if no roll-out can have this id."""
     if not ID.fullmatch(rollout) or rollout.startswith(FILE):
-        told = f"allowed: at most 42 letters, digits, dots, - and _, with a letter or digit at both ends; not {FILE}"
-        raise GpuprovError(f"a roll-out cannot be called {rollout[:80]!r}", told)
+        allowed = f"allowed: at most 42 letters, digits, dots, - and _, with a letter or digit at both ends; not {FILE}"
+        raise GpuprovError(f"a roll-out cannot be called {rollout[:80]!r}", allowed)

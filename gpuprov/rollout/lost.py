@@ -14,9 +14,9 @@ from gpuprov.rollout.status import Standing, Status, moment
 
 def over(events: Sequence[Event]) -> Standing | None:
     """Return how it has ended; None if it has not."""
-    if not any(isinstance(one, kinds.Finished) for one in events):
+    if not any(isinstance(event, kinds.Finished) for event in events):
         return None
-    return "aborted" if any(isinstance(one, kinds.Aborted) for one in events) else "finished"
+    return "aborted" if any(isinstance(event, kinds.Aborted) for event in events) else "finished"
 
 
 def told(kept: Kept, events: Sequence[Event]) -> Status | None:
@@ -24,7 +24,7 @@ def told(kept: Kept, events: Sequence[Event]) -> Status | None:
     stands = over(events)
     if stands is None:
         return None
-    last = next((one for one in reversed(events) if isinstance(one, kinds.Aborted)), None)
+    last = next((event for event in reversed(events) if isinstance(event, kinds.Aborted)), None)
     why = f"by {last.by}" + (f": {last.why}" if last.why else "") if last else ""
     begun = moment(kept.begun)
     return Status(

@@ -65,8 +65,8 @@ class Project:
 
 def members(fleet: Fleet, policy: Policy) -> list[Member]:
     """List the hosts with their failure domains and sites."""
-    told = [cut.domains(fleet, getattr(policy, key) or "", f"the policy's {key}") for key in ("domain", "site")]
-    return [Member(host.name, host.groups, *where) for host, *where in zip(fleet.hosts, *told, strict=True)]
+    columns = [cut.domains(fleet, getattr(policy, key) or "", f"the policy's {key}") for key in ("domain", "site")]
+    return [Member(host.name, host.groups, *where) for host, *where in zip(fleet.hosts, *columns, strict=True)]
 
 
 def addresses(fleet: Fleet) -> list[tuple[str, str]]:
@@ -108,7 +108,7 @@ def _given(file: Path) -> Given:
 def readable(store: Store, rollout: str) -> Iterator[None]:
     """Context for reading files of the roll-out. Raises Damaged, with how to continue, if a file cannot be read."""
     place = store.place(rollout)
-    cure = f"put {place} back from a backup"
+    fix = f"put {place} back from a backup"
     try:
         if not place.is_dir():
             raise GpuprovError(f"its folder {place} is not there")
@@ -116,7 +116,7 @@ def readable(store: Store, rollout: str) -> Iterator[None]:
     except stored.OtherVersion as error:
         raise damaged(store.one(rollout), error.message, "go on with the gpuprov that began it") from error
     except GpuprovError as error:
-        raise damaged(store.one(rollout), "; ".join(error.message.splitlines()), cure) from error
+        raise damaged(store.one(rollout), "; ".join(error.message.splitlines()), fix) from error
 
 
 def user() -> str:

@@ -18,10 +18,10 @@ def message(result: HostResult) -> str:
     """Return the reason why the host is not green, in one line."""
     if result.green:
         return ""
-    told = result.message or "; ".join(f"{row.check}: {row.found}" for row in result.failures[:2])
-    told = told or "; ".join(result.reboot)
-    told = told or (f"not proven: {', '.join(row.check for row in result.unproven[:3])}" if result.unproven else "")
-    return " ".join((told or result.verdict or result.state).split())[:LONGEST]
+    text = result.message or "; ".join(f"{row.check}: {row.found}" for row in result.failures[:2])
+    text = text or "; ".join(result.reboot)
+    text = text or (f"not proven: {', '.join(row.check for row in result.unproven[:3])}" if result.unproven else "")
+    return " ".join((text or result.verdict or result.state).split())[:LONGEST]
 
 
 class Results:
@@ -31,11 +31,13 @@ class Results:
         self.folder, self._run, self._act = folder, run, act
         self.seen: dict[str, int] = {}
 
-    def new(self, wanted: Collection[str]) -> Iterator[HostEnd]:
+    def new(self, names: Collection[str]) -> Iterator[HostEnd]:
         """Yield the results of the given hosts that have come since the last call. A file that cannot be read is no result."""
         try:
             entries = [
-                (one.name, one.stat().st_mtime_ns) for one in os.scandir(self.folder) if one.name.endswith(".json")
+                (entry.name, entry.stat().st_mtime_ns)
+                for entry in os.scandir(self.folder)
+                if entry.name.endswith(".json")
             ]
         except FileNotFoundError:
             return
@@ -48,6 +50,6 @@ class Results:
             except (OSError, reading.Unreadable):
                 continue
             self.seen[name] = changed
-            if (result.run, result.act) == (self._run, self._act) and result.host in wanted:
+            if (result.run, result.act) == (self._run, self._act) and result.host in names:
                 verdict = verdict_of(result.state, green=result.green, reboot=bool(result.reboot))
                 yield HostEnd(result.host, verdict, result.state, message(result))

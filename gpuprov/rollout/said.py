@@ -41,18 +41,18 @@ class Approve(_Said, frozen=True, tag="approve"):
 Said = Pause | Resume | Abort | Approve
 
 
-def event_of(said: Said, rollout: str, state: State, at: float) -> Event | None:
+def event_of(request: Said, rollout: str, state: State, at: float) -> Event | None:
     """Return the event to record for a command; None if there is nothing to record. Raises GpuprovError if the command is not
     permitted now."""
     if state.finished:
         raise is_over(rollout)
-    match said:
+    match request:
         case Pause(by=by, why=why):
             return events.Paused(at=at, by=by, why=why)
         case Abort(by=by, why=why):
             return events.Aborted(at=at, by=by, why=why)
         case Approve():
-            return _approved(said, state, at)
+            return _approved(request, state, at)
         case Resume(by=by, retry=retry, forgive=forgive):
             if state.stopped and not (retry or forgive):
                 hint = "--retry does again what failed; --forgive leaves it, and counts it no more"
@@ -62,20 +62,20 @@ def event_of(said: Said, rollout: str, state: State, at: float) -> Event | None:
     return None
 
 
-def _approved(said: Approve, state: State, at: float) -> Event:
+def _approved(request: Approve, state: State, at: float) -> Event:
     open_ones = [batch for batch in state.plan.batches if batch.number not in state.over]
-    asked = [one for batch in open_ones for one in state.plan.approvals(batch)]
-    for name, approval in asked:
-        if said.step not in ("", name):
+    pending = [approval for batch in open_ones for approval in state.plan.approvals(batch)]
+    for name, approval in pending:
+        if request.step not in ("", name):
             continue
         given = state.approved.get(name, set())
         if len(given & {*approval.by}) >= approval.count:
             continue
-        if said.by not in approval.by:
-            told = f'"{name}" is approved by {", ".join(approval.by)}; you are {said.by}'
-            raise GpuprovError(told, "ask one of them")
-        if said.by in given:
-            raise GpuprovError(f'{said.by} has approved "{name}" already', "another one has to")
-        return events.Approved(at=at, step=name, by=said.by)
-    told = f'no approval of "{said.step}" is open' if said.step else "no approval is open"
-    raise GpuprovError(told, "gpuprov rollout status shows what is waited for")
+        if request.by not in approval.by:
+            message = f'"{name}" is approved by {", ".join(approval.by)}; you are {request.by}'
+            raise GpuprovError(message, "ask one of them")
+        if request.by in given:
+            raise GpuprovError(f'{request.by} has approved "{name}" already', "another one has to")
+        return events.Approved(at=at, step=name, by=request.by)
+    message = f'no approval of "{request.step}" is open' if request.step else "no approval is open"
+    raise GpuprovError(message, "gpuprov rollout status shows what is waited for")

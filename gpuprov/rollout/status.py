@@ -137,7 +137,7 @@ def status(
             else "waiting"
         )
         batches.append(
-            BatchStatus(name=batch.name, state=over, hosts={one: counted[one] for one in WORDS if counted[one]})
+            BatchStatus(name=batch.name, state=over, hosts={label: counted[label] for label in WORDS if counted[label]})
         )
         for name, host in state.of(batch):
             hosts.append(
@@ -165,7 +165,7 @@ def status(
 
 def by_state(hosts: Iterable[HostStatus]) -> dict[str, list[HostStatus]]:
     """Group the hosts by state, in the order of WORDS."""
-    found: dict[str, list[HostStatus]] = {one: [] for one in WORDS}
+    groups: dict[str, list[HostStatus]] = {label: [] for label in WORDS}
     for host in hosts:
-        found[host.state].append(host)
-    return {one: these for one, these in found.items() if these}
+        groups[host.state].append(host)
+    return {label: these for label, these in groups.items() if these}

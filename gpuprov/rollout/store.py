@@ -71,9 +71,9 @@ class Store:
         except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
             if is_damage(error):
                 raise self._damaged(str(error)) from error
-            told = getattr(error, "strerror", None) or error
+            reason = getattr(error, "strerror", None) or error
             hint = "name another folder with XDG_STATE_HOME"
-            raise GpuprovError(f"{file}: roll-outs cannot be kept there: {told}", hint) from error
+            raise GpuprovError(f"{file}: roll-outs cannot be kept there: {reason}", hint) from error
 
     def _others(self) -> list[str]:
         """List the folders of roll-outs."""
@@ -97,13 +97,13 @@ class Store:
             [(sound,)] = self._db.execute("PRAGMA quick_check(1)").fetchall()
             if sound != "ok":
                 raise self._damaged(" ".join(str(sound).split()))
-            [(found,)] = self._db.execute("PRAGMA user_version").fetchall()
-            if found not in (0, FORMAT):
-                told = f"{self.folder} has roll-outs of another gpuprov (format {found}; this is {FORMAT})"
-                raise GpuprovError(told, "go on with the gpuprov that began them")
-            if not found and (lost := self._others()):
+            [(stored,)] = self._db.execute("PRAGMA user_version").fetchall()
+            if stored not in (0, FORMAT):
+                message = f"{self.folder} has roll-outs of another gpuprov (format {stored}; this is {FORMAT})"
+                raise GpuprovError(message, "go on with the gpuprov that began them")
+            if not stored and (lost := self._others()):
                 raise self._damaged(f"it is empty, and beside it are the files of {names(lost)}")
-            if not found:
+            if not stored:
                 for statement in re.split(r";\n(?=CREATE|\Z)", TABLES.strip() + "\n"):
                     self._db.execute(statement)
                 self._db.execute(f"PRAGMA user_version = {FORMAT}")
@@ -120,9 +120,9 @@ class Store:
             if is_damage(error):
                 raise self._damaged(str(error)) from error
             if isinstance(error, OSError | sqlite3.Error):
-                told = f"{self.folder} cannot be written: {getattr(error, 'strerror', None) or error}"
+                message = f"{self.folder} cannot be written: {getattr(error, 'strerror', None) or error}"
                 hint = "make room there, or let it be written; what was recorded before is kept: gpuprov rollout resume"
-                raise GpuprovError(told, hint) from error
+                raise GpuprovError(message, hint) from error
             raise
 
     def close(self) -> None:
@@ -180,14 +180,14 @@ class Store:
     def _refuse_overlap(self, addresses: Sequence[str]) -> None:
         self._db.execute("CREATE TEMP TABLE IF NOT EXISTS wanted (address TEXT PRIMARY KEY)")
         self._db.execute("DELETE FROM wanted")
-        self._db.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", ((one,) for one in addresses))
-        found = self._db.execute(
+        self._db.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", ((address,) for address in addresses))
+        rows = self._db.execute(
             "SELECT DISTINCT rollout, host FROM hosts NATURAL JOIN wanted JOIN rollouts ON id = rollout "
             "WHERE open ORDER BY hosts.rowid"
         ).fetchall()
-        if found:
-            other = found[0][0]
-            raise overlaps(other, [host for rollout, host in found if rollout == other])
+        if rows:
+            other = rows[0][0]
+            raise overlaps(other, [host for rollout, host in rows if rollout == other])
 
     def record(self, rollout: str, seen: int, events: Sequence[Event], *, over: bool = False) -> bool:
         """Record events after the first `seen`, all or none; False if others were recorded meanwhile. `over`: these are the last
@@ -201,25 +201,25 @@ class Store:
         return True
 
     def _insert(self, rollout: str, seen: int, events: Sequence[Event]) -> None:
-        rows = ((rollout, seen + n, msgspec.json.encode(one).decode()) for n, one in enumerate(events, start=1))
+        rows = ((rollout, seen + n, msgspec.json.encode(event).decode()) for n, event in enumerate(events, start=1))
         self._db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
 
     def _last(self, rollout: str) -> int:
-        [(found,)] = self._rows("SELECT coalesce(max(seq), 0) FROM events WHERE rollout = ?", (rollout,))
-        return int(found)
+        [(newest,)] = self._rows("SELECT coalesce(max(seq), 0) FROM events WHERE rollout = ?", (rollout,))
+        return int(newest)
 
     def events(self, rollout: str, seen: int = 0) -> list[Event]:
         """List the events recorded after the first `seen`."""
         rows = self._rows("SELECT seq, event FROM events WHERE rollout = ? AND seq > ? ORDER BY seq", (rollout, seen))
-        found: list[Event] = []
+        loaded: list[Event] = []
         for number, (seq, text) in enumerate(rows, start=seen + 1):
             try:
                 if seq != number:
                     raise reading.Unreadable("it is not there")
-                found.append(reading.parse_typed_json(text, Event, largest=LARGEST))  # type: ignore[arg-type]
+                loaded.append(reading.parse_typed_json(text, Event, largest=LARGEST))  # type: ignore[arg-type]
             except (reading.Unreadable, TypeError) as error:
                 raise self._damaged(f"event {number} of {rollout} cannot be read: {error}") from error
-        return found
+        return loaded
 
     def all(self) -> list[Kept]:
         """Return every roll-out, the newest last."""
@@ -227,7 +227,9 @@ class Store:
             "SELECT id, fleet, begun, by, open, count(DISTINCT host) FROM rollouts JOIN hosts ON rollout = id "
             "GROUP BY id ORDER BY begun, id"
         )
-        return [Kept(one, fleet, begun, by, bool(is_open), hosts) for one, fleet, begun, by, is_open, hosts in rows]
+        return [
+            Kept(rollout, fleet, begun, by, bool(is_open), hosts) for rollout, fleet, begun, by, is_open, hosts in rows
+        ]
 
     def one(self, rollout: str = "") -> Kept:
         """Return the roll-out with this id; without an id, the only open one. Raises GpuprovError."""

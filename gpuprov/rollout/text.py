@@ -41,9 +41,9 @@ def line(event: Event, state: State) -> str:
         case kinds.Stopped(why=why):
             return f"stopped: {why}"
         case kinds.BatchOver(batch=number):
-            batch = next(one for one in state.plan.batches if one.number == number)
-            told = Counter(VERDICTS.get(host.verdict, "not done") for _, host in state.of(batch))
-            return f"{batch.name} is over: " + ", ".join(f"{number} {word}" for word, number in told.items())
+            batch = next(batch for batch in state.plan.batches if batch.number == number)
+            counts = Counter(VERDICTS.get(host.verdict, "not done") for _, host in state.of(batch))
+            return f"{batch.name} is over: " + ", ".join(f"{number} {word}" for word, number in counts.items())
         case kinds.Finished():
             return "aborted: nothing is under way any more" if state.aborted else "finished"
     return _of_hosts(event, state)
@@ -63,13 +63,13 @@ def _of_hosts(event: Event, state: State) -> str:
         case kinds.Working(act=act, hosts=hosts):
             return f"{ACTS[act]} {names(hosts)}"
         case kinds.Done(hosts=ends):
-            told: dict[tuple[str, str], list[str]] = {}
+            grouped: dict[tuple[str, str], list[str]] = {}
             for end in ends:
                 last = end.verdict == "again" and state.hosts[end.host].verdict == "failed"  # no try is left
                 verdict = "failed" if last else end.verdict
-                told.setdefault((VERDICTS.get(verdict, "tried again"), end.message), []).append(end.host)
+                grouped.setdefault((VERDICTS.get(verdict, "tried again"), end.message), []).append(end.host)
             return "\n".join(
-                f"{names(hosts)}: {word}" + (f": {why}" if why else "") for (word, why), hosts in told.items()
+                f"{names(hosts)}: {word}" + (f": {why}" if why else "") for (word, why), hosts in grouped.items()
             )
         case kinds.JobOver(message=message):
             return f"a process ended without all results: {message}" if message else ""
@@ -94,11 +94,11 @@ def count(number: int, thing: str = "host") -> str:
 
 def as_text(status: Status, width: int = 80) -> str:
     """Format the status of a roll-out in lines of this width."""
-    return "\n".join(part for one in _lines(status) for part in hanging(one, width))
+    return "\n".join(part for line in _lines(status) for part in hanging(line, width))
 
 
 def _lines(status: Status) -> Iterator[str]:
-    over = sum(one.state == "over" for one in status.batches)
+    over = sum(batch.state == "over" for batch in status.batches)
     why = f" {status.why}" if status.state == "paused" else f": {status.why}" if status.why else ""
     yield f"{status.id}: {status.state}{why}"
     by = f" by {status.by}" if status.by else ""
@@ -108,9 +108,9 @@ def _lines(status: Status) -> Iterator[str]:
         if word not in QUIET:
             yield from _named(word, hosts)
     unknown: dict[str, list[str]] = {}
-    for one in status.hosts:
-        if one.untold:
-            unknown.setdefault(one.untold, []).append(one.host)
+    for host in status.hosts:
+        if host.untold:
+            unknown.setdefault(host.untold, []).append(host.host)
     yield from (_untold(hosts, why) for why, hosts in unknown.items())
     for wait in status.waits:
         yield f"now: {wait}" + (f", until {status.until}" if status.until else "")
@@ -120,25 +120,27 @@ def _lines(status: Status) -> Iterator[str]:
 
 def _batches(status: Status) -> Iterator[str]:
     alike: list[tuple[str, list[str]]] = []
-    for one in status.batches:
-        told = f"{one.state:<8}" + ", ".join(f"{number} {word}" for word, number in one.hosts.items())
-        if alike and alike[-1][0] == told and alike[-1][1][0] != "canary":
-            alike[-1][1].append(one.name)
+    for batch in status.batches:
+        summary = f"{batch.state:<8}" + ", ".join(f"{number} {word}" for word, number in batch.hosts.items())
+        if alike and alike[-1][0] == summary and alike[-1][1][0] != "canary":
+            alike[-1][1].append(batch.name)
         else:
-            alike.append((told, [one.name]))
+            alike.append((summary, [batch.name]))
     named = [
-        (f"{those[0]} to {those[-1].rpartition(' ')[2]}" if those[1:] else those[0], told) for told, those in alike
+        (f"{those[0]} to {those[-1].rpartition(' ')[2]}" if those[1:] else those[0], text) for text, those in alike
     ]
     room = max((len(name) for name, _ in named), default=0)
-    yield from (f"  {name:<{room}}  {told}" for name, told in named)
+    yield from (f"  {name:<{room}}  {text}" for name, text in named)
 
 
 def _named(word: str, hosts: Iterable[HostStatus]) -> Iterator[str]:
     """Yield lines about hosts, those with the same text grouped."""
-    told: dict[tuple[str, bool], list[str]] = {}
-    for one in hosts:
-        told.setdefault((one.message, one.kept_out and word in ("failed", "waits for a reboot")), []).append(one.host)
-    for (message, kept_out), those in told.items():
+    grouped: dict[tuple[str, bool], list[str]] = {}
+    for host in hosts:
+        grouped.setdefault((host.message, host.kept_out and word in ("failed", "waits for a reboot")), []).append(
+            host.host
+        )
+    for (message, kept_out), those in grouped.items():
         many = f" ({count(len(those))})" if len(those) > 1 else ""
         yield (
             f"{word}: {names(those)}{many}"

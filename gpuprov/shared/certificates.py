@@ -66,15 +66,15 @@ def serial(shown: str) -> str:
 def _der(content: bytes) -> bytes:
     if content[:1] == bytes([SEQUENCE]):
         return content
-    found: list[bytes] = PEM.findall(content)
-    if not found:
+    blocks: list[bytes] = PEM.findall(content)
+    if not blocks:
         raise NotACertificate(
             "it holds a private key, no certificate" if b"PRIVATE KEY-----" in content else "it is none"
         )
-    if len(found) > 1:
-        raise NotACertificate(f"it holds {len(found)} certificates")
+    if len(blocks) > 1:
+        raise NotACertificate(f"it holds {len(blocks)} certificates")
     try:
-        return base64.b64decode(b"".join(found[0].split()), validate=True)
+        return base64.b64decode(b"".join(blocks[0].split()), validate=True)
     except binascii.Error:
         raise NotACertificate("its base64 is damaged") from None
 

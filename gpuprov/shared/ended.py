@@ -53,26 +53,26 @@ def _here(status: object) -> bool:
 
 def answer(result: Mapping[str, object]) -> str:
     """Return the message of a module's result; for a module that gave no answer, how it ended and its last output."""
-    said = str(result.get("msg") or "")
-    return silent(result) if UNREAD.match(said) else said
+    message = str(result.get("msg") or "")
+    return silent(result) if UNREAD.match(message) else message
 
 
-def unanswered(said: str) -> str:
+def unanswered(message: str) -> str:
     """Return why sudo had no password, if the message of Ansible's ssh is only that; any other message unchanged. Ansible reports it
     even if it sent one: the shell there ended while sudo asked, so that sudo reads the end of its input."""
-    found = _MISSING.fullmatch(said)
+    match = _MISSING.fullmatch(message)
     return (
-        f"{found[1]} had no password: none is set (ansible_become_password), or its shell there was ended as it asked"
-        if found
-        else said
+        f"{match[1]} had no password: none is set (ansible_become_password), or its shell there was ended as it asked"
+        if match
+        else message
     )
 
 
-def raised(said: str) -> str:
+def raised(message: str) -> str:
     """Return the line of a Python traceback, left by a program on the host, with the exception; any other text unchanged."""
-    if "Traceback (most recent call last)" not in said:
-        return said
-    lines = [line.strip() for line in said.splitlines()]
+    if "Traceback (most recent call last)" not in message:
+        return message
+    lines = [line.strip() for line in message.splitlines()]
     return next(line for line in reversed(lines) if line and not CLOSED.fullmatch(line))
 
 
@@ -91,9 +91,9 @@ def silent(result: Mapping[str, object], *, of_module: bool = True) -> str:
         return NOISE  # the module has ended well, and answers in one line
     streams = [str(result.get(name) or "") for name in ("stderr", "module_stderr", "stdout", "module_stdout")]
     lines = (line.strip() for stream in streams for line in reversed(stream.splitlines()))
-    said = next((line for line in lines if line and not CLOSED.fullmatch(line)), "")
+    text = next((line for line in lines if line and not CLOSED.fullmatch(line)), "")
     status = _status(result["rc"], of_module=of_module) if "rc" in result else str(result.get("msg") or "")
-    return f"{said} ({status})" if said else status
+    return f"{text} ({status})" if text else status
 
 
 def _status(code: object, *, of_module: bool) -> str:

@@ -52,10 +52,10 @@ def with_imports(original: str, produced: str) -> str:
     return text if _same(_reads(text), new) else produced
 
 
-def _same(one: object, other: object) -> bool:
+def _same(first: object, other: object) -> bool:
     """True if two values are equal; values nested too deeply to compare count as different."""
     try:
-        return one == other
+        return first == other
     except RecursionError:
         return False
 
@@ -81,8 +81,8 @@ def without_default(produced: str) -> str:
     """Return daemon.json with docker's own default runtime in place of NVIDIA's, which nvidia-ctk does not revert. The setting stays:
     docker applies its change on reload, but not its removal."""
     read = json.loads(produced)
-    mine = read.get("default-runtime") == NAME
-    return json.dumps({**read, "default-runtime": "runc"}, indent=4) + "\n" if mine else produced
+    is_own = read.get("default-runtime") == NAME
+    return json.dumps({**read, "default-runtime": "runc"}, indent=4) + "\n" if is_own else produced
 
 
 def with_default(text: str, name: str, runtime: str) -> str:
@@ -104,16 +104,16 @@ def with_needed(files: dict[str, str], name: str, first: bool, section: object) 
     path = next(reversed(files), "")
     read = _reads(files[path]) if path else None
     place = ["crio", "runtime"] if name == "crio" else ["plugins", _plugin(read or {}), "containerd"]
-    mine = [*place, "runtimes", NAME]
+    own_path = [*place, "runtimes", NAME]
     text = files.get(path, "")
-    for folders, key, value in engine_runtimes.needed(name, first, section, engine_runtimes.at(read, *mine)):
-        text = _with_value(text, [*mine, *folders], key, value)
+    for folders, key, value in engine_runtimes.needed(name, first, section, engine_runtimes.at(read, *own_path)):
+        text = _with_value(text, [*own_path, *folders], key, value)
     return {**files, path: text} if path else files
 
 
 def _with_value(text: str, path: list[str], key: str, value: str | bool) -> str:
     """Return the text with this value; unchanged if the value has no place there."""
-    wanted = _put(_reads(text) or {}, path, key, value)
+    expected = _put(_reads(text) or {}, path, key, value)
     line = f"{key} = {json.dumps(value)}"
     header = (
         r"[ \t]*\[[ \t]*" + r"[ \t]*\.[ \t]*".join(rf"""["']?{re.escape(part)}["']?""" for part in path) + r"[ \t]*\]"
@@ -121,16 +121,16 @@ def _with_value(text: str, path: list[str], key: str, value: str | bool) -> str:
     tries = (
         re.sub(
             rf"^({header}.*(?:\n(?![ \t]*\[).*)*?\n[ \t]*){key}[ \t]*=.*$",
-            lambda found: f"{found[1]}{line}",
+            lambda match: f"{match[1]}{line}",
             text,
             count=1,
             flags=re.MULTILINE,
         ),
-        re.sub(rf"^([ \t]*){key}[ \t]*=.*$", lambda found: f"{found[1]}{line}", text, flags=re.MULTILINE),
-        re.sub(rf"^{header}.*$", lambda found: f"{found[0]}\n{line}", text, count=1, flags=re.MULTILINE),
+        re.sub(rf"^([ \t]*){key}[ \t]*=.*$", lambda match: f"{match[1]}{line}", text, flags=re.MULTILINE),
+        re.sub(rf"^{header}.*$", lambda match: f"{match[0]}\n{line}", text, count=1, flags=re.MULTILINE),
         f"{text.rstrip()}\n\n[{'.'.join(json.dumps(part) for part in path)}]\n{line}\n",
     )
-    return next((one for one in tries if _same(_reads(one), wanted)), text)
+    return next((attempt for attempt in tries if _same(_reads(attempt), expected)), text)
 
 
 def _plugin(read: Mapping[str, Any]) -> str:

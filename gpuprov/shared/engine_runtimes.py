@@ -32,11 +32,11 @@ def at(config: object, *path: str, default: object = None) -> Any:
 
 def copied(name: str, section: object) -> tuple[str, Any]:
     """Return the runtime, and its value of COPIED; empty if NVIDIA's needs none. `section`: the engine's runtimes."""
-    for one in (str(at(section, DEFAULTS[name])), "runc", "crun"):
-        if one != NAME and (table := at(section, "runtimes", one)):
+    for runtime in (str(at(section, DEFAULTS[name])), "runc", "crun"):
+        if runtime != NAME and (table := at(section, "runtimes", runtime)):
             value = at(table, *COPIED[name])
             elsewhere = isinstance(value, str) and value.rpartition("/")[0] not in ON_PATH
-            return (one, value) if value is True or elsewhere else ("", None)
+            return (runtime, value) if value is True or elsewhere else ("", None)
     return "", None
 
 
@@ -49,14 +49,14 @@ def usable_types(name: str, first: bool, runtime: object) -> tuple[str, ...]:
     return (*TYPES[name], RUNC_V1, *([LINUX_V1] if same else []))
 
 
-def needed(name: str, first: bool, section: object, mine: object) -> list[tuple[list[str], str, Any]]:
-    """Return what NVIDIA's runtime `mine` lacks: the tables below its own, the key, and the value. `section`: the engine's
+def needed(name: str, first: bool, section: object, own: object) -> list[tuple[list[str], str, Any]]:
+    """Return what NVIDIA's runtime `own` lacks: the tables below its own, the key, and the value. `section`: the engine's
     runtimes."""
     lacking: list[tuple[list[str], str, Any]] = []
-    if mine and (at(mine, "runtime_type") or "") not in usable_types(name, first, mine):
+    if own and (at(own, "runtime_type") or "") not in usable_types(name, first, own):
         lacking.append(([], "runtime_type", TYPES[name][0]))
     other, value = copied(name, section)
-    if other and mine and not at(mine, *COPIED[name]):
+    if other and own and not at(own, *COPIED[name]):
         *folders, key = COPIED[name]
         lacking.append((folders, key, value))
     return lacking
@@ -64,21 +64,21 @@ def needed(name: str, first: bool, section: object, mine: object) -> list[tuple[
 
 def unusable(name: str, first: bool, section: object) -> list[str]:
     """Describe why containers with NVIDIA's runtime would not start correctly."""
-    mine, told = at(section, "runtimes", NAME), []
-    for _, key, value in needed(name, first, section, mine):
+    own, problems = at(section, "runtimes", NAME), []
+    for _, key, value in needed(name, first, section, own):
         if key != "runtime_type":
-            told.append(f"runtime {NAME} has no {key}, which {copied(name, section)[0]} has")
-        elif kind := at(mine, key):
-            told.append(f"runtime {NAME} is of type {kind}, and not {value}, which runs its program")
+            problems.append(f"runtime {NAME} has no {key}, which {copied(name, section)[0]} has")
+        elif kind := at(own, key):
+            problems.append(f"runtime {NAME} is of type {kind}, and not {value}, which runs its program")
         else:
-            told.append(f"runtime {NAME} has no runtime_type, without which no container of it is created")
-    return told
+            problems.append(f"runtime {NAME} has no runtime_type, without which no container of it is created")
+    return problems
 
 
-def unusable_in_docker(mine: object) -> list[str]:
+def unusable_in_docker(own: object) -> list[str]:
     """Describe why docker does not start with NVIDIA's runtime: https://github.com/moby/moby/blob/master/daemon/runtime_unix.go"""
     both = f"runtime {NAME} has both path and runtimeType: docker does not start with both"
-    return [both] if at(mine, "path") and at(mine, "runtimeType") else []
+    return [both] if at(own, "path") and at(own, "runtimeType") else []
 
 
 def missing_default(name: str, runtimes: object, default: str) -> list[str]:
@@ -86,16 +86,16 @@ def missing_default(name: str, runtimes: object, default: str) -> list[str]:
     https://github.com/moby/moby/blob/master/daemon/runtime_unix.go
     https://github.com/containerd/containerd/blob/main/internal/cri/config/config.go"""
     known = default in BUILT_IN[name] or (name == "docker" and default.startswith("io.containerd."))
-    there = not default or default == NAME or known or at(runtimes, default) is not None
-    return [] if there else [f"the default runtime is {default}, which is not among the runtimes"]
+    present = not default or default == NAME or known or at(runtimes, default) is not None
+    return [] if present else [f"the default runtime is {default}, which is not among the runtimes"]
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Merge one table over another, table by table."""
     result = dict(under)
     for key, value in over.items():
-        mine = result.get(key)
-        result[key] = merged(mine, value) if isinstance(mine, Mapping) and isinstance(value, Mapping) else value
+        current = result.get(key)
+        result[key] = merged(current, value) if isinstance(current, Mapping) and isinstance(value, Mapping) else value
     return result
 
 

@@ -70,7 +70,7 @@ def configuration(name: str, engine: Engine) -> dict[str, Any]:
                 raise ValueError(f"{place} is not a JSON object")
         return _with_option(read, path, engine.get("default", ""))
     merged: dict[str, Any] = {}
-    for path in sorted(files, key=lambda found: (found != MAIN[name], found)):
+    for path in sorted(files, key=lambda file: (file != MAIN[name], file)):
         merged = engine_runtimes.merged(merged, _toml(files[path]["text"], path))
     return merged
 
@@ -80,8 +80,8 @@ def _with_option(read: dict[str, Any], path: str, default: str) -> dict[str, Any
     with both until then:
     https://docs.docker.com/engine/daemon/troubleshoot/#resolve-conflicts-between-the-daemonjson-and-startup-scripts"""
     if default and "default-runtime" in read:
-        told = f"{path} has default-runtime, and docker.service gives dockerd --default-runtime {default}"
-        raise ValueError(f"{told}: it does not start with both")
+        message = f"{path} has default-runtime, and docker.service gives dockerd --default-runtime {default}"
+        raise ValueError(f"{message}: it does not start with both")
     return {**read, "default-runtime": default} if default else read
 
 
@@ -100,8 +100,8 @@ def _toml(text: str, place: str) -> dict[str, Any]:
 def registered(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of NVIDIA's runtime: `path` of its program, `default` runtime, `cdi` (None: not set)."""
     if name == "docker":
-        mine, default = at(config, "runtimes", NAME), config.get("default-runtime")
-        path = at(mine, "options", "BinaryName") if at(mine, "runtimeType") else at(mine, "path")
+        own, default = at(config, "runtimes", NAME), config.get("default-runtime")
+        path = at(own, "options", "BinaryName") if at(own, "runtimeType") else at(own, "path")
         return {"path": path or "", "default": default or "", "cdi": at(config, "features", "cdi")}
     if name == "crio":
         runtime = at(config, "crio", "runtime") or {}
@@ -114,7 +114,7 @@ def registered(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cri(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    return next((found for plugin in CRI if isinstance(found := at(config, "plugins", plugin), Mapping)), {})
+    return next((table for plugin in CRI if isinstance(table := at(config, "plugins", plugin), Mapping)), {})
 
 
 def refused(name: str, engine: Engine) -> str:
@@ -140,15 +140,17 @@ def _unread(engine: Engine, config: Mapping[str, Any]) -> str:
     if number(engine["version"]) < NO_FILE_SINCE or not first_version("containerd", engine):
         return ""
     main = _toml(engine["files"][MAIN["containerd"]]["text"], MAIN["containerd"])
-    said, have = (at(_cri(one), "containerd", "runtimes") or {} for one in (main, config))
-    asked, there = ({n: at(r, "options", "BinaryName") or "" for n, r in runtimes.items()} for runtimes in (said, have))
-    return next((f"runtime {name}" for name in asked if there.get(name) != asked[name]), "")
+    main_runtimes, have = (at(_cri(table), "containerd", "runtimes") or {} for table in (main, config))
+    expected, present = (
+        {n: at(r, "options", "BinaryName") or "" for n, r in runtimes.items()} for runtimes in (main_runtimes, have)
+    )
+    return next((f"runtime {name}" for name in expected if present.get(name) != expected[name]), "")
 
 
-def wants_cdi(name: str, version: str, said: bool | None) -> bool:
-    """True if this release needs CDI devices enabled explicitly; `said`: the setting in its configuration."""
+def wants_cdi(name: str, version: str, reported: bool | None) -> bool:
+    """True if this release needs CDI devices enabled explicitly; `reported`: the setting in its configuration."""
     if name == "docker" and number(version) >= CDI_BY_ITSELF:
-        return said is False
+        return reported is False
     return name in ("docker", "containerd") and number(version) >= CDI_SINCE[name]
 
 
@@ -156,21 +158,21 @@ def differences(name: str, engine: Engine, default: bool) -> list[str]:
     """Describe what the configuration lacks; nothing if it matches."""
     if why := refused(name, engine):
         return [why]
-    found = registered(name, configuration(name, engine))
-    told = []
-    if found["path"] not in PROGRAMS:
-        told.append(f"runtime {NAME} is {found['path']}" if found["path"] else f"no runtime {NAME}")
-    if default != (found["default"] == NAME):
+    runtime = registered(name, configuration(name, engine))
+    problems = []
+    if runtime["path"] not in PROGRAMS:
+        problems.append(f"runtime {NAME} is {runtime['path']}" if runtime["path"] else f"no runtime {NAME}")
+    if default != (runtime["default"] == NAME):
         by = ", by --default-runtime in docker.service" if engine.get("default") else ""
-        told.append(f"the default runtime is {found['default'] or 'runc'}{by}")
-    untold = found["cdi"] is not True and wants_cdi(name, engine["version"], found["cdi"])
+        problems.append(f"the default runtime is {runtime['default'] or 'runc'}{by}")
+    untold = runtime["cdi"] is not True and wants_cdi(name, engine["version"], runtime["cdi"])
     if untold and not first_version(name, engine):
-        told.append("CDI is off")
-    told += unusable(name, engine)
+        problems.append("CDI is off")
+    problems += unusable(name, engine)
     if not default:
-        told += engine_runtimes.missing_default(name, at(runtimes(name, engine), "runtimes"), found["default"])
+        problems += engine_runtimes.missing_default(name, at(runtimes(name, engine), "runtimes"), runtime["default"])
     hidden = shadowed(engine) if name == "containerd" else []
-    return told + [f"{DROP_IN} hides {setting}" for setting in hidden]
+    return problems + [f"{DROP_IN} hides {setting}" for setting in hidden]
 
 
 def unusable(name: str, engine: Engine) -> list[str]:
@@ -212,16 +214,16 @@ def in_force(name: str, engine: Engine, default: bool) -> str:
 
 def _docker_says(engine: Engine, default: bool) -> str:
     try:
-        said: dict[str, Any] = dict(json.loads(engine.get("live", "{}")).items())
+        info: dict[str, Any] = dict(json.loads(engine.get("live", "{}")).items())
     except (AttributeError, ValueError, RecursionError):
         return "docker info gives no JSON"
-    if said.get("ServerErrors") or "Runtimes" not in said:
-        return f"docker info: {' '.join(said.get('ServerErrors') or ['no answer'])}"
-    if NAME not in (said.get("Runtimes") or {}):
+    if info.get("ServerErrors") or "Runtimes" not in info:
+        return f"docker info: {' '.join(info.get('ServerErrors') or ['no answer'])}"
+    if NAME not in (info.get("Runtimes") or {}):
         return f"docker info lists no runtime {NAME}"
-    if (said.get("DefaultRuntime") == NAME) != default:
-        return f"docker info: the default runtime is {said.get('DefaultRuntime')}"
-    if number(engine["version"]) >= CDI_SINCE["docker"] and not said.get("CDISpecDirs"):
+    if (info.get("DefaultRuntime") == NAME) != default:
+        return f"docker info: the default runtime is {info.get('DefaultRuntime')}"
+    if number(engine["version"]) >= CDI_SINCE["docker"] and not info.get("CDISpecDirs"):
         return "docker info lists no CDI directories"
     return ""
 
@@ -244,8 +246,8 @@ def shadowed(engine: Engine) -> list[str]:
         return []
     tables = {path: _toml(file["text"], path) for path, file in files.items()}
     theirs = [table for path, table in tables.items() if path != DROP_IN and _cri(table)]
-    section, mine = ({"plugins": {"cri": _cri(table)}} for table in ((theirs or [{}])[-1], tables[DROP_IN]))
-    return lost("containerd", section, mine) if theirs else []
+    section, own = ({"plugins": {"cri": _cri(table)}} for table in ((theirs or [{}])[-1], tables[DROP_IN]))
+    return lost("containerd", section, own) if theirs else []
 
 
 def command(engine: Engine, name: str, default: bool, drop_ins: bool, source: str = "file") -> list[str]:
@@ -253,8 +255,8 @@ def command(engine: Engine, name: str, default: bool, drop_ins: bool, source: st
     line = ["nvidia-ctk", "--quiet", "runtime", "configure", f"--runtime={name}", f"--config-source={source}"]
     line += ["--set-as-default"] * (default and not engine.get("default"))
     first = first_version(name, engine)
-    said = registered(name, configuration(name, engine))["cdi"] if name == "docker" else None
-    line += ["--enable-cdi"] * (wants_cdi(name, engine["version"], said) and not first)
+    reported = registered(name, configuration(name, engine))["cdi"] if name == "docker" else None
+    line += ["--enable-cdi"] * (wants_cdi(name, engine["version"], reported) and not first)
     # Asked for a drop-in file beside a configuration of version 1, which imports none, nvidia-ctk 1.20.1 leaves the runtime out.
     beside = "" if first else DROP_INS.get(name, "")
     return line + [f"--drop-in-config={beside}"] * (drop_ins and name in DROP_INS)

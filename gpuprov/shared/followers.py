@@ -31,17 +31,17 @@ def of_tray(imex: Mapping[str, Any]) -> bool:
     return bool(imex.get("nodes")) or imex.get("service", "enabled") == "disabled"
 
 
-def wants_library(asked: str, capabilities: Collection[str]) -> bool:
+def wants_library(setting: str, capabilities: Collection[str]) -> bool:
     """True if the library is part of the set: `auto` follows DCGM, its only user."""
-    return asked == "always" or (asked == "auto" and DCGM in capabilities)
+    return setting == "always" or (setting == "auto" and DCGM in capabilities)
 
 
 def library(gpus: Iterable[str], known: Mapping[str, Any]) -> str:
     """Return the library for boards with these GPUs (`10de:2330`): a key of LIBRARIES; empty if none is known."""
-    return next((known["library"][one] for one in gpus if one in known["library"]), "")
+    return next((known["library"][gpu] for gpu in gpus if gpu in known["library"]), "")
 
 
-def followers(gpus: Iterable[str], capabilities: Collection[str], imex: Mapping[str, Any], asked: str,
+def followers(gpus: Iterable[str], capabilities: Collection[str], imex: Mapping[str, Any], setting: str,
               known: Mapping[str, Any], platform: str) -> dict[str, Any]:  # fmt: skip
     """Return `{rules, names}`: for each package its rules, as `gpuprov.shared.resolve` takes them, and all names to look up in an
     index.
@@ -50,9 +50,9 @@ def followers(gpus: Iterable[str], capabilities: Collection[str], imex: Mapping[
     if FABRIC_MANAGER not in capabilities:
         return {"rules": [], "names": []}
     parts = ["imex_"] if of_tray(imex) else [""]
-    wanted = "" if of_tray(imex) or not wants_library(asked, capabilities) else library(gpus, known)
+    prefix = "" if of_tray(imex) or not wants_library(setting, capabilities) else library(gpus, known)
     # A platform may have no such package. Nobody named it in the spec, so that nothing is missing.
-    if wanted and (known[f"{wanted}_rules"].get(platform) or asked == "always"):
-        parts.append(f"{wanted}_")
+    if prefix and (known[f"{prefix}_rules"].get(platform) or setting == "always"):
+        parts.append(f"{prefix}_")
     rules = [known[f"{part}rules"].get(platform, []) for part in parts]
     return {"rules": rules, "names": [known[f"{part}names"].get(platform, []) for part in parts]}

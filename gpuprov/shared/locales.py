@@ -16,8 +16,8 @@ def settle() -> None:
     before = locale.setlocale(locale.LC_ALL)
     try:
         if not _is_utf8(""):
-            found = next(filter(_is_utf8, WANTED), "")
-            os.environ |= {"LC_ALL": found} if found else {}
+            name = next(filter(_is_utf8, WANTED), "")
+            os.environ |= {"LC_ALL": name} if name else {}
     finally:
         locale.setlocale(locale.LC_ALL, before)
 

@@ -45,12 +45,12 @@ def parse(text: str) -> Topology:
         raise TopologyError(f"its root is <{root.tag[:40]}>, and NCCL wants <system>")
     if root.get("version") != VERSION:
         raise TopologyError(f'its version is "{root.get("version", "")[:20]}", and NCCL wants {VERSION}')
-    found = dict(_functions(root))
-    if not found:
+    functions = dict(_functions(root))
+    if not functions:
         raise TopologyError("it names no PCI function")
     return Topology(
-        gpus=tuple(address for address, kind in found.items() if kind.startswith(GPU)),
-        adapters=tuple(address for address, kind in found.items() if kind.startswith(NETWORK)),
+        gpus=tuple(address for address, kind in functions.items() if kind.startswith(GPU)),
+        adapters=tuple(address for address, kind in functions.items() if kind.startswith(NETWORK)),
     )
 
 
@@ -64,16 +64,16 @@ def _functions(root: xml.Element) -> Iterator[tuple[str, str]]:
 
 def strange(topology: Topology, gpus: Iterable[str], adapters: Iterable[str], every: Iterable[str]) -> list[str]:
     """Describe mismatches. `gpus`: of the machine; `adapters`: those that NCCL is to use; `every`: all adapters."""
-    mine, used, known = ({one.lower() for one in group} for group in (gpus, adapters, every))
+    own_gpus, used, known = ({address.lower() for address in group} for group in (gpus, adapters, every))
     rows = (
-        ("names GPUs that the host has not", set(topology.gpus) - mine),
+        ("names GPUs that the host has not", set(topology.gpus) - own_gpus),
         ("names network adapters that the host has not", set(topology.adapters) - known),
-        ("lacks GPUs of the host", mine - set(topology.gpus)),
+        ("lacks GPUs of the host", own_gpus - set(topology.gpus)),
         ("lacks RDMA devices of the host", used - set(topology.adapters)),
     )
-    return [f"it {told}: {_some(found)}" for told, found in rows if found]
+    return [f"it {text}: {_some(addresses)}" for text, addresses in rows if addresses]
 
 
-def _some(found: Iterable[str]) -> str:
-    names = sorted(found)
+def _some(addresses: Iterable[str]) -> str:
+    names = sorted(addresses)
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

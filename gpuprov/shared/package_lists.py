@@ -21,10 +21,10 @@ def rpm_order(version: str) -> tuple[Any, ...]:
 def _segments(text: str) -> tuple[tuple[int, int, str], ...]:
     kinds = {"~": (-1, 0, ""), "^": (1, 0, "")}
     parts = re.findall(r"\d+|[A-Za-z]+|[~^]", text)
-    found = [
+    segments = [
         kinds.get(part, (3, int(part), "") if re.fullmatch("[0-9]{1,18}", part) else (2, 0, part)) for part in parts
     ]
-    return (*found, (0, 0, ""))
+    return (*segments, (0, 0, ""))
 
 
 def header_metapackages(names: Iterable[str]) -> list[str]:
@@ -35,8 +35,8 @@ def header_metapackages(names: Iterable[str]) -> list[str]:
     one (https://wiki.ubuntu.com/Kernel/Dev/Meta-Pkgs).
     """
     meta = re.compile(r"linux-image-(?!unsigned-|extra-\d)([a-z].*)(?<!-dbg)(?<!-unsigned)")
-    found = [match[1] for match in map(meta.fullmatch, names) if match]
-    return list(dict.fromkeys(f"linux-headers-{re.sub('^extra-virtual', 'generic', image)}" for image in found))
+    images = [match[1] for match in map(meta.fullmatch, names) if match]
+    return list(dict.fromkeys(f"linux-headers-{re.sub('^extra-virtual', 'generic', image)}" for image in images))
 
 
 def header_package(form: str, release: str) -> str:
@@ -79,25 +79,32 @@ def without_headers(
     kernel that is running or started next is never left out, and neither is the newest."""
     known = [row[1:] for row in kernels]
     newest = max((row[0] for row in known), key=rpm_order, default="")
-    offered = {name: {version.partition(":")[2] or version for version in found} for name, found in index.items()}
+    offered = {name: {version.partition(":")[2] or version for version in versions} for name, versions in index.items()}
 
     def there(package: str) -> bool:
         if "=" in package:
-            wanted, _, version = package.partition("=")
-            return any(f"{one}.".startswith(f"{version}.") for one in index.get(wanted, ()))
+            base_name, _, version = package.partition("=")
+            return any(f"{candidate}.".startswith(f"{version}.") for candidate in index.get(base_name, ()))
         name = without_release(package)
-        there = offered.get(name, ())
+        versions = offered.get(name, ())
         rest = package.removeprefix(f"{name}-")
-        return package in offered or rest in there or rest.rpartition(".")[0] in there
+        return package in offered or rest in versions or rest.rpartition(".")[0] in versions
 
     left = [row[0] for row in known if row[2] == row[3] == "0" and row[0] != newest]
-    return [one for one in left if not all(there(header_package(form, one)) for form in forms if "{kernel}" in form)]
+    return [
+        package
+        for package in left
+        if not all(there(header_package(form, package)) for form in forms if "{kernel}" in form)
+    ]
 
 
 def exact_version(package: str, index: Mapping[str, list[str]]) -> str:
     """Return `NAME=VERSION` with the offered version: it ends with SUSE's rebuild number, which the kernel's release lacks."""
     name, _, version = package.partition("=")
-    return next((f"{name}={one}" for one in index.get(name, ()) if f"{one}.".startswith(f"{version}.")), package)
+    return next(
+        (f"{name}={candidate}" for candidate in index.get(name, ()) if f"{candidate}.".startswith(f"{version}.")),
+        package,
+    )
 
 
 def header_packages(
@@ -122,7 +129,7 @@ def parse_precompiled(text: str) -> dict[str, dict[str, Any]]:
     Lines are `offered|NAME|VERSION|DEPENDS` and `installed|...` alike. If the version is the kernel's, as in Ubuntu, the driver's
     version comes from the package's dependencies and is put before it: `580.95.05-6.8.0-60.63+1` (see `real_versions`).
     """
-    found: dict[str, dict[str, Any]] = {"offered": {}, "installed": {}, "exact": {}}
+    listed: dict[str, dict[str, Any]] = {"offered": {}, "installed": {}, "exact": {}}
     for line in text.splitlines():
         kind, name, version, depends = (*line.split("|", 3), "", "", "")[:4]
         driver = re.search(r"nvidia-kernel-common-\S+ \(>= ([\d.]+)", depends)
@@ -130,11 +137,11 @@ def parse_precompiled(text: str) -> dict[str, dict[str, Any]]:
         if not version or (name.startswith(OF_KERNEL) and not driver):
             continue
         if kind == "installed":
-            found["installed"][name] = known
-        elif kind == "offered" and known not in found["offered"].setdefault(name, []):
-            found["offered"][name].append(known)
-            found["exact"][f"{name}={version}"] = dict(re.findall(r"([^\s,|]+) +\(= ([^)]+)\)", depends))
-    return found
+            listed["installed"][name] = known
+        elif kind == "offered" and known not in listed["offered"].setdefault(name, []):
+            listed["offered"][name].append(known)
+            listed["exact"][f"{name}={version}"] = dict(re.findall(r"([^\s,|]+) +\(= ([^)]+)\)", depends))
+    return listed
 
 
 def real_versions(packages: dict[str, str], exact: Mapping[str, dict[str, str]]) -> dict[str, str]:

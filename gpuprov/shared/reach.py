@@ -120,31 +120,31 @@ def _filled(text: str, marker: str, named: str = "") -> str:
 
 def heard(text: str, marker: str) -> Heard:
     """Parse the script's output, ignoring other output around it, with a terminal's line ends too."""
-    told: dict[str, list[str]] = {}
+    sections: dict[str, list[str]] = {}
     for key, value in re.findall(rf"{re.escape(marker)} ([a-z]+) ([^\r\n]*)", text):
-        told.setdefault(key, []).append(value.strip())
+        sections.setdefault(key, []).append(value.strip())
     pythons = [
-        found for line in told.get("python", []) if (found := re.fullmatch(r"(\d{1,3})\.(\d{1,3}) (\S.*)", line))
+        match for line in sections.get("python", []) if (match := re.fullmatch(r"(\d{1,3})\.(\d{1,3}) (\S.*)", line))
     ]
-    first = {key: values[0] for key, values in told.items()}
+    first = {key: values[0] for key, values in sections.items()}
     return Heard(
         system=first.get("system", ""),
         user=first.get("user", ""),
         path=":".join(dict.fromkeys(part for part in first.get("path", "").split(":") if part.startswith("/"))),
         umask=first.get("umask", ""),
-        readonly=tuple(told.get("readonly", [])),
+        readonly=tuple(sections.get("readonly", [])),
         named=first.get("named", ""),
-        pythons=tuple(Python((int(found[1]), int(found[2])), found[3]) for found in pythons),
-        failed=tuple(map(_complaint, told.get("failed", []))),
+        pythons=tuple(Python((int(match[1]), int(match[2])), match[3]) for match in pythons),
+        failed=tuple(map(_complaint, sections.get("failed", []))),
         init=first.get("init", ""),
     )
 
 
 def _complaint(line: str) -> str:
     """Return `PATH: output`: the last line of a traceback, else the first line."""
-    where, _, said = line.partition(": ")
-    said, _, status = said.rpartition(" (")
-    lines = [part.strip() for part in said.split("\t") if part.strip() and "warning: setlocale" not in part]
+    where, _, rest = line.partition(": ")
+    rest, _, status = rest.rpartition(" (")
+    lines = [part.strip() for part in rest.split("\t") if part.strip() and "warning: setlocale" not in part]
     shown = "" if not lines else lines[-1] if any("Traceback" in part for part in lines) else lines[0]
     return f"{where}: {shown[:200]} ({status}" if shown else f"{where} ({status}"
 
@@ -203,22 +203,22 @@ def no_python(answer: Heard, ansible: str) -> Refusal | None:
         return None
     named = answer.named
     major, minor = oldest(ansible)
-    wanted = f"Python {major}.{minor} or newer, which Ansible {ansible} needs on a host"
+    required = f"Python {major}.{minor} or newer, which Ansible {ansible} needs on a host"
     other = chosen(answer._replace(named=""), ansible)
     if named:
         way = f"ansible_python_interpreter: {other}" if other else "correct or remove ansible_python_interpreter"
         old = next((python for python in answer.pythons if python.path == named), None)
         if old:
-            return Refusal(f"{named} is Python {_dotted(old.version)}", wanted, way if other else NEWER)
+            return Refusal(f"{named} is Python {_dotted(old.version)}", required, way if other else NEWER)
         why = next((line for line in answer.failed if line.startswith(named)), named)
-        return Refusal(f"does not start: {why}", wanted, way)
+        return Refusal(f"does not start: {why}", required, way)
     if answer.pythons:
-        told = ", ".join(f"{python.path} is Python {_dotted(python.version)}" for python in answer.pythons)
-        return Refusal(told, wanted, NEWER)
+        versions = ", ".join(f"{python.path} is Python {_dotted(python.version)}" for python in answer.pythons)
+        return Refusal(versions, required, NEWER)
     existing = [line for line in answer.failed if "not found" not in line and "No such file" not in line]
     if existing:
-        return Refusal(f"no Python starts: {existing[0]}", wanted, "fix it: reinstall python3 on the host")
-    return Refusal("no Python", wanted, "install python3 on the host")
+        return Refusal(f"no Python starts: {existing[0]}", required, "fix it: reinstall python3 on the host")
+    return Refusal("no Python", required, "install python3 on the host")
 
 
 def _dotted(version: tuple[int, int]) -> str:
@@ -232,9 +232,13 @@ def refusal(answer: Heard, ansible: str, printed: str = "", cut: str = "") -> st
         if cut:
             return f"was asked who it is, and {cut}. Fix: apply again; if it comes again, see why there (journalctl -u ssh)"
         last = " ".join("".join(c if c.isprintable() else " " for c in printed.strip().rpartition("\n")[2]).split())
-        told = f"; it printed: {last[-200:]}" if last else ""
-        return f"did not run the first command{told}. Fix: see how it answers by hand: ssh to it, then sudo sh"
+        quoted = f"; it printed: {last[-200:]}" if last else ""
+        return f"did not run the first command{quoted}. Fix: see how it answers by hand: ssh to it, then sudo sh"
     if answer.system != "Linux":
         return f"does not run Linux but {answer.system}; gpuprov manages Linux hosts only: take it out of the inventory"
-    found = not_root(answer) or not_writable(answer) or no_python(answer, ansible)
-    return f"cannot be worked on: {found.found}; wanted: {found.expected}. Fix: {found.hint}" if found else ""
+    complaint = not_root(answer) or not_writable(answer) or no_python(answer, ansible)
+    return (
+        f"cannot be worked on: {complaint.found}; wanted: {complaint.expected}. Fix: {complaint.hint}"
+        if complaint
+        else ""
+    )

@@ -27,20 +27,20 @@ def shown_value(value: object) -> str:
     return str((-number if sign else number) % 2**32)
 
 
-def reload_reasons(loaded: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+def reload_reasons(loaded: dict[str, Any], desired: dict[str, Any]) -> list[str]:
     """Return why the loaded driver must leave the kernel; nothing if it may stay or none is loaded.
 
-    Both have `version`, `flavour` and `parameters`: `loaded` from the kernel, `wanted` from the spec. A parameter that the loaded
+    Both have `version`, `flavour` and `parameters`: `loaded` from the kernel, `desired` from the spec. A parameter that the loaded
     module does not show is no reason.
     """
     if not loaded["version"]:
         return []
     reasons = []
     for what in ("version", "flavour"):
-        if wanted[what] and loaded[what] != wanted[what]:
-            reasons.append(f"the loaded driver's {what} is {loaded[what]}, {wanted[what]} is wanted")
+        if desired[what] and loaded[what] != desired[what]:
+            reasons.append(f"the loaded driver's {what} is {loaded[what]}, {desired[what]} is wanted")
     shown = {shown_name(name): shown_value(value) for name, value in loaded["parameters"].items()}
-    for name, value in wanted["parameters"].items():
+    for name, value in desired["parameters"].items():
         if name in shown and shown[name] != shown_value(value):
             reasons.append(f"the loaded module has {name}={shown[name]}, {shown_value(value)} is wanted")
     return reasons

@@ -42,10 +42,10 @@ def order(version: str) -> tuple[int, ...]:  # a part that is no number counts a
     return tuple(int(part) if re.fullmatch("[0-9]{1,18}", part) else 0 for part in upstream(version).split("."))
 
 
-def satisfies(version: str, wanted: str, floor: str = "") -> bool:
+def satisfies(version: str, requested: str, floor: str = "") -> bool:
     """True if a version matches the spec: `any`, a branch (`535`) or an exact version, and is no older than floor."""
-    mine = upstream(version)
-    return wanted in ("any", mine, mine.partition(".")[0]) and (not floor or order(mine) >= order(floor))
+    base = upstream(version)
+    return requested in ("any", base, base.partition(".")[0]) and (not floor or order(base) >= order(floor))
 
 
 def last_branch(pci_ids: Collection[str]) -> int:
@@ -53,15 +53,15 @@ def last_branch(pci_ids: Collection[str]) -> int:
     return min((last for i in pci_ids for below, last in OLDER if "10de:" < i < f"10de:{below:04x}"), default=NO_LIMIT)
 
 
-def flavour(wanted: str, pci_ids: list[str], table: Names, branch: str) -> dict[str, str]:
+def flavour(requested: str, pci_ids: list[str], table: Names, branch: str) -> dict[str, str]:
     """Choose the kernel modules: `{flavour, reason, problem}`. `table`: the requirement of a PCI id (`10de:2330`): `open-required`,
     `proprietary-required` or `either`; an id missing from it decides if it is older than Turing or newer than Hopper."""
     number, old = order(branch)[0], [i for i in pci_ids if last_branch([i]) < NO_LIMIT]
     new = [i for i in pci_ids if f"10de:{NEWER:04x}" <= i < "10de:g"]
     must_open = [i for i in pci_ids if table.get(i, "open-required" * (i in new)) == "open-required"]
     must_closed = [i for i in pci_ids if table.get(i, "proprietary-required" * (i in old)) == "proprietary-required"]
-    kind, reason, problem = wanted, "asked for in the spec", ""
-    if wanted == "auto":
+    kind, reason, problem = requested, "asked for in the spec", ""
+    if requested == "auto":
         kind, reason = "proprietary", f"NVIDIA's default below branch {DEFAULT_OPEN_SINCE} is proprietary"
         if must_open:
             kind, reason = "open", f"GPU {must_open[0]} runs with open kernel modules only"
@@ -69,7 +69,7 @@ def flavour(wanted: str, pci_ids: list[str], table: Names, branch: str) -> dict[
             reason = f"GPU {must_closed[0]} has no GSP: proprietary modules only"
         elif number >= DEFAULT_OPEN_SINCE:
             kind, reason = "open", f"NVIDIA's default from branch {DEFAULT_OPEN_SINCE} on is open"
-    asks = f"kernel_modules is {kind}" if wanted != "auto" else reason
+    asks = f"kernel_modules is {kind}" if requested != "auto" else reason
     if must_open and must_closed:
         problem = (
             f"GPU {must_open[0]} needs open modules, GPU {must_closed[0]} proprietary ones; a host has one flavour"
@@ -91,21 +91,21 @@ def is_of(rule: Rule, package_version: str, version: str) -> bool:
 
 def fitting(rules: Rules, version: str, *, companions: bool = False) -> dict[str, Rule]:
     """Return the rules for the branch of a version, by the package's name in that branch; the kernel modules' first."""
-    (number, *_), mine, branch = order(version), upstream(version), upstream(version).partition(".")[0]
+    (number, *_), base, branch = order(version), upstream(version), upstream(version).partition(".")[0]
     now = [r for r in rules if r["min"] <= number <= r["max"] and bool(r.get("companion")) == companions]
-    return {r["name"].replace("{branch}", branch).replace("{version}", mine).replace("{driver}", mine): r for r in now}
+    return {r["name"].replace("{branch}", branch).replace("{version}", base).replace("{driver}", base): r for r in now}
 
 
 def kernel_package(sets: Sets, installed: Names) -> Names:
     """Return the installed packages of kernel modules, by flavour; a host should have one."""
-    found: Names = {}
+    packages: Names = {}
     of_version = cache(lambda kind, version: next(iter(fitting(sets[kind], version).items()), ("", {})))
     for kind, name in product(sets, other_names([*chain(*sets.values())], installed)):
         first, rule = of_version(kind, installed[name])
-        proven = "proof" not in rule or other_names([{"name": one} for one in rule["proof"]], installed)
+        proven = "proof" not in rule or other_names([{"name": proof} for proof in rule["proof"]], installed)
         if first == name and proven and is_of(rule, installed[name], upstream(installed[name])):
-            found[kind] = name
-    return found
+            packages[kind] = name
+    return packages
 
 
 def other_names(rules: Rules, installed: Names) -> list[str]:
@@ -141,11 +141,11 @@ def follow(version: str, rules: Rules, index: Index, installed: Names) -> dict[s
     answer: dict[str, Any] = {"name": name, "version": chosen, "replaced": [], "problem": "", "hint": ""}
     if name:
         return {**answer, "replaced": [other for other in other_names(rules, installed) if other != name]}
-    wanted = f"{' or '.join(fitting(rules, version)) or 'such a package'} {upstream(version)}, the installed driver's version"
-    problem = f"the host's repositories have no {wanted}"
-    there = ", ".join(_upstreams({name: found for name, found in index.items() if other_names(rules, {name: ""})}))
-    advice = f"versions that are there: {there}; name one of them as nvidia_driver.version"
-    return {**answer, "problem": problem, "hint": advice if there else NO_FOLLOWER}
+    expected = f"{' or '.join(fitting(rules, version)) or 'such a package'} {upstream(version)}, the installed driver's version"
+    problem = f"the host's repositories have no {expected}"
+    available = ", ".join(_upstreams({n: offered for n, offered in index.items() if other_names(rules, {n: ""})}))
+    advice = f"versions that are there: {available}; name one of them as nvidia_driver.version"
+    return {**answer, "problem": problem, "hint": advice if available else NO_FOLLOWER}
 
 
 def whole_sets(rules: Rules, index: Index) -> list[Names]:
@@ -153,32 +153,32 @@ def whole_sets(rules: Rules, index: Index) -> list[Names]:
 
     For each driver version: sets with one package version throughout; if there is none, but all packages are offered, the newest of
     each. A name that contains the version need not be offered: the others depend on it."""
-    found: list[Names] = []
-    for mine in _upstreams(index):
-        names = fitting(rules, mine)
-        offered = {n: [v for v in index.get(n, []) if is_of(r, v, mine)] for n, r in names.items()}
+    whole: list[Names] = []
+    for base in _upstreams(index):
+        names = fitting(rules, base)
+        offered = {n: [v for v in index.get(n, []) if is_of(r, v, base)] for n, r in names.items()}
         bound = [name for name in names if "{version}" in names[name]["name"] and not offered[name]]
-        asked = [name for name in names if name not in bound]
-        if not asked or not all(offered[name] for name in asked):
+        unbound = [name for name in names if name not in bound]
+        if not unbound or not all(offered[name] for name in unbound):
             continue
-        same = [v for v in offered[asked[0]] if all(v in offered[name] for name in asked)]
+        same = [v for v in offered[unbound[0]] if all(v in offered[name] for name in unbound)]
         sets = [dict.fromkeys(names, v) for v in same] or [{n: v[0] for n, v in offered.items() if v}]
-        found += [{name: one.get(name, one[asked[0]]) for name in names} for one in sets]
-    return found
+        whole += [{name: versions.get(name, versions[unbound[0]]) for name in names} for versions in sets]
+    return whole
 
 
 def installed_set(rules: Rules, installed: Names) -> Names:
     """Return the installed complete set, the newest if there are several; empty if there is none."""
-    found = whole_sets(rules, {name: [version] for name, version in installed.items()})
-    return next((names for names in found if all(installed.get(n) == version for n, version in names.items())), {})
+    sets = whole_sets(rules, {name: [version] for name, version in installed.items()})
+    return next((names for names in sets if all(installed.get(n) == version for n, version in names.items())), {})
 
 
-def resolve(wanted: str, needed: Sequence[str], index: Index, installed: Names) -> dict[str, Any]:
+def resolve(requested: str, needed: Sequence[str], index: Index, installed: Names) -> dict[str, Any]:
     """Run `pick` for any software whose packages have fixed names and must share one version."""
-    return pick(wanted, {"": [{"name": name, "min": 0, "max": NO_LIMIT} for name in needed]}, "", index, installed)
+    return pick(requested, {"": [{"name": name, "min": 0, "max": NO_LIMIT} for name in needed]}, "", index, installed)
 
 
-def pick(wanted: str, sets: Sets, kind: str, index: Index, installed: Names, beside: Sequence[Rules] = (), floor: str = "", *,
+def pick(requested: str, sets: Sets, kind: str, index: Index, installed: Names, beside: Sequence[Rules] = (), floor: str = "", *,
          others: Rules = ()) -> dict[str, Any]:  # fmt: skip
     """Choose one version for the complete set of a flavour: `{version, branch, packages, kept, replaced, problem, hint}`.
 
@@ -192,13 +192,13 @@ def pick(wanted: str, sets: Sets, kind: str, index: Index, installed: Names, bes
         return dict(filter(all, (follower(_first(names), each, index, installed, names) for each in beside)))
 
     offered = [names for names in whole_sets(rules, index) if len(followers(names)) == len(beside)]
-    will_do = [names for names in offered if satisfies(_first(names), wanted, floor)]
+    will_do = [names for names in offered if satisfies(_first(names), requested, floor)]
     have = installed_set(rules, installed)
-    kept = bool(have) and satisfies(_first(have), wanted, floor) and len(followers(have)) == len(beside)
+    kept = bool(have) and satisfies(_first(have), requested, floor) and len(followers(have)) == len(beside)
     if kept and len(set(have.values())) > 1:  # mixed from two archives; stays only if neither has it whole
         kept = not any(len(set(n.values())) == 1 and upstream(_first(n)) == upstream(_first(have)) for n in will_do)
     if not kept and not will_do:
-        return _missing(wanted, rules, index, offered, beside, floor)
+        return _missing(requested, rules, index, offered, beside, floor)
     present = [installed[name] for name in kernel_package(sets, installed).values()]
     near = sorted(will_do, key=lambda n: (_first(n) not in present, upstream(_first(n)) not in map(upstream, present)))
     version = _first(chosen := have if kept else near[0])
@@ -209,33 +209,33 @@ def pick(wanted: str, sets: Sets, kind: str, index: Index, installed: Names, bes
     return {**_answer(version, packages), "kept": kept, "replaced": replaced}
 
 
-def decide(wanted: str, modules: str, pci_ids: list[str], table: Names, sets: Sets, index: Index, installed: Names, *,
+def decide(requested: str, modules: str, pci_ids: list[str], table: Names, sets: Sets, index: Index, installed: Names, *,
            beside: Sequence[Rules] = (), cuda: str = "", others: Rules = (), first: Sequence[str] = ()) -> dict[str, Any]:  # fmt: skip
     """Choose flavour and version together: `{flavour, reason, version, branch, packages, kept, replaced, problem, hint}`.
 
     modules: `auto`, `open` or `proprietary`. sets: the rules by flavour. cuda: the oldest driver that runs the CUDA of the spec, if it
     names one. With `any` version, the installed driver decides branch and flavour (unless a GPU does the latter), else the newest
     offered version of the branches that come `first`, else of those that every GPU runs with."""
-    wishes, present, last = [wanted], kernel_package(sets, installed), last_branch(pci_ids)
-    if wanted == "any":
-        there = {upstream(installed[name]) for name in present.values()}
-        known = [v for v in {*there, *kernel_versions(sets, index)} if satisfies(v, wanted, cuda)]
-        ranked = sorted(known, key=lambda v: (v in there, v.partition(".")[0] in first, order(v)), reverse=True)
-        wishes = [v.partition(".")[0] for v in ranked if order(v)[0] <= last] or [str(last) if known else wanted]
+    wishes, present, last = [requested], kernel_package(sets, installed), last_branch(pci_ids)
+    if requested == "any":
+        current = {upstream(installed[name]) for name in present.values()}
+        known = [v for v in {*current, *kernel_versions(sets, index)} if satisfies(v, requested, cuda)]
+        ranked = sorted(known, key=lambda v: (v in current, v.partition(".")[0] in first, order(v)), reverse=True)
+        wishes = [v.partition(".")[0] for v in ranked if order(v)[0] <= last] or [str(last) if known else requested]
     choice = flavour(modules, pci_ids, table, upstream(wishes[0]).partition(".")[0])
     free = last == NO_LIMIT and {table.get(identifier, "either") for identifier in pci_ids} <= {"either"}
-    if free and (wanted, modules, len(present)) == ("any", "auto", 1):
+    if free and (requested, modules, len(present)) == ("any", "auto", 1):
         choice = {"flavour": next(iter(present)), "reason": "it is installed, and any version will do", "problem": ""}
-    having = [each for each in sets if (sets[each] if wanted == "any" else fitting(sets[each], wanted))]
+    having = [each for each in sets if (sets[each] if requested == "any" else fitting(sets[each], requested))]
     if not choice["problem"] and having and choice["flavour"] not in having:
-        of = f" of branch {upstream(wanted).partition('.')[0]}" if sets[choice["flavour"]] else ""
+        of = f" of branch {upstream(requested).partition('.')[0]}" if sets[choice["flavour"]] else ""
         choice["problem"] = (
             f"{choice['reason']}, and this distribution's packages{of} have no {choice['flavour']} modules"
         )
     if choice["problem"]:
         return {**_answer("", {}), **choice, "hint": FLAVOURS}
     kind, each = choice["flavour"], dict.fromkeys(wishes)
-    tries = (pick(one, sets, kind, index, installed, beside, cuda, others=others) for one in each)
+    tries = (pick(candidate, sets, kind, index, installed, beside, cuda, others=others) for candidate in each)
     best = next(tries)  # what is wrong with it is what is told
     return {**choice, **next((answer for answer in chain((best,), tries) if not answer["problem"]), best)}
 
@@ -258,43 +258,43 @@ def _companions(rules: Rules, version: str, index: Index, installed: Names) -> N
     """Return installed packages beside the set, of this or another branch, in the version of the set; left out if there is none."""
     moved: Names = {}
     for name, rule in fitting(rules, version, companions=True).items():
-        there = [installed.get(name, ""), *index.get(name, [])] if other_names([rule], installed) else []
-        fits = [v for v in there if is_of(rule, v, upstream(version))]
+        versions = [installed.get(name, ""), *index.get(name, [])] if other_names([rule], installed) else []
+        fits = [v for v in versions if is_of(rule, v, upstream(version))]
         moved |= {name: version if version in fits else fits[0]} if fits else {}
     return moved
 
 
 def _answer(version: str, packages: Names) -> dict[str, Any]:
-    mine, empty = upstream(version), {"kept": False, "replaced": [], "problem": "", "hint": ""}
-    return {"version": mine, "branch": mine.partition(".")[0], "packages": packages, **empty}
+    base, empty = upstream(version), {"kept": False, "replaced": [], "problem": "", "hint": ""}
+    return {"version": base, "branch": base.partition(".")[0], "packages": packages, **empty}
 
 
-def _missing(wanted: str, rules: Rules, index: Index, offered: list[Names], beside: Sequence[Rules],
+def _missing(requested: str, rules: Rules, index: Index, offered: list[Names], beside: Sequence[Rules],
              floor: str) -> dict[str, Any]:  # fmt: skip
     """Return why there is no version, with the nearest complete one."""
     names = {version: fitting(rules, version) for version in _upstreams(index)}
-    there = {v: {n: one for n in names[v] for one in index.get(n, [])[::-1] if upstream(one) == v} for v in names}
-    seen = {version: have for version, have in there.items() if have}
-    partial = [version for version in seen if satisfies(version, wanted, floor)]
-    mine = fitting(rules, partial[0]) if partial else {}
-    unfollowed = [each for each in beside if partial and follower(partial[0], each, index, {}, mine) == ("", "")]
+    by_version = {v: {n: one for n in names[v] for one in index.get(n, [])[::-1] if upstream(one) == v} for v in names}
+    seen = {version: have for version, have in by_version.items() if have}
+    partial = [version for version in seen if satisfies(version, requested, floor)]
+    matching = fitting(rules, partial[0]) if partial else {}
+    unfollowed = [each for each in beside if partial and follower(partial[0], each, index, {}, matching) == ("", "")]
     listed = ", ".join(dict.fromkeys(upstream(_first(names)) for names in offered))
     if partial:
         one = _first(seen[partial[0]])
-        lacking = [n for n, rule in mine.items() if n not in seen[partial[0]] and "{version}" not in rule["name"]]
+        lacking = [n for n, rule in matching.items() if n not in seen[partial[0]] and "{version}" not in rule["name"]]
         gaps = [f"{', '.join(lacking)} {one}"] if lacking else []
         gaps += [f"{' or '.join(fitting(each, partial[0]))} {partial[0]}" for each in unfollowed]
         problem = f"version {partial[0]} is not whole in the host's repositories: no {', and no '.join(gaps)}"
-    elif floor and any(satisfies(version, wanted) for version in seen):
+    elif floor and any(satisfies(version, requested) for version in seen):
         problem = f"the host's repositories have no driver {floor} or newer, which the CUDA of the spec needs"
     elif seen:
-        problem = f'no driver version matches "{wanted}" in the host\'s repositories'
+        problem = f'no driver version matches "{requested}" in the host\'s repositories'
     else:
-        told = fitting(rules, wanted) or dict.fromkeys(rule["name"] for rule in rules if not rule.get("companion"))
-        problem = f"the host's repositories have none of {', '.join(told).replace('{branch}', 'BRANCH')}"
+        needed = fitting(rules, requested) or [rule["name"] for rule in rules if not rule.get("companion")]
+        problem = f"the host's repositories have none of {', '.join(needed).replace('{branch}', 'BRANCH')}"
     hint = NO_FOLLOWER if unfollowed else next((rule["way_out"] for rule in rules if "way_out" in rule), NO_DRIVER)
     if listed:
-        number = order(wanted if re.fullmatch(r"[0-9.]+", wanted) else floor or "0")
+        number = order(requested if re.fullmatch(r"[0-9.]+", requested) else floor or "0")
         nearest = min(map(_first, offered), key=lambda v: [abs(a - b) for a, b in zip(order(v), number, strict=False)])
         hint = f"the nearest version with the whole set is {upstream(nearest)}; whole sets: {listed}"
     return {**_answer("", {}), "problem": problem, "hint": hint}

@@ -32,5 +32,7 @@ def ended_politely() -> Iterator[None]:
     def stop(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    with handled((one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) == signal.SIG_DFL), stop):
+    with handled(
+        (number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL), stop
+    ):
         yield

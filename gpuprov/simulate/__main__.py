@@ -66,21 +66,21 @@ def _said(text: str) -> None:
 
 
 def _up(options: argparse.Namespace) -> None:
-    wanted = description.read(options.file) if options.file else description.Description()
+    desired = description.read(options.file) if options.file else description.Description()
     for field in ("distribution", "user", "kind"):
         if (given := getattr(options, field)) is not None:
-            wanted = msgspec.structs.replace(wanted, **{field: given})
+            desired = msgspec.structs.replace(desired, **{field: given})
     if options.gpu:
-        wanted = _with_gpus(wanted, options.gpu)
-    made = [hosts.up(name, wanted) for name in options.names]
+        desired = _with_gpus(desired, options.gpu)
+    made = [hosts.up(name, desired) for name in options.names]
     for host in made:
         console.result(f"{host.name}\t{host.user}@{host.address}:{host.port}\t{host.key_file}")
     if options.inventory:
-        inventory.write(made, options.inventory, wanted)
+        inventory.write(made, options.inventory, desired)
         tools.say(f"wrote {options.inventory}")
 
 
-def _with_gpus(wanted: description.Description, text: str) -> description.Description:
+def _with_gpus(desired: description.Description, text: str) -> description.Description:
     """Add GPUs given as MODEL:COUNT or an instance type, on NVSwitches if boards of that many GPUs have them."""
     model, _, number = text.rpartition(":") if text.rpartition(":")[2].isdecimal() else (text, "", "")
     instance = find_instance(model)
@@ -89,7 +89,7 @@ def _with_gpus(wanted: description.Description, text: str) -> description.Descri
         raise GpuprovError(f"--gpu {text}: {count} GPUs", f"allowed: 1 to {description.MOST_GPUS}")
     known = description.Gpus(model=model).known
     joined = known.fabric_manager.needed == "nvswitch-boards" and count >= BOARD and known.nvswitch
-    made = msgspec.structs.replace(wanted, gpu=description.Gpus(model=known.key, count=count))
+    made = msgspec.structs.replace(desired, gpu=description.Gpus(model=known.key, count=count))
     return msgspec.structs.replace(made, nvswitch=known.nvswitch.generation or 0) if joined and known.nvswitch else made
 
 
@@ -164,8 +164,8 @@ def _parser() -> argparse.ArgumentParser:
     inside = commands.add_parser("run", help="run a shell script as root on a host")
     inside.add_argument("name", metavar="NAME")
     inside.add_argument("script", metavar="SCRIPT")
-    for command, told in (("reboot", "reboot a host"), ("logs", "show the end of a host's journal and console")):
-        commands.add_parser(command, help=told).add_argument("name", metavar="NAME")
+    for command, summary in (("reboot", "reboot a host"), ("logs", "show the end of a host's journal and console")):
+        commands.add_parser(command, help=summary).add_argument("name", metavar="NAME")
     switch = commands.add_parser("fault", help="switch a fault on")
     switch.add_argument("name", metavar="NAME")
     switch.add_argument("fault", metavar="FAULT[=PARAMETER]")

@@ -97,8 +97,8 @@ def describe(name: str) -> Description | None:
             try:
                 return msgspec.json.decode(entry["Config"]["Labels"][LABEL], type=Description)
             except msgspec.ValidationError as error:
-                way_out = f"gpuprov simulate down {name}"
-                raise GpuprovError(f"{name} was made by another version of gpuprov: {error}", hint=way_out) from None
+                hint = f"gpuprov simulate down {name}"
+                raise GpuprovError(f"{name} was made by another version of gpuprov: {error}", hint=hint) from None
     return None
 
 
@@ -139,8 +139,8 @@ def _name(entry: dict[str, object]) -> str:
 
 
 def _state(name: str) -> dict[str, object]:
-    found: dict[str, object] = engine.inspect(PREFIX + name)[0]["State"]
-    return found
+    state: dict[str, object] = engine.inspect(PREFIX + name)[0]["State"]
+    return state
 
 
 def _create(name: str, description: Description, tag: str, volumes: tuple[tuple[Path, str], ...]) -> None:

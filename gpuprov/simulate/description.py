@@ -31,11 +31,11 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def known(self) -> Gpu:
         """Return the catalogue's entry. Raises GpuprovError for a model it does not have."""
-        found = find_gpu(self.model)
-        if found is None:
+        gpu = find_gpu(self.model)
+        if gpu is None:
             what, hint = explain_unknown(self.model)
             raise GpuprovError(f'gpu.model is "{self.model}", which {what}', hint=hint)
-        return found
+        return gpu
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -152,14 +152,14 @@ def check(described: Description) -> None:
 
 def _check_cloud(described: Description) -> None:
     """Check a cloud's RDMA: of one cloud at a time, on a host with no other RDMA."""
-    asked = {"eRDMA": ("erdma", "true")} if described.erdma else {}
-    asked |= {"EFA": ("efa", str(described.efa))} if described.efa else {}
-    if len(asked) > 1:
+    kinds = {"eRDMA": ("erdma", "true")} if described.erdma else {}
+    kinds |= {"EFA": ("efa", str(described.efa))} if described.efa else {}
+    if len(kinds) > 1:
         raise GpuprovError(
             f"erdma is true and efa is {described.efa}: no instance has the adapters of two clouds",
             hint="leave one of them out",
         )
-    for cloud, (field, value) in asked.items():
+    for cloud, (field, value) in kinds.items():
         if described.kind == "machine" or described.gpu is None or described.hcas:
             why = (
                 f"hcas is {described.hcas}"

@@ -84,11 +84,11 @@ def devices(name: str, description: Description) -> tuple[PciDevice, ...]:
         _one("hca", index, 0x90, description.hcas, identifier, identifier, pci_class, adapter)
         for index in range(description.hcas)
     ]
-    if hung := tree(description, [(one.role, one.index) for one in made if one.role in NVLINK_ROLES]):
-        places = [hung.places[one.role, one.index] for one in made]
+    if hung := tree(description, [(device.role, device.index) for device in made if device.role in NVLINK_ROLES]):
+        places = [hung.places[device.role, device.index] for device in made]
         made = [
-            replace(one, address=place.address, path=place.path, numa_node=place.numa_node)
-            for one, place in zip(made, places, strict=True)
+            replace(device, address=place.address, path=place.path, numa_node=place.numa_node)
+            for device, place in zip(made, places, strict=True)
         ]
     return tuple(sorted(made, key=lambda device: device.address))
 

@@ -180,9 +180,9 @@ def _finish(scratch: Path, raw: Path) -> None:
         ],
         timeout=PATIENCE,
     )
-    said = console.read_text(encoding="utf-8", errors="replace")
-    if disk_files.DONE not in said:
-        raise GpuprovError(f"the first boot of a new disk failed:\n{qemu.tail(said)}")
+    output = console.read_text(encoding="utf-8", errors="replace")
+    if disk_files.DONE not in output:
+        raise GpuprovError(f"the first boot of a new disk failed:\n{qemu.tail(output)}")
 
 
 def _hash(parts: list[str]) -> str:

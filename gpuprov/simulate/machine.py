@@ -166,8 +166,8 @@ def run(name: str, script: str) -> str:
     try:
         return tools.run([*_ssh(name), "bash -e"], stdin=script)
     except GpuprovError as error:
-        said = str(error).partition(" failed ")[2]
-        raise GpuprovError(f"{name}: a script failed {said}" if said else f"{name}: {error}", hint=error.hint) from None
+        reason = str(error).partition(" failed ")[2]
+        raise GpuprovError(f"{name}: {'a script failed ' * bool(reason)}{reason or error}", hint=error.hint) from None
 
 
 def write(name: str, archive: bytes) -> None:

@@ -62,14 +62,14 @@ MODELS: dict[str, Model] = {
 
 def model(gpu: Gpu) -> Model:
     """Return the model's numbers. Raises GpuprovError if there are none."""
-    found = MODELS.get(gpu.key)
-    if found is None:
+    entry = MODELS.get(gpu.key)
+    if entry is None:
         allowed = ", ".join(MODELS)
         raise GpuprovError(
             f'gpu.model is "{gpu.key}": the simulated NVML has no numbers for it; it has: {allowed}',
             hint="describe the host with one of these, or add the model to gpuprov/simulate/nvml_models.py",
         )
-    return found
+    return entry
 
 
 def settings(gpu: Gpu) -> dict[str, str | int]:

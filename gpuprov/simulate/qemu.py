@@ -158,19 +158,19 @@ def ask(control: Path, command: str, **arguments: object) -> Any:
 
 def _answer(readline: Any, control: Path) -> Any:
     while line := readline():
-        found = json.loads(line)
-        if "return" in found or "error" in found:  # the greeting and events are neither
-            return found
+        reply = json.loads(line)
+        if "return" in reply or "error" in reply:  # the greeting and events are neither
+            return reply
     raise GpuprovError(f"{control}: QEMU hung up")
 
 
 def ssh_port(control: Path) -> int:
     """Return the port of this machine that leads to the simulated one's sshd."""
     table = str(ask(control, "human-monitor-command", **{"command-line": "info usernet"}))
-    found = re.search(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s", table)
-    if found is None:
+    match = re.search(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s", table)
+    if match is None:
         raise GpuprovError(f"{control}: QEMU forwards no port")
-    return int(found[1])
+    return int(match[1])
 
 
 def copy_disk(control: Path, target: Path) -> None:

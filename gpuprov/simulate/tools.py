@@ -46,8 +46,8 @@ def packages(kind: str) -> dict[str, str]:
 
 def missing(*kinds: str) -> list[str]:
     """Return Debian packages whose program is not on this machine."""
-    wanted = {program: package for kind in kinds or ("container",) for program, package in packages(kind).items()}
-    return [package for program, package in wanted.items() if not _found(program)]
+    programs = {program: package for kind in kinds or ("container",) for program, package in packages(kind).items()}
+    return [package for program, package in programs.items() if not _found(program)]
 
 
 def _found(program: str) -> bool:
@@ -110,8 +110,10 @@ def run(command: Sequence[str], *, stdin: str | None = None, environment: dict[s
         raise GpuprovError(f"{' '.join(command[:4])}: still running after {timeout:g} s") from None
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).strip().splitlines()
-        said = next((line for line in lines if line.startswith(("E: ", "Error"))), lines[-1] if lines else "no message")
-        raise GpuprovError(f"{' '.join(command[:4])} failed (exit status {done.returncode}): {said}")
+        message = next(
+            (line for line in lines if line.startswith(("E: ", "Error"))), lines[-1] if lines else "no message"
+        )
+        raise GpuprovError(f"{' '.join(command[:4])} failed (exit status {done.returncode}): {message}")
     return done.stdout
 
 

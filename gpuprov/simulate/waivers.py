@@ -108,7 +108,11 @@ def judge(
 
     `known`: waivers to use in place of the file's.
     """
-    holding = {one.check: one for one in (waivers() if known is None else known) if one.concerns(kind, gpu, nvswitch)}
+    holding = {
+        waiver.check: waiver
+        for waiver in (waivers() if known is None else known)
+        if waiver.concerns(kind, gpu, nvswitch)
+    }
     proved: list[str] = []
     waived: list[Waived] = []
     failed: list[Row] = []
@@ -116,16 +120,16 @@ def judge(
     contradicted: list[Waived] = []
     for result in results:
         waiver = holding.get(result.check)
-        told = Waived(result.host, result.check, result.status, result.found, waiver.reason if waiver else "")
+        entry = Waived(result.host, result.check, result.status, result.found, waiver.reason if waiver else "")
         if result.status == "pass":
             if waiver:
-                contradicted.append(told)
+                contradicted.append(entry)
             else:
                 proved.append(result.check)
         elif result.status == "n/a":
             continue
         elif waiver and (result.status == "skip" or (result.status == "fail" and waiver.fails)):
-            waived.append(told)
+            waived.append(entry)
         else:
             row = Row(**{name: getattr(result, name) for name in Row.__struct_fields__})
             (unproved if result.status == "skip" else failed).append(row)
@@ -141,8 +145,8 @@ def judge(
 def lines(judged: Judged) -> Iterator[str]:
     """Yield lines for people: failures, then waived checks."""
     yield from complaints(judged)
-    for one in judged.waived:
-        yield f"waived {one.check} ({one.host}): {one.reason}"
+    for entry in judged.waived:
+        yield f"waived {entry.check} ({entry.host}): {entry.reason}"
 
 
 def complaints(judged: Judged) -> Iterator[str]:
@@ -158,8 +162,8 @@ def complaints(judged: Judged) -> Iterator[str]:
     for row in judged.unproved:
         yield f"not proved {row.check} ({row.host}): {row.found}"
         yield f"  fix: {row.hint or f'make the simulation answer it, or give the reason in {FILE.name}'}"
-    for one in judged.contradicted:
-        yield f"waived in vain {one.check} ({one.host}): it passes: {one.found}"
+    for entry in judged.contradicted:
+        yield f"waived in vain {entry.check} ({entry.host}): it passes: {entry.found}"
         yield f"  fix: take it out of {FILE.name}, or narrow it by kind and when"
 
 
@@ -175,15 +179,15 @@ def read(file: Path) -> tuple[Waiver, ...]:
         text = file.read_bytes()
     except OSError as error:
         raise GpuprovError(f"{file}: {error}", choose_fix("restore the file")) from None
-    found = convert_to(read_yaml(text, str(file)) or [], tuple[Waiver, ...], str(file), text)
+    listed = convert_to(read_yaml(text, str(file)) or [], tuple[Waiver, ...], str(file), text)
     places: list[tuple[Kind, bool, int]] = [(k, g, n) for k in KINDS for g in (True, False) for n in range(5)]
     for kind, gpu, nvswitch in places:
-        holding = [one.check for one in found if one.concerns(kind, gpu, nvswitch)]
+        holding = [waiver.check for waiver in listed if waiver.concerns(kind, gpu, nvswitch)]
         twice = next((check for check in holding if holding.count(check) > 1), None)
         if twice:
             place = f"{kind} {'with' if gpu else 'without'} GPUs" + (f" and NVSwitches {nvswitch}" if nvswitch else "")
             raise GpuprovError(f"{file}: {twice} is waived twice for a {place}", "keep one of the two")
-    return found
+    return listed
 
 
 class _Verified(msgspec.Struct):

@@ -48,7 +48,7 @@ def _job(fleet: Fleet, number: int, of: int, by: str, domain: str, hosts: Sequen
     return msgspec.structs.replace(made, digest=digest_of(made))
 
 
-def domains(fleet: Fleet, by: str, asked: str = OPTION) -> list[str]:
+def domains(fleet: Fleet, by: str, option: str = OPTION) -> list[str]:
     """Return the domain of each host: its group within group `by`, or the value of its variable `by`. Empty: `by` is empty, or the
     host has none.
 
@@ -60,18 +60,18 @@ def domains(fleet: Fleet, by: str, asked: str = OPTION) -> list[str]:
     if any(by in host.domains for host in fleet.hosts):
         return [host.domains.get(by, "") for host in fleet.hosts]
     if by not in fleet.groups:
-        more = "; gpuprov fleet freeze --domain NAME keeps another variable" if asked == OPTION else ""
-        told = f'{asked}: no group with groups in it, and no variable of a host, is called "{by}"'
-        raise GpuprovError(told, _allowed(fleet) + more)
-    return [_of_group(host, by, fleet.groups, asked) for host in fleet.hosts]
+        more = "; gpuprov fleet freeze --domain NAME keeps another variable" if option == OPTION else ""
+        message = f'{option}: no group with groups in it, and no variable of a host, is called "{by}"'
+        raise GpuprovError(message, _allowed(fleet) + more)
+    return [_of_group(host, by, fleet.groups, option) for host in fleet.hosts]
 
 
-def _of_group(host: Host, by: str, groups: Mapping[str, Sequence[str]], asked: str) -> str:
-    found = [group for group in groups[by] if group in host.groups]
-    if len(found) > 1:
-        message = f"{asked} {by}: {host.name} is in two groups of it: {found[0]} and {found[1]}"
+def _of_group(host: Host, by: str, groups: Mapping[str, Sequence[str]], option: str) -> str:
+    matching = [group for group in groups[by] if group in host.groups]
+    if len(matching) > 1:
+        message = f"{option} {by}: {host.name} is in two groups of it: {matching[0]} and {matching[1]}"
         raise GpuprovError(message, "take it out of one, or name another group or variable")
-    return found[0] if found else ""
+    return matching[0] if matching else ""
 
 
 def _allowed(fleet: Fleet) -> str:

@@ -28,20 +28,23 @@ def over(
     with TemporaryDirectory(prefix="gpuprov-") as folder:
         file = Path(folder) / "hosts.json"
         file.write_text(json.dumps({"all": {"hosts": {raw.name: {} for raw in hosts}}}), encoding="utf-8")
-        found = inventory.load(
+        loaded = inventory.load(
             [str(file)],
             extra_vars=given,
             vault_password_files=vault_password_files,
             ask_vault_pass=ask_vault_pass,
             alone=True,
         )
-    if "gpuprov" in found.extra:
+    if "gpuprov" in loaded.extra:
         raise GpuprovError(
             "--extra-vars: what is asked of the hosts stands in the job, and gpuprov is a variable of it",
             "freeze the inventory with it: gpuprov fleet freeze INVENTORY -e ...",
         )
-    said = {one.name: {key: one.connection[key] for key in found.extra if key in one.connection} for one in found.hosts}
-    return [replace(raw, connection={**raw.connection, **said[raw.name]}) for raw in hosts]
+    connections = {
+        host.name: {key: host.connection[key] for key in loaded.extra if key in host.connection}
+        for host in loaded.hosts
+    }
+    return [replace(raw, connection={**raw.connection, **connections[raw.name]}) for raw in hosts]
 
 
 def check(given: Sequence[str], vault_password_files: Sequence[str] = ()) -> None:

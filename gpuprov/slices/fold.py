@@ -123,7 +123,7 @@ class _Gathering:
     def _file(self, handle: int, name: str, place: Path) -> None:
         try:
             data = files.contents(name, handle)
-            found = self._typed(data)
+            result = self._typed(data)
         except OSError as error:
             link = os.path.islink(place / name)
             self._refuse(
@@ -132,7 +132,7 @@ class _Gathering:
         except (reading.Unreadable, _Newer) as error:
             self._refuse(place / name, str(error))
         else:
-            self._take(found, place / name)
+            self._take(result, place / name)
 
     def _typed(self, data: bytes) -> HostResult:
         try:
@@ -144,21 +144,21 @@ class _Gathering:
                     raise _Newer(head.gpuprov_result) from error
             raise reading.Unreadable(f"it is no result: {error}") from error
 
-    def _take(self, one: HostResult, path: Path) -> None:
-        if one.gpuprov_result != RESULT_FORMAT:
-            self._refuse(path, str(_Newer(one.gpuprov_result)))
-        elif files.file_name(one.host) != path.name or not HOST_NAME.fullmatch(one.host):
-            self._refuse(path, f"it says that it is of {one.host[:100]!r}")
-        elif self.names is not None and one.host not in self.names:
+    def _take(self, host_result: HostResult, path: Path) -> None:
+        if host_result.gpuprov_result != RESULT_FORMAT:
+            self._refuse(path, str(_Newer(host_result.gpuprov_result)))
+        elif files.file_name(host_result.host) != path.name or not HOST_NAME.fullmatch(host_result.host):
+            self._refuse(path, f"it says that it is of {host_result.host[:100]!r}")
+        elif self.names is not None and host_result.host not in self.names:
             self._refuse(path, "its host is not in the fleet")
-        elif self.run and one.run != self.run:
+        elif self.run and host_result.run != self.run:
             return
-        elif self.digest and one.fleet != self.digest:
+        elif self.digest and host_result.fleet != self.digest:
             self._refuse(path, "it is of another fleet, or of this one as it was frozen before")
         else:
-            before = self.kept.get(one.host)
-            if before is None or before.ended < one.ended:
-                self.kept[one.host] = Kept(one.ended, one.seconds, self._of(one))
+            before = self.kept.get(host_result.host)
+            if before is None or before.ended < host_result.ended:
+                self.kept[host_result.host] = Kept(host_result.ended, host_result.seconds, self._of(host_result))
 
     def _refuse(self, path: Path, why: str) -> None:
         self.unread += 1
@@ -168,22 +168,29 @@ class _Gathering:
         if len(self.told) < NAMED:
             self.told.append(f"{path}: {why}")
 
-    def _of(self, one: HostResult) -> Alike:
-        rows = (*one.failures, *one.unproven)
-        boot = one.next_boot
-        told = (boot.verdict, boot.reasons) if boot else ("unknown", ("nothing was verified",))
-        key = (one.act, one.state, one.verdict, tuple(sorted(one.counts.items())), rows, told)
-        found = self._alike.get(key)
-        if found is None:
-            found = self._alike[key] = Alike(
+    def _of(self, host_result: HostResult) -> Alike:
+        rows = (*host_result.failures, *host_result.unproven)
+        boot = host_result.next_boot
+        boot_state = (boot.verdict, boot.reasons) if boot else ("unknown", ("nothing was verified",))
+        key = (
+            host_result.act,
+            host_result.state,
+            host_result.verdict,
+            tuple(sorted(host_result.counts.items())),
+            rows,
+            boot_state,
+        )
+        alike = self._alike.get(key)
+        if alike is None:
+            alike = self._alike[key] = Alike(
                 rows=tuple(self._row(row) for row in rows),
-                counts=one.counts,
-                verdict=one.verdict or ("not proven" if one.state == "prepared" else "not as wanted"),
-                next_boot=self._boots.setdefault(told, NextBoot(*told)),
-                state=one.state,
-                act=one.act,
+                counts=host_result.counts,
+                verdict=host_result.verdict or ("not proven" if host_result.state == "prepared" else "not as wanted"),
+                next_boot=self._boots.setdefault(boot_state, NextBoot(*boot_state)),
+                state=host_result.state,
+                act=host_result.act,
             )
-        return found
+        return alike
 
     def _row(self, row: Row) -> Result:
         return self._rows.setdefault(row, row.result())
@@ -199,9 +206,9 @@ class _Gathering:
             kept = self.kept.pop(host, None)
             if kept and kept.seconds:
                 seconds[host] = kept.seconds
-            one = kept.alike if kept else _absent(self.lost.get(host, "there is no result of it"), absent)
-            hosts[host] = one
-            tally.add(one.state, one.verdict, one.counts)
+            entry = kept.alike if kept else _absent(self.lost.get(host, "there is no result of it"), absent)
+            hosts[host] = entry
+            tally.add(entry.state, entry.verdict, entry.counts)
         if not hosts:
             raise GpuprovError("there is no result in these folders", "name folders that gpuprov fleet work wrote to")
         return Folded(Many(hosts, tally.verdict), tally, seconds, dict(tally.states), self.told, self.unread)
@@ -225,10 +232,10 @@ def _absent(why: str, known: dict[str, Alike]) -> Alike:
 
 def sentence(folded: Folded) -> Iterator[str]:
     """Yield what is printed besides the report: the number of hosts with each outcome, and the files that were left out."""
-    acts = {one.act for one in folded.many.alike if one.act}
+    acts = {entry.act for entry in folded.many.alike if entry.act}
     if acts != {"verify"} or folded.states.get(NOT_DONE):
-        told = ", ".join(f"{number} {state.replace('-', ' ')}" for state, number in sorted(folded.states.items()))
-        yield f"{', '.join(sorted(acts)) or 'results'}: {told}"
+        counts = ", ".join(f"{number} {state.replace('-', ' ')}" for state, number in sorted(folded.states.items()))
+        yield f"{', '.join(sorted(acts)) or 'results'}: {counts}"
     if folded.unread:
         more = f"\n  and {folded.unread - len(folded.told)} more" if folded.unread > len(folded.told) else ""
         lines = "".join(f"\n  {line}" for line in folded.told)

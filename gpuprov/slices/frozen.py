@@ -87,15 +87,15 @@ def _domains(raw: RawHost) -> Iterator[tuple[str, str]]:
 def raw_hosts(hosts: Iterable[Host], specs: Mapping[str, dict[str, Any]]) -> list[RawHost]:
     """Return the hosts as in the inventory; equal specs are one object, so that each is judged once. Raises GpuprovError for a
     variable that is not part of a connection."""
-    found = []
+    raws = []
     for host in hosts:
         if strange := [name for name in host.connection if not is_connection(name) or is_secret(name)]:
             message = f"{host.name}: {strange[0]} is no variable that says how a host is reached"
             raise GpuprovError(message, "freeze the inventory again, and slice that")
-        found.append(
+        raws.append(
             RawHost(name=host.name, groups=host.groups, values=specs[host.spec], connection=dict(host.connection))
         )
-    return found
+    return raws
 
 
 def _comes_back(host: str, values: dict[str, Any], spec: HostSpec) -> None:
@@ -112,10 +112,10 @@ def _comes_back(host: str, values: dict[str, Any], spec: HostSpec) -> None:
 
 def _pinned(spec: HostSpec) -> dict[str, str]:
     return {
-        path: found
+        path: digest
         for fragment in spec.capabilities.values()
         for path in list_block_files(fragment)
-        if (found := digest_of_file(path))
+        if (digest := digest_of_file(path))
     }
 
 
@@ -141,11 +141,11 @@ def _refuse_leaks(judged: Judged, hosts: Sequence[Host], specs: Mapping[str, dic
     begins: dict[str, list[str]] = {}
     for value in known:
         begins.setdefault(value[:SHORTEST], []).append(value)
-    leaked = {name: _leak(begins, one) for name, one in specs.items()}
+    leaked = {name: _leak(begins, spec) for name, spec in specs.items()}
     for host in hosts:
-        said = {**host.domains, **host.connection}
-        found = ((place, value) for place, one in said.items() if (value := _leak(begins, one)))
-        place, value = next(found, ("its spec", leaked[host.spec]))
+        values = {**host.domains, **host.connection}
+        leaks = ((place, value) for place, content in values.items() if (value := _leak(begins, content)))
+        place, value = next(leaks, ("its spec", leaked[host.spec]))
         if value:
             owner, name = known[value]
             whose = name if owner == host.name else f"{name} of {owner}"

@@ -96,14 +96,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     follows: str = ""
 
     @classmethod
-    def of(cls, one: Result) -> Row:
+    def of(cls, result: Result) -> Row:
         """Convert a result of verify."""
-        return cls(**{name: getattr(one, name) for name in cls.__struct_fields__})
+        return cls(**{name: getattr(result, name) for name in cls.__struct_fields__})
 
     def result(self, host: str = "") -> Result:
         """Convert to a result of verify."""
-        told = {name: getattr(self, name) for name in self.__struct_fields__}
-        return Result(host=host, capability=self.check.partition(".")[0], **told)
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        return Result(host=host, capability=self.check.partition(".")[0], **values)
 
 
 class Boot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -38,22 +38,22 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def of_verify(told: Told, host: str, results: Sequence[Result], seconds: float = 0.0) -> HostResult:
+def of_verify(common: Told, host: str, results: Sequence[Result], seconds: float = 0.0) -> HostResult:
     """Convert its results of verify."""
-    lost = next((one for one in results if one.status == "unreachable"), None)
+    lost = next((result for result in results if result.status == "unreachable"), None)
     more = {"state": "unreachable", "message": lost.found, "hint": lost.hint} if lost else {"state": "verified"}
-    return told.result(host, **more, **_judged(results, told.run), seconds=round(seconds, 3))
+    return common.result(host, **more, **_judged(results, common.run), seconds=round(seconds, 3))
 
 
-def of_apply(told: Told, outcome: HostOutcome) -> HostResult:
+def of_apply(common: Told, outcome: HostOutcome) -> HostResult:
     """Convert its outcome of apply. A host that was not done has a failure that says so, before those of verify. For a host that was
     only prepared, what is still missing is no failure, and proves nothing."""
-    judged = {} if outcome.state == "prepared" else _judged(outcome.verified, told.run)
+    judged = {} if outcome.state == "prepared" else _judged(outcome.verified, common.run)
     if outcome.state not in DONE:
         place = f"{outcome.task}: " if outcome.task else ""
         judged["failures"] = (_ended(outcome.state, f"{place}{outcome.message}", outcome.advice), *judged["failures"])
         judged |= {"verdict": "not as wanted", "counts": _with_one(judged["counts"], judged["failures"][0].status)}
-    return told.result(
+    return common.result(
         outcome.host,
         state=outcome.state,
         **judged,
@@ -64,11 +64,11 @@ def of_apply(told: Told, outcome: HostOutcome) -> HostResult:
     )
 
 
-def of_plan(told: Told, plan: HostPlan) -> HostResult:
+def of_plan(common: Told, plan: HostPlan) -> HostResult:
     """Convert its plan: what would be applied is the failure that apply fixes; what blocks it is kept unchanged."""
     if plan.unreachable:
         row = _ended("unreachable", plan.unreachable, "")
-        return told.result(
+        return common.result(
             plan.host,
             state="unreachable",
             verdict="not as wanted",
@@ -76,7 +76,7 @@ def of_plan(told: Told, plan: HostPlan) -> HostResult:
             failures=(row,),
             message=plan.unreachable,
         )
-    rows = [Row.of(one) for one in (*plan.blocked, *plan.unmended)]
+    rows = [Row.of(result) for result in (*plan.blocked, *plan.unmended)]
     message = "; ".join(f"{name}: {why}" for name, why in plan.run.items())
     if plan.run:
         hint = "gpuprov fleet work --act apply does it"
@@ -84,7 +84,7 @@ def of_plan(told: Told, plan: HostPlan) -> HostResult:
             Row(check=ENDED, status="fail", expected="nothing to apply", found=f"to apply: {message}", hint=hint)
         )
     good = plan.idle and not plan.differs and not rows
-    return told.result(
+    return common.result(
         plan.host,
         state="planned",
         verdict="as wanted" if good else "not as wanted",
@@ -98,22 +98,22 @@ def of_plan(told: Told, plan: HostPlan) -> HostResult:
 def _ended(state: str, message: str, hint: str) -> Row:
     if state == "unreachable":
         return Row(check=REACHABLE, status="unreachable", expected="the host answers", found=message, hint=hint)
-    found = f"{state}: {message}" if message else state
-    return Row(check=ENDED, status="error", expected="the act ends well", found=found, hint=hint)
+    detail = f"{state}: {message}" if message else state
+    return Row(check=ENDED, status="error", expected="the act ends well", found=detail, hint=hint)
 
 
-def _judged(found: Sequence[Result], run: str) -> dict[str, Any]:
+def _judged(judged: Sequence[Result], run: str) -> dict[str, Any]:
     """Return counts, verdict, next boot, and the rows that are stored in full. A drain by this run itself, which returns the host
     afterwards, does not count as unfinished."""
-    results = [one for one in found if one.check != IN_SERVICE or not one.hint.endswith(f" --run {run}")]
+    results = [result for result in judged if result.check != IN_SERVICE or not result.hint.endswith(f" --run {run}")]
     if not results:
         return {"failures": (), "counts": {}}
     (line,) = host_lines(results, fold=False)
     return {
         "verdict": verdict(results),
         "counts": line.counts,
-        "failures": tuple(Row.of(one) for one in results if one.status in (*FAILING, "unreachable")),
-        "unproven": tuple(Row.of(one) for one in results if one.status == "skip"),
+        "failures": tuple(Row.of(result) for result in results if result.status in (*FAILING, "unreachable")),
+        "unproven": tuple(Row.of(result) for result in results if result.status == "skip"),
         "next_boot": Boot(verdict=line.next_boot.verdict, reasons=line.next_boot.reasons),
     }
 

@@ -60,11 +60,11 @@ class Pulse(Show):
     def applying(self, hosts: Sequence[str], doing: str, earlier: str = "") -> Iterator[Callable[[Step], None]]:
         """Run Ansible inside: each act is a change."""
 
-        def step(one: Step) -> None:
-            if one.kind == "act":
-                self._tell(doing, message=one.text)
-            elif one.kind in ("failed", "unreachable"):
-                self._tell(doing, host=one.host, message=f"{one.kind}: {one.text}")
+        def step(event: Step) -> None:
+            if event.kind == "act":
+                self._tell(doing, message=event.text)
+            elif event.kind in ("failed", "unreachable"):
+                self._tell(doing, host=event.host, message=f"{event.kind}: {event.text}")
 
         self._tell(doing)
         yield step

@@ -63,10 +63,10 @@ class Results:
         """Return the host's result; None if there is none, or one that cannot be trusted."""
         try:
             data = contents(file_name(host), self._handle)
-            found = reading.parse_typed_json(data, HostResult, largest=LARGEST)
+            result = reading.parse_typed_json(data, HostResult, largest=LARGEST)
         except (OSError, reading.Unreadable):
             return None
-        return found if found.host == host else None
+        return result if result.host == host else None
 
     def write(self, result: HostResult) -> None:
         """Replace the host's result in one step, and sync it to disk."""

@@ -15,12 +15,12 @@ NAMED = 5
 
 def given(hosts: Sequence[RawHost], job: Iterable[Host], known: Mapping[str, RawHost]) -> list[RawHost]:
     """Return the hosts with the secrets that the job names, if `known` hosts have them; nothing else of these is used."""
-    found = []
+    completed = []
     for raw, host in zip(hosts, job, strict=True):
-        said = known[raw.name].connection if raw.name in known else {}
-        taken = {name: said[name] for name in host.secrets if said.get(name) not in (None, "")}
-        found.append(replace(raw, connection={**raw.connection, **taken}) if taken else raw)
-    return found
+        connection = known[raw.name].connection if raw.name in known else {}
+        taken = {name: connection[name] for name in host.secrets if connection.get(name) not in (None, "")}
+        completed.append(replace(raw, connection={**raw.connection, **taken}) if taken else raw)
+    return completed
 
 
 def refuse_missing(hosts: Sequence[RawHost], job: Iterable[Host]) -> None:
@@ -44,9 +44,9 @@ def refuse_missing(hosts: Sequence[RawHost], job: Iterable[Host]) -> None:
 def refuse_others(hosts: Iterable[RawHost], frozen: Iterable[Host], known: Mapping[str, RawHost]) -> None:
     """Raise GpuprovError if a host's secret differs from these inventories, the only source from which it is read again."""
     for raw, host in zip(hosts, frozen, strict=True):
-        said = known[raw.name].connection if raw.name in known else {}
+        connection = known[raw.name].connection if raw.name in known else {}
         for name in host.secrets:
-            if said.get(name) != raw.connection[name]:
+            if connection.get(name) != raw.connection[name]:
                 raise GpuprovError(
                     f"{name} of {host.name} is of -e: the processes of a roll-out read secrets from the inventory again",
                     "say it in the inventory, in a vault; or in a second inventory: -i INVENTORY -i FILE",

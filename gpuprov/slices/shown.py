@@ -89,16 +89,16 @@ def lines(folded: Folded) -> Iterator[str]:
 
 
 def _hosts(folded: Folded) -> Iterator[FoldedHost]:
-    for host, one in folded.many.hosts.items():
+    for host, entry in folded.many.hosts.items():
         yield FoldedHost(
             host=host,
-            outcome=_judge(folded, one),
-            verdict=one.verdict,
-            counts=dict(one.counts),
-            next_boot=fill(Boot, one.next_boot),
+            outcome=_judge(folded, entry),
+            verdict=entry.verdict,
+            counts=dict(entry.counts),
+            next_boot=fill(Boot, entry.next_boot),
             seconds=folded.seconds.get(host),
-            act=one.act,  # type: ignore[arg-type]
-            state=one.state,
+            act=entry.act,  # type: ignore[arg-type]
+            state=entry.state,
         )
 
 
@@ -111,8 +111,8 @@ def _judge(folded: Folded, one: Alike) -> Outcome:
 
 
 def _rows(folded: Folded) -> Iterator[VerifiedRow]:
-    for host, one in folded.many.hosts.items():
-        for row in one.rows:
+    for host, entry in folded.many.hosts.items():
+        for row in entry.rows:
             yield fill(VerifiedRow, row, host=host)
 
 

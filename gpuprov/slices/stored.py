@@ -60,7 +60,7 @@ def _load(path: Path, kind: type[T], head: type[FleetHead] | type[JobHead], what
         if first.format != known or first.gpuprov_version != __version__:
             whose = f"gpuprov {first.gpuprov_version}, format {first.format}"
             raise OtherVersion(f"{path} is {what} of {whose}; this is {__version__}, format {known}", again)
-        found = reading.parse_typed_json(data, kind, largest=LARGEST)
+        document = reading.parse_typed_json(data, kind, largest=LARGEST)
     except OSError as error:
         raise GpuprovError(f"{path} cannot be read: {error.strerror}", f"name a file; {again}") from error
     except reading.NotOwn as error:
@@ -68,14 +68,14 @@ def _load(path: Path, kind: type[T], head: type[FleetHead] | type[JobHead], what
         raise GpuprovError(message, f"chmod go-w FILE; or {again}") from error
     except reading.Unreadable as error:
         raise GpuprovError(f"{path} is not {what} that gpuprov wrote: {error}", again) from error
-    if digest_of(found) != found.digest:
+    if digest_of(document) != document.digest:
         raise GpuprovError(f"{path} was changed since gpuprov wrote it: its digest does not fit", again)
-    names = [host.name for host in found.hosts]
-    if unknown := sorted({host.spec for host in found.hosts} - found.specs.keys()):
+    names = [host.name for host in document.hosts]
+    if unknown := sorted({host.spec for host in document.hosts} - document.specs.keys()):
         raise GpuprovError(f"{path} has no spec {unknown[0]}, which a host names", again)
     if len(set(names)) < len(names) or not names:
         raise GpuprovError(f"{path} has {'a host twice' if names else 'no host'}", again)
-    return found
+    return document
 
 
 def save(value: Fleet | Job, path: Path) -> None:
@@ -88,8 +88,8 @@ def text(value: Fleet | Job) -> str:
     plain = msgspec.to_builtins(value)
     specs, hosts = plain.pop("specs"), plain.pop("hosts")
     head = _line(plain)[:-1]
-    told = ",\n".join(f"{_line(name)}:{_line(one)}" for name, one in specs.items())
-    return f'{head},\n"specs":{{\n{told}\n}},\n"hosts":[\n' + ",\n".join(map(_line, hosts)) + "\n]}\n"
+    lines = ",\n".join(f"{_line(name)}:{_line(spec)}" for name, spec in specs.items())
+    return f'{head},\n"specs":{{\n{lines}\n}},\n"hosts":[\n' + ",\n".join(map(_line, hosts)) + "\n]}\n"
 
 
 def _line(value: object) -> str:

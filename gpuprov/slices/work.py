@@ -56,51 +56,53 @@ def work(job: Job, pairs: Sequence[Pair], folder: Path, options: Options, pulse:
 
     Raises GpuprovError if nothing can be started. An interrupt ends it; results of finished hosts stay.
     """
-    told = outcome.Told(
+    common = outcome.Told(
         run=checked_run(options.run), job=job.digest, fleet=job.fleet, act=options.act, started=outcome.now()
     )
     results, options = Results(folder), msgspec.structs.replace(options, asked_at=job.made_at)
     try:
-        found = {name: one for name in (host.name for host in job.hosts) if (one := _done(results, name, told))}
-        left = [pair for pair in pairs if pair[0].name not in found]
-        with pulse.going(done=len(found), of=len(pairs)), ended_politely():
+        finished = {
+            name: result for name in (host.name for host in job.hosts) if (result := _done(results, name, common))
+        }
+        left = [pair for pair in pairs if pair[0].name not in finished]
+        with pulse.going(done=len(finished), of=len(pairs)), ended_politely():
 
-            def note(one: HostResult) -> None:
-                results.write(one)
-                found[one.host] = one
-                pulse.ended(one, done=len(found))
+            def note(host_result: HostResult) -> None:
+                results.write(host_result)
+                finished[host_result.host] = host_result
+                pulse.ended(host_result, done=len(finished))
 
             interrupted = False
             try:
                 if left:
-                    interrupted = ACTS[options.act](left, options, told, pulse, note)
+                    interrupted = ACTS[options.act](left, options, common, pulse, note)
             except KeyboardInterrupt:
                 interrupted = True
-        code = CODES["interrupted"] if interrupted else exit_code(found.values())
+        code = CODES["interrupted"] if interrupted else exit_code(finished.values())
         pulse.over(code)
         return code
     finally:
         results.close()
 
 
-def _done(results: Results, host: str, told: outcome.Told) -> HostResult | None:
+def _done(results: Results, host: str, common: outcome.Told) -> HostResult | None:
     """Return the host's result if it is green and from this run, this act, and the same fleet."""
-    one = results.read(host)
-    same = one and (one.run, one.act, one.fleet) == (told.run, told.act, told.fleet)
-    return one if one and same and one.green else None
+    result = results.read(host)
+    same = result and (result.run, result.act, result.fleet) == (common.run, common.act, common.fleet)
+    return result if result and same and result.green else None
 
 
-def _verify(pairs: Sequence[Pair], options: Options, told: outcome.Told, pulse: Pulse, note: Note) -> bool:
+def _verify(pairs: Sequence[Pair], options: Options, common: outcome.Told, pulse: Pulse, note: Note) -> bool:
     took: dict[str, float] = {}
 
     def judged(name: str, results: list[Result], _facts: Facts | UnreachableError) -> None:
-        note(outcome.of_verify(told, name, results, took.pop(name, 0.0)))
+        note(outcome.of_verify(common, name, results, took.pop(name, 0.0)))
 
     verify_each(pairs, judged, pace=Pace(options.forks), timeout=VERIFY_LIMIT, took=took)
     return False
 
 
-def _plan(pairs: Sequence[Pair], options: Options, told: outcome.Told, pulse: Pulse, note: Note) -> bool:
+def _plan(pairs: Sequence[Pair], options: Options, common: outcome.Told, pulse: Pulse, note: Note) -> bool:
     plans = planning.plan(
         pairs,
         exact=not options.quick,
@@ -109,27 +111,27 @@ def _plan(pairs: Sequence[Pair], options: Options, told: outcome.Told, pulse: Pu
         timeout=options.timeout,
         show=pulse,
     )
-    for one in plans:
-        note(outcome.of_plan(told, one))
+    for plan in plans:
+        note(outcome.of_plan(common, plan))
     return False
 
 
-def _apply(pairs: Sequence[Pair], options: Options, told: outcome.Told, pulse: Pulse, note: Note) -> bool:
+def _apply(pairs: Sequence[Pair], options: Options, common: outcome.Told, pulse: Pulse, note: Note) -> bool:
     act = "prepare" if options.act == "prepare" else "apply"
-    asked = applying.Options.of({**msgspec.structs.asdict(options), "act": act, "yes": True})
+    settings = applying.Options.of({**msgspec.structs.asdict(options), "act": act, "yes": True})
     noted: dict[str, applying.HostOutcome] = {}
 
-    def known(one: applying.HostOutcome) -> None:
+    def known(host_outcome: applying.HostOutcome) -> None:
         with suppress(
             GpuprovError
         ):  # a full disk here ends no apply that is under way there: it is told when that has ended
-            note(outcome.of_apply(told, one))
-            noted[one.host] = copy(one)
+            note(outcome.of_apply(common, host_outcome))
+            noted[host_outcome.host] = copy(host_outcome)
 
-    ended = applying.apply(pairs, asked, pulse, known=known)
-    for one in ended.hosts:
-        if noted.get(one.host) != one:
-            note(outcome.of_apply(told, one))
+    ended = applying.apply(pairs, settings, pulse, known=known)
+    for host in ended.hosts:
+        if noted.get(host.host) != host:
+            note(outcome.of_apply(common, host))
     return ended.interrupted
 
 
@@ -145,8 +147,8 @@ ACTS: dict[Act, Callable[[Sequence[Pair], Options, outcome.Told, Pulse, Note], b
 def exit_code(results: Iterable[HostResult]) -> Code:
     """Return the exit code of apply, plan and verify for such hosts."""
     tally = Tally()
-    for one in results:
-        tally.add(one.state, one.verdict, one.counts)
+    for result in results:
+        tally.add(result.state, result.verdict, result.counts)
     return tally.exit_code
 
 

@@ -40,10 +40,10 @@ def convert(value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Findin
         try:
             return msgspec.convert(value, kind), wrong
         except msgspec.ValidationError as error:
-            found = [*_walk(value, known, path), *wrong]
-            return None, found or [(path, f"{format_path(path)}: {error}", "")]
-    told = {finding[0] for finding in findings}
-    return None, findings + [one for one in _walk(value, known, path) if one[0] not in told]
+            named = [*_walk(value, known, path), *wrong]
+            return None, named or [(path, f"{format_path(path)}: {error}", "")]
+    reported = {finding[0] for finding in findings}
+    return None, findings + [finding for finding in _walk(value, known, path) if finding[0] not in reported]
 
 
 def list_mistakes(value: object, kind: Any) -> list[Finding]:
@@ -218,9 +218,9 @@ def describe_allowed(kind: shape.Type) -> str:
             return f"a whole number from {bare.ge} to {bare.le}"
         return "a whole number" + (f" ({bare.ge} or more)" if bare.ge is not None else "")
     if isinstance(bare, shape.StrType):
-        told = (kind.extra_json_schema or {}).get("description") if isinstance(kind, shape.Metadata) else None
-        if told:
-            return str(told).partition(". ")[0]  # what is allowed comes first, what it means after it
+        description = (kind.extra_json_schema or {}).get("description") if isinstance(kind, shape.Metadata) else None
+        if description:
+            return str(description).partition(". ")[0]  # what is allowed comes first, what it means after it
         return "text" + (f" matching {bare.pattern}" if bare.pattern else "")
     words_of: dict[type[shape.Type], str] = {
         shape.BoolType: "true, false",

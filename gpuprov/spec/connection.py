@@ -48,18 +48,20 @@ def find_unusable(raw: RawHost) -> Iterator[Problem]:
 def find_shared_machines(hosts: Iterable[RawHost]) -> Iterator[tuple[str, list[str]]]:
     """Yield names by which ssh reaches one machine, as far as the inventory shows, and its address. Apply detects others, too: it asks
     each host for its identity (`onhost.machine`)."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    machines: dict[tuple[str, ...], list[str]] = {}
     for raw in hosts:
-        said = {name: str(raw.connection.get(name) or "") for name in (*ADDRESSES, *PORTS, *_WAY, "ansible_connection")}
-        if said["ansible_connection"].removeprefix("ansible.builtin.") in _BY_SSH:
-            way = " ".join(said[name] for name in _WAY)
+        values = {
+            name: str(raw.connection.get(name) or "") for name in (*ADDRESSES, *PORTS, *_WAY, "ansible_connection")
+        }
+        if values["ansible_connection"].removeprefix("ansible.builtin.") in _BY_SSH:
+            way = " ".join(values[name] for name in _WAY)
             named = _HOST_OPTION.search(way)
-            host = said["ansible_ssh_host"] or said["ansible_host"] or raw.name
+            host = values["ansible_ssh_host"] or values["ansible_host"] or raw.name
             host = named[1].replace("%h", host) if named else host
-            port = said["ansible_ssh_port"] or said["ansible_port"] or "22"
+            port = values["ansible_ssh_port"] or values["ansible_port"] or "22"
             key = (parse_address(host), port, " ".join(_HOST_OPTION.sub("", way).split()))
-            found.setdefault(key, []).append(raw.name)
-    for (host, *_), names in found.items():
+            machines.setdefault(key, []).append(raw.name)
+    for (host, *_), names in machines.items():
         if len(names) > 1:
             yield host, names
 
@@ -98,8 +100,8 @@ def find_secret(value: object, path: Path = ()) -> Path | None:
     """Return the path of a secret in a value: a value from a vault, or an address with user name and password. None: there is none."""
     if isinstance(value, Mapping | list | tuple):
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
-        found = (find_secret(item, (*path, key)) for key, item in items)
-        return next((one for one in found if one is not None), None)
+        paths = (find_secret(item, (*path, key)) for key, item in items)
+        return next((secret_path for secret_path in paths if secret_path is not None), None)
     return path if isinstance(value, str) and masked(value) != value else None
 
 

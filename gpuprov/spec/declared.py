@@ -19,14 +19,16 @@ def complete(value: object, block: type[Fragment]) -> object:
     """Return a block's plain value, completed with what the blocks in it decide unless it sets that itself."""
     if not isinstance(value, Mapping):
         return value
-    found: dict[Any, Any] = {}
+    completed: dict[Any, Any] = {}
     for name, inner in value.items():
         kind = find_inner_block(block, name)
-        found[name] = complete({**kind.WHEN_PRESENT, **inner}, kind) if kind and isinstance(inner, Mapping) else inner
+        completed[name] = (
+            complete({**kind.WHEN_PRESENT, **inner}, kind) if kind and isinstance(inner, Mapping) else inner
+        )
     for name, (field, meaning) in block.IMPLIES.items():
-        if isinstance(value.get(name), Mapping) and found.get(field, OPEN) == OPEN:
-            found[field] = meaning
-    return found
+        if isinstance(value.get(name), Mapping) and completed.get(field, OPEN) == OPEN:
+            completed[field] = meaning
+    return completed
 
 
 def find_undecided(value: object, block: type[Fragment], path: Path) -> Iterator[tuple[Path, str, str]]:
@@ -55,8 +57,12 @@ def find_contradictions(value: object, block: type[Fragment], path: Path) -> Ite
     if not isinstance(value, Mapping):
         return
     for name, (field, meaning) in block.IMPLIES.items():
-        if isinstance(value.get(name), Mapping) and (said := value.get(field)) != meaning and isinstance(said, str):
-            message = f"{format_path((*path, name))} has no effect: {format_path((*path, field))} is {said}"
+        if (
+            isinstance(value.get(name), Mapping)
+            and (setting := value.get(field)) != meaning
+            and isinstance(setting, str)
+        ):
+            message = f"{format_path((*path, name))} has no effect: {format_path((*path, field))} is {setting}"
             yield (*path, name), message, f"{field}: {meaning}, or leave it out {format_off(name)}"
     for name, inner in value.items():
         kind = find_inner_block(block, name)

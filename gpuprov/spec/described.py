@@ -19,7 +19,7 @@ def list_members(kind: shape.Type) -> list[shape.Type]:
     plain = strip_description(kind)
     if not isinstance(plain, shape.UnionType):
         return [kind]
-    return [one for one in plain.types if not isinstance(one, shape.NoneType)]
+    return [type_ for type_ in plain.types if not isinstance(type_, shape.NoneType)]
 
 
 def find_block(kind: shape.Type) -> shape.StructType | None:
@@ -34,11 +34,11 @@ def find_block(kind: shape.Type) -> shape.StructType | None:
 def find_description(kind: shape.Type) -> str:
     """Return its own description, else that of its only type, else the block's."""
     inside = list_members(kind)
-    for one in (kind, *(inside if len(inside) == 1 else ())):
-        if isinstance(one, shape.Metadata) and (told := (one.extra_json_schema or {}).get("description")):
-            return " ".join(str(told).split())
-    found = find_block(kind)
-    return format_prose(found) if found else ""
+    for part in (kind, *(inside if len(inside) == 1 else ())):
+        if isinstance(part, shape.Metadata) and (description := (part.extra_json_schema or {}).get("description")):
+            return " ".join(str(description).split())
+    block = find_block(kind)
+    return format_prose(block) if block else ""
 
 
 def format_prose(of: shape.StructType) -> str:

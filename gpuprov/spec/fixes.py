@@ -66,10 +66,12 @@ def fix_for_member(value: object, kind: shape.Type) -> Iterator[Fix]:
         if whole is not None and is_fitting(whole, kind):
             yield Fix(whole, f"write {whole} without quotes")
     elif isinstance(kind, shape.BoolType):
-        said = _WORDS.get(value.strip().casefold()) if isinstance(value, str) else None
-        said = bool(value) if isinstance(value, int) and value in (0, 1) else said
-        if said is not None:
-            yield Fix(said, f"write {format_as_typed(said)}" + (" without quotes" if isinstance(value, str) else ""))
+        meaning = _WORDS.get(value.strip().casefold()) if isinstance(value, str) else None
+        meaning = bool(value) if isinstance(value, int) and value in (0, 1) else meaning
+        if meaning is not None:
+            yield Fix(
+                meaning, f"write {format_as_typed(meaning)}" + (" without quotes" if isinstance(value, str) else "")
+            )
     elif isinstance(kind, shape.VarTupleType | shape.ListType):
         yield from fix_list(value, kind)
     elif isinstance(kind, shape.StructType):
@@ -80,8 +82,8 @@ def fix_text(value: object, kind: shape.StrType | shape.LiteralType) -> Iterator
     if isinstance(value, bool):
         for word in ON if value else OFF:
             if _narrow(kind) and is_fitting(word, kind):
-                told = f'quote it: "{word}"' if word in _WORDS else f"write {word}"
-                yield Fix(word, told + YAML_BOOLEANS)
+                advice = f'quote it: "{word}"' if word in _WORDS else f"write {word}"
+                yield Fix(word, advice + YAML_BOOLEANS)
     elif isinstance(value, int) and is_fitting(str(value), kind):
         yield Fix(str(value), f'quote it: "{value}"')
     elif isinstance(value, float):

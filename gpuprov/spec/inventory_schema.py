@@ -91,10 +91,10 @@ def _tell_fields(block: dict[str, Any], blocks: dict[str, Any]) -> None:
         if field.get("default", ...) is None:
             del field["default"]
         kinds = [field, *field.get("anyOf", ())]
-        kinds += [blocks[one["$ref"].rsplit("/", 1)[-1]] for one in kinds if "$ref" in one]
-        told = next((one["description"] for one in kinds if "description" in one), "")
-        if told:
-            field["description"] = told.partition("\n\n")[0]
+        kinds += [blocks[kind["$ref"].rsplit("/", 1)[-1]] for kind in kinds if "$ref" in kind]
+        description = next((kind["description"] for kind in kinds if "description" in kind), "")
+        if description:
+            field["description"] = description.partition("\n\n")[0]
 
 
 def list_item_blocks(schema: Any) -> Iterator[str]:

@@ -174,8 +174,8 @@ def merge(contributions: Iterable[Contribution]) -> tuple[Kernel, list[Conflict]
         agree(sysctl, kernel.sysctl, "sysctl", source)  # type: ignore[arg-type]
         agree(limits, kernel.limits, "limits", source)  # type: ignore[arg-type]
         agree(hugepages, kernel.hugepages, "hugepages", source)  # type: ignore[arg-type]
-        said = {"cpu_governor": kernel.cpu_governor, "numa_balancing": kernel.numa_balancing}
-        agree(words, {key: value for key, value in said.items() if value != "keep"}, "", source)
+        settings = {"cpu_governor": kernel.cpu_governor, "numa_balancing": kernel.numa_balancing}
+        agree(words, {key: value for key, value in settings.items() if value != "keep"}, "", source)
         blacklist.update(dict.fromkeys(kernel.blacklist))
         modules.update(dict.fromkeys(kernel.modules_load))
         built.update(dict.fromkeys(kernel.modules_built))

@@ -73,8 +73,8 @@ def free_space(site: Mapping[str, object], usual: Mapping[str, Room]) -> Mapping
 def find_problems(site: Mapping[str, object], capabilities: Iterable[str]) -> Iterable[Problem]:
     """Yield mistakes in the site's variables; the path of each is the variable's name."""
     for name in ("container_toolkit_repository", "container_toolkit_repository_key"):
-        hide_queries(said := str(site.get(name, "")))
-        if has_login(said) or has_query(said):
+        hide_queries(value := str(site.get(name, "")))
+        if has_login(value) or has_query(value):
             message = f"{name} is {show(site[name])}; allowed: an address without user name, password and query"
             yield Problem(path=(name,), message=message, hint="they belong in /etc/apt/auth.conf.d, or in dnf.conf")
     for name, example in SECONDS.items():
@@ -89,7 +89,7 @@ def find_problems(site: Mapping[str, object], capabilities: Iterable[str]) -> It
         )
     services = site.get(SERVICES, "")
     if not isinstance(services, str) and not (
-        isinstance(services, list | tuple) and all(isinstance(one, str) for one in services)
+        isinstance(services, list | tuple) and all(isinstance(service, str) for service in services)
     ):
         yield Problem(
             path=(SERVICES,),

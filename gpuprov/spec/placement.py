@@ -60,38 +60,38 @@ class Placed(NamedTuple):
 def place(values: Mapping[Any, object], fragments: Mapping[str, type[Fragment]], house: tuple[str, ...]) -> Placed:
     """Sort a host's `gpuprov` variable into blocks. `fragments`: the blocks of capabilities; `house`: all other keys."""
     names = [*house, *fragments]
-    found: dict[Any, object] = {}
+    placed: dict[Any, object] = {}
     findings: list[Finding] = []
     written: dict[Path, Path] = {}
     outer = dict(find_outdented(values, fragments))
     for owner, keys in outer.items():
         findings.append(report_indentation(owner, keys))
-        found[owner] = {key: values[key] for key in keys}
+        placed[owner] = {key: values[key] for key in keys}
         written |= {(owner, key): (key,) for key in keys}
     taken = {key for keys in outer.values() for key in keys}
     for key, value in values.items():
         if key in taken or key in outer:
             continue
         if key in names:
-            found[key] = value
+            placed[key] = value
             continue
         path, message, hint = report_unknown_key((), key, names)
         near = hint.removeprefix('did you mean "').removesuffix('"?')
         hint = suggest_place(str(key), value, fragments) or hint
         findings.append((path, message, hint))
         if near in fragments and near not in values and near in hint:
-            found[near], written[near,] = value, (str(key),)
-    for name in [name for name in found if name in fragments]:
-        block = found[name]
+            placed[near], written[near,] = value, (str(key),)
+    for name in [name for name in placed if name in fragments]:
+        block = placed[name]
         others = [key for key in block if _is_other(key, name, fragments)] if isinstance(block, Mapping) else []
         for key in others:
             hint = f"it is a block of its own: write it beside {name}, with the same indentation"
             findings.append(((name, str(key)), f'"{key}" stands in {name}', hint))
-            if key not in found and isinstance(block, Mapping):
-                found[key], written[key,] = block[key], (name, key)
+            if key not in placed and isinstance(block, Mapping):
+                placed[key], written[key,] = block[key], (name, key)
         if isinstance(block, Mapping):
-            found[name] = {key: value for key, value in block.items() if key not in others}
-    return Placed(found, findings, written)
+            placed[name] = {key: value for key, value in block.items() if key not in others}
+    return Placed(placed, findings, written)
 
 
 def find_outdented(
@@ -109,11 +109,11 @@ def find_outdented(
 
 
 def report_indentation(owner: str, keys: list[str]) -> Finding:
-    told = ", ".join(keys)
+    listing = ", ".join(keys)
     message = (
-        f"{owner} is empty, and {counted(len(keys), 'field')} of it ({told}) stand{'s' * (len(keys) == 1)} beside it"
+        f"{owner} is empty, and {counted(len(keys), 'field')} of it ({listing}) stand{'s' * (len(keys) == 1)} beside it"
     )
-    return (owner,), message, f"indent {told} by two more spaces than {owner}"
+    return (owner,), message, f"indent {listing} by two more spaces than {owner}"
 
 
 def suggest_place(key: str, value: object, fragments: Mapping[str, type[Fragment]]) -> str:

@@ -52,17 +52,17 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 class Say(Protocol):
     """Makes a problem of the field at a path, or at dotted names; its message begins with the field's name."""
 
-    def __call__(self, path: Path | str, said: str, hint: str, *, warning: bool = False) -> Problem: ...
+    def __call__(self, path: Path | str, message: str, hint: str, *, warning: bool = False) -> Problem: ...
 
 
 def report_under(*here: str | int) -> Say:
     """Return a Say for fields below this place."""
 
-    def problem(path: Path | str, said: str, hint: str, *, warning: bool = False) -> Problem:
+    def problem(path: Path | str, message: str, hint: str, *, warning: bool = False) -> Problem:
         more = tuple(filter(None, path.split("."))) if isinstance(path, str) else path
-        whole, joint = (*here, *more), "" if said[:1] in (" ", ":") else " "
+        whole, joint = (*here, *more), "" if message[:1] in (" ", ":") else " "
         severity: Literal["error", "warning"] = "warning" if warning else "error"
-        return Problem(path=whole, message=f"{format_path(whole)}{joint}{said}", hint=hint, severity=severity)
+        return Problem(path=whole, message=f"{format_path(whole)}{joint}{message}", hint=hint, severity=severity)
 
     return problem
 

@@ -81,9 +81,9 @@ def find_problems(block: Repository, path: Path) -> Iterable[Problem]:
 
 def find_key_problems(block: Repository, problem: Say) -> Iterable[Problem]:
     if bool(block.key_file) == bool(block.key_url):
-        told = "both key_file and key_url" if block.key_file else "no key"
+        given = "both key_file and key_url" if block.key_file else "no key"
         hint = "key_file: a file beside the inventory; or key_url: https://... with its fingerprint"
-        yield problem("", f"has {told}", hint)
+        yield problem("", f"has {given}", hint)
         return
     if block.key_url and not block.fingerprint:
         hint = "fingerprint: what gpg --show-keys says of the key, compared with its owner's own page"
@@ -118,18 +118,18 @@ def locate_files(fragment: F, name: str, origins: Mapping[Path, Origin]) -> F:
 
 def locate_values(values: Mapping[str, Any], origins: Mapping[Path, Origin]) -> dict[str, Any]:
     """Return the same for a merged, still untyped spec: its meaning no longer depends on where it was written."""
-    told: dict[str, Any] = {}
+    located: dict[str, Any] = {}
     for name, block in values.items():
-        told[name] = {**block} if isinstance(block, Mapping) else block
+        located[name] = {**block} if isinstance(block, Mapping) else block
         for field, inner in block.items() if isinstance(block, Mapping) else ():
             if isinstance(inner, Mapping):
-                told[name][field] = {
+                located[name][field] = {
                     key: make_absolute(value, (name, field, key), origins)
                     if key in FILES and isinstance(value, str) and value and not value.startswith("/")
                     else value
                     for key, value in inner.items()
                 }
-    return told
+    return located
 
 
 def list_block_files(fragment: Fragment) -> list[str]:
@@ -160,8 +160,8 @@ def list_fingerprints(block: Mapping[str, Any]) -> list[str]:
 
     Raises OSError and openpgp.NotAKey.
     """
-    said = openpgp.parse_fingerprints(str(block["fingerprint"]))
-    if said or not block["key_file"]:
-        return said
+    fingerprints = openpgp.parse_fingerprints(str(block["fingerprint"]))
+    if fingerprints or not block["key_file"]:
+        return fingerprints
     text = base64.b64encode(reading.read_named(str(block["key_file"]))).decode()
     return [str(key["fingerprint"]) for key in openpgp.parse_keys(text)]

@@ -79,6 +79,6 @@ def _is_about(problem: Problem, path: Path) -> bool:
 def place_as_written(problem: Problem, written: dict[Path, Path]) -> Problem:
     """Return the problem with the path of its field in the inventory."""
     for length in range(len(problem.path), 0, -1):
-        if found := written.get(problem.path[:length]):
-            return msgspec.structs.replace(problem, path=(*found, *problem.path[length:]))
+        if own_path := written.get(problem.path[:length]):
+            return msgspec.structs.replace(problem, path=(*own_path, *problem.path[length:]))
     return problem

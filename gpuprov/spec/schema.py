@@ -20,11 +20,11 @@ IDENTIFIER = "https://json-schema.org/draft/2020-12/schema"
 def build_document_schema(kind: type, title: str) -> dict[str, Any]:
     """Return the JSON Schema of a document that gpuprov writes, made from its type. Docstrings become descriptions, without the
     indentation that Python 3.11 keeps and 3.13 does not."""
-    found = msgspec.json.schema(kind)
-    for one in found["$defs"].values():
-        if "description" in one:
-            one["description"] = inspect.cleandoc(one["description"])
-    return {"$schema": IDENTIFIER, "title": title, **found}
+    schema = msgspec.json.schema(kind)
+    for definition in schema["$defs"].values():
+        if "description" in definition:
+            definition["description"] = inspect.cleandoc(definition["description"])
+    return {"$schema": IDENTIFIER, "title": title, **schema}
 
 
 def format_document_schema(kind: type, title: str) -> str:
@@ -74,5 +74,5 @@ def allow_switching_off(kind: type[Fragment], described: dict[str, Any]) -> None
     for field in info.fields if isinstance(info, shape.StructType) else ():
         if field.encode_name in described["properties"] and can_be_switched_off(field):
             property_ = described["properties"][field.encode_name]
-            found = property_.pop("anyOf", None) or [{"$ref": property_.pop("$ref")}]
-            property_["anyOf"] = [*(one for one in found if one != {"type": "null"}), {"const": False}]
+            kinds = property_.pop("anyOf", None) or [{"$ref": property_.pop("$ref")}]
+            property_["anyOf"] = [*(kind for kind in kinds if kind != {"type": "null"}), {"const": False}]

@@ -55,9 +55,9 @@ def list_findings(block: Signing) -> Iterable[Finding]:
     if not (block.key_file and block.certificate_file):
         return
     certificate, key = read_certificate(block.certificate_file), read_key(block.key_file)
-    found = [one for one in (certificate, key) if isinstance(one, tuple)]
-    yield from found
-    if found or isinstance(certificate, tuple) or isinstance(key, tuple):
+    problems = [result for result in (certificate, key) if isinstance(result, tuple)]
+    yield from problems
+    if problems or isinstance(certificate, tuple) or isinstance(key, tuple):
         return
     today = datetime.now(UTC)
     if certificate.not_valid_after_utc <= today:
@@ -67,8 +67,8 @@ def list_findings(block: Signing) -> Iterable[Finding]:
         begins = f"{block.certificate_file} is valid only from {certificate.not_valid_before_utc:%Y-%m-%d} on"
         yield "certificate_file", begins, "fix this machine's clock, or wait"
     if key is not None and key.public_key() != certificate.public_key():
-        told = f"{block.key_file} is not the key of the certificate {block.certificate_file}"
-        yield "key_file", told, "name the two files of one pair"
+        message = f"{block.key_file} is not the key of the certificate {block.certificate_file}"
+        yield "key_file", message, "name the two files of one pair"
 
 
 def read_certificate(file: str) -> x509.Certificate | Finding:

@@ -16,13 +16,13 @@ from gpuprov.topology.svg import draw_svg
 from gpuprov.topology.text import format_text
 
 
-def show(found: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> tuple[Code, str]:
+def show(gathered: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> tuple[Code, str]:
     """Print each host's wiring. Returns the exit code, and the picture of the last host that could be read (empty: none)."""
     outcomes, picture = set[Outcome](), ""
     hosts: dict[str, document.Host] = {}
     texts: list[str] = []
     unread: dict[str, str] = {}
-    for name, facts in found.items():
+    for name, facts in gathered.items():
         if isinstance(facts, UnreachableError):
             console.progress(str(facts))
             unread[name] = str(facts)

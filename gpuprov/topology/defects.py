@@ -60,7 +60,7 @@ def narrow(gpus: Sequence[GpuHealth]) -> Iterator[Defect]:
     """Find GPUs whose PCIe link is narrower than that of most similar GPUs, from nvidia-smi alone. A link's speed is not
     checked, since an idle GPU lowers it."""
     for gpu in gpus:
-        width = find_usual([one.width or 0 for one in gpus if one.kind == gpu.kind])
+        width = find_usual([other.width or 0 for other in gpus if other.kind == gpu.kind])
         if 0 < (gpu.width or 0) < width:
             actual, possible = format_link(gpu.width or 0, 0), format_link(width, 0)
             yield Defect(
@@ -73,9 +73,9 @@ def narrow(gpus: Sequence[GpuHealth]) -> Iterator[Defect]:
             )
 
 
-def find_missing_nvlinks(wiring: Wiring, asked: int = 0) -> Iterator[Defect]:
-    """Find GPUs with fewer NVLinks up than `asked`, or than they should have."""
-    for entry in find_unlinked(wiring, asked):
+def find_missing_nvlinks(wiring: Wiring, requested: int = 0) -> Iterator[Defect]:
+    """Find GPUs with fewer NVLinks up than `requested`, or than they should have."""
+    for entry in find_unlinked(wiring, requested):
         yield Defect(
             kind="nvlink",
             found=f"{entry.gpu.name} has {entry.active} NVLinks up; {entry.why} {entry.expected}",

@@ -98,7 +98,7 @@ def format_json(hosts: Mapping[str, Host], unread: Mapping[str, str]) -> str:
     return format_document(document)
 
 
-def build_host(wiring: Wiring, found: tuple[Finding, ...]) -> Host:
+def build_host(wiring: Wiring, findings: tuple[Finding, ...]) -> Host:
     """Convert the wiring of one host. Distances as in the matrix."""
     return Host(
         gpus=tuple(build_gpu(wiring, gpu) for gpu in wiring.gpus),
@@ -113,7 +113,7 @@ def build_host(wiring: Wiring, found: tuple[Finding, ...]) -> Host:
                 message=finding.message,
                 hint=finding.hint,
             )
-            for finding in found
+            for finding in findings
         ),
     )
 

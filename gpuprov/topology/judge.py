@@ -31,7 +31,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_findings(wiring: Wiring) -> tuple[Finding, ...]:
     """List everything that a person should look at, faults first."""
-    found = [
+    findings = [
         *_check_nccl_file(wiring),
         *_check_rails(wiring),
         *_check_sockets(wiring),
@@ -40,7 +40,7 @@ def list_findings(wiring: Wiring) -> tuple[Finding, ...]:
         *_check_nvlinks(wiring),
         *_list_silent(wiring),
     ]
-    return tuple(sorted(found, key=lambda finding: finding.note))
+    return tuple(sorted(findings, key=lambda finding: finding.note))
 
 
 def _check_nccl_file(wiring: Wiring) -> Iterator[Finding]:
@@ -143,9 +143,9 @@ def _check_sockets(wiring: Wiring) -> Iterator[Finding]:
         yield Finding(kind="socket", message=message, note=True)
 
 
-def is_across_sockets(wiring: Wiring, one: Gpu, other: Gpu | Hca) -> bool:
+def is_across_sockets(wiring: Wiring, gpu: Gpu, other: Gpu | Hca) -> bool:
     """Return whether two devices are known to be attached to different sockets."""
-    socket, other_socket = wiring.socket(one.function), wiring.socket(other.function)
+    socket, other_socket = wiring.socket(gpu.function), wiring.socket(other.function)
     return socket is not None and other_socket is not None and socket != other_socket
 
 

@@ -120,9 +120,9 @@ def find_usual(figures: Sequence[float]) -> float:
     return value if count * 2 > len(figures) else 0
 
 
-def _get_least(one: float, other: float) -> float:
+def _get_least(first: float, other: float) -> float:
     """Return the smaller of two values, where 0 is unknown."""
-    return min((value for value in (one, other) if value), default=0)
+    return min((value for value in (first, other) if value), default=0)
 
 
 def format_link(width: float, speed: float) -> str:
@@ -139,8 +139,8 @@ class Unlinked(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-def find_unlinked(wiring: Wiring, asked: int = 0) -> Iterator[Unlinked]:
-    """Find GPUs with fewer active NVLinks than `asked`, else than their model has, else than similar GPUs on this host. Cards
+def find_unlinked(wiring: Wiring, requested: int = 0) -> Iterator[Unlinked]:
+    """Find GPUs with fewer active NVLinks than `requested`, else than their model has, else than similar GPUs on this host. Cards
     with optional bridges may have none: then all of the model have none. GPUs in MIG mode are skipped: their NVLinks carry
     nothing, and Ampere's are down (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide, MIG). All GPUs are
     skipped if nothing is known of NVLinks. A guest may have been given GPUs without their NVLinks: there, each is compared
@@ -158,8 +158,8 @@ def find_unlinked(wiring: Wiring, asked: int = 0) -> Iterator[Unlinked]:
         known = of_model(gpu.entry)
         bridged = gpu.entry is not None and gpu.entry.nvlink == "bridge"
         expected, why = most[gpu.model], f"another {gpu.model} here has"
-        if asked:
-            expected, why = asked, "topology.nvlinks asks for"
+        if requested:
+            expected, why = requested, "topology.nvlinks asks for"
         elif hidden(wiring.guest, "nvswitches") and not most[gpu.model]:
             continue
         elif known and not (bridged and not most[gpu.model]):

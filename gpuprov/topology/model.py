@@ -105,24 +105,24 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         active = {gpu.nvlink.active for gpu in self.gpus if gpu.nvlink and gpu.nvlink.active}
         return len({index for pair in pairs for index in pair}) > 2 and set(pairs.values()) == active
 
-    def distance(self, one: Function, other: Function) -> Distance:
+    def distance(self, function: Function, other: Function) -> Distance:
         """Return the distance between two functions, by the tree alone."""
-        if one.root != other.root:
-            return self._between_roots(one, other)
+        if function.root != other.root:
+            return self._between_roots(function, other)
         shared = 0
-        for mine, its in zip(one.bridges, other.bridges, strict=False):
-            if mine != its:
+        for own, its in zip(function.bridges, other.bridges, strict=False):
+            if own != its:
                 break
             shared += 1
         if not shared:
             return "PHB"
         # Below a shared upstream port, a device has its downstream port only; a further switch adds two ports.
-        return "PIX" if max(len(one.bridges), len(other.bridges)) - shared <= 1 else "PXB"
+        return "PIX" if max(len(function.bridges), len(other.bridges)) - shared <= 1 else "PXB"
 
-    def _between_roots(self, one: Function, other: Function) -> Distance:
-        if one.numa_node < 0 or other.numa_node < 0:
+    def _between_roots(self, function: Function, other: Function) -> Distance:
+        if function.numa_node < 0 or other.numa_node < 0:
             return "NODE" if len(self.tree.sockets) <= 1 else "SYS"
-        return "NODE" if one.numa_node == other.numa_node else "SYS"
+        return "NODE" if function.numa_node == other.numa_node else "SYS"
 
     def socket(self, function: Function) -> int | None:
         """Return the CPU socket that the function is attached to; the NUMA node if sockets are unknown, None if both are."""
@@ -131,13 +131,13 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         socket = self.tree.sockets.get(function.numa_node, -1)
         return function.numa_node if socket < 0 else socket
 
-    def between(self, one: Gpu, other: Gpu) -> str:
+    def between(self, first: Gpu, other: Gpu) -> str:
         """Return `NV18` for GPUs joined by NVLinks, else the distance by the tree. A pair has at most as many NVLinks as
         either GPU has up."""
-        pair = (min(one.index, other.index), max(one.index, other.index))
+        pair = (min(first.index, other.index), max(first.index, other.index))
         joined = (self.nvlinks.pairs or {}).get(pair, 0)
-        joined = min([joined, *(gpu.nvlink.active for gpu in (one, other) if gpu.nvlink and gpu.nvlink.active)])
-        return f"NV{joined}" if joined else self.distance(one.function, other.function)
+        joined = min([joined, *(gpu.nvlink.active for gpu in (first, other) if gpu.nvlink and gpu.nvlink.active)])
+        return f"NV{joined}" if joined else self.distance(first.function, other.function)
 
     def near(self, gpu: Gpu) -> tuple[Distance | None, tuple[Hca, ...]]:
         """Return the distance of the nearest HCA, and all HCAs at that distance; None and an empty tuple without HCAs."""
@@ -183,19 +183,19 @@ def list_nccl_defects(file: TopologyFile, host_wiring: Wiring) -> tuple[str, ...
 def build_wiring(tree: PciTree, devices: Sequence[RdmaDevice], nvlinks: NvLinks, *, guest: str = "") -> Wiring:
     ordered = sorted(tree.functions.values(), key=lambda function: parse_place(function.address))
     linked = {gpu.bus: gpu for gpu in nvlinks.gpus}
-    found = [
+    functions = [
         function
         for function in ordered
         if function.identifier[:4] == "10de" and function.pci_class[:2] == "03" and not function.virtual
     ]
-    indexed = all(function.address in linked for function in found)
+    indexed = all(function.address in linked for function in functions)
     gpus = [
         Gpu(
             index=linked[function.address].index if indexed else number,
             function=function,
             nvlink=linked.get(function.address),
         )
-        for number, function in enumerate(found)
+        for number, function in enumerate(functions)
     ]
     placed = [
         Hca(device=device, function=tree.functions[device.address])

@@ -77,12 +77,12 @@ def _check_port(device: RdmaDevice, port: RdmaPort, devices: Sequence[RdmaDevice
         return None
     alike = [
         other
-        for one in devices
-        if one.identifier == device.identifier
-        for other in one.ports
+        for candidate in devices
+        if candidate.identifier == device.identifier
+        for other in candidate.ports
         if other.link_layer == port.link_layer
         and other.physical != "Disabled"
-        and _is_further(one, other) == _is_further(device, port)
+        and _is_further(candidate, other) == _is_further(device, port)
     ]
     up = sum(port.state == "ACTIVE" for port in alike)
     used = meant or (up * 2 > len(alike) and port.physical != "Disabled")

@@ -57,11 +57,11 @@ def build_rails(wiring: Wiring, limit: Distance = "PXB") -> Rails:
     return Rails(pairs=dict(sorted(pairs.items())), without=without, crowded=crowded, share=share)
 
 
-def find_spare(wiring: Wiring, found: Rails) -> tuple[Hca, ...]:
+def find_spare(wiring: Wiring, rails: Rails) -> tuple[Hca, ...]:
     """Return HCAs that belong to no GPU, on a host with at most as many HCAs as GPUs, so that one may be in a wrong slot."""
     if len(wiring.hcas) > len(wiring.gpus):
         return ()
-    taken = {hca.name for hca in found.pairs.values()}
+    taken = {hca.name for hca in rails.pairs.values()}
     return tuple(hca for hca in wiring.hcas if hca.name not in taken)
 
 

@@ -39,14 +39,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return self.top + self.height - below - height if self.flipped else self.top + below
 
 
-def draw_svg(name: str, wiring: Wiring, found: Sequence[Finding]) -> str:
+def draw_svg(name: str, wiring: Wiring, findings: Sequence[Finding]) -> str:
     """Draw the complete file; it is self-contained, and has colours for light and dark."""
     canvas = Canvas()
     canvas.text(MARGIN, 30, name, "t")
     canvas.text(MARGIN, 50, format_summary(wiring), "s")
-    bad = {place for finding in found if not finding.note for place in finding.places if place}
-    warnings = [f"warning: {finding.message}" for finding in found if not finding.note]
-    notes = [f"note: {finding.message}" for finding in found if finding.note]
+    bad = {place for finding in findings if not finding.note for place in finding.places if place}
+    warnings = [f"warning: {finding.message}" for finding in findings if not finding.note]
+    notes = [f"note: {finding.message}" for finding in findings if finding.note]
     head = _draw_lines(canvas, warnings, 54, "w") + 14 if warnings else HEAD
     rows = _arrange_rows(wiring, head)
     spots: dict[int, tuple[float, float]] = {}

@@ -13,9 +13,9 @@ UNICODE, ASCII = ("├─ ", "└─ ", "│  ", "   "), ("|- ", "`- ", "|  ", "
 LEGEND = "PIX: one PCIe switch; PXB: several; PHB: a host bridge; NODE: two of a NUMA node; SYS: two NUMA nodes; NV#: # NVLinks"
 
 
-def format_text(name: str, wiring: Wiring, found: Sequence[Finding], *, plain: bool, width: int = 0) -> str:
+def format_text(name: str, wiring: Wiring, findings: Sequence[Finding], *, plain: bool, width: int = 0) -> str:
     """Format the wiring. `width`: maximum width of lines that are broken between words; 0: none is broken."""
-    wrong = sum(not finding.note for finding in found)
+    wrong = sum(not finding.note for finding in findings)
     more = f"; {_count(wrong, 'warning')}, at the end" if wrong else ""
     lines = hanging(f"{name}: {format_summary(wiring)}{more}", width)
     names = [*(gpu.name for gpu in wiring.gpus), *(hca.name for hca in (*wiring.hcas, *wiring.bridges))]
@@ -28,8 +28,8 @@ def format_text(name: str, wiring: Wiring, found: Sequence[Finding], *, plain: b
         lines += ["", *format_nearest(wiring)]
     if len(wiring.gpus) + len(wiring.hcas) > 1 and wiring.gpus:
         lines += ["", *_format_matrices(wiring, width), "", *hanging(LEGEND, width)]
-    if found:
-        lines += ["", *(piece for line in _format_findings(found) for piece in hanging(line, width))]
+    if findings:
+        lines += ["", *(piece for line in _format_findings(findings) for piece in hanging(line, width))]
     return "\n".join(lines)
 
 
@@ -113,7 +113,7 @@ def format_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _format_findings(found: Sequence[Finding]) -> Iterator[str]:
-    for finding in found:
+def _format_findings(findings: Sequence[Finding]) -> Iterator[str]:
+    for finding in findings:
         yield f"{'note' if finding.note else 'warning'}: {finding.message}"
         yield from [f"  {finding.hint}"] * bool(finding.hint)

@@ -177,7 +177,7 @@ def broken(host: str, where: str, error: Exception, moment: Moment = "now") -> R
     return unjudged(host, *defect(where, error), moment)
 
 
-def unjudged(host: str, found: str, hint: str, moment: Moment = "now") -> Result:
+def unjudged(host: str, message: str, hint: str, moment: Moment = "now") -> Result:
     """The same, of a defect that was told before."""
     return Result(
         host=host,
@@ -185,7 +185,7 @@ def unjudged(host: str, found: str, hint: str, moment: Moment = "now") -> Result
         check=JUDGED,
         status="error",
         expected="gpuprov can judge the host",
-        found=found,
+        found=message,
         hint=hint,
         moment=moment,
     )

@@ -68,18 +68,18 @@ def _gone(host: HostSpec, facts: Facts, name: str, entry: house.Applied, desired
         return
     try:
         host_contents, known = facts.get(contents.CONTENTS), BY_NAME.get(name)
-        for kind, one in _listed(entry.resources):
-            if kind == "file" and one not in host_contents.entries and one not in host_contents.missing:
-                raise ProbeFailed(f"{one} was not read on the host")
-            if kind == "unit" and one not in host_contents.units:
-                raise ProbeFailed(f"systemd of the host did not say how it has {one}")
+        for kind, resource in _listed(entry.resources):
+            if kind == "file" and resource not in host_contents.entries and resource not in host_contents.missing:
+                raise ProbeFailed(f"{resource} was not read on the host")
+            if kind == "unit" and resource not in host_contents.units:
+                raise ProbeFailed(f"systemd of the host did not say how it has {resource}")
         if known and known.pruned:
             known.pruned(host, facts)
         yield from _left(name, entry.resources, desired, host_contents, gone=True)
     except ProbeFailed as error:
-        for kind, one in _listed(entry.resources):
-            if f"{kind} {one}" not in desired and kind in KINDS:
-                yield Unmanaged(capability=name, kind=kind, name=one, stays=str(error), unknown=True)  # type: ignore[arg-type]
+        for kind, resource in _listed(entry.resources):
+            if f"{kind} {resource}" not in desired and kind in KINDS:
+                yield Unmanaged(capability=name, kind=kind, name=resource, stays=str(error), unknown=True)  # type: ignore[arg-type]
 
 
 def _possible(host: HostSpec, capability: Capability) -> Iterator[str]:

@@ -96,12 +96,12 @@ def verify_each(
             machines[name] = facts.known(house.MACHINE) or ""
             on_judged(name, evaluate(specs[name], facts, moments, only=only, registered=known), facts)
 
-    asked = []
+    requests = []
     for raw, spec in fleet:
         probes = probes_of(spec, moments, only=only, registered=known)
         known_probes = {probe.name for probe in probes}
-        asked.append((raw, (*probes, *(probe for probe in also if probe.name not in known_probes))))
-    gather_each(asked, judge, pace=pace, timeout=timeout, took=took)
+        requests.append((raw, (*probes, *(probe for probe in also if probe.name not in known_probes))))
+    gather_each(requests, judge, pace=pace, timeout=timeout, took=took)
     for warning in machine.list_warnings(machines):
         console.warning(warning)
 

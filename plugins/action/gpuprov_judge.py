@@ -68,23 +68,23 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             )
             preflight = moment != "now"
             run = self._templar.template(known["host_capabilities"]) if "host_capabilities" in known else None
-            there = facts_of(self._read(script(spec, only, preflight=preflight), known))
+            host_facts = facts_of(self._read(script(spec, only, preflight=preflight), known))
             drains = bool(known.get("gpuprov_drain_command"))
             image = known.get("gpuprov_act_last") == "bake"
-            verdict = judge(spec, there, only, preflight=preflight, run=run, drains=drains, image=image)
+            verdict = judge(spec, host_facts, only, preflight=preflight, run=run, drains=drains, image=image)
         except GpuprovError as error:
             raise AnsibleActionFail(f"{error.message}. Fix: {error.hint}") from error
         waited = waiting(verdict.desired) if moment == "sources" else {}
         refusals = verdict.refusals or tuple(
-            f"{name}: {one['problem']}" for name, one in waited.items() if not checking
+            f"{name}: {wait['problem']}" for name, wait in waited.items() if not checking
         )
         if refusals:
             raise AnsibleActionFail("; ".join(refusals))
-        told = "; ".join(one["told"] for one in waited.values())
-        shown = {"msg": told, "diff": {"prepared": f"{told}\n"}} if told else {}
+        message = "; ".join(wait["told"] for wait in waited.values())
+        shown = {"msg": message, "diff": {"prepared": f"{message}\n"}} if message else {}
         desired = {**judged, **verdict.desired}
-        found = {"desired": desired, "driver": driver(desired), "resources": {**before, **verdict.resources}}
-        return {**result, **shown, "changed": bool(waited), **found}
+        judgement = {"desired": desired, "driver": driver(desired), "resources": {**before, **verdict.resources}}
+        return {**result, **shown, "changed": bool(waited), **judgement}
 
     def _read(self, text: str, known: dict[str, Any]) -> bytes:
         """Return both streams of the script on the host, as bytes: a host's data need not be UTF-8, and a module's result must."""

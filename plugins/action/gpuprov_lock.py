@@ -22,30 +22,30 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         host = str((task_vars or {}).get("inventory_hostname", ""))
-        mine = {**(arguments.get("run") or _by_hand()), "name": host}
+        own_run = {**(arguments.get("run") or _by_hand()), "name": host}
         broken = [str(word) for word in _listed(arguments.get("break_lock"))]
         seen = ((task_vars or {}).get("gpuprov_seen") or {}).get(host)
-        arguments |= {"run": mine if seen is None else {**mine, "seen": str(seen)}, "break_lock": broken}
+        arguments |= {"run": own_run if seen is None else {**own_run, "seen": str(seen)}, "break_lock": broken}
         if self._task.check_mode:
-            return {"changed": False, "skipped": True, "run": mine}
+            return {"changed": False, "skipped": True, "run": own_run}
         answer = self._execute_module(module_args=arguments, task_vars=task_vars)
-        if answer.get("taken") is False and process.is_dead(answer.get("holder") or {}, mine):
+        if answer.get("taken") is False and process.is_dead(answer.get("holder") or {}, own_run):
             answer = self._execute_module(
                 module_args=arguments | {"stale": answer.get("text", "")}, task_vars=task_vars
             )
         if answer.get("failed") or answer.get("unreachable"):
-            return dict(answer) | {"run": mine}
-        found = {key: answer[key] for key in ("changed", "taken", "released", "guard") if key in answer}
-        mine |= {key: answer[key] for key in ("token",) if key in answer}
+            return dict(answer) | {"run": own_run}
+        outcome = {key: answer[key] for key in ("changed", "taken", "released", "guard") if key in answer}
+        own_run |= {key: answer[key] for key in ("token",) if key in answer}
         if answer.get("taken") is False:
-            what, way_out = locked.explain_refusal(answer, broken, "apply with")
-            found |= {"failed": True, "msg": f"{host} is {what}. Fix: {way_out}"}
-            found["gpuprov_locked"] = (
+            what, fix = locked.explain_refusal(answer, broken, "apply with")
+            outcome |= {"failed": True, "msg": f"{host} is {what}. Fix: {fix}"}
+            outcome["gpuprov_locked"] = (
                 bool(answer.get("holder")) or "passed" in answer
             )  # a damaged lock goes by nobody's end
         elif answer.get("over"):
-            found["warnings"] = [f"{host}: {_taken_over(answer, mine)}"]
-        return found | {"run": mine}
+            outcome["warnings"] = [f"{host}: {_taken_over(answer, own_run)}"]
+        return outcome | {"run": own_run}
 
 
 def _by_hand() -> dict[str, Any]:
@@ -56,13 +56,13 @@ def _by_hand() -> dict[str, Any]:
 
 def _listed(value: object) -> list[object]:
     """Return one id or several; a value that names no lock (true, of older versions) breaks none."""
-    return [one for one in (value if isinstance(value, list) else [value]) if one not in (None, True, False, "")]
+    return [item for item in (value if isinstance(value, list) else [value]) if item not in (None, True, False, "")]
 
 
-def _taken_over(answer: dict[str, Any], mine: dict[str, Any]) -> str:
+def _taken_over(answer: dict[str, Any], own_run: dict[str, Any]) -> str:
     holder = answer.get("holder") or {}
     user, host = holder.get("user", "somebody"), holder.get("host", "some machine")
-    state = "is dead" if process.is_dead(holder, mine) else "may still be alive"
+    state = "is dead" if process.is_dead(holder, own_run) else "may still be alive"
     if answer.get("left") == 0 and state != "is dead":
         state = "is not heard of any more"
     return f"the run of {user} on {host} since {holder.get('since', 'some time')} {state}: its lock is taken over"

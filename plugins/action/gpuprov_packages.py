@@ -33,11 +33,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             action, task = str(arguments.pop("action", "settle")), str(arguments.pop("task", ""))
             if task:
                 desired = task_arguments(variables, place, task)
-                found = {} if desired is None else {"action": action, **desired}
+                settings = {} if desired is None else {"action": action, **desired}
             else:
-                found = package_arguments(find_desired(variables, place), action)
-            if not found:
+                settings = package_arguments(find_desired(variables, place), action)
+            if not settings:
                 return {**result, **NOT_NEEDED, "changes": []}
-            arguments = {**found, **arguments}
+            arguments = {**settings, **arguments}
         answer: dict[str, Any] = self._execute_module(module_args=arguments, task_vars=variables)
         return answer

@@ -65,14 +65,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise AnsibleActionFail(refusal)
         packages = str(self._templar.template(known.get("host_package_bundle") or ""))
         script = f"{bundle.VARIABLE}={shlex.quote(packages)}\n{bundle.REQUIRED}{reach.script(mark, self._named(known))}"
-        asked = self._low_level_execute_command(f"echo {base64.b64encode(script.encode()).decode()} | base64 -d | sh")
-        printed = f"{asked.get('stdout', '')}{asked.get('stderr', '')}"
-        answer = reach.heard(str(asked.get("stdout", "")), mark)
+        reply = self._low_level_execute_command(f"echo {base64.b64encode(script.encode()).decode()} | base64 -d | sh")
+        printed = f"{reply.get('stdout', '')}{reply.get('stderr', '')}"
+        answer = reach.heard(str(reply.get("stdout", "")), mark)
         if bundle.MISSING in printed:
             raise AnsibleActionFail(f"{host}: {bundle.MISSING}. Fix: {bundle.WAY_OUT}")
-        if refusal := reach.refusal(answer, ansible_version, printed, ended.connection(asked.get("rc"))):
+        if refusal := reach.refusal(answer, ansible_version, printed, ended.connection(reply.get("rc"))):
             raise AnsibleActionFail(f"{host} {refusal}")
-        if ended.is_misleading(str(asked.get("stdout", "")).partition(mark)[0]):
+        if ended.is_misleading(str(reply.get("stdout", "")).partition(mark)[0]):
             raise AnsibleActionFail(f"{host}: {ended.NOISE}")
         python = reach.chosen(answer, ansible_version)
         environment = {"PATH": reach.path_of_bundle(packages, answer.path), "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
@@ -95,7 +95,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 f"{host} runs {facts.get('distribution')} {facts.get('distribution_version')}; supported: {supported}."
                 " Fix: take it out of the inventory, or reinstall it"
             )
-        told = {
+        details = {
             "python": python,
             "environment": environment,
             "platform": kind,
@@ -103,26 +103,26 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "add_group": REACHED,
             "parent_groups": ["all"],
         }
-        return {**result, **told, "changed": False, "ansible_facts": read["ansible_facts"]}
+        return {**result, **details, "changed": False, "ansible_facts": read["ansible_facts"]}
 
     def _nothing(self, host: str, known: dict[str, Any]) -> str:
         """Return the reason for refusing a play that would do nothing for a host with a spec; "" if it does something."""
         if "gpuprov_capabilities" not in known or "gpuprov_only" in known:
             return ""
-        there = list(self._templar.template(known["gpuprov_capabilities"]))
+        declared = list(self._templar.template(known["gpuprov_capabilities"]))
         role = [str(self._templar.template(known["host_asked"]))] if "host_asked" in known else []
-        asked = role or list(self._templar.template(known.get("gpuprov_selected") or there))
-        named = [name for name in asked if name != KERNEL] or asked
-        if set(named) & set(there):
+        selected = role or list(self._templar.template(known.get("gpuprov_selected") or declared))
+        named = [name for name in selected if name != KERNEL] or selected
+        if set(named) & set(declared):
             return ""
         what = ", ".join(named)
         return (
-            f"{host}: nothing would be done, since its spec has no {what or 'capability'} (it has: {', '.join(there) or 'none'})."
+            f"{host}: nothing would be done, since its spec has no {what or 'capability'} (it has: {', '.join(declared) or 'none'})."
             f" Fix: write a block {what or 'of one'} into its gpuprov, or leave the host out with --limit"
         )
 
     def _named(self, known: dict[str, Any]) -> str:
         """Return the Python that the inventory or ansible.cfg names; "" if Ansible may choose."""
-        said = self._templar.template(known.get("ansible_python_interpreter") or "")
-        named = str(said or constants.config.get_config_value("INTERPRETER_PYTHON", variables=known) or "")
+        configured = self._templar.template(known.get("ansible_python_interpreter") or "")
+        named = str(configured or constants.config.get_config_value("INTERPRETER_PYTHON", variables=known) or "")
         return "" if named.startswith("auto") else named

@@ -50,7 +50,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             str(self._task.args.get("role") or ""),
             str(self._task.args.get("host") or known["inventory_hostname"]),
         )
-        sources = [str(one) for one in known.get("ansible_inventory_sources") or ()]
+        sources = [str(source) for source in known.get("ansible_inventory_sources") or ()]
         play = Play(str(known["playbook_dir"]), load_extra_vars(self._loader), self._loader._vault.secrets or ())
         try:
             if role:

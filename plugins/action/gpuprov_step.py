@@ -90,10 +90,10 @@ class Host:
         action = self._action
         folder = action._make_tmp_path()
         try:
-            there = action._connection._shell.join_path(folder, "came")
-            action._transfer_file(path, there)
-            action._fixup_perms2((folder, there))
-            yield there
+            remote_path = action._connection._shell.join_path(folder, "came")
+            action._transfer_file(path, remote_path)
+            action._fixup_perms2((folder, remote_path))
+            yield remote_path
         finally:
             action._remove_tmp_path(folder, force=True)
 

@@ -164,56 +164,60 @@ def main() -> None:
             module.fail_json(msg=problem)
         module.warn(problem)
     texts = [("role_files", 0o644), ("files", 0o644), ("programs", 0o755)]
-    wanted = [Wanted(path, text, mode) for option, mode in texts for path, text in module.params[option].items()]
+    desired = [Wanted(path, text, mode) for option, mode in texts for path, text in module.params[option].items()]
     own = module.params["units"].items()
-    wanted += [Wanted(path, content.replace(PYTHON, sys.executable)) for path, content in own]
-    wanted += [Wanted(path, None) for path in module.params["absent"]]
+    desired += [Wanted(path, content.replace(PYTHON, sys.executable)) for path, content in own]
+    desired += [Wanted(path, None) for path in module.params["absent"]]
     for path, digest in module.params["absent_if"].items():
         if receipt.digest_of(path) == digest:
-            wanted.append(Wanted(path, None))
+            desired.append(Wanted(path, None))
         elif os.path.lexists(path):
             module.warn(f"{path} was changed by others since gpuprov wrote it: it is left to them")
     check = module.check_mode
     lines = module.params["lines"]
-    paths = [one.path for one in wanted] + [one["path"] for one in lines]
+    paths = [entry.path for entry in desired] + [entry["path"] for entry in lines]
     if wrong := [path for path in paths if not path.startswith("/")]:
         module.fail_json(msg=f"{wrong[0]} is no absolute path")
     try:
         off = [Unit(name, enabled=False, active=False) for name in module.params["disabled"]]
-        turned = [one.name for one in wanted_units.ensure(off, check=check)]
-        wanted += [
-            merge_lines(one["path"], {key: str(value) for key, value in one["keys"].items()}, made=one["made"] or check)
-            for one in lines
+        turned = [unit.name for unit in wanted_units.ensure(off, check=check)]
+        desired += [
+            merge_lines(
+                line["path"], {key: str(value) for key, value in line["keys"].items()}, made=line["made"] or check
+            )
+            for line in lines
         ]
-        wanted += list_foreign_files(wanted)
-        texts_of = {one.path: one.content for one in wanted if one.content is not None and one.whole}
+        desired += list_foreign_files(desired)
+        texts_of = {entry.path: entry.content for entry in desired if entry.content is not None and entry.whole}
         late = unit_files.list_late(texts_of)
         aside = unit_files.set_aside(texts_of, check=check)
-        changed = list_differences(wanted) if check else bring_about(wanted)
-        moved = [one.path for one in changed] + aside
+        changed = list_differences(desired) if check else bring_about(desired)
+        moved = [change.path for change in changed] + aside
         if not check and (late or aside or any(map(unit_files.derive_unit, moved))):
             systemd.systemctl("daemon-reload")
         late = [path for path in late if path not in moved]
         on = [Unit(name, enabled=True) for name in module.params["enabled"]]
-        turned = [*dict.fromkeys(turned), *(one.name for one in wanted_units.ensure(on, check=check))]
+        turned = [*dict.fromkeys(turned), *(unit.name for unit in wanted_units.ensure(on, check=check))]
         for capability, reason in module.params["reboot"].items():
             reasons.keep(capability, reason or "", check=check)
     except Refused as error:
         module.fail_json(msg=str(error))
     except OSError as error:
-        told = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        module.fail_json(msg=f"{told}. Fix: see the file system of the host, or systemctl status of the unit")
+        message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        module.fail_json(msg=f"{message}. Fix: see the file system of the host, or systemctl status of the unit")
     shown = (
-        [one.shown() for one in changed if one.path not in module.params["role_files"]] if module._diff else []
+        [change.shown() for change in changed if change.path not in module.params["role_files"]] if module._diff else []
     )  # `diff: false` of a task: a program, not a setting
     shown += _turned(turned, module.params["enabled"]) if turned else []
     shown += [
-        {"before_header": one, "after_header": one, "before": "read by systemd\n", "after": "set aside\n"}
-        for one in aside
+        {"before_header": path, "after_header": path, "before": "read by systemd\n", "after": "set aside\n"}
+        for path in aside
     ]
-    shown += [{"before_header": one, "after_header": one, "before": "", "after": "read by systemd\n"} for one in late]
-    found = [one.path for one in changed]
-    module.exit_json(changed=bool(moved or late or turned), paths=found, units=turned, diff=shown)
+    shown += [
+        {"before_header": path, "after_header": path, "before": "", "after": "read by systemd\n"} for path in late
+    ]
+    changed_paths = [change.path for change in changed]
+    module.exit_json(changed=bool(moved or late or turned), paths=changed_paths, units=turned, diff=shown)
 
 
 def _turned(names: list[str], on: list[str]) -> list[dict[str, str]]:

@@ -83,16 +83,16 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    asked = module.params
+    params = module.params
     if module.check_mode:
         module.exit_json(changed=False, skipped=True)
     try:
-        if asked["state"] == "taken":
-            answer = lock.take(asked["run"], asked["break_lock"], asked["stale"])
-            module.exit_json(changed=False, **answer, **_guard(asked["run"], answer))
-        module.exit_json(changed=False, released=lock.release_lock(asked["run"]))
+        if params["state"] == "taken":
+            answer = lock.take(params["run"], params["break_lock"], params["stale"])
+            module.exit_json(changed=False, **answer, **_guard(params["run"], answer))
+        module.exit_json(changed=False, released=lock.release_lock(params["run"]))
     except OSError as error:
-        what = "taken" if asked["state"] == "taken" else "given back"
+        what = "taken" if params["state"] == "taken" else "given back"
         module.fail_json(
             msg=f"the lock of this host cannot be {what}: {error}; nothing was changed. Fix: {_fix(error)}, then apply again"
         )

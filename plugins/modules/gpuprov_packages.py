@@ -222,14 +222,14 @@ ARGUMENTS = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    asked = module.params
-    if asked["capability"]:
+    params = module.params
+    if params["capability"]:
         module.fail_json(
             msg="gpuprov_packages: capability needs action_plugins of this project where Ansible looks for them"
         )
     try:
-        manager = choice.choose_manager(model.Settings(asked["lock_timeout"], tuple(asked["without"])))
-        answer = actions.ACTIONS[asked["action"]](manager, asked, module.check_mode)
+        manager = choice.choose_manager(model.Settings(params["lock_timeout"], tuple(params["without"])))
+        answer = actions.ACTIONS[params["action"]](manager, params, module.check_mode)
     except model.Refused as refused:
         module.fail_json(msg=str(refused))
     for warning in answer.pop("warnings"):

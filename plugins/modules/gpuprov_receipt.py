@@ -92,19 +92,19 @@ SPEC = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    asked, check = module.params, module.check_mode
-    names = asked["capabilities"]
-    if asked["state"] == "begun":
-        half = [] if check else receipt.begin(asked["run"], names, asked["known"] or names)
+    params, check = module.params, module.check_mode
+    names = params["capabilities"]
+    if params["state"] == "begun":
+        half = [] if check else receipt.begin(params["run"], names, params["known"] or names)
         module.exit_json(changed=False, half=half)
-    given = [asked[name] for name in ("digests", "version", "resources", "forgotten")]
-    found = receipt.merge_applied(asked["run"], names, *given, check=check)
-    if found["damaged"]:
+    given = [params[name] for name in ("digests", "version", "resources", "forgotten")]
+    merged = receipt.merge_applied(params["run"], names, *given, check=check)
+    if merged["damaged"]:
         module.warn(
-            f"the receipt could not be read ({found['damaged']}); the old one is kept as {receipt.RECEIPT}.damaged, "
+            f"the receipt could not be read ({merged['damaged']}); the old one is kept as {receipt.RECEIPT}.damaged, "
             "what earlier runs applied is forgotten"
         )
-    module.exit_json(changed=bool(found["fresh"] or found["gone"]), fresh=found["fresh"], gone=found["gone"])
+    module.exit_json(changed=bool(merged["fresh"] or merged["gone"]), fresh=merged["fresh"], gone=merged["gone"])
 
 
 if __name__ == "__main__":

@@ -45,32 +45,32 @@ def sources(block: Acceptance) -> Iterator[tuple[str, str]]:
 @check("acceptance.tools", acceptance.TOOLS, rdma.DEVICES, system.OS_RELEASE, fields=("rdma", "stream"))
 def tools(ctx: Ctx) -> Outcome:
     """The programs of the tests between hosts are installed if the host has an RDMA device; and stress-ng for stream."""
-    wanted, found = installed(ctx), ctx.facts.get(acceptance.TOOLS).found
-    if not wanted:
+    needed, present = installed(ctx), ctx.facts.get(acceptance.TOOLS).found
+    if not needed:
         return skip("no RDMA device, or no tests between hosts asked for")
-    missing = [name for name in wanted if name not in found]
+    missing = [name for name in needed if name not in present]
     kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
     if missing:
         changes = move_packages(dict.fromkeys(catalogue.list_packages(missing, kin), "installed"))
-        return fail(", ".join(wanted), f"not there: {', '.join(missing)}", APPLY, changes=changes)
-    return ok(", ".join(wanted))
+        return fail(", ".join(needed), f"not there: {', '.join(missing)}", APPLY, changes=changes)
+    return ok(", ".join(needed))
 
 
 @check("acceptance.built", acceptance.TOOLS, fields=("nccl", "nvbandwidth"))
 def built(ctx: Ctx) -> Outcome:
     """Every tool that the spec names a source for was built from exactly that archive, and its program finds its libraries."""
-    asked = list(sources(ctx.fragment))
-    if not asked:
+    requested = list(sources(ctx.fragment))
+    if not requested:
         return not_asked("nothing to build: tools are used where they are installed")
-    there = ctx.facts.get(acceptance.TOOLS).built
-    folders = [folder for _, folder in asked]
+    compiled = ctx.facts.get(acceptance.TOOLS).built
+    folders = [folder for _, folder in requested]
     expected = ", ".join(folders)
-    lacking = [folder for folder in folders if folder.rpartition("/")[2] not in there]
+    lacking = [folder for folder in folders if folder.rpartition("/")[2] not in compiled]
     if lacking:
         changes = list_changes(Difference(folder, "", "built") for folder in lacking)
         return fail(expected, f"not built: {', '.join(lacking)}", APPLY, changes=changes)
     for folder in folders:
-        if lost := there[folder.rpartition("/")[2]]:
+        if lost := compiled[folder.rpartition("/")[2]]:
             hint = "install the libraries (CUDA, NCCL) again; or remove the folder, then gpuprov apply builds it anew"
             return fail(expected, f"{folder} does not find {', '.join(lost)}", hint)
     return ok(expected)
@@ -79,18 +79,18 @@ def built(ctx: Ctx) -> Outcome:
 @check("acceptance.buildable", BUILD, MPICC, acceptance.TOOLS, fields=("nccl", "nvbandwidth"), moment="preflight")
 def buildable(ctx: Ctx) -> Outcome:
     """Tools that are to be built from source find a CUDA compiler, or the spec installs one; and MPI, if they run across hosts."""
-    there = ctx.facts.get(acceptance.TOOLS).built
-    asked = [name for name, folder in sources(ctx.fragment) if folder.rpartition("/")[2] not in there]
-    if not asked:
+    compiled = ctx.facts.get(acceptance.TOOLS).built
+    unbuilt = [name for name, folder in sources(ctx.fragment) if folder.rpartition("/")[2] not in compiled]
+    if not unbuilt:
         return not_asked("nothing is to be built")
     nvcc = ctx.facts.get(BUILD)
     if not nvcc and "cuda_toolkit" not in ctx.host.capabilities:
         hint = "add cuda_toolkit to the spec, install a CUDA toolkit, or leave source out and install the tool yourself"
-        return fail(f"a CUDA compiler to build {' and '.join(asked)} with", "no nvcc", hint)
-    if "nccl" in asked and ctx.fragment.nccl.across and not ctx.facts.get(MPICC):
+        return fail(f"a CUDA compiler to build {' and '.join(unbuilt)} with", "no nvcc", hint)
+    if "nccl" in unbuilt and ctx.fragment.nccl.across and not ctx.facts.get(MPICC):
         hint = "install MPI with its headers (Debian: libopenmpi-dev), or across: false"
         return fail("an MPI compiler to build nccl with, which across asks for", "no mpicc in PATH", hint)
-    return ok(f"{nvcc or 'the nvcc that cuda_toolkit installs'}, for {' and '.join(asked)}")
+    return ok(f"{nvcc or 'the nvcc that cuda_toolkit installs'}, for {' and '.join(unbuilt)}")
 
 
 @check("acceptance.result", acceptance.LAST, fields=("rdma", "nccl", "nvbandwidth", "dcgm", "stream"))
@@ -101,19 +101,22 @@ def result(ctx: Ctx) -> Outcome:
         return skip(f"never accepted: {ACCEPT} runs the tests, on request only")
     if last.damaged:
         return fail("the result of an acceptance", f"{catalogue.RESULT}: {last.damaged}", ACCEPT)
-    verdicts = [(one, judge(ctx.fragment, one)) for one in last.measurements if wanted(ctx.fragment, one.test)]
-    bad = [(one, verdict) for one, verdict in verdicts if verdict.status in ("fail", "error")]
+    verdicts = [
+        (measurement, judge(ctx.fragment, measurement))
+        for measurement in last.measurements
+        if wanted(ctx.fragment, measurement.test)
+    ]
+    bad = [(measurement, verdict) for measurement, verdict in verdicts if verdict.status in ("fail", "error")]
     if bad:
         first, verdict = bad[0]
         more = f"; and {len(bad) - 1} more" if len(bad) > 1 else ""
         hint = f"{verdict.hint}; then {ACCEPT}" if verdict.hint else ACCEPT
         return fail(verdict.wanted, f"{first.test}: {told(first)}, {_age(ctx, first)} ago{more}", hint)
-    figures = [one for one, verdict in verdicts if verdict.status == "pass"]
+    figures = [measurement for measurement, verdict in verdicts if verdict.status == "pass"]
     if not figures:
         return skip(f"the last acceptance measured nothing of what is asked for now: {ACCEPT}")
-    return ok(
-        f"{len(figures)} figure{'s' * (len(figures) != 1)}, the oldest {_age(ctx, min(figures, key=lambda one: one.at))} ago"
-    )
+    oldest = min(figures, key=lambda measurement: measurement.at)
+    return ok(f"{len(figures)} figure{'s' * (len(figures) != 1)}, the oldest {_age(ctx, oldest)} ago")
 
 
 def wanted(block: Acceptance, test: str) -> bool:
@@ -123,16 +126,16 @@ def wanted(block: Acceptance, test: str) -> bool:
     if part == "rdma":
         return name in block.rdma.tests
     if part == "nccl":
-        asked = {"": True, ACROSS: block.nccl.across, LOOPBACK: block.nccl.loopback}
-        return block.nccl.test == name and asked.get(where, False)
+        requested = {"": True, ACROSS: block.nccl.across, LOOPBACK: block.nccl.loopback}
+        return block.nccl.test == name and requested.get(where, False)
     if part == "stream":
         return block.stream.seconds > 0
     return block.dcgm.level > 0 if part == "dcgm" else name in block.nvbandwidth.tests
 
 
-def _age(ctx: Ctx, found: Measurement) -> str:
+def _age(ctx: Ctx, measurement: Measurement) -> str:
     """Return how long ago, by the clock of the machine that runs gpuprov, from which `at` was read, too."""
-    seconds = ctx.facts.read_at - found.at
+    seconds = ctx.facts.read_at - measurement.at
     for size, word in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{seconds // size:.0f} {word}"

@@ -21,12 +21,12 @@ OLD = "/usr/local/lib/gpuprov/acceptance/build.sh"
 
 def builds(ctx: Ctx) -> Iterator[dict[str, Any]]:
     """Yield what is not built yet, as steps take it: the source of its archive, and the folder to build it in."""
-    there = ctx.facts.get(acceptance.TOOLS).built
+    built = ctx.facts.get(acceptance.TOOLS).built
     for name, folder in sources(ctx.fragment):
-        if folder.rpartition("/")[2] in there:
+        if folder.rpartition("/")[2] in built:
             continue
         source: Source = getattr(ctx.fragment, name).source
-        program = next(one.program for one in catalogue.read_acceptance_file().builds if one.key == name)
+        program = next(build.program for build in catalogue.read_acceptance_file().builds if build.key == name)
         yield {
             "name": name,
             "archive": f"{folder}.archive",
@@ -42,26 +42,26 @@ def builds(ctx: Ctx) -> Iterator[dict[str, Any]]:
 def make(ctx: Ctx) -> dict[str, Any]:
     """Return the role's values. `install`: packages. `absent`: files that should not be there."""
     kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
-    there, building = ctx.facts.get(PACKAGES), list(builds(ctx))
-    wanted = list(catalogue.list_packages(installed(ctx), kin))
-    wanted += catalogue.build_packages((one["name"] for one in building), kin)
+    present, building = ctx.facts.get(PACKAGES), list(builds(ctx))
+    needed = list(catalogue.list_packages(installed(ctx), kin))
+    needed += catalogue.build_packages((build["name"] for build in building), kin)
     return {
         "of": "the acceptance tools",
         "hint": "perftest and rdma-core's tools are in every distribution; libnccl comes from NVIDIA's CUDA repository; or take the "
         "tests out of the spec",
-        "install": [name for name in dict.fromkeys(wanted) if name not in there],
+        "install": [name for name in dict.fromkeys(needed) if name not in present],
         "absent": [OLD],
         "tasks": {
             "fetch": [
                 {
-                    "of": f"acceptance.{one['name']}.source",
-                    **{key: one[key] for key in ("url", "file", "sha256")},
-                    "path": one["archive"],
+                    "of": f"acceptance.{build['name']}.source",
+                    **{key: build[key] for key in ("url", "file", "sha256")},
+                    "path": build["archive"],
                 }
-                for one in building
+                for build in building
             ],
             "tool_build": [
-                {key: one[key] for key in ("name", "archive", "folder", "program", "mpi")} for one in building
+                {key: build[key] for key in ("name", "archive", "folder", "program", "mpi")} for build in building
             ],
         },
     }

@@ -54,8 +54,8 @@ def judge(block: Acceptance, measurement: Measurement) -> Verdict:
     if measurement.skipped:
         return Verdict(status="skip", wanted=measurement.skipped)
     if measurement.problem:
-        wanted = DIAGNOSED if part == "dcgm" else "a figure"
-        return Verdict(status="fail" if part == "dcgm" and measurement.unit else "error", wanted=wanted, hint=hint)
+        expected = DIAGNOSED if part == "dcgm" else "a figure"
+        return Verdict(status="fail" if part == "dcgm" and measurement.unit else "error", wanted=expected, hint=hint)
     if part == "dcgm":
         return Verdict(status="pass", wanted=DIAGNOSED)
     if part == "stream":
@@ -79,8 +79,8 @@ def _pair(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
     if not block.rdma.latency:
         return Verdict(status="pass", wanted="any latency")
     good = measurement.value <= block.rdma.latency
-    wanted = f"at most {block.rdma.latency:g} us"
-    return Verdict(status="pass" if good else "fail", wanted=wanted, hint=hint, threshold=block.rdma.latency)
+    expected = f"at most {block.rdma.latency:g} us"
+    return Verdict(status="pass" if good else "fail", wanted=expected, hint=hint, threshold=block.rdma.latency)
 
 
 def _gpus(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
@@ -108,9 +108,9 @@ def _least(value: float, threshold: float, floor: catalogue.Floor | None, unit: 
     least, origin = (threshold, "") if threshold or floor is None else (floor.value, floor.origin)
     if not least:
         return Verdict(status="pass", wanted="any bandwidth: neither the spec nor the catalogue has a threshold")
-    wanted = f"at least {least:g} {unit}" + (f" (published: {origin})" if origin else "")
+    expected = f"at least {least:g} {unit}" + (f" (published: {origin})" if origin else "")
     return Verdict(
-        status="pass" if value >= least else "fail", wanted=wanted, hint=hint, origin=origin, threshold=least
+        status="pass" if value >= least else "fail", wanted=expected, hint=hint, origin=origin, threshold=least
     )
 
 

@@ -26,49 +26,45 @@ def rules(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
 
 
 def _pairs(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
-    asked = block.rdma
-    twice = sorted({test for test in asked.tests if asked.tests.count(test) > 1})
+    rdma = block.rdma
+    twice = sorted({test for test in rdma.tests if rdma.tests.count(test) > 1})
     if twice:
-        hint = f"each test once: {', '.join(dict.fromkeys(asked.tests))}"
+        hint = f"each test once: {', '.join(dict.fromkeys(rdma.tests))}"
         yield problem("rdma.tests", f"names {', '.join(twice)} twice", hint)
-    if asked.bandwidth and not any(test.endswith("_bw") for test in asked.tests):
-        yield _unjudged("rdma", "bandwidth", f"{asked.bandwidth:g} Gb/s", "write_bw, read_bw or send_bw in tests")
-    if asked.latency and not any(test.endswith("_lat") or test == "pingpong" for test in asked.tests):
-        yield _unjudged(
-            "rdma", "latency", f"{asked.latency:g} us", "write_lat, read_lat, send_lat or pingpong in tests"
-        )
+    if rdma.bandwidth and not any(test.endswith("_bw") for test in rdma.tests):
+        yield _unjudged("rdma", "bandwidth", f"{rdma.bandwidth:g} Gb/s", "write_bw, read_bw or send_bw in tests")
+    if rdma.latency and not any(test.endswith("_lat") or test == "pingpong" for test in rdma.tests):
+        yield _unjudged("rdma", "latency", f"{rdma.latency:g} us", "write_lat, read_lat, send_lat or pingpong in tests")
     fabric = host.capabilities.get("rdma")
     rate = getattr(fabric, "rate", 0)
-    if rate and asked.bandwidth > rate:
-        message = f"is {asked.bandwidth:g} Gb/s, and rdma.rate is {rate}"
+    if rate and rdma.bandwidth > rate:
+        message = f"is {rdma.bandwidth:g} Gb/s, and rdma.rate is {rate}"
         yield problem("rdma.bandwidth", message, f"allowed: less than {rate}, in Gb/s (not GB/s)")
-    if "pingpong" in asked.tests and getattr(fabric, "fabric", "") == "iwarp":
+    if "pingpong" in rdma.tests and getattr(fabric, "fabric", "") == "iwarp":
         message = "has pingpong, and rdma.fabric is iwarp: ibv_rc_pingpong does not connect by rdma_cm"
         yield problem("rdma.tests", message, "send_lat instead, or ping")
-    if asked.memory == "gpu" and "gpudirect_rdma" not in host.capabilities:
+    if rdma.memory == "gpu" and "gpudirect_rdma" not in host.capabilities:
         message = "is gpu, and the spec has no gpudirect_rdma"
         yield problem("rdma.memory", message, "add gpudirect_rdma: {}, or memory: host")
 
 
 def _nccl(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
-    asked = block.nccl
-    if asked.test == "none":
-        figures = {"busbw": asked.busbw, "across_busbw": asked.across_busbw, "loopback_busbw": asked.loopback_busbw}
+    nccl = block.nccl
+    if nccl.test == "none":
+        figures = {"busbw": nccl.busbw, "across_busbw": nccl.across_busbw, "loopback_busbw": nccl.loopback_busbw}
         for field, value in figures.items():
             if value:
                 yield _unjudged("nccl", field, f"{value:g} GB/s", "a test instead of none")
-        for field in [name for name in ("across", "loopback") if getattr(asked, name)]:
+        for field in [name for name in ("across", "loopback") if getattr(nccl, name)]:
             yield problem(("nccl", field), "without a test", "a test instead of none")
         return
-    for field, given in (("across_busbw", asked.across_busbw), ("gpudirect", asked.gpudirect)):
-        if given and not asked.across:
+    for field, given in (("across_busbw", nccl.across_busbw), ("gpudirect", nccl.gpudirect)):
+        if given and not nccl.across:
             yield problem(("nccl", field), "is judged over all hosts, and across is false", "across: true")
-    yield from _between_gpus(host, asked.busbw)
-    if asked.loopback_busbw and not asked.loopback:
+    yield from _between_gpus(host, nccl.busbw)
+    if nccl.loopback_busbw and not nccl.loopback:
         yield problem("nccl.loopback_busbw", "is judged over a host's HCAs, and loopback is false", "loopback: true")
-    if (asked.busbw or asked.across or asked.loopback) and getattr(
-        host.capabilities.get("mig"), "mode", ""
-    ) == "enabled":
+    if (nccl.busbw or nccl.across or nccl.loopback) and getattr(host.capabilities.get("mig"), "mode", "") == "enabled":
         message = "acceptance.nccl contradicts mig: GPUs in MIG mode have no peer-to-peer copies, which NCCL needs"
         yield Problem(
             path=(HERE, "nccl", "test"), message=message, hint="nccl: {test: none}, or accept before MIG is set up"
@@ -94,21 +90,21 @@ def _between_gpus(host: HostSpec, busbw: float) -> Iterable[Problem]:
         yield problem("nccl.busbw", message, "a figure that such a host was measured with, or 0")
 
 
-def _copies(asked: NvBandwidth) -> Iterable[Problem]:
-    for case, value in asked.bandwidth.items():
-        if case not in asked.tests:
+def _copies(nvbandwidth: NvBandwidth) -> Iterable[Problem]:
+    for case, value in nvbandwidth.bandwidth.items():
+        if case not in nvbandwidth.tests:
             message = f"acceptance.nvbandwidth.bandwidth has {value:g} GB/s for {case}, which is not among its tests"
-            hint = f"add it to tests; these are: {', '.join(asked.tests) or 'none'}"
+            hint = f"add it to tests; these are: {', '.join(nvbandwidth.tests) or 'none'}"
             yield Problem(path=(HERE, "nvbandwidth", "bandwidth", case), message=message, hint=hint)
 
 
 def _stream(block: Acceptance) -> Iterable[Problem]:
-    asked = block.stream
-    if 0 < asked.seconds < LEAST:
-        message = f"is {asked.seconds}: stress-ng tells no rate so soon"
+    stream = block.stream
+    if 0 < stream.seconds < LEAST:
+        message = f"is {stream.seconds}: stress-ng tells no rate so soon"
         yield problem("stream.seconds", message, f"0, or {LEAST} and more")
-    if asked.bandwidth and not asked.seconds:
-        yield _unjudged("stream", "bandwidth", f"{asked.bandwidth:g} GB/s", "seconds: 30")
+    if stream.bandwidth and not stream.seconds:
+        yield _unjudged("stream", "bandwidth", f"{stream.bandwidth:g} GB/s", "seconds: 30")
 
 
 def _source(place: Path, source: Source, folder: str) -> Iterable[Problem]:

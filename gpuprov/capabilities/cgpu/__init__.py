@@ -26,11 +26,11 @@ NODES = tuple(node.key for node in catalogue.read_cgpu_file().nodes)
 def rules(host: HostSpec, block: Cgpu) -> Iterable[Problem]:
     yield from _values(host, block)
     yield from _neighbours(host)
-    asked = asked_driver(host.capabilities.get("nvidia_driver"))
+    driver = asked_driver(host.capabilities.get("nvidia_driver"))
     known = catalogue.find_newest()
-    if asked and (why := catalogue.explain_unfit(known.last, asked)):
+    if driver and (why := catalogue.explain_unfit(known.last, driver)):
         hint = f"a driver of {', '.join(known.branches)}, or ask Alibaba for a cGPU newer than {known.last}"
-        yield problem("", f": nvidia_driver.version is {asked}, and {why}", hint, warning=True)
+        yield problem("", f": nvidia_driver.version is {driver}, and {why}", hint, warning=True)
 
 
 def _values(host: HostSpec, block: Cgpu) -> Iterable[Problem]:
@@ -76,7 +76,7 @@ def _neighbours(host: HostSpec) -> Iterable[Problem]:
 def export(facts: Facts) -> Fragment | None:
     """Return the settings that most GPUs have, and the different ones of single GPUs."""
     state = facts.get(CGPU)
-    found = {
+    by_gpu = {
         gpu.index: {key: int(gpu.settings[key]) for key in NODES if is_whole(gpu.settings.get(key, ""))}
         for gpu in state.gpus
     }
@@ -86,7 +86,7 @@ def export(facts: Facts) -> Fragment | None:
             for key, value in values.items()
             if catalogue.get_bounds(key)[0] <= value <= catalogue.get_bounds(key)[1]
         }
-        for index, values in found.items()
+        for index, values in by_gpu.items()
     }
     if not state.version or not any("policy" in values for values in inside.values()):
         return None

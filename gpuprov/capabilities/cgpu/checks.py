@@ -41,15 +41,15 @@ def module(ctx: Ctx) -> Outcome:
         return fail(expected, f"no {catalogue.ROOT}/version: cGPU is not installed", catalogue.INSTALLER)
     if not state.gpus:
         return fail(expected, f"cGPU {state.version} has no GPU", "load the NVIDIA driver, then cGPU's module anew")
-    there = {gpu.index for gpu in state.gpus}
+    indices = {gpu.index for gpu in state.gpus}
     count = (ctx.host.gpu.count if ctx.host.gpu else None) or 0
-    if len(there) < count:
-        told = f"cGPU {state.version} has {len(there)} of {counted(count, 'GPU')}: {_words(there)}"
-        return fail(expected, told, "load cGPU's module anew when the driver has all GPUs")
-    strange = [index for index in ctx.fragment.gpus if int(index) not in there]
+    if len(indices) < count:
+        message = f"cGPU {state.version} has {len(indices)} of {counted(count, 'GPU')}: {_words(indices)}"
+        return fail(expected, message, "load cGPU's module anew when the driver has all GPUs")
+    strange = [index for index in ctx.fragment.gpus if int(index) not in indices]
     if strange:
-        told = f"no {', '.join(f'{catalogue.ROOT}/{index}' for index in strange)}; GPUs: {_words(there)}"
-        return fail(f"GPUs {', '.join(ctx.fragment.gpus)} of cgpu.gpus", told, "correct cgpu.gpus")
+        message = f"no {', '.join(f'{catalogue.ROOT}/{index}' for index in strange)}; GPUs: {_words(indices)}"
+        return fail(f"GPUs {', '.join(ctx.fragment.gpus)} of cgpu.gpus", message, "correct cgpu.gpus")
     lacking = sorted(
         {
             key
@@ -59,11 +59,11 @@ def module(ctx: Ctx) -> Outcome:
         }
     )
     if lacking:
-        told = f"cGPU {state.version} has no {', '.join(lacking)}"
+        message = f"cGPU {state.version} has no {', '.join(lacking)}"
         return fail(
-            f"{', '.join(lacking)} of each GPU", told, f"a newer cGPU, or take {', '.join(lacking)} out of the spec"
+            f"{', '.join(lacking)} of each GPU", message, f"a newer cGPU, or take {', '.join(lacking)} out of the spec"
         )
-    return ok(f"cGPU {state.version}, GPUs {_words(there)}")
+    return ok(f"cGPU {state.version}, GPUs {_words(indices)}")
 
 
 @check(
@@ -80,12 +80,12 @@ def alone(ctx: Ctx) -> Outcome:
     scope = getattr(ctx.host.capabilities.get("mps"), "scope", "")
     ends = state.mps_ours and ctx.applies("mps") and scope == "none"
     served = state.mps and not ends
-    found = [f"MIG mode is on: {' '.join(cut)}"] * bool(cut) + ["an MPS daemon runs"] * served
-    if found:
+    conflicts = [f"MIG mode is on: {' '.join(cut)}"] * bool(cut) + ["an MPS daemon runs"] * served
+    if conflicts:
         way = ["nvidia-smi -mig 0"] * bool(cut) + [
             "mps: {scope: none} in the spec" if state.mps_ours else "stop the MPS daemon, and whatever starts it"
         ] * served
-        return fail("cGPU alone, without MIG and MPS", "; ".join(found), f"{'; '.join(way)}; or cgpu: false")
+        return fail("cGPU alone, without MIG and MPS", "; ".join(conflicts), f"{'; '.join(way)}; or cgpu: false")
     if not state.version:
         return skip("cGPU is not loaded: see cgpu.module")
     return ok("neither MIG nor MPS beside cGPU")
@@ -103,8 +103,8 @@ def driver(ctx: Ctx) -> Outcome:
     state = ctx.facts.get(CGPU)
     if not state.version:
         return skip("cGPU is not loaded: see cgpu.module")
-    asked = asked_driver(ctx.host.capabilities.get("nvidia_driver"))
-    versions = dict.fromkeys(one for one in (asked, ctx.facts.get(nvidia.DRIVER).version) if one)
+    requested = asked_driver(ctx.host.capabilities.get("nvidia_driver"))
+    versions = dict.fromkeys(release for release in (requested, ctx.facts.get(nvidia.DRIVER).version) if release)
     wrong = [why for version in versions if (why := catalogue.explain_unfit(state.version, version))]
     if wrong:
         return fail(
@@ -136,7 +136,7 @@ def settings(ctx: Ctx) -> Group | Outcome:
         for gpu in state.gpus
         for node, value in onhost.parse_settings(rows(ctx.fragment), gpu.index).items()
     ]
-    wrong = {(one.gpu.index, one.node): one.found for one in differences(ctx)}
+    wrong = {(difference.gpu.index, difference.node): difference.found for difference in differences(ctx)}
     expected = "; ".join(dict.fromkeys(_asked(ctx.fragment, gpu.index) for gpu in state.gpus))
     return Group(
         tuple(

@@ -32,15 +32,18 @@ After=systemd-modules-load.service nvidia-persistenced.service gpuprov-persisten
 
 def config(block: Cgpu) -> str:
     """Return the text of cgpu.conf."""
-    told = f"# GPU NODE VALUE: what {catalogue.UNIT} writes to {catalogue.ROOT}/GPU/NODE; * is every GPU, a later line wins."
-    return HEADER + "\n".join((told, *lines(block), ""))
+    legend = f"# GPU NODE VALUE: what {catalogue.UNIT} writes to {catalogue.ROOT}/GPU/NODE; * is every GPU, a later line wins."
+    return HEADER + "\n".join((legend, *lines(block), ""))
 
 
 def differs(ctx: Ctx) -> str:
     """Return the settings that the GPUs do not have; empty if they have all."""
     if not ctx.facts.get(CGPU).version:
         return "cGPU is not loaded"
-    return ", ".join(f"GPU {one.gpu.index} {one.node}: {one.found} -> {one.value}" for one in differences(ctx))
+    return ", ".join(
+        f"GPU {difference.gpu.index} {difference.node}: {difference.found} -> {difference.value}"
+        for difference in differences(ctx)
+    )
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
@@ -57,7 +60,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """Return the values of the role: those of the resources, and how the unit is run."""
-    unit = next(one for one in desired(ctx) if isinstance(one, Unit))
+    unit = next(resource for resource in desired(ctx) if isinstance(resource, Unit))
     values = role_values(desired(ctx), "program", "files", "units", "absent", "on")
     del values["on"]
     own = {"name": unit.name, "state": "ran", "enabled": True, "program": "cgpu"}

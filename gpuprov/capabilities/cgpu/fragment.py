@@ -55,15 +55,15 @@ class Cgpu(Fragment, frozen=True):
 def general(block: Cgpu) -> dict[str, int]:
     """Return the settings that every GPU should have, in the order in which they are written; a 0 of max_inst and prio_ratio is no
     request."""
-    asked = {"max_inst": block.max_inst, "policy": block.policy, "prio_ratio": block.prio_ratio}
-    return {key: value for key, value in asked.items() if value or key == "policy"}
+    fields = {"max_inst": block.max_inst, "policy": block.policy, "prio_ratio": block.prio_ratio}
+    return {key: value for key, value in fields.items() if value or key == "policy"}
 
 
 def rows(block: Cgpu) -> list[tuple[str, str, str]]:
     """Return GPU, node and value; a later row overrides an earlier one."""
     single = [(index, str(key), values[key]) for index, values in block.gpus.items() for key in sorted(values)]
-    asked = [*(("*", key, value) for key, value in general(block).items()), *single]
-    return [(index, key, str(value)) for index, key, value in asked]
+    triples = [*(("*", key, value) for key, value in general(block).items()), *single]
+    return [(index, key, str(value)) for index, key, value in triples]
 
 
 def lines(block: Cgpu) -> tuple[str, ...]:

@@ -52,29 +52,29 @@ def doubled(name: str, values: tuple[str, ...]) -> Iterable[Problem]:
 
 def export(facts: Facts) -> Fragment | None:
     """Return the installed toolkit, with the engines in which it is registered."""
-    found = installed(facts)
-    if "nvidia-container-toolkit" not in found:
+    present = installed(facts)
+    if "nvidia-container-toolkit" not in present:
         return None
     runtimes, default = [], False
     for name, engine in facts.get(ENGINES).items():
         try:
-            told = files.registered(name, files.configuration(name, engine)) if name != "podman" else {}
+            registration = files.registered(name, files.configuration(name, engine)) if name != "podman" else {}
         except ValueError:
             continue
-        if told.get("path"):
+        if registration.get("path"):
             runtimes.append(name)
-            default = default or told["default"] == files.NAME
+            default = default or registration["default"] == files.NAME
         elif name == "podman" and facts.get(CDI):
             runtimes.append(name)
     toolkit = facts.get(TOOLKIT)
     mode = files.at(toolkit.settings, "nvidia-container-runtime", "mode")
-    kept = any(one.path.startswith("/etc/cdi/") for one in facts.get(CDI))
+    kept = any(fact.path.startswith("/etc/cdi/") for fact in facts.get(CDI))
     users = facts.get(USERS)
     own = {name: files.configuration("docker", {"files": {files.MAIN["docker"]: {"text": user.daemon}}})
            for name, user in users.items() if _readable(user.daemon)}  # fmt: skip
     return ContainerToolkit(
-        version=resolve.upstream(found["nvidia-container-toolkit"].version),
-        hold=all(package.held for package in found.values()),
+        version=resolve.upstream(present["nvidia-container-toolkit"].version),
+        hold=all(package.held for package in present.values()),
         runtimes=tuple(runtimes),  # type: ignore[arg-type]
         default_runtime=default,
         mode=mode if mode in ("auto", "cdi", "legacy") else "auto",

@@ -44,7 +44,7 @@ def specification(ctx: Ctx) -> Outcome:
     newer), or else by its release."""
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus: there is nothing to specify")
-    devices, found = ctx.facts.get(DEVICES), ctx.facts.get(CDI)
+    devices, specifications = ctx.facts.get(DEVICES), ctx.facts.get(CDI)
     expected = f"{specification_file(ctx.fragment)} with {counted(len(devices.names), 'device')}"
     change = Change(kind="file", name=specification_file(ctx.fragment), after="made anew")
     hint = f"{APPLY}, or nvidia-ctk cdi generate --output={specification_file(ctx.fragment)}"
@@ -53,52 +53,54 @@ def specification(ctx: Ctx) -> Outcome:
         return skip(f"{kind} container without a loaded driver of its machine's: {devices.complaint}")
     if devices.complaint:
         return fail(expected, f"nvidia-smi: {devices.complaint}", "see nvidia_driver.loaded")
-    mine = next((one for one in found if one.path == specification_file(ctx.fragment)), None)
-    if mine is None:
+    own = next((candidate for candidate in specifications if candidate.path == specification_file(ctx.fragment)), None)
+    if own is None:
         return fail(expected, "no such file", hint, changes=[change])
-    others = [one.path for one in found if one.path != mine.path and one.kind == mine.kind]
+    others = [
+        candidate.path for candidate in specifications if candidate.path != own.path and candidate.kind == own.kind
+    ]
     if others:
         going = [
             path for path in others if path.endswith(f"/{SPECIFICATION}")
         ]  # apply leaves files of other names to the site
         gone = [Change(kind="file", name=path, after="removed") for path in going]
-        told = f"a second specification of {mine.kind}: {' '.join(others)}"
-        return fail("one specification", told, f"rm {' '.join(others)}: engines take both", changes=gone)
+        message = f"a second specification of {own.kind}: {' '.join(others)}"
+        return fail("one specification", message, f"rm {' '.join(others)}: engines take both", changes=gone)
     wrong = (
-        stale(mine, devices)
-        or without_uvm(mine)
-        or of_other_driver(mine, ctx.facts.get(nvidia.LIBRARIES).get("libcuda", ""))
+        stale(own, devices)
+        or without_uvm(own)
+        or of_other_driver(own, ctx.facts.get(nvidia.LIBRARIES).get("libcuda", ""))
     )
     if wrong:
         return fail(expected, wrong, hint, changes=[change])
-    unreadable, newer = unread(ctx.fragment, ctx.facts, mine)
+    unreadable, newer = unread(ctx.fragment, ctx.facts, own)
     if unreadable:
         flags = needed_flags(ctx.fragment, ctx.facts, ctx.facts.get(TOOLKIT).version)
         again = f"{hint}{''.join(f' --feature-flag={flag}' for flag in flags)}"
-        return fail(f"{mine.path}, which engines can read", unreadable, f"{again}; or {newer}", changes=[change])
-    return ok(f"{mine.path}: {' '.join(devices.names) or 'no device, as MIG mode without instances'}", expected)
+        return fail(f"{own.path}, which engines can read", unreadable, f"{again}; or {newer}", changes=[change])
+    return ok(f"{own.path}: {' '.join(devices.names) or 'no device, as MIG mode without instances'}", expected)
 
 
-def stale(found: Specification, devices: Devices) -> str:
+def stale(cdi_spec: Specification, devices: Devices) -> str:
     """Return how a specification differs from nvidia-smi's list; by UUID too, if it names UUIDs. Empty if it does not. A site may have
     UUIDs alone, or gpu0 and mig0:1: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"""
-    named = {re.sub(r"^(gpu|mig)(?=\d)", "", name) for name in found.devices} - {"all", *devices.parents}
+    named = {re.sub(r"^(gpu|mig)(?=\d)", "", name) for name in cdi_spec.devices} - {"all", *devices.parents}
     uuids = {name for name in named if name.startswith(("GPU-", "MIG-"))}
     missing = sorted(set(devices.names) - named) if named - uuids or not uuids else []
     missing += sorted(set(devices.uuids) - uuids) if uuids else []
     gone = sorted(named - uuids - set(devices.names)) + sorted(uuids - set(devices.uuids))
-    told = [f"not in it: {' '.join(missing)}"] if missing else []
-    return "; ".join(told + ([f"in it, and gone: {' '.join(gone)}"] if gone else []))
+    problems = [f"not in it: {' '.join(missing)}"] if missing else []
+    return "; ".join(problems + ([f"in it, and gone: {' '.join(gone)}"] if gone else []))
 
 
-def without_uvm(found: Specification) -> str:
+def without_uvm(cdi_spec: Specification) -> str:
     """Return the message that programs would not find the device file of unified memory; empty if they would."""
-    return "" if found.uvm else f"not in it: {UVM}, which was not there when it was made"
+    return "" if cdi_spec.uvm else f"not in it: {UVM}, which was not there when it was made"
 
 
-def of_other_driver(found: Specification, version: str) -> str:
+def of_other_driver(cdi_spec: Specification, version: str) -> str:
     """Return the driver version of the specification's files, if it is not the installed one."""
-    other = [one for one in found.versions if version and one != version]
+    other = [named for named in cdi_spec.versions if version and named != version]
     return f"its files are those of driver {' '.join(other)}, installed is {version}" if other else ""
 
 
@@ -126,9 +128,9 @@ def daemon_reload(ctx: Ctx) -> Outcome:
     engines = registrable(ctx.fragment, ctx.facts)
     systemd_driven = [name for name, engine in engines.items() if _by_systemd(name, engine)]
     if how == "legacy" and systemd_driven:
-        told = f"legacy mode, and {', '.join(systemd_driven)} leaves cgroups to systemd"
+        message = f"legacy mode, and {', '.join(systemd_driven)} leaves cgroups to systemd"
         hint = "container_toolkit: {mode: cdi}; or cgroups by cgroupfs in the engine; gpuprov explain container-nvml-unknown"
-        return fail(expected, told, hint)
+        return fail(expected, message, hint)
     return ok(f"mode {how}, {counted(len(toolkit.linked), 'device file')} linked in /dev/char")
 
 

@@ -37,16 +37,16 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 def decided(ctx: Ctx) -> Decision:
     """Decide on one version for all four packages, from the host's own package index."""
-    facts, wanted = ctx.facts, ctx.fragment.version
+    facts, requested = ctx.facts, ctx.fragment.version
     have = {name: package.version for name, package in installed(facts).items()}
     index = facts.get(packages.INDEX)
     needed = list(catalogue.PACKAGES)
-    found: dict[str, Any] = resolve.resolve(wanted, needed, index, have)
+    resolution: dict[str, Any] = resolve.resolve(requested, needed, index, have)
     source = coming(ctx)
-    if not found["problem"]:
-        return Decision(version=found["version"], packages=found["packages"], source=source)
-    hint = found["hint"] if any(name in index for name in needed) else _nowhere(facts)
-    return Decision(problem=found["problem"].replace("driver version", "version"), hint=hint, source=source)
+    if not resolution["problem"]:
+        return Decision(version=resolution["version"], packages=resolution["packages"], source=source)
+    hint = resolution["hint"] if any(name in index for name in needed) else _nowhere(facts)
+    return Decision(problem=resolution["problem"].replace("driver version", "version"), hint=hint, source=source)
 
 
 def _nowhere(facts: Facts) -> str:
@@ -81,10 +81,12 @@ def repository(ctx: Ctx) -> dict[str, Any]:
 
 def coming(ctx: Ctx) -> str:
     """Return the URL of the site's repository, if the host does not have it yet as apply writes it; empty otherwise."""
-    asked, kind = repository(ctx), family(ctx.facts.get(system.OS_RELEASE))
-    if not asked or kind is None:
+    requested, kind = repository(ctx), family(ctx.facts.get(system.OS_RELEASE))
+    if not requested or kind is None:
         return ""
-    told = ctx.facts.get(REPOSITORIES)
-    wanted = package_sources.standing(told, asked, kind)
-    there = told["files"].get(sources.derive_path(wanted["name"], kind)) == sources.format_text(wanted, kind)
-    return "" if there else str(asked["url"])
+    repo_state = ctx.facts.get(REPOSITORIES)
+    effective = package_sources.standing(repo_state, requested, kind)
+    in_place = repo_state["files"].get(sources.derive_path(effective["name"], kind)) == sources.format_text(
+        effective, kind
+    )
+    return "" if in_place else str(requested["url"])

@@ -83,8 +83,8 @@ Ctx = Context[ContainerToolkit]
 
 def packages(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     """Return the transaction, and what is held or released after it."""
-    there = {name: package.version for name, package in installed(ctx.facts).items()}
-    moves = any(there.get(name) != version for name, version in decision.packages.items())
+    present = {name: package.version for name, package in installed(ctx.facts).items()}
+    moves = any(present.get(name) != version for name, version in decision.packages.items())
     return {
         "of": "the toolkit",
         "hint": "another container_toolkit.version, or correct what it says",
@@ -94,21 +94,21 @@ def packages(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     }
 
 
-def settings(wanted: str, toolkit: Toolkit, runtimes: list[str]) -> list[str]:
+def settings(target_mode: str, toolkit: Toolkit, runtimes: list[str]) -> list[str]:
     """Return the command that sets the runtime's mode, cgroups, and `runtimes` if it finds none; empty if all are set."""
     mode = engines.at(toolkit.settings, "nvidia-container-runtime", "mode")
     bare = engines.at(toolkit.settings, "nvidia-container-cli", "no-cgroups") is True
-    if mode == wanted and not bare and not runtimes:
+    if mode == target_mode and not bare and not runtimes:
         return []
     if loses(toolkit):
-        words = [edit("nvidia-container-runtime", "mode", f'"{wanted}"', toolkit.settings)] * (mode != wanted)
+        words = [edit("nvidia-container-runtime", "mode", f'"{target_mode}"', toolkit.settings)] * (mode != target_mode)
         words += [edit("nvidia-container-cli", "no-cgroups", "false", toolkit.settings)] * bare
         words += [edit("nvidia-container-runtime", "runtimes", json.dumps(runtimes), toolkit.settings)] * bool(runtimes)
         return ["sed", "-E", "-i", "--follow-symlinks", "; ".join(words), catalogue.CONFIG]
-    asked = [f"nvidia-container-runtime.mode={wanted}", "nvidia-container-cli.no-cgroups=false"]
-    asked += [f"nvidia-container-runtime.runtimes={':'.join(runtimes)}"] * bool(runtimes)
+    arguments = [f"nvidia-container-runtime.mode={target_mode}", "nvidia-container-cli.no-cgroups=false"]
+    arguments += [f"nvidia-container-runtime.runtimes={':'.join(runtimes)}"] * bool(runtimes)
     command = ["nvidia-ctk", "--quiet", "config", f"--config-file={catalogue.CONFIG}", "--in-place"]
-    return [*command, *(word for one in asked for word in ("--set", one))]
+    return [*command, *(word for argument in arguments for word in ("--set", argument))]
 
 
 def loses(toolkit: Toolkit) -> bool:
@@ -129,9 +129,9 @@ def edit(table: str, key: str, value: str, settings: Mapping[str, Any]) -> str:
 def refresh_environment(ctx: Ctx, version: str) -> Lines:
     """Return the environment of the toolkit's own unit (gpuprov's units have it in their text): the output path, and the features
     without which an engine could not read it; the site's features stay."""
-    there, place = ctx.facts.get(TOOLKIT).flags, specification_file(ctx.fragment)
-    missing = [flag for flag in needed_flags(ctx.fragment, ctx.facts, version) if flag not in there]
-    flags = {catalogue.FLAGS_VARIABLE: ",".join([*there, *missing])} if missing else {}
+    present, place = ctx.facts.get(TOOLKIT).flags, specification_file(ctx.fragment)
+    missing = [flag for flag in needed_flags(ctx.fragment, ctx.facts, version) if flag not in present]
+    flags = {catalogue.FLAGS_VARIABLE: ",".join([*present, *missing])} if missing else {}
     return Lines(
         path=catalogue.REFRESH_ENVIRONMENT,
         keys={catalogue.OUTPUT_VARIABLE: place, **flags},
@@ -162,9 +162,9 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     """Return what cannot be resolved before the site's repository is added, as the preflight takes it."""
     if not decision.source:
         return {}
-    told = f"container toolkit {ctx.fragment.version} is resolved when apply has added {decision.source}"
+    message = f"container toolkit {ctx.fragment.version} is resolved when apply has added {decision.source}"
     problem = decision.problem or f"{decision.source} is not among the package sources"
-    return {"told": told, "problem": f"{problem}. Fix: {decision.hint or 'see what the host says of that source'}"}
+    return {"told": message, "problem": f"{problem}. Fix: {decision.hint or 'see what the host says of that source'}"}
 
 
 def make(ctx: Ctx) -> dict[str, Any]:

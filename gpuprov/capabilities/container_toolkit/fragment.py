@@ -78,9 +78,9 @@ class ContainerToolkit(Fragment, frozen=True):
 
 def engines(fragment: ContainerToolkit, facts: Facts) -> dict[str, Engine | None]:
     """Return the engines of the block, in the spec's order; None for an engine that the host does not have."""
-    found = facts.get(ENGINES)
-    wanted = fragment.runtimes or [n for n in found if n != "containerd" or "docker" not in found]
-    return {name: found.get(name) for name in wanted}
+    present = facts.get(ENGINES)
+    selected = fragment.runtimes or [n for n in present if n != "containerd" or "docker" not in present]
+    return {name: present.get(name) for name in selected}
 
 
 def registrable(fragment: ContainerToolkit, facts: Facts) -> dict[str, Engine]:
@@ -96,16 +96,18 @@ def runners(fragment: ContainerToolkit, facts: Facts) -> list[str]:
     toolkit = facts.get(TOOLKIT)
     if toolkit.runners or "crio" not in registrable(fragment, facts):
         return []
-    asked = files.at(toolkit.settings, "nvidia-container-runtime", "runtimes")
-    named = [*(map(str, asked) if isinstance(asked, list) else ("runc", "crun")), *toolkit.spares]
-    plain = all(re.fullmatch(r"[A-Za-z0-9._/+-]+", one) for one in named)  # they become words of nvidia-ctk's and sed's
+    runtimes = files.at(toolkit.settings, "nvidia-container-runtime", "runtimes")
+    named = [*(map(str, runtimes) if isinstance(runtimes, list) else ("runc", "crun")), *toolkit.spares]
+    plain = all(
+        re.fullmatch(r"[A-Za-z0-9._/+-]+", name) for name in named
+    )  # they become words of nvidia-ctk's and sed's
     return named if toolkit.spares and plain else []
 
 
 def installed(facts: Facts) -> dict[str, packages.Package]:
     """Return the toolkit's packages on the host."""
-    found = facts.get(packages.PACKAGES)
-    return {name: found[name] for name in catalogue.PACKAGES if name in found}
+    present = facts.get(packages.PACKAGES)
+    return {name: present[name] for name in catalogue.PACKAGES if name in present}
 
 
 def specification_file(fragment: ContainerToolkit) -> str:

@@ -41,19 +41,19 @@ Ctx = Context[ContainerToolkit]
 def packages(ctx: Ctx) -> Outcome:
     """The toolkit's four packages are installed completely, in the same version, which is the one that the spec asks for; nvidia-ctk
     has that version."""
-    found, wanted = installed(ctx.facts), ctx.fragment.version
+    present, requested = installed(ctx.facts), ctx.fragment.version
     expected = f"{counted(len(catalogue.PACKAGES), 'package')} of one version" + (
-        "" if wanted == "any" else f": {wanted}"
+        "" if requested == "any" else f": {requested}"
     )
-    missing = [name for name in catalogue.PACKAGES if name not in found]
+    missing = [name for name in catalogue.PACKAGES if name not in present]
     if missing:  # what apply would install is told by container_toolkit.resolvable
         return fail(expected, f"not installed: {' '.join(missing)}", APPLY)
-    if broken := [name for name, package in found.items() if not package.whole]:
+    if broken := [name for name, package in present.items() if not package.whole]:
         repair = words(ctx.facts.get(system.OS_RELEASE)).repair
         return fail(expected, f"not whole: {' '.join(broken)}", f"{repair}; then {APPLY}")
-    versions = {package.version for package in found.values()}
-    wrong = sorted(f"{name} {package.version}" for name, package in found.items())
-    if len(versions) > 1 or not resolve.satisfies(next(iter(versions)), wanted):
+    versions = {package.version for package in present.values()}
+    wrong = sorted(f"{name} {package.version}" for name, package in present.items())
+    if len(versions) > 1 or not resolve.satisfies(next(iter(versions)), requested):
         return fail(expected, "; ".join(wrong), APPLY)
     version, program = resolve.upstream(next(iter(versions))), ctx.facts.get(TOOLKIT).version
     if program != version:
@@ -77,16 +77,18 @@ def held(ctx: Ctx) -> Outcome:
 @compared("container_toolkit.configured", ENGINES, fields=("runtimes", "default_runtime"), moment="next-boot")
 def configured(ctx: Ctx) -> Group | Outcome:
     """Each engine's files register NVIDIA's runtime (default or not, as the spec says) and CDI, and hide no setting of the user's."""
-    found = engines(ctx.fragment, ctx.facts)
-    expected = f"runtime {files.NAME}{' as the default' if ctx.fragment.default_runtime else ''} in {', '.join(found)}"
-    absent = [name for name, engine in found.items() if engine is None]
-    if absent or not found:
+    present = engines(ctx.fragment, ctx.facts)
+    expected = (
+        f"runtime {files.NAME}{' as the default' if ctx.fragment.default_runtime else ''} in {', '.join(present)}"
+    )
+    absent = [name for name, engine in present.items() if engine is None]
+    if absent or not present:
         return fail(expected, f"not installed: {' '.join(absent) or 'any engine'}", "see container_toolkit.engines")
     wrong = {
         name: files.differences(name, engine, ctx.fragment.default_runtime)
         for name, engine in registrable(ctx.fragment, ctx.facts).items()
     }
-    names = [n if n != "podman" else "podman (CDI, no runtime to register)" for n in found]
+    names = [n if n != "podman" else "podman (CDI, no runtime to register)" for n in present]
     right = f"{', '.join(names)}: as asked"
     return registered_in({name: (files.MAIN[name], lacks) for name, lacks in wrong.items()}, expected, right)
 
@@ -123,11 +125,11 @@ RELOADED = {
 def registered(ctx: Ctx) -> Outcome:
     """Each engine's daemon is running, and has NVIDIA's runtime in force: by its own report, or because it started after its files
     changed."""
-    found = registrable(ctx.fragment, ctx.facts)
-    if not found:
+    present = registrable(ctx.fragment, ctx.facts)
+    if not present:
         return skip("no engine with a daemon of root's: podman has none" if ctx.fragment.runtimes else "no such engine")
-    expected = f"{files.NAME} in force in {', '.join(found)}"
-    for name, engine in found.items():
+    expected = f"{files.NAME} in force in {', '.join(present)}"
+    for name, engine in present.items():
         unit = f"{name}.service"
         if engine["active"] != "active":
             changes = restart_unit(unit, engine["active"], "active")
@@ -155,43 +157,43 @@ def in_config(key: str, value: str, words: str, before: str) -> Setting:
 def mode(ctx: Ctx) -> Group | Outcome:
     """The runtime works in the mode that the spec asks for, and finds a program to run containers with; no-cgroups, which is for
     rootless use in legacy mode, is off."""
-    toolkit, wanted = ctx.facts.get(TOOLKIT), ctx.fragment.mode
+    toolkit, requested = ctx.facts.get(TOOLKIT), ctx.fragment.mode
     if toolkit.complaint:
-        return fail(f"mode {wanted}", f"{catalogue.CONFIG} is {toolkit.complaint}", f"fix it, then {APPLY}")
-    found = files.at(toolkit.settings, "nvidia-container-runtime", "mode")
+        return fail(f"mode {requested}", f"{catalogue.CONFIG} is {toolkit.complaint}", f"fix it, then {APPLY}")
+    actual = files.at(toolkit.settings, "nvidia-container-runtime", "mode")
     isolated = files.at(toolkit.settings, "nvidia-container-cli", "no-cgroups") is not True
     candidates = runners(ctx.fragment, ctx.facts)
     names = " ".join(candidates)
-    told = (
+    message = (
         f"nothing of nvidia-container-runtime.runtimes is on the host's PATH, and cri-o has {names.rpartition(' ')[2]}"
     )
     without = "no-cgroups is true: in legacy mode, containers of root get no access to their GPUs"
     return Group(
         (
-            in_config("mode", wanted, f"mode {found or 'is not set'}", f"mode = {found}" if found else "no mode"),
+            in_config("mode", requested, f"mode {actual or 'is not set'}", f"mode = {actual}" if actual else "no mode"),
             in_config("no-cgroups", "false", without, "no-cgroups = true"),
-            *[in_config("runtimes", names, told, "runtimes that the host does not have")] * bool(candidates),
+            *[in_config("runtimes", names, message, "runtimes that the host does not have")] * bool(candidates),
         ),
-        {("", "mode"): str(found or ""), ("", "no-cgroups"): "false" if isolated else "true"},
-        expected=f"mode {wanted}, no-cgroups off, a program to run containers with",
-        right=f"mode {wanted} ({effective_mode(wanted, toolkit.version)} with {toolkit.version})",
+        {("", "mode"): str(actual or ""), ("", "no-cgroups"): "false" if isolated else "true"},
+        expected=f"mode {requested}, no-cgroups off, a program to run containers with",
+        right=f"mode {requested} ({effective_mode(requested, toolkit.version)} with {toolkit.version})",
     )
 
 
 @compared("container_toolkit.rootless", USERS, fields=("rootless",))
 def rootless(ctx: Ctx) -> Group | Outcome:
     """Each rootless user's own docker configuration registers NVIDIA's runtime."""
-    wanted = ctx.fragment.rootless
-    if not wanted:
+    requested = ctx.fragment.rootless
+    if not requested:
         return not_asked()
     users = ctx.facts.get(USERS)
-    expected = f"runtime {files.NAME} in the docker configuration of {', '.join(wanted)}"
-    if absent := [name for name in wanted if users.get(name) is None]:
+    expected = f"runtime {files.NAME} in the docker configuration of {', '.join(requested)}"
+    if absent := [name for name in requested if users.get(name) is None]:
         return fail(expected, f"no such user: {absent[0]}", f"useradd {absent[0]}, or take it out of rootless")
     places = {
         name: (f"{user.home}/.config/docker/daemon.json", own_differences(user, ctx.fragment.default_runtime))
         for name, user in users.items()
-        if name in wanted
+        if name in requested
     }
     return registered_in(places, expected, expected)
 

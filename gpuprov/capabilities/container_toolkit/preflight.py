@@ -31,14 +31,14 @@ SUBORDINATE = "usermod --add-subuids 100000-165535 --add-subgids 100000-165535"
 )
 def resolvable(ctx: Ctx) -> Outcome:
     """One version exists for which the host's repositories have all four packages."""
-    wanted, decision = ctx.fragment.version, decided(ctx)
+    requested, decision = ctx.fragment.version, decided(ctx)
     if decision.problem and decision.source:
-        return package_sources.later(f"container toolkit {wanted}", decision.source)
+        return package_sources.later(f"container toolkit {requested}", decision.source)
     if decision.problem:
-        return fail(f"toolkit {wanted}", decision.problem, decision.hint)
+        return fail(f"toolkit {requested}", decision.problem, decision.hint)
     have = {name: package.version for name, package in installed(ctx.facts).items()}
     changes = tuple(move_packages(decision.packages, have))
-    return Outcome(status="pass", expected=wanted, found=decision.version, changes=changes)
+    return Outcome(status="pass", expected=requested, found=decision.version, changes=changes)
 
 
 @check(
@@ -50,24 +50,26 @@ def resolvable(ctx: Ctx) -> Outcome:
 )
 def present(ctx: Ctx) -> Outcome:
     """Each engine that the spec names is on the host, can take GPUs, and has a configuration that can be read."""
-    found = engines(ctx.fragment, ctx.facts)
-    expected = ", ".join(found) or "a container engine"
-    if not found and not ctx.fragment.rootless:
+    by_name = engines(ctx.fragment, ctx.facts)
+    expected = ", ".join(by_name) or "a container engine"
+    if not by_name and not ctx.fragment.rootless:
         return fail(expected, "neither docker, containerd, cri-o nor podman is installed", "install one of them first")
-    absent = [name for name, engine in found.items() if engine is None]
+    absent = [name for name, engine in by_name.items() if engine is None]
     if absent:
         hint = "install it first, or take it out of container_toolkit.runtimes: gpuprov installs no container engine"
         return fail(expected, f"not installed: {' '.join(absent)}", hint)
-    podman = found.get("podman")
+    podman = by_name.get("podman")
     if podman and not known.find_newest_cdi("podman", podman["version"]):
         needed = known.find_first_reader("podman", "0")
-        told = f"podman {podman['version'] or 'of a release that it does not tell'}"
-        return fail(f"podman {needed} or newer, which reads CDI files that name GPUs by number", told, "upgrade podman")
-    for name, engine in found.items():
+        message = f"podman {podman['version'] or 'of a release that it does not tell'}"
+        return fail(
+            f"podman {needed} or newer, which reads CDI files that name GPUs by number", message, "upgrade podman"
+        )
+    for name, engine in by_name.items():
         if why := files.refused(name, engine or {"version": "", "files": {}}) if name != "podman" else "":
             hint = f"fix it in {files.MAIN[name]}, or take {name} out of runtimes"
             return fail("a configuration to register a runtime in", f"{name}: {why}", hint)
-    return ok(", ".join(f"{name} {engine['version']}" for name, engine in found.items() if engine) or "rootless only")
+    return ok(", ".join(f"{name} {engine['version']}" for name, engine in by_name.items() if engine) or "rootless only")
 
 
 @check(
@@ -82,14 +84,14 @@ def leftovers(ctx: Ctx) -> Outcome:
     if old:
         hint = f"remove it first: {words(ctx.facts.get(system.OS_RELEASE)).purge} {' '.join(old)}"
         return fail("the toolkit's present packages only", f"installed: {' '.join(old)}", hint)
-    found = ctx.facts.get(TOOLKIT).leftovers
-    lists = [path for path in found if path.endswith(".list")]
+    paths = ctx.facts.get(TOOLKIT).leftovers
+    lists = [path for path in paths if path.endswith(".list")]
     if lists:
         hint = f'apt says "Conflicting values set for option Signed-By" beside another list: rm {" ".join(lists)}'
         return fail("one source list of the toolkit", f"old source lists: {' '.join(lists)}", hint)
-    if found:
-        hint = f"a container would get its GPUs by hook and by CDI: rm {' '.join(found)}"
-        return fail("CDI alone for podman and cri-o", f"there is {' '.join(found)}", hint)
+    if paths:
+        hint = f"a container would get its GPUs by hook and by CDI: rm {' '.join(paths)}"
+        return fail("CDI alone for podman and cri-o", f"there is {' '.join(paths)}", hint)
     return ok("nothing of an older installation")
 
 
@@ -102,14 +104,14 @@ def leftovers(ctx: Ctx) -> Outcome:
 )
 def rootless_users(ctx: Ctx) -> Outcome:
     """Each rootless user exists, has subordinate ids, and the toolkit needs none of root's cgroups for that user."""
-    wanted = ctx.fragment.rootless
-    if not wanted:
+    requested = ctx.fragment.rootless
+    if not requested:
         return not_asked()
     users = ctx.facts.get(USERS)
-    expected = f"{' '.join(wanted)} with subordinate ids"
-    if absent := [name for name in wanted if name not in users]:
+    expected = f"{' '.join(requested)} with subordinate ids"
+    if absent := [name for name in requested if name not in users]:
         return fail(expected, f"no such user: {' '.join(absent)}", f"useradd {absent[0]}, or take it out of rootless")
-    if bare := [name for name in wanted if not users[name].subordinate]:
+    if bare := [name for name in requested if not users[name].subordinate]:
         return fail(expected, f"no entry in /etc/subuid: {' '.join(bare)}", f"{SUBORDINATE} {bare[0]}")
     version = decided(ctx).version
     if ctx.fragment.mode == "auto" and version and not modern(version):

@@ -38,27 +38,27 @@ def needed_flags(fragment: ContainerToolkit, facts: Facts, version: str) -> tupl
     return (catalogue.WITHOUT_GIDS,) if knows and too_old(fragment, facts) else ()
 
 
-def unread(fragment: ContainerToolkit, facts: Facts, found: Specification) -> tuple[str, str]:
+def unread(fragment: ContainerToolkit, facts: Facts, cdi_spec: Specification) -> tuple[str, str]:
     """Return an engine that cannot read a specification, and the release from which it could; empty if all can."""
-    needed = known.derive_needed_cdi(found.version, found.fields)
+    needed = known.derive_needed_cdi(cdi_spec.version, cdi_spec.fields)
     answers = facts.known(CDI_ANSWERS) or {}
     for name, engine in readers(fragment, facts).items():
         newer = known.find_first_reader(name, needed)
         upgrade = f"{name} {newer} or newer" if newer else f"a newer {name}"
-        answer = _docker_says(engine, found.path) if name == "docker" else answers.get(name)
+        answer = _docker_says(engine, cdi_spec.path) if name == "docker" else answers.get(name)
         if answer is None:
-            answer = _by_release(name, engine["version"], found, needed)
+            answer = _by_release(name, engine["version"], cdi_spec, needed)
         if answer:
-            return f"{name} {engine['version']} cannot read {found.path}: {answer}", upgrade
+            return f"{name} {engine['version']} cannot read {cdi_spec.path}: {answer}", upgrade
     return "", ""
 
 
-def _by_release(name: str, version: str, found: Specification, needed: str) -> str:
+def _by_release(name: str, version: str, cdi_spec: Specification, needed: str) -> str:
     """Return why a release cannot read it; empty if it can."""
     newest = known.find_newest_cdi(name, version)
     if files.number(needed) <= files.number(newest):
         return ""
-    fields = f", with {' '.join(found.fields)}" if found.fields else ""
+    fields = f", with {' '.join(cdi_spec.fields)}" if cdi_spec.fields else ""
     last = known.find_newest_known(name)
     beyond = files.number(version) > (*files.number(last), 1 << 30)
     judged = f" (judged as {last}, the newest release known here)" if beyond else ""
@@ -69,10 +69,14 @@ def _docker_says(engine: files.Engine, path: str) -> str | None:
     """Return docker's complaint about a file; None before 28.2, which lists neither devices nor faults of files.
     https://github.com/moby/moby/blob/v28.2.0/api/types/system/info.go"""
     try:
-        said = reading.parse_json(str(engine.get("live") or "{}"))
+        answer = reading.parse_json(str(engine.get("live") or "{}"))
     except reading.Unreadable:
         return None
-    if not isinstance(said, dict) or "DiscoveredDevices" not in said:
+    if not isinstance(answer, dict) or "DiscoveredDevices" not in answer:
         return None
-    warnings = [str(one) for one in said.get("Warnings") or [] if str(one).startswith("CDI: ") and path in str(one)]
+    warnings = [
+        str(warning)
+        for warning in answer.get("Warnings") or []
+        if str(warning).startswith("CDI: ") and path in str(warning)
+    ]
     return "; ".join(warnings)

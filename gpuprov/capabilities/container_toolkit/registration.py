@@ -53,17 +53,17 @@ def register(host: Host, name: str, default: bool, drop_ins: bool = True) -> str
         return why
     if not engines.differences(name, engine, default):
         return NOTHING
-    told = ""
+    message = ""
     try:
-        lost, told = _attempt(host, name, default, drop_ins, "file")
+        lost, message = _attempt(host, name, default, drop_ins, "file")
         # containerd below 2.1 takes a plugin's section from one file, and its built-in runc goes where a section names runtimes:
         # then the drop-in file must repeat all that is in force.
         if lost and name != "docker":
-            lost, told = _attempt(host, name, default, drop_ins, "command")
+            lost, message = _attempt(host, name, default, drop_ins, "command")
     finally:
-        if told != DONE:
+        if message != DONE:
             host.back()
-    return told
+    return message
 
 
 def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) -> tuple[list[str], str]:
@@ -178,11 +178,11 @@ def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, 
 def would_stop(engine: engines.Engine) -> str:
     """Return how many containers a restart of docker would stop, as docker reports; `its` if it does not report it, empty for none."""
     try:
-        said = reading.parse_json(engine.get("live") or "{}")
+        answer = reading.parse_json(engine.get("live") or "{}")
     except reading.Unreadable:
-        said = {}
-    running = said.get("ContainersRunning") if isinstance(said, dict) else None
-    if running == 0 or (isinstance(said, dict) and said.get("LiveRestoreEnabled") is True):
+        answer = {}
+    running = answer.get("ContainersRunning") if isinstance(answer, dict) else None
+    if running == 0 or (isinstance(answer, dict) and answer.get("LiveRestoreEnabled") is True):
         return ""
     return str(running) if isinstance(running, int) else "its"
 

@@ -36,10 +36,10 @@ def rules(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
     if block.default and not minors:
         yield problem("default", f'is "{block.default}", and versions is empty', f'versions: ["{block.default}"]')
     for library in ("cudnn", "nccl"):
-        wanted = getattr(block, library)
+        requested = getattr(block, library)
         known = dict.fromkeys(row.major for row in catalogue.read_toolkits_file().libraries if row.library == library)
-        if wanted and toolchain.take_major(wanted) not in known:
-            message = f'is "{wanted}", whose packages are not known'
+        if requested and toolchain.take_major(requested) not in known:
+            message = f'is "{requested}", whose packages are not known'
             yield problem((library,), message, f"majors that are known: {', '.join(known)}")
     yield from hardware_problems(host, block)
     yield from driver_problems(host, block)
@@ -61,13 +61,16 @@ def hardware_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
 def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
     """Yield toolkits that do not exist, and those that the driver of the spec does not run, or not with certainty."""
     driver, majors = asked_driver(host), {family.family for family in cuda.list_families()}
-    known = [one for one in cuda.list_floors() if one.count(".") == 1 and toolchain.take_major(one) in majors]
+    known = [floor for floor in cuda.list_floors() if floor.count(".") == 1 and toolchain.take_major(floor) in majors]
     for place, version in enumerate(block.versions):
         path = (HERE, "versions", place)
         if toolchain.take_minor(version) not in known:
-            asked = toolchain.parse_order(toolchain.take_minor(version))
+            requested = toolchain.parse_order(toolchain.take_minor(version))
             near = min(
-                known, key=lambda one: [abs(a - b) for a, b in zip(toolchain.parse_order(one), asked, strict=True)]
+                known,
+                key=lambda candidate: [
+                    abs(a - b) for a, b in zip(toolchain.parse_order(candidate), requested, strict=True)
+                ],
             )
             message = (
                 f'cuda_toolkit.versions has "{version}": CUDA {toolchain.take_minor(version)} is not in the catalogue'
@@ -93,12 +96,12 @@ def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
 
 def export(facts: Facts) -> Fragment | None:
     """Return the installed toolkits in their releases, the default if it is set by hand, and cuDNN and NCCL of the default's major."""
-    found = {name: package.version for name, package in facts.get(PACKAGES).items()}
+    versions = {name: package.version for name, package in facts.get(PACKAGES).items()}
     for part in catalogue.read_toolkits_file().parts:
         stem = part.package.removesuffix("{minor}")
         kits = [
             toolchain.strip_to_upstream(version)
-            for name, version in found.items()
+            for name, version in versions.items()
             if toolchain.find_toolkit(name) and name == stem + toolchain.format_dashed(toolchain.find_toolkit(name))
         ]
         if kits:
@@ -114,8 +117,8 @@ def export(facts: Facts) -> Fragment | None:
         versions=tuple(kits),
         default=default,
         parts=part.part,
-        cudnn=_library(found, "cudnn", major),
-        nccl=_library(found, "nccl", major),
+        cudnn=_library(versions, "cudnn", major),
+        nccl=_library(versions, "nccl", major),
         path=bool(state.profile),
     )
     packages = mine(block, facts).values()
@@ -124,15 +127,15 @@ def export(facts: Facts) -> Fragment | None:
     )
 
 
-def _library(found: dict[str, str], library: str, cuda_major: str) -> str:
+def _library(versions: dict[str, str], library: str, cuda_major: str) -> str:
     for row in catalogue.read_toolkits_file().libraries:
         name = row.run[0].replace("{cuda}", cuda_major)
         if (
             row.library == library
-            and name in found
-            and toolchain.take_major(toolchain.find_built_for(found[name])) in ("", cuda_major)
+            and name in versions
+            and toolchain.take_major(toolchain.find_built_for(versions[name])) in ("", cuda_major)
         ):
-            return toolchain.strip_to_upstream(found[name])
+            return toolchain.strip_to_upstream(versions[name])
     return ""
 
 

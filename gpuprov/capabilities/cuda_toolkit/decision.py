@@ -52,7 +52,7 @@ class _Missing(Exception):
         self.problem, self.hint = problem, hint
 
 
-def decide(block: CudaToolkit, there: There) -> Decision:
+def decide(block: CudaToolkit, host_state: There) -> Decision:
     """Decide; installed packages that satisfy the spec are kept, so that a second run never upgrades. Without versions: the installed
     toolkits, else the newest that the driver runs."""
     releases: dict[str, str] = {}
@@ -60,21 +60,21 @@ def decide(block: CudaToolkit, there: There) -> Decision:
     remove: list[str] = []
     pattern, default = catalogue.get_part(block.parts).package, ""
     try:
-        for version in block.versions or _versions(pattern, there):
+        for version in block.versions or _versions(pattern, host_state):
             name = pattern.format(minor=format_dashed(version))
-            releases[take_minor(version)] = packages[name] = _release(name, version, pattern, there)
+            releases[take_minor(version)] = packages[name] = _release(name, version, pattern, host_state)
         default = block.default or max(releases, key=parse_order)
-        for library, wanted in (("cudnn", block.cudnn), ("nccl", block.nccl)):
-            if wanted:
-                found, leaving = _library(library, wanted, take_major(default), block.parts, there)
-                packages |= found
+        for library, requested in (("cudnn", block.cudnn), ("nccl", block.nccl)):
+            if requested:
+                chosen, leaving = _library(library, requested, take_major(default), block.parts, host_state)
+                packages |= chosen
                 remove += leaving
     except _Missing as missing:
         return Decision(releases=releases, default=default, problem=missing.problem, hint=missing.hint)
     if block.only:
-        others = {name for name in there.installed if find_toolkit(name) and find_toolkit(name) not in releases}
+        others = {name for name in host_state.installed if find_toolkit(name) and find_toolkit(name) not in releases}
         metapackages = (entry.pattern for entry in catalogue.read_toolkits_file().metapackages)
-        remove += sorted(others | set(toolchain.select_matching(there.installed, metapackages)))
+        remove += sorted(others | set(toolchain.select_matching(host_state.installed, metapackages)))
     return Decision(releases=releases, default=default, packages=packages, remove=tuple(remove))
 
 
@@ -84,23 +84,23 @@ def components(requires: Requires, chosen: Mapping[str, str], installed: Mapping
 
     If the repositories no longer have the bound's version, a newer installed one stays, else the oldest newer one is taken.
     """
-    found = dict(chosen)
+    versions = dict(chosen)
     waiting = list(chosen)
     while waiting:
         name = waiting.pop()
-        for other, bound in requires.get(name, {}).get(found[name], {}).items():
-            if other in requires and other not in found:
-                found[other] = _bound(bound, list(requires[other]), installed.get(other, ""))
+        for other, bound in requires.get(name, {}).get(versions[name], {}).items():
+            if other in requires and other not in versions:
+                versions[other] = _bound(bound, list(requires[other]), installed.get(other, ""))
                 waiting.append(other)
-    return {name: version for name, version in found.items() if version}
+    return {name: version for name, version in versions.items() if version}
 
 
-def space_needed(decision: Decision, part: str, there: There) -> dict[str, int]:
+def space_needed(decision: Decision, part: str, host_state: There) -> dict[str, int]:
     """Return the MiB that missing packages need: `installed` under /usr, `archive` in the package manager's cache."""
-    missing = decision.packages.keys() - there.installed.keys()
+    missing = decision.packages.keys() - host_state.installed.keys()
     needs: list[PartFact | Library] = [catalogue.get_part(part)] * sum(bool(find_toolkit(name)) for name in missing)
     for entry in catalogue.read_toolkits_file().libraries:
-        if entry.family == there.family and toolchain.select_matching(missing, _named(entry.run, r"\d+")):
+        if entry.family == host_state.family and toolchain.select_matching(missing, _named(entry.run, r"\d+")):
             needs.append(entry)
     return {
         "installed": sum(need.installed_mib for need in needs),
@@ -108,7 +108,7 @@ def space_needed(decision: Decision, part: str, there: There) -> dict[str, int]:
     }
 
 
-def _versions(pattern: str, there: There) -> list[str]:
+def _versions(pattern: str, host_state: There) -> list[str]:
     """Return the installed toolkits, else the newest of those offered that the catalogue knows and the driver runs, or any if the
     driver is unknown."""
     stem, floors = pattern.removesuffix("{minor}"), cuda.list_floors()
@@ -121,48 +121,52 @@ def _versions(pattern: str, there: There) -> list[str]:
 
     def runs(version: str) -> bool:
         return version in floors and (
-            not there.driver or parse_order(there.driver) >= parse_order(floors[take_major(version)])
+            not host_state.driver or parse_order(host_state.driver) >= parse_order(floors[take_major(version)])
         )
 
-    found = minors(there.installed) or [version for version in minors(there.offered) if runs(version)][-1:]
-    if not found:
+    releases = minors(host_state.installed) or [version for version in minors(host_state.offered) if runs(version)][-1:]
+    if not releases:
         missing = f"the host's repositories have no {pattern.format(minor='X-Y')}"
-        raise _Missing(missing, _no_repository(there.driver))
-    return found
+        raise _Missing(missing, _no_repository(host_state.driver))
+    return releases
 
 
-def _release(name: str, version: str, pattern: str, there: There) -> str:
-    found = _choose([name], version, "", there)
-    if found:
-        return found
-    offered = ", ".join(dict.fromkeys(strip_to_upstream(one) for one in there.offered.get(name, [])))
-    hint = f"there are: {offered}" if offered else _others(pattern, there.offered)
+def _release(name: str, version: str, pattern: str, host_state: There) -> str:
+    match = _choose([name], version, "", host_state)
+    if match:
+        return match
+    offered = ", ".join(dict.fromkeys(strip_to_upstream(candidate) for candidate in host_state.offered.get(name, [])))
+    hint = f"there are: {offered}" if offered else _others(pattern, host_state.offered)
     raise _Missing(f"the host's repositories have no {name} {version}", hint)
 
 
-def _library(library: str, version: str, cuda_major: str, part: str, there: There) -> tuple[dict[str, str], list[str]]:
+def _library(
+    library: str, version: str, cuda_major: str, part: str, host_state: There
+) -> tuple[dict[str, str], list[str]]:
     """Return the packages of a library for a CUDA major, in one version, and those of another major that are removed for them."""
-    entry = _entry(library, version, there.family)
+    entry = _entry(library, version, host_state.family)
 
     # Where the toolkit has no compiler, no packages to build programs.
     build = part != "libraries"
     names, in_name = _named((*entry.run, *entry.build * build), cuda_major), any("{cuda}" in name for name in entry.run)
-    exact = _choose(names, version, "" if in_name else cuda_major, there)
+    exact = _choose(names, version, "" if in_name else cuda_major, host_state)
     if not exact:
-        offered = [v for v in there.offered.get(names[0], []) if in_name or take_major(find_built_for(v)) == cuda_major]
-        whole = [v for v in offered if all(v in there.offered.get(name, []) for name in names)]
-        listed = ", ".join(dict.fromkeys(strip_to_upstream(one) for one in whole))
+        offered = [
+            v for v in host_state.offered.get(names[0], []) if in_name or take_major(find_built_for(v)) == cuda_major
+        ]
+        whole = [v for v in offered if all(v in host_state.offered.get(name, []) for name in names)]
+        listed = ", ".join(dict.fromkeys(strip_to_upstream(candidate) for candidate in whole))
         other = f"enable NVIDIA's CUDA repository, or a mirror that has {' and '.join(names)}"
         missing = f"the host's repositories have no {library} {version} for CUDA {cuda_major} ({' '.join(names)})"
         raise _Missing(missing, f"there are: {listed}" if listed else other)
     names += [
         name
         for name in _named(entry.beside * build, cuda_major)
-        if exact in (there.installed.get(name), *there.offered.get(name, []))
+        if exact in (host_state.installed.get(name), *host_state.offered.get(name, []))
     ]
     # Two cuDNN of different CUDA majors have one soname: which of them a program gets is chance.
     rules = _named((*entry.run, *entry.build, *entry.beside), r"\d+") if in_name else []
-    leaving = [name for name in toolchain.select_matching(there.installed, rules) if name not in names]
+    leaving = [name for name in toolchain.select_matching(host_state.installed, rules) if name not in names]
     return dict.fromkeys(names, exact), leaving
 
 
@@ -172,26 +176,28 @@ def _named(rules: Iterable[str], cuda_major: str) -> list[str]:
 
 def _entry(library: str, version: str, family: str) -> Library:
     rows = [row for row in catalogue.read_toolkits_file().libraries if (row.library, row.family) == (library, family)]
-    found = next((row for row in rows if row.major == take_major(version)), None)
-    if found:
-        return found
+    match = next((row for row in rows if row.major == take_major(version)), None)
+    if match:
+        return match
     known = ", ".join(row.major for row in rows) or "none on a host of this family; leave it out"
     raise _Missing(f"no packages of {library} {version} are known", f"majors that are known: {known}")
 
 
-def _choose(names: list[str], wanted: str, cuda_major: str, there: There) -> str:
+def _choose(names: list[str], requested: str, cuda_major: str, host_state: There) -> str:
     """Return one version for all names, the installed one if it satisfies the spec; for a library, built for the CUDA major. Empty if
     there is none."""
 
     def fits(version: str) -> bool:
-        return is_satisfying(version, wanted) and (not cuda_major or take_major(find_built_for(version)) == cuda_major)
+        return is_satisfying(version, requested) and (
+            not cuda_major or take_major(find_built_for(version)) == cuda_major
+        )
 
-    have = {there.installed.get(name, "") for name in names}
+    have = {host_state.installed.get(name, "") for name in names}
     if len(have) == 1 and fits(next(iter(have))):
         return have.pop()
-    offered = there.offered.get(names[0], [])
-    whole = [v for v in offered if fits(v) and all(v in there.offered.get(name, []) for name in names)]
-    present = there.installed.get(names[0], "")
+    offered = host_state.offered.get(names[0], [])
+    whole = [v for v in offered if fits(v) and all(v in host_state.offered.get(name, []) for name in names)]
+    present = host_state.installed.get(names[0], "")
     return max(
         whole,
         key=lambda v: (v == present, parse_order(v), parse_order(find_built_for(v) or "0"), -offered.index(v)),
@@ -209,12 +215,12 @@ def _bound(bound: str, versions: list[str], present: str) -> str:
 
 def _others(pattern: str, index: Mapping[str, list[str]]) -> str:
     stem = pattern.removesuffix("{minor}")
-    there = sorted(
+    offered = sorted(
         (find_toolkit(name) for name in index if name.startswith(stem) and find_toolkit(name)), key=parse_order
     )
-    return f"toolkits that are there: {', '.join(there)}" if there else _no_repository("")
+    return f"toolkits that are there: {', '.join(offered)}" if offered else _no_repository("")
 
 
 def _no_repository(driver: str) -> str:
-    told = f", with a toolkit that driver {driver} runs" if driver else ""
-    return f"enable NVIDIA's CUDA repository for this distribution, or a mirror of it{told}"
+    condition = f", with a toolkit that driver {driver} runs" if driver else ""
+    return f"enable NVIDIA's CUDA repository for this distribution, or a mirror of it{condition}"

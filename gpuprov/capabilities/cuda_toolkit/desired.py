@@ -38,16 +38,16 @@ def to_install(decision: Decision, facts: Facts) -> list[str]:
             raise ProbeFailed(
                 f"what {name} {version} depends on cannot be read", "fetch the package lists again, then apply again"
             )
-    wanted = components(requires, decision.packages, have)
-    return [f"{name}={version}" for name, version in wanted.items() if have.get(name) != version]
+    targets = components(requires, decision.packages, have)
+    return [f"{name}={version}" for name, version in targets.items() if have.get(name) != version]
 
 
 def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     """Return what cannot be resolved before a package source is added, as the preflight's moment `sources` takes it."""
     url = coming(ctx, decision)
-    asked = ", ".join(ctx.fragment.versions) or "that the driver runs"
-    told = f"CUDA toolkit {asked} is resolved when apply has added {url}"
-    return {"told": told, "problem": f"{decision.problem}. Fix: {decision.hint}"} if url else {}
+    releases = ", ".join(ctx.fragment.versions) or "that the driver runs"
+    message = f"CUDA toolkit {releases} is resolved when apply has added {url}"
+    return {"told": message, "problem": f"{decision.problem}. Fix: {decision.hint}"} if url else {}
 
 
 def default_commands(version: str, state: Toolkits) -> list[list[str]]:
@@ -69,11 +69,11 @@ def broken(decision: Decision, part: str, have: Mapping[str, str], state: Toolki
     known = catalogue.get_part(part)
     for version, package in decision.releases.items() if known.nvcc else ():
         kit = state.toolkits.get(version, Toolkit())
-        there = have.get(known.package.format(minor=toolchain.format_dashed(version))) == package
-        if there and kit.release != version:
-            said = kit.complaint or (f"release {kit.release}" if kit.release else "nothing")
+        is_installed = have.get(known.package.format(minor=toolchain.format_dashed(version))) == package
+        if is_installed and kit.release != version:
+            answer = kit.complaint or (f"release {kit.release}" if kit.release else "nothing")
             program = f"{catalogue.LINK}-{version}/bin/nvcc"
-            return f"{program} --version says {said}. Fix: gpuprov verify says which package is broken"
+            return f"{program} --version says {answer}. Fix: gpuprov verify says which package is broken"
     return ""
 
 

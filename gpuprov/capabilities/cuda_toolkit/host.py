@@ -21,11 +21,11 @@ BASE = (system.OS_RELEASE, cuda_toolkit.PACKAGES, nvidia.LIBRARIES, nvidia.DRIVE
 def kind(facts: Facts) -> family.Family:
     """Return the host's family. Raises ProbeFailed on a host of neither."""
     release = facts.get(system.OS_RELEASE)
-    found = family.family(release)
-    if found is None:
-        told = f"no packages of the CUDA toolkit are known for {release.name or release.id}"
-        raise ProbeFailed(told, "take cuda_toolkit out of the spec")
-    return found
+    known_family = family.family(release)
+    if known_family is None:
+        message = f"no packages of the CUDA toolkit are known for {release.name or release.id}"
+        raise ProbeFailed(message, "take cuda_toolkit out of the spec")
+    return known_family
 
 
 def installed(facts: Facts) -> dict[str, str]:
@@ -35,12 +35,12 @@ def installed(facts: Facts) -> dict[str, str]:
 
 def driver_of(host: HostSpec, facts: Facts) -> str:
     """Return the driver that the toolkits will run on: the installed (or loaded) one if it matches the spec, else the spec's."""
-    found = version_now(facts)
+    current = version_now(facts)
     named, least = asked_version(host), asked_driver(host)
-    kept = (not named or toolchain.is_satisfying(found, named)) and toolchain.parse_order(
-        found
+    kept = (not named or toolchain.is_satisfying(current, named)) and toolchain.parse_order(
+        current
     ) >= toolchain.parse_order(least)
-    return found if kept else least
+    return current if kept else least
 
 
 def asked_driver(host: HostSpec) -> str:
@@ -52,10 +52,10 @@ def asked_driver(host: HostSpec) -> str:
 
 def way_to(host: HostSpec, version: str, floor: str) -> str:
     """Return the spec's text for a driver that runs this toolkit."""
-    asked = f'cuda: "{toolchain.take_minor(version)}"'
+    field = f'cuda: "{toolchain.take_minor(version)}"'
     if not asked_version(host):
-        return f"nvidia_driver: {{{asked}}}"
-    return f'nvidia_driver: {{version: "{toolchain.take_major(floor)}", {asked}}} (or a newer branch)'
+        return f"nvidia_driver: {{{field}}}"
+    return f'nvidia_driver: {{version: "{toolchain.take_major(floor)}", {field}}} (or a newer branch)'
 
 
 def there(host: HostSpec, facts: Facts) -> There:
@@ -71,7 +71,7 @@ def decide(block: CudaToolkit, facts: Facts) -> Decision:
 
 def mine(block: CudaToolkit, facts: Facts) -> dict[str, Package]:
     """Return the installed packages of the block: of its toolkits, and of cuDNN and NCCL if they are requested."""
-    found = facts.get(cuda_toolkit.PACKAGES)
+    present = facts.get(cuda_toolkit.PACKAGES)
     minors = wanted_minors(block, facts)
     libraries = [
         entry.replace("{cuda}", toolchain.take_major(default(block, facts)))
@@ -79,7 +79,7 @@ def mine(block: CudaToolkit, facts: Facts) -> dict[str, Package]:
         if getattr(block, row.library) and row.family == kind(facts)
         for entry in (*row.run, *row.build, *row.beside)
     ]
-    return {name: p for name, p in found.items() if toolchain.find_toolkit(name) in minors or name in libraries}
+    return {name: p for name, p in present.items() if toolchain.find_toolkit(name) in minors or name in libraries}
 
 
 def wanted_minors(block: CudaToolkit, facts: Facts) -> list[str]:

@@ -37,7 +37,7 @@ def packages(ctx: Ctx) -> Outcome:
     decision = decide(block, ctx.facts)
     if decision.problem:  # without an index: what is asked for is not installed; preflight tells what would be
         pattern = catalogue.get_part(block.parts).package
-        there = sorted(
+        present = sorted(
             f"{name} {package.version}"
             for name, package in ctx.facts.get(PACKAGES).items()
             if name in [pattern.format(minor=toolchain.format_dashed(version)) for version in block.versions]
@@ -47,7 +47,7 @@ def packages(ctx: Ctx) -> Outcome:
                 if getattr(block, row.library)
             )
         )
-        return fail(expected, "; ".join(there) or "not installed", f"{APPLY}; gpuprov plan shows each package")
+        return fail(expected, "; ".join(present) or "not installed", f"{APPLY}; gpuprov plan shows each package")
     broken = sorted(name for name, package in mine(block, ctx.facts).items() if not package.whole)
     if broken:
         repair = family.WORDS[kind(ctx.facts)].repair
@@ -63,22 +63,22 @@ def packages(ctx: Ctx) -> Outcome:
 )
 def compilers(ctx: Ctx) -> Outcome:
     """Each toolkit's nvcc reports its release and the build of its package and of that release; its libcudart.so is its package's."""
-    found, packaged = ctx.facts.get(TOOLKITS).toolkits, ctx.facts.get(PACKAGES)
-    told = []
+    toolkits, packaged = ctx.facts.get(TOOLKITS).toolkits, ctx.facts.get(PACKAGES)
+    builds = []
     for version in wanted_minors(ctx.fragment, ctx.facts):
-        kit, dashed = found.get(version, Toolkit()), toolchain.format_dashed(version)
+        kit, dashed = toolkits.get(version, Toolkit()), toolchain.format_dashed(version)
         hint = f"{family.WORDS[kind(ctx.facts)].reinstall} cuda-nvcc-{dashed} cuda-cudart-{dashed}"
         cudart = packaged.get(f"cuda-cudart-{dashed}")
         library = toolchain.strip_to_upstream(cudart.version) if cudart else ""
         if not kit.cudart or (library and kit.cudart != library):
-            wanted = f"libcudart.so.{library or version} in {catalogue.LINK}-{version}"
-            return fail(wanted, f"libcudart.so.{kit.cudart}" if kit.cudart else "no such file", hint)
+            expected = f"libcudart.so.{library or version} in {catalogue.LINK}-{version}"
+            return fail(expected, f"libcudart.so.{kit.cudart}" if kit.cudart else "no such file", hint)
         if catalogue.get_part(ctx.fragment.parts).nvcc and (wrong := wrong_compiler(ctx, version, kit)):
             return fail(wrong[0], wrong[1], hint)
-        told.append(f"{version}: nvcc {kit.build}" if kit.build else f"{version}: libcudart {kit.cudart}")
-    if not told:
+        builds.append(f"{version}: nvcc {kit.build}" if kit.build else f"{version}: libcudart {kit.cudart}")
+    if not builds:
         return fail("a toolkit", "none is installed", APPLY)
-    return ok(", ".join(told))
+    return ok(", ".join(builds))
 
 
 def wrong_compiler(ctx: Ctx, version: str, kit: Toolkit) -> tuple[str, str] | None:
@@ -86,11 +86,11 @@ def wrong_compiler(ctx: Ctx, version: str, kit: Toolkit) -> tuple[str, str] | No
     package = ctx.facts.get(PACKAGES).get(f"cuda-nvcc-{toolchain.format_dashed(version)}")
     built = toolchain.strip_to_upstream(package.version) if package else ""
     exact = next((v for v in ctx.fragment.versions if toolchain.take_minor(v) == version and v != version), "")
-    wanted = catalogue.find_compiler(exact) or built
+    expected = catalogue.find_compiler(exact) or built
     if not kit.build:
-        return f"nvcc {wanted or version}", kit.complaint or f"no {catalogue.LINK}-{version}/bin/nvcc"
-    if kit.release != version or (wanted and kit.build != wanted):
-        return f"nvcc {wanted or version}, of release {exact or version}", f"nvcc {kit.build}"
+        return f"nvcc {expected or version}", kit.complaint or f"no {catalogue.LINK}-{version}/bin/nvcc"
+    if kit.release != version or (expected and kit.build != expected):
+        return f"nvcc {expected or version}, of release {exact or version}", f"nvcc {kit.build}"
     return None
 
 
@@ -104,32 +104,32 @@ def wrong_compiler(ctx: Ctx, version: str, kit: Toolkit) -> tuple[str, str] | No
 def the_default(ctx: Ctx) -> Group | Outcome:
     """/usr/local/cuda leads to the default toolkit, and is set by hand, so that a newer toolkit's package does not take it over."""
     state, version = ctx.facts.get(TOOLKITS), default(ctx.fragment, ctx.facts)
-    wanted = f"{catalogue.LINK}-{version}"
+    target = f"{catalogue.LINK}-{version}"
     if not version:
         return fail("a default toolkit", "no toolkit is installed", APPLY)
-    found = state.link or "not there"
-    others, told = state.link == wanted, f"{wanted} by {state.by}, {state.mode or 'no'} mode"
+    actual = state.link or "not there"
+    others, told = state.link == target, f"{target} by {state.by}, {state.mode or 'no'} mode"
     by = f" by {state.by}" * (others and state.by != "alternatives")
     return Group(
-        (Setting(kind=catalogue.LINK, value=f"{wanted} manual", moment="next-boot"),),
-        {("", ""): f"{found}{by} {state.mode}".strip()},
-        expected=f"{wanted}, set by hand" if others else wanted,
-        right=wanted,
-        told=told if others else found,
-        fix=f"update-alternatives --set cuda {wanted} ({APPLY} does)",
+        (Setting(kind=catalogue.LINK, value=f"{target} manual", moment="next-boot"),),
+        {("", ""): f"{actual}{by} {state.mode}".strip()},
+        expected=f"{target}, set by hand" if others else target,
+        right=target,
+        told=told if others else actual,
+        fix=f"update-alternatives --set cuda {target} ({APPLY} does)",
     )
 
 
 @check("cuda_toolkit.path", TOOLKITS, fields=("path",), moment="next-boot", evidence=f"cat {catalogue.PROFILE}")
 def path(ctx: Ctx) -> Outcome:
     """Login shells have the default toolkit's programs in their PATH by gpuprov's file, or there is no such file, as the spec says."""
-    there = ctx.facts.get(TOOLKITS).profile
-    right = PROFILE_TEXT in there if ctx.fragment.path else not there
+    profile = ctx.facts.get(TOOLKITS).profile
+    right = PROFILE_TEXT in profile if ctx.fragment.path else not profile
     if right:
         return ok(f"{catalogue.PROFILE} {'is there' if ctx.fragment.path else 'is not there'}")
     after = "written" if ctx.fragment.path else "removed"
     change = Change(kind="file", name=catalogue.PROFILE, after=after)
-    return fail(f"{catalogue.PROFILE} {after}", "other text" if there else "no such file", APPLY, changes=[change])
+    return fail(f"{catalogue.PROFILE} {after}", "other text" if profile else "no such file", APPLY, changes=[change])
 
 
 @check(
@@ -140,42 +140,42 @@ def path(ctx: Ctx) -> Outcome:
 )
 def libraries(ctx: Ctx) -> Outcome:
     """The linker finds the libcudart of each toolkit, and cuDNN and NCCL in the packages' versions, which match the spec."""
-    block, found = ctx.fragment, ctx.facts.get(TOOLKITS).libraries
-    told = sorted({toolchain.derive_runtime(version) for version in wanted_minors(block, ctx.facts)})
-    missing = [name for name in told if name not in found]
+    block, present = ctx.fragment, ctx.facts.get(TOOLKITS).libraries
+    names = sorted({toolchain.derive_runtime(version) for version in wanted_minors(block, ctx.facts)})
+    missing = [name for name in names if name not in present]
     if missing:
         return fail(
             " ".join(missing), "not in the linker's cache", f"ldconfig; ls /etc/ld.so.conf.d ({APPLY} runs ldconfig)"
         )
     for library in ("cudnn", "nccl"):
-        wanted = getattr(block, library)
-        if not wanted:
+        requested = getattr(block, library)
+        if not requested:
             continue
-        short = f"lib{library}.so.{toolchain.take_major(wanted)}"
-        number = found.get(short, "").rpartition(".so.")[2]
+        short = f"lib{library}.so.{toolchain.take_major(requested)}"
+        number = present.get(short, "").rpartition(".so.")[2]
         package = next((p for name, p in mine(block, ctx.facts).items() if name.startswith(f"lib{library}")), None)
         # cuDNN's package has a fourth number that its file has not: 9.5.1.17 is libcudnn.so.9.5.1.
-        short_of = ".".join((toolchain.strip_to_upstream(package.version) if package else wanted).split(".")[:3])
-        if package is None or not toolchain.is_satisfying(package.version, wanted):
+        short_of = ".".join((toolchain.strip_to_upstream(package.version) if package else requested).split(".")[:3])
+        if package is None or not toolchain.is_satisfying(package.version, requested):
             return fail(
-                f"{library} {wanted}", package.version if package else "not installed", f"{APPLY}; gpuprov plan"
+                f"{library} {requested}", package.version if package else "not installed", f"{APPLY}; gpuprov plan"
             )
         if number != short_of:
             return fail(
                 f"{short} of {short_of}",
-                found.get(short, "not in the linker's cache"),
+                present.get(short, "not in the linker's cache"),
                 "ldconfig -p; another copy comes first",
             )
-        told.append(f"{library} {toolchain.strip_to_upstream(package.version)}")
+        names.append(f"{library} {toolchain.strip_to_upstream(package.version)}")
     header = ctx.facts.get(TOOLKITS).cudnn_header
     if block.cudnn and block.parts != "libraries" and not told_by(header, block.cudnn):
         return fail(f"cudnn_version.h of {block.cudnn}", header or "no such header", APPLY)
-    return ok(", ".join(told))
+    return ok(", ".join(names))
 
 
-def told_by(header: str, wanted: str) -> bool:
+def told_by(header: str, version: str) -> bool:
     """Return whether cuDNN's header is of the wanted version, as far as both go."""
-    return bool(header) and toolchain.is_satisfying(header, ".".join(wanted.split(".")[:3]))
+    return bool(header) and toolchain.is_satisfying(header, ".".join(version.split(".")[:3]))
 
 
 @check(
@@ -194,8 +194,8 @@ def held(ctx: Ctx) -> Outcome:
 @check("cuda_toolkit.others", *BASE, fields=("only",))
 def others(ctx: Ctx) -> Outcome:
     """With `only`, no other toolkit and no metapackage is installed; without it, other toolkits do not matter."""
-    known, wanted = ctx.facts.get(PACKAGES), wanted_minors(ctx.fragment, ctx.facts)
-    beside = sorted(name for name in known if (kit := toolchain.find_toolkit(name)) and kit not in wanted)
+    known, minors = ctx.facts.get(PACKAGES), wanted_minors(ctx.fragment, ctx.facts)
+    beside = sorted(name for name in known if (kit := toolchain.find_toolkit(name)) and kit not in minors)
     if not ctx.fragment.only:
         kits = sorted({toolchain.find_toolkit(name) for name in beside}, key=toolchain.parse_order)
         return not_asked(f"left alone: {', '.join(kits)}") if kits else not_asked()
@@ -214,10 +214,10 @@ def others(ctx: Ctx) -> Outcome:
 @check("cuda_toolkit.runs", *BASE, fields=("versions",), evidence="cat /proc/driver/nvidia/version")
 def runs(ctx: Ctx) -> Outcome:
     """The host's driver runs every toolkit."""
-    found = driver_of(HostSpec(name=ctx.host.name), ctx.facts)
-    if not found:
+    driver = driver_of(HostSpec(name=ctx.host.name), ctx.facts)
+    if not driver:
         return skip("no driver is installed: programs can be built here, not run")
-    return judged(ctx.host, found, wanted_minors(ctx.fragment, ctx.facts))
+    return judged(ctx.host, driver, wanted_minors(ctx.fragment, ctx.facts))
 
 
 CHECKS = (packages, runs, compilers, the_default, path, libraries, held, others)

@@ -39,21 +39,23 @@ def resolvable(ctx: Ctx) -> Outcome:
     block, have = ctx.fragment, installed(ctx.facts)
     expected = f"{block.parts} of {', '.join(block.versions) or 'any toolkit'}"
     if kind(ctx.facts) == "suse":
-        told = f"which packages a release on {ctx.facts.get(system.OS_RELEASE).name} needs is not read from zypper yet"
+        message = (
+            f"which packages a release on {ctx.facts.get(system.OS_RELEASE).name} needs is not read from zypper yet"
+        )
         names = " ".join(f"cuda-toolkit-{version.replace('.', '-')}" for version in block.versions) or "cuda-toolkit"
-        return fail(expected, told, f"zypper install {names} by hand, and cuda_toolkit out of the spec")
+        return fail(expected, message, f"zypper install {names} by hand, and cuda_toolkit out of the spec")
     decision = decide(block, there(ctx.host, ctx.facts))
     if url := coming(ctx, decision):
         return package_sources.later(f"CUDA toolkit: {expected}", url)
     if decision.problem and ctx.facts.get(INDEX).busy:
-        told = "another package manager is at work on the host, and its package lists cannot be read"
-        return fail(expected, told, "wait until it has ended, then do it again")
+        message = "another package manager is at work on the host, and its package lists cannot be read"
+        return fail(expected, message, "wait until it has ended, then do it again")
     if decision.problem:
         return fail(expected, decision.problem, decision.hint)
     changes = move_packages(decision.packages, have, decision.remove)
-    told = ", ".join(f"{name} {version}" for name, version in decision.packages.items())
+    message = ", ".join(f"{name} {version}" for name, version in decision.packages.items())
     shown = ", ".join(toolchain.strip_to_upstream(version) for version in decision.releases.values())
-    return Outcome(status="pass", expected=expected, found=told, changes=tuple(changes), version=shown)
+    return Outcome(status="pass", expected=expected, found=message, changes=tuple(changes), version=shown)
 
 
 @check(
@@ -107,12 +109,12 @@ def metapackages(ctx: Ctx) -> Outcome:
             told,
             f"{remove} {' '.join(sorted(foreign))}: its nvcc is found beside the default's",
         )
-    found = {name: told for name in known if (told := catalogue.find_purpose(facts.metapackages, name))}
-    if found and not ctx.fragment.only:
-        told = "; ".join(f"{name} {what}" for name, what in sorted(found.items()))
-        hint = f"{remove} {' '.join(sorted(found))} (removes the metapackage alone), or cuda_toolkit: {{only: true}}"
+    purposes = {name: told for name in known if (told := catalogue.find_purpose(facts.metapackages, name))}
+    if purposes and not ctx.fragment.only:
+        told = "; ".join(f"{name} {what}" for name, what in sorted(purposes.items()))
+        hint = f"{remove} {' '.join(sorted(purposes))} (removes the metapackage alone), or cuda_toolkit: {{only: true}}"
         return fail("toolkits by their own packages", told, hint)
-    return ok(f"removed by apply: {' '.join(sorted(found))}" if found else "no metapackage of NVIDIA's")
+    return ok(f"removed by apply: {' '.join(sorted(purposes))}" if purposes else "no metapackage of NVIDIA's")
 
 
 @check(

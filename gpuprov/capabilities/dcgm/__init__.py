@@ -26,9 +26,9 @@ PORTS = range(1, 65536)
 
 def rules(host: HostSpec, block: Dcgm) -> Iterable[Problem]:
     """Yield every problem that the block has on any host."""
-    path, found, hint = preflight.misfit(block.version, block.cuda, asked_branch(host))
-    if found:
-        yield Problem(path=path, message=f"{'.'.join(path)}: {found}", hint=hint)
+    path, reason, hint = preflight.misfit(block.version, block.cuda, asked_branch(host))
+    if reason:
+        yield Problem(path=path, message=f"{'.'.join(path)}: {reason}", hint=hint)
     for field, message, hint in preflight.clashes(block):
         yield Problem(path=(HERE, field), message=message, hint=hint)
     if block.multinode and block.cuda not in ("auto", *catalogue.MULTINODE_CUDA):
@@ -52,23 +52,23 @@ def rules(host: HostSpec, block: Dcgm) -> Iterable[Problem]:
 
 def export(facts: Facts) -> Fragment | None:
     """Return DCGM whose host engine is enabled: its version, parts, address and exporter."""
-    units, found, there = facts.get(dcgm.UNITS), facts.get(dcgm.DCGM), mine(facts)
-    if units[catalogue.UNIT].file != "enabled" or not there:
+    units, state, present = facts.get(dcgm.UNITS), facts.get(dcgm.DCGM), mine(facts)
+    if units[catalogue.UNIT].file != "enabled" or not present:
         return None
-    core = there.get("datacenter-gpu-manager-4-core") or there.get("datacenter-gpu-manager")
-    told = {
+    core = present.get("datacenter-gpu-manager-4-core") or present.get("datacenter-gpu-manager")
+    values = {
         "version": resolve.upstream(core.version) if core else "any",
-        "proprietary": "datacenter-gpu-manager-4-proprietary" in there or "datacenter-gpu-manager" in there,
-        "multinode": "datacenter-gpu-manager-4-multinode" in there,
-        "listen": listens(found.engine.start),
-        "hold": all(package.held for package in there.values()),
+        "proprietary": "datacenter-gpu-manager-4-proprietary" in present or "datacenter-gpu-manager" in present,
+        "multinode": "datacenter-gpu-manager-4-multinode" in present,
+        "listen": listens(state.engine.start),
+        "hold": all(package.held for package in present.values()),
     }
     if units[catalogue.EXPORTER_UNIT].file == "enabled":
-        words = found.exporter.start.split()
-        port = found.exporter.environment.get("DCGM_EXPORTER_LISTEN", "").rpartition(":")[2]
-        told |= {"exporter": True, "exporter_port": int(port) if is_whole(port) else catalogue.EXPORTER_PORT}
-        told |= {"exporter_counters": words[words.index("-f") + 1]} if "-f" in words[:-1] else {}
-    block, _ = convert(told, Dcgm)
+        words = state.exporter.start.split()
+        port = state.exporter.environment.get("DCGM_EXPORTER_LISTEN", "").rpartition(":")[2]
+        values |= {"exporter": True, "exporter_port": int(port) if is_whole(port) else catalogue.EXPORTER_PORT}
+        values |= {"exporter_counters": words[words.index("-f") + 1]} if "-f" in words[:-1] else {}
+    block, _ = convert(values, Dcgm)
     return block if isinstance(block, Dcgm) else None
 
 

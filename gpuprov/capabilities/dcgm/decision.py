@@ -57,34 +57,38 @@ def decided(ctx: Context[Dcgm]) -> Decision:
 
 def decide(fragment: Dcgm, branch: int, facts: Facts) -> Decision:
     """Decide on one version for all of DCGM's packages on this host, from its own package index."""
-    there, index = installed(facts), facts.get(dcgm.INDEX)
+    present, index = installed(facts), facts.get(dcgm.INDEX)
     cuda = builds(fragment, branch, facts)
-    line = catalogue.find_line(fragment.version, there, cuda)
+    line = catalogue.find_line(fragment.version, present, cuda)
     if line == "4" and not cuda:
         problem = f"driver branch {branch} is too old" if branch else "no driver says which CUDA build is needed"
         hint = f"a driver of branch {catalogue.MIN_BRANCH} or newer: nvidia_driver, or say dcgm.cuda"
         return Decision(line=line, problem=problem, hint=hint)
     answer: dict[str, Any] = resolve.resolve(
-        fragment.version, catalogue.list_names(line, parts(fragment), cuda), index, there
+        fragment.version, catalogue.list_names(line, parts(fragment), cuda), index, present
     )
     if answer["problem"]:
         hint = answer["hint"] if any(index.get(name) for name in catalogue.list_all_names()) else REPOSITORY
         return Decision(line=line, cuda=cuda, problem=answer["problem"].replace("driver version", "version"), hint=hint)
     full = next(iter(answer["packages"].values()))
-    along, gone = catalogue.follow(full, line, answer["packages"], index, there, cuda)
-    if line == "3" and catalogue.EXPORTER in there:
+    along, gone = catalogue.follow(full, line, answer["packages"], index, present, cuda)
+    if line == "3" and catalogue.EXPORTER in present:
         gone = [*gone, catalogue.EXPORTER]
     packages = {**answer["packages"], **along}
-    found = Decision(line=line, cuda=cuda, version=answer["version"], packages=packages, replaced=tuple(gone))
-    return _with_exporter(found, facts) if fragment.exporter else found
+    decision = Decision(line=line, cuda=cuda, version=answer["version"], packages=packages, replaced=tuple(gone))
+    return _with_exporter(decision, facts) if fragment.exporter else decision
 
 
 def _with_exporter(decision: Decision, facts: Facts) -> Decision:
     """Return the set with the exporter that was released for it or an older one: the installed one if it fits, else the newest that
     does."""
-    there = installed(facts).get(catalogue.EXPORTER, "")
+    current = installed(facts).get(catalogue.EXPORTER, "")
     offered = facts.get(dcgm.INDEX).get(catalogue.EXPORTER, [])
-    fitting = (one for one in [there, *offered] if one and catalogue.is_fitting_exporter(one, decision.version))
+    fitting = (
+        candidate
+        for candidate in [current, *offered]
+        if candidate and catalogue.is_fitting_exporter(candidate, decision.version)
+    )
     if chosen := next(fitting, ""):
         return msgspec.structs.replace(decision, packages={**decision.packages, catalogue.EXPORTER: chosen})
     bound = catalogue.find_exporter_bound(decision.version) or catalogue.PAIRS[0][1]

@@ -49,17 +49,17 @@ RestartSec=5
 """
 
 
-def resources(ctx: Ctx, found: dcgm.Dcgm) -> Iterator[Resource]:
+def resources(ctx: Ctx, state: dcgm.Dcgm) -> Iterator[Resource]:
     """Yield the units, the host engine first, and their settings. The deprecated unit of line 3, which conflicts with it, is off."""
     files = settings(ctx.fragment)
     yield from (File(path, text) for path, text in files.items())
     if ENGINE not in files:
         yield Absent(ENGINE)
     old = "older than its program, a library that it loads or its settings"
-    yield Unit(name=catalogue.UNIT, enabled=True, active=True, outdated=old if found.engine.old else "")
+    yield Unit(name=catalogue.UNIT, enabled=True, active=True, outdated=old if state.engine.old else "")
     if ctx.fragment.exporter:
         old = "older than its program or settings"
-        yield Unit(name=catalogue.EXPORTER_UNIT, enabled=True, active=True, outdated=old if found.exporter.old else "")
+        yield Unit(name=catalogue.EXPORTER_UNIT, enabled=True, active=True, outdated=old if state.exporter.old else "")
     cuda = builds(ctx.fragment, branch_now(ctx.facts), ctx.facts)
     if catalogue.find_line(ctx.fragment.version, installed(ctx.facts), cuda) == "3":
         yield Unit(name=catalogue.OLD_UNIT, enabled=False, active=False)
@@ -79,9 +79,9 @@ def daemons(ctx: Ctx, names: Iterable[str]) -> Iterator[dict[str, Any]]:
         catalogue.EXPORTER_UNIT: [catalogue.EXPORTER_PROGRAM, _folder(EXPORTER)],
     }
     for name in names:
-        asked = ask if name == catalogue.UNIT else []
+        questions = ask if name == catalogue.UNIT else []
         own = {"name": name, "state": "alive", "enabled": True, "files": files[name], "answer": ANSWER}
-        yield {**own, "ask": asked, "way_out": WAY_OUT.format(name)}
+        yield {**own, "ask": questions, "way_out": WAY_OUT.format(name)}
 
 
 def _folder(path: str) -> str:
@@ -90,8 +90,8 @@ def _folder(path: str) -> str:
 
 def packages(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     """Return the transaction, and all packages of DCGM that are held or released after it."""
-    there = installed(ctx.facts)
-    moves = any(there.get(name) != version for name, version in decision.packages.items())
+    present = installed(ctx.facts)
+    moves = any(present.get(name) != version for name, version in decision.packages.items())
     every = [name for name in dict.fromkeys([*decision.packages, *mine(ctx.facts)]) if name not in decision.replaced]
     return {
         "of": "DCGM",
@@ -105,8 +105,8 @@ def packages(ctx: Ctx, decision: Decision) -> dict[str, Any]:
 
 def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     """Return what cannot be resolved before nvidia_driver has decided, or has added a package source, as the preflight takes it."""
-    told = f"DCGM {ctx.fragment.version} is {decision.later}"
-    return {"told": told, "problem": f"{decision.problem}. Fix: {decision.hint}"} if decision.later else {}
+    message = f"DCGM {ctx.fragment.version} is {decision.later}"
+    return {"told": message, "problem": f"{decision.problem}. Fix: {decision.hint}"} if decision.later else {}
 
 
 def make(ctx: Ctx) -> dict[str, Any]:

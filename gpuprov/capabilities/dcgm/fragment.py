@@ -99,17 +99,21 @@ def installed(facts: Facts) -> dict[str, str]:
 
 def needed(fragment: Dcgm, facts: Facts) -> list[str]:
     """Return the packages that the host needs with its current driver; without a known driver, with the installed CUDA builds."""
-    there = installed(facts)
+    versions = installed(facts)
     cuda = builds(fragment, branch_now(facts), facts)
-    line = catalogue.find_line(fragment.version, there, cuda)
-    present = [major for major in catalogue.CUDA if f"datacenter-gpu-manager-4-cuda{major}" in there]
+    line = catalogue.find_line(fragment.version, versions, cuda)
+    present = [major for major in catalogue.CUDA if f"datacenter-gpu-manager-4-cuda{major}" in versions]
     return catalogue.list_names(line, parts(fragment), cuda or present)
 
 
 def mine(facts: Facts) -> dict[str, Package]:
     """Return every installed package of DCGM's except the exporter, which has a version of its own."""
-    found = facts.get(dcgm.PACKAGES)
-    return {name: one for name, one in found.items() if any(re.fullmatch(p, name) for p in catalogue.PATTERNS.values())}
+    present = facts.get(dcgm.PACKAGES)
+    return {
+        name: package
+        for name, package in present.items()
+        if any(re.fullmatch(p, name) for p in catalogue.PATTERNS.values())
+    }
 
 
 def listens(command: str) -> str:

@@ -33,39 +33,39 @@ PACKAGES = "dpkg -l 'datacenter-gpu-manager*'; rpm -qa 'datacenter-gpu-manager*'
 def version(ctx: Ctx) -> Outcome:
     """All packages that the host needs are installed in one version, which is the one that the spec asks for, and the program has
     it."""
-    names, found = needed(ctx.fragment, ctx.facts), mine(ctx.facts)
+    names, present = needed(ctx.fragment, ctx.facts), mine(ctx.facts)
     expected = f"{', '.join(names)} in one version ({ctx.fragment.version})"
-    missing = [name for name in names if name not in found]
+    missing = [name for name in names if name not in present]
     if missing:
         return fail(expected, f"not installed: {', '.join(missing)}", "gpuprov apply")
-    broken = [name for name, one in found.items() if not one.whole]
+    broken = [name for name, package in present.items() if not package.whole]
     if broken:
         return fail(expected, f"not whole: {', '.join(broken)}", "fix the package database, then gpuprov apply")
-    versions = {resolve.upstream(found[name].version) for name in names}
-    core = resolve.upstream(found[names[0]].version)
+    versions = {resolve.upstream(present[name].version) for name in names}
+    core = resolve.upstream(present[names[0]].version)
     if len(versions) > 1 or not resolve.satisfies(core, ctx.fragment.version):
-        told = ", ".join(f"{name} {found[name].version}" for name in names)
-        return fail(expected, told, "gpuprov apply")
-    line = catalogue.find_line(ctx.fragment.version, found, builds(ctx.fragment, branch_now(ctx.facts), ctx.facts))
-    others = (name for name in found if re.fullmatch(catalogue.PATTERNS[line], name) and name != catalogue.CONFIG)
-    astray = [f"{name} {found[name].version}" for name in others if resolve.upstream(found[name].version) != core]
+        listed = ", ".join(f"{name} {present[name].version}" for name in names)
+        return fail(expected, listed, "gpuprov apply")
+    line = catalogue.find_line(ctx.fragment.version, present, builds(ctx.fragment, branch_now(ctx.facts), ctx.facts))
+    others = (name for name in present if re.fullmatch(catalogue.PATTERNS[line], name) and name != catalogue.CONFIG)
+    astray = [f"{name} {present[name].version}" for name in others if resolve.upstream(present[name].version) != core]
     if astray:
         return fail(f"all of DCGM in version {core}", ", ".join(astray), "gpuprov apply")
     program = ctx.facts.get(dcgm.DCGM).installed
     if program != core:
         hint = f"another installation's program lies at {catalogue.PROGRAM}: remove it, then gpuprov apply"
         return fail(f"nv-hostengine {core}", f"nv-hostengine says {program or 'nothing'}", hint)
-    return ok(f"{', '.join(names)} {found[names[0]].version}", expected)
+    return ok(f"{', '.join(names)} {present[names[0]].version}", expected)
 
 
 @check("dcgm.leftovers", *BASE_PROBES, evidence=PACKAGES)
 def leftovers(ctx: Ctx) -> Outcome:
     """Nothing of the other release line is installed (3 and 4 bring the same programs and units), nor a build for another CUDA."""
-    found = mine(ctx.facts)
+    present = mine(ctx.facts)
     cuda = builds(ctx.fragment, branch_now(ctx.facts), ctx.facts)
-    line = catalogue.find_line(ctx.fragment.version, found, cuda)
-    other = [name for name in found if not re.fullmatch(catalogue.PATTERNS[line], name)]
-    other += [name for name in catalogue.list_other_builds(found, cuda) if cuda and name not in other]
+    line = catalogue.find_line(ctx.fragment.version, present, cuda)
+    other = [name for name in present if not re.fullmatch(catalogue.PATTERNS[line], name)]
+    other += [name for name in catalogue.list_other_builds(present, cuda) if cuda and name not in other]
     expected = f"packages of DCGM {line} only" + (f", for CUDA {' and '.join(cuda)}" if line == "4" and cuda else "")
     if other:
         return fail(expected, f"also installed: {', '.join(other)}", "gpuprov apply removes them")
@@ -81,27 +81,27 @@ def leftovers(ctx: Ctx) -> Outcome:
 )
 def held(ctx: Ctx) -> Outcome:
     """Every package of DCGM, and its exporter, is held: no upgrade moves one of them alone. Or none is, if the spec asks for that."""
-    found = mine(ctx.facts)
+    present = mine(ctx.facts)
     if ctx.fragment.exporter and catalogue.EXPORTER in ctx.facts.get(dcgm.PACKAGES):
-        found[catalogue.EXPORTER] = ctx.facts.get(dcgm.PACKAGES)[catalogue.EXPORTER]
-    return answers.held(ctx.facts, found, "DCGM", wanted=ctx.fragment.hold)
+        present[catalogue.EXPORTER] = ctx.facts.get(dcgm.PACKAGES)[catalogue.EXPORTER]
+    return answers.held(ctx.facts, present, "DCGM", wanted=ctx.fragment.hold)
 
 
 @check("dcgm.alive", dcgm.DCGM, evidence="dcgmi discovery -l; dcgmi -v")
 def alive(ctx: Ctx) -> Outcome:
     """The unit's host engine answers dcgmi, and is of the installed version: a process keeps its old libraries."""
-    found = ctx.facts.get(dcgm.DCGM)
-    engine, expected = found.engine, f"the host engine of {UNIT} answers dcgmi"
+    state = ctx.facts.get(dcgm.DCGM)
+    engine, expected = state.engine, f"the host engine of {UNIT} answers dcgmi"
     if not engine.pid:
-        beside = f"; a host engine outside the unit answers dcgmi ({found.running})" if found.running else ""
+        beside = f"; a host engine outside the unit answers dcgmi ({state.running})" if state.running else ""
         return fail(expected, f"{UNIT} has no process{beside}", JOURNAL)
-    if found.running and found.running != found.installed:
-        told = f"process {engine.pid} is of version {found.running}, installed is {found.installed or 'none'}"
-        return fail("a host engine of the installed version", told, f"systemctl restart {UNIT}")
-    if found.gpus is None:
-        told = f"dcgmi: {found.complaint or 'no answer'}"
-        return fail(expected, told, JOURNAL, changes=restart_unit(UNIT, "silent"))
-    return ok(f"process {engine.pid}, {found.running or found.installed}, answers dcgmi", expected)
+    if state.running and state.running != state.installed:
+        message = f"process {engine.pid} is of version {state.running}, installed is {state.installed or 'none'}"
+        return fail("a host engine of the installed version", message, f"systemctl restart {UNIT}")
+    if state.gpus is None:
+        message = f"dcgmi: {state.complaint or 'no answer'}"
+        return fail(expected, message, JOURNAL, changes=restart_unit(UNIT, "silent"))
+    return ok(f"process {engine.pid}, {state.running or state.installed}, answers dcgmi", expected)
 
 
 @check(
@@ -112,15 +112,15 @@ def alive(ctx: Ctx) -> Outcome:
 def gpus(ctx: Ctx) -> Outcome:
     """The host engine manages every GPU on the bus; an engine that was started before the driver, or with another's libraries, sees
     none."""
-    on_bus, found = len(pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS))), ctx.facts.get(dcgm.DCGM)
+    on_bus, state = len(pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS))), ctx.facts.get(dcgm.DCGM)
     container = ctx.facts.get(system.CONTAINER)
     if not on_bus:
         return skip("no NVIDIA GPU on the PCI bus")
     if container and not ctx.facts.get(nvidia.DRIVER).version:
         return skip(f"{container} container: the driver is the machine's, and none is loaded there")
-    if found.gpus != on_bus:
-        told = counted(found.gpus, "GPU") if found.gpus is not None else f"dcgmi: {found.complaint or 'no answer'}"
-        return fail(counted(on_bus, "GPU"), told, f"nvidia-smi -L; then systemctl restart {UNIT}")
+    if state.gpus != on_bus:
+        message = counted(state.gpus, "GPU") if state.gpus is not None else f"dcgmi: {state.complaint or 'no answer'}"
+        return fail(counted(on_bus, "GPU"), message, f"nvidia-smi -L; then systemctl restart {UNIT}")
     return ok(counted(on_bus, "GPU"))
 
 
@@ -133,41 +133,41 @@ def switches(ctx: Ctx) -> Outcome:
     """The host engine sees the NVSwitches that Fabric Manager manages: without their library, or with one of another version than the
     driver, everything else works and it shows 0 NvSwitches."""
     block = ctx.host.capabilities.get(followers.FABRIC_MANAGER)
-    asked = str(getattr(block, "query_library", "never"))
-    if not followers.wants_library(asked, (followers.DCGM,)):
+    setting = str(getattr(block, "query_library", "never"))
+    if not followers.wants_library(setting, (followers.DCGM,)):
         return not_asked("the spec wants no library that DCGM reads NVSwitches by (fabric_manager.query_library)")
-    functions = [one.identifier for one in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
-    on_bus, bridges = sum(one in board.list_switches() for one in functions), ctx.facts.get(fabric.BRIDGES)
+    functions = [fact.identifier for fact in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
+    on_bus, bridges = sum(function in board.list_switches() for function in functions), ctx.facts.get(fabric.BRIDGES)
     if not on_bus and not bridges:
         return skip("no NVSwitch on the bus: see fabric_manager.hardware")
     if board.find_generation(functions, bridged=bool(bridges)) not in board.LIBRARY:
         return not_asked("no library is known that reads the NVSwitches of this board")
-    container, found = ctx.facts.get(system.CONTAINER), ctx.facts.get(dcgm.DCGM)
+    container, state = ctx.facts.get(system.CONTAINER), ctx.facts.get(dcgm.DCGM)
     if container and not ctx.facts.get(nvidia.DRIVER).version:
         return skip(f"{container} container: the driver is the machine's, and none is loaded there")
     expected = counted(on_bus, "NVSwitch") if on_bus else "the NVSwitches behind the board's bridges"
     hint = f"see fabric_manager.query_library; then systemctl restart {UNIT}: the library is loaded once"
-    if found.gpus is None or found.switches is None:
-        return fail(expected, f"dcgmi: {found.complaint or 'no answer'}", JOURNAL)
-    if (on_bus and found.switches != on_bus) or not found.switches:
-        seen = f"{found.switches} NvSwitches"
+    if state.gpus is None or state.switches is None:
+        return fail(expected, f"dcgmi: {state.complaint or 'no answer'}", JOURNAL)
+    if (on_bus and state.switches != on_bus) or not state.switches:
+        seen = f"{state.switches} NvSwitches"
         return fail(expected, f"dcgmi discovery -l: {seen}", hint, changes=restart_unit(UNIT, seen))
-    return ok(f"{found.switches} NVSwitches", expected)
+    return ok(f"{state.switches} NVSwitches", expected)
 
 
 @check("dcgm.listens", dcgm.DCGM, fields=("listen",), evidence=f"systemctl cat {UNIT}; ss -ltnp")
 def listening(ctx: Ctx) -> Outcome:
     """The host engine listens on the address of the spec, and its unit makes it do so again at the next start."""
-    wanted, engine = ctx.fragment.listen, ctx.facts.get(dcgm.DCGM).engine
+    address, engine = ctx.fragment.listen, ctx.facts.get(dcgm.DCGM).engine
     if not engine.start:
-        return fail(f"{UNIT} on {wanted}", f"no {UNIT}", "gpuprov apply")
-    if listens(engine.start) != wanted:
-        return fail(wanted, f"the unit has {listens(engine.start)}", f"gpuprov apply; systemctl cat {UNIT}")
+        return fail(f"{UNIT} on {address}", f"no {UNIT}", "gpuprov apply")
+    if listens(engine.start) != address:
+        return fail(address, f"the unit has {listens(engine.start)}", f"gpuprov apply; systemctl cat {UNIT}")
     if not engine.command:
-        return fail(wanted, "no host engine runs", "see dcgm.active")
-    if listens(engine.command) != wanted:
-        return fail(wanted, f"the process listens on {listens(engine.command)}", f"systemctl restart {UNIT}")
-    return ok(wanted)
+        return fail(address, "no host engine runs", "see dcgm.active")
+    if listens(engine.command) != address:
+        return fail(address, f"the process listens on {listens(engine.command)}", f"systemctl restart {UNIT}")
+    return ok(address)
 
 
 @check(
@@ -178,24 +178,24 @@ def listening(ctx: Ctx) -> Outcome:
 )
 def exporter(ctx: Ctx) -> Outcome:
     """The exporter fits this DCGM, its file of counters exists, and it answers on its port with metrics."""
-    found = ctx.facts.get(dcgm.DCGM)
+    state = ctx.facts.get(dcgm.DCGM)
     if not ctx.fragment.exporter:
         return not_asked("no exporter in the spec; one that is there is left alone")
     port, counters = ctx.fragment.exporter_port, ctx.fragment.exporter_counters
     expected = f"metrics of {counters} on port {port}"
-    there = installed(ctx.facts).get(catalogue.EXPORTER, "")
-    if not there:
+    current = installed(ctx.facts).get(catalogue.EXPORTER, "")
+    if not current:
         return fail(expected, f"{catalogue.EXPORTER} is not installed", "gpuprov apply")
-    core = next((resolve.upstream(one.version) for one in mine(ctx.facts).values()), "")
-    if core and not catalogue.is_fitting_exporter(there, core):
+    core = next((resolve.upstream(package.version) for package in mine(ctx.facts).values()), "")
+    if core and not catalogue.is_fitting_exporter(current, core):
         hint = "gpuprov apply takes the exporter that was released for it"
-        return fail(f"an exporter for DCGM {core}", f"{catalogue.EXPORTER} {there} is for a newer one", hint)
-    if not found.counters:
+        return fail(f"an exporter for DCGM {core}", f"{catalogue.EXPORTER} {current} is for a newer one", hint)
+    if not state.counters:
         return fail(expected, f"no {counters}", "put the file there, or leave exporter_counters out")
-    if found.metrics is None:
+    if state.metrics is None:
         hint = f"tail /var/log/dcgm-exporter.log; ss -ltnp 'sport = :{port}'"
         return fail(expected, f"no answer on port {port}", hint, changes=restart_unit(EXPORTER_UNIT, "silent"))
-    return ok(f"{there}, {found.metrics} values on port {port}", expected)
+    return ok(f"{current}, {state.metrics} values on port {port}", expected)
 
 
 CHECKS = (version, leftovers, held, alive, gpus, switches, listening, exporter)

@@ -20,22 +20,22 @@ Ctx = Context[Dcgm]
 def clashes(block: Dcgm) -> Iterator[tuple[str, str, str]]:
     """Yield conflicts within the block: the field, the reason, the fix."""
     if block.version.partition(".")[0] == "3":
-        for field, said in (("exporter", block.exporter), ("multinode", block.multinode)):
-            if said:
+        for field, given in (("exporter", block.exporter), ("multinode", block.multinode)):
+            if given:
                 yield field, f"dcgm.{field}: there is none for DCGM 3", f'version: "4", or {field}: false'
     if block.exporter and block.listen.startswith("/"):
-        told = "dcgm.exporter reaches the host engine by TCP only, and dcgm.listen is a socket"
-        yield "listen", told, f"listen: {catalogue.LISTEN}, or exporter: false"
+        message = "dcgm.exporter reaches the host engine by TCP only, and dcgm.listen is a socket"
+        yield "listen", message, f"listen: {catalogue.LISTEN}, or exporter: false"
 
 
 def misfit(version: str, cuda: str, branch: int) -> tuple[tuple[str, str], str, str]:
     """Return why a DCGM of this version and build cannot work with a driver of this branch: the field that is wrong, the reason, the
     fix; the last two are empty if it can."""
     if branch and branch < catalogue.MIN_BRANCH:
-        told = f"DCGM does not work with driver branch {branch}"
+        message = f"DCGM does not work with driver branch {branch}"
         return (
             ("nvidia_driver", "version"),
-            told,
+            message,
             f'version: "{catalogue.MIN_BRANCH}" or newer; gpuprov catalog drivers',
         )
     major = "" if cuda == "auto" else cuda
@@ -44,9 +44,9 @@ def misfit(version: str, cuda: str, branch: int) -> tuple[tuple[str, str], str, 
         return ("dcgm", "cuda"), f"the build for CUDA {major} does not work with driver branch {branch}", hint
     user_mode = major or (catalogue.find_cuda_major(branch) if branch else "")
     if version.partition(".")[0] == "3" and user_mode and int(user_mode) > catalogue.LAST_CUDA_OF_3:
-        told = f"DCGM 3 does not work with CUDA {user_mode}" + (f" (driver branch {branch})" if branch else "")
+        message = f"DCGM 3 does not work with CUDA {user_mode}" + (f" (driver branch {branch})" if branch else "")
         hint = f'DCGM 3 knows CUDA up to {catalogue.LAST_CUDA_OF_3} ("Detected unsupported Cuda version"): version: "4"'
-        return ("dcgm", "version"), told, hint
+        return ("dcgm", "version"), message, hint
     return ("dcgm", "version"), "", ""
 
 
@@ -54,8 +54,8 @@ def misfit(version: str, cuda: str, branch: int) -> tuple[tuple[str, str], str, 
 def together(ctx: Ctx) -> Outcome:
     """The settings of the block are consistent. `gpuprov check` proves this for an inventory; a play's variables may have changed
     since."""
-    for field, found, hint in clashes(ctx.fragment):
-        return fail(f"another dcgm.{field}", found, hint)
+    for field, message, hint in clashes(ctx.fragment):
+        return fail(f"another dcgm.{field}", message, hint)
     return ok("DCGM's settings go together")
 
 
@@ -63,9 +63,9 @@ def together(ctx: Ctx) -> Outcome:
 def driver(ctx: Ctx) -> Outcome:
     """This DCGM works with the driver, as installed or as the spec wants it."""
     branch = branch_wanted(ctx.host, ctx.facts)
-    _, found, hint = misfit(ctx.fragment.version, ctx.fragment.cuda, branch)
-    if found:
-        return fail(f"a driver that DCGM {ctx.fragment.version} works with", found, hint)
+    _, problem, hint = misfit(ctx.fragment.version, ctx.fragment.cuda, branch)
+    if problem:
+        return fail(f"a driver that DCGM {ctx.fragment.version} works with", problem, hint)
     if not branch and "nvidia_driver" not in ctx.host.capabilities:
         hint = "add nvidia_driver to the spec, or install a driver first"
         return fail(f"a driver of branch {catalogue.MIN_BRANCH} or newer", "no NVIDIA driver", hint)
@@ -81,7 +81,7 @@ def driver(ctx: Ctx) -> Outcome:
 )
 def resolvable(ctx: Ctx) -> Outcome:
     """The host's repositories have all of DCGM's packages in one version, which the spec asks for, and an exporter for it."""
-    decision, there = decided(ctx), installed(ctx.facts)
+    decision, present = decided(ctx), installed(ctx.facts)
     expected = f"DCGM {ctx.fragment.version}"
     if decision.source:
         return package_sources.later(expected, decision.source)
@@ -89,9 +89,11 @@ def resolvable(ctx: Ctx) -> Outcome:
         return ok(decision.later, expected)
     if decision.problem:
         return fail(expected, decision.problem, decision.hint)
-    changes = move_packages(decision.packages, there, decision.replaced)
-    told = f"{decision.version}" + (f", build for CUDA {' and '.join(decision.cuda)}" if decision.line == "4" else "")
-    return Outcome(status="pass", expected=expected, found=told, changes=tuple(changes), version=decision.version)
+    changes = move_packages(decision.packages, present, decision.replaced)
+    summary = f"{decision.version}" + (
+        f", build for CUDA {' and '.join(decision.cuda)}" if decision.line == "4" else ""
+    )
+    return Outcome(status="pass", expected=expected, found=summary, changes=tuple(changes), version=decision.version)
 
 
 @check("dcgm.counters", dcgm.COUNTERS, fields=("exporter_counters",), moment="preflight")
@@ -100,10 +102,10 @@ def counters(ctx: Ctx) -> Outcome:
     path = ctx.fragment.exporter_counters
     if not ctx.fragment.exporter or path == catalogue.COUNTERS:
         return not_asked("no exporter with counters of the site's own in the spec")
-    there = ctx.facts.get(dcgm.COUNTERS).get(path)
-    if there is None:
+    exists = ctx.facts.get(dcgm.COUNTERS).get(path)
+    if exists is None:
         return skip(f"nobody has looked for {path}")
-    if not there:
+    if not exists:
         hint = f"put it there first, or leave it out and take {catalogue.COUNTERS}"
         return fail(path, f"dcgm.exporter_counters: {path} does not exist on {ctx.host.name}", hint)
     return ok(path)

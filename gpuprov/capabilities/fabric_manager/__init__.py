@@ -91,10 +91,11 @@ def setting_problems(gpu: Gpu | None, block: FabricManager) -> Iterable[Problem]
         hint = "leave it out, or choose shared-nvswitch or vgpu"
         message = "is 1, which has no effect in fabric_mode bare-metal"
         yield problem("settings.FABRIC_MODE_RESTART", message, hint, warning=True)
-    found = gpu.nvswitch.generation if gpu and gpu.nvswitch else None
-    if "PARTITION_RAIL_POLICY" in block.settings and gpu and found and found < catalogue.BRIDGED_GENERATION:
+    switch_gen = gpu.nvswitch.generation if gpu and gpu.nvswitch else None
+    if "PARTITION_RAIL_POLICY" in block.settings and gpu and switch_gen and switch_gen < catalogue.BRIDGED_GENERATION:
         needed = catalogue.BRIDGED_GENERATION
-        message = f"fabric_manager.settings: PARTITION_RAIL_POLICY is for NVSwitches of generation {needed}, {gpu.key} has {found}"
+        needs = f"PARTITION_RAIL_POLICY is for NVSwitches of generation {needed}, {gpu.key} has {switch_gen}"
+        message = f"fabric_manager.settings: {needs}"
         yield Problem(path=(HERE, "settings", "PARTITION_RAIL_POLICY"), message=message, hint="leave it out")
 
 
@@ -115,21 +116,21 @@ def export(facts: Facts) -> Fragment | None:
         return FabricManager(imex=Imex(nodes=state.nodes, channel0=state.parameter == "1"))
     if facts.get(systemd.SYSTEMD_UNITS)[catalogue.UNIT].file != "enabled":
         return None
-    found, known = facts.get(fabric.DAEMON).settings, catalogue.list_settings()
-    mode = next((word for word, number in catalogue.MODES.items() if number == found.get("FABRIC_MODE", "0")), None)
-    mine = {
+    settings, known = facts.get(fabric.DAEMON).settings, catalogue.list_settings()
+    mode = next((word for word, number in catalogue.MODES.items() if number == settings.get("FABRIC_MODE", "0")), None)
+    own_settings = {
         key: int(value) if is_whole(value) else value
-        for key, value in found.items()
+        for key, value in settings.items()
         if key in known and known[key].kind != "unit" and key != "FABRIC_MODE" and value != known[key].default
         and not catalogue.explain_refusal(known[key], value)
     }  # fmt: skip
-    asked = {"fabric_mode": mode or "bare-metal", "settings": mine}
+    fields = {"fabric_mode": mode or "bare-metal", "settings": own_settings}
     # DCGM without it is a choice of that host's, or a fault; as a spec, `auto` would ask for what it does not have.
     if facts.get(dcgm.PACKAGES) and not [
         n for n in facts.get(fabric.PACKAGES) if n.startswith(tuple(LIBRARIES.values()))
     ]:
-        asked["query_library"] = "never"
-    block, _ = convert(asked, FabricManager)
+        fields["query_library"] = "never"
+    block, _ = convert(fields, FabricManager)
     return block if isinstance(block, FabricManager) else None
 
 

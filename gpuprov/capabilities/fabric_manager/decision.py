@@ -55,8 +55,8 @@ def what(block: FabricManager) -> str:
 
 def installed(facts: Facts) -> dict[str, str]:
     """Return versions by name: of the driver's packages, and of those that follow it."""
-    found = {**facts.get(PACKAGES), **facts.get(fabric.PACKAGES)}
-    return {name: package.version for name, package in found.items()}
+    present = {**facts.get(PACKAGES), **facts.get(fabric.PACKAGES)}
+    return {name: package.version for name, package in present.items()}
 
 
 def decided(ctx: Ctx) -> Decision:
@@ -66,12 +66,12 @@ def decided(ctx: Ctx) -> Decision:
     part = "imex" if of_tray(ctx.fragment) else "fabric-manager"
     rules(ctx.facts, part)  # raises ProbeFailed where no packages are known
     subnet = lacking_subnet(ctx)
-    asked, driver = ctx.host.capabilities.get("nvidia_driver"), driver_version(ctx.facts)
-    comes = bool(asked) and (ctx.run is None or "nvidia_driver" in ctx.run)
+    driver_block, driver = ctx.host.capabilities.get("nvidia_driver"), driver_version(ctx.facts)
+    comes = bool(driver_block) and (ctx.run is None or "nvidia_driver" in ctx.run)
     if subnet.problem:
-        url = package_sources.coming(asked, ctx.facts) if comes else ""
+        url = package_sources.coming(driver_block, ctx.facts) if comes else ""
         return msgspec.structs.replace(subnet, source=url)
-    if comes and not fits(asked, driver):
+    if comes and not fits(driver_block, driver):
         return subnet
     following = follow(ctx, driver)
     if following.problem and comes:
@@ -79,9 +79,11 @@ def decided(ctx: Ctx) -> Decision:
     return msgspec.structs.replace(following, subnet=subnet.subnet)
 
 
-def fits(asked: Any, driver: str) -> bool:
+def fits(driver_block: Any, driver: str) -> bool:
     """Return whether the installed driver satisfies the block `nvidia_driver`."""
-    return bool(driver) and resolve.satisfies(driver, asked.version, cuda.find_floor(asked.cuda) if asked.cuda else "")
+    return bool(driver) and resolve.satisfies(
+        driver, driver_block.version, cuda.find_floor(driver_block.cuda) if driver_block.cuda else ""
+    )
 
 
 def follow(ctx: Ctx, driver: str) -> Decision:
@@ -89,19 +91,19 @@ def follow(ctx: Ctx, driver: str) -> Decision:
     if not driver:
         problem = f"{ctx.host.name} has no NVIDIA driver, whose version {what(ctx.fragment)} must have"
         return Decision(problem=problem, hint="add nvidia_driver to the spec, or apply it too")
-    release, there, index = ctx.facts.get(system.OS_RELEASE), installed(ctx.facts), ctx.facts.get(INDEX)
+    release, present, index = ctx.facts.get(system.OS_RELEASE), installed(ctx.facts), ctx.facts.get(INDEX)
     functions = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     on_bus = [function.identifier for function in functions]
     blocks = {**ctx.host.capabilities, followers.FABRIC_MANAGER: ctx.fragment}
     beside = catalogue.list_beside(blocks, lambda: on_bus, release.id, release.version)
-    answers = [resolve.follow(driver, known, index, there) for known, _ in beside]
+    answers = [resolve.follow(driver, known, index, present) for known, _ in beside]
     if refused := [answer for answer in answers if answer["problem"]]:
         problem = "; ".join(answer["problem"] for answer in refused)
         return Decision(problem=problem, hint=refused[0]["hint"])
     first = answers[0]
     return Decision(
         packages={answer["name"]: answer["version"] for answer in answers},
-        moves=bool(first["replaced"]) or there.get(first["name"]) != first["version"],
+        moves=bool(first["replaced"]) or present.get(first["name"]) != first["version"],
         replaced=tuple(name for answer in answers for name in answer["replaced"]),
     )
 
@@ -109,8 +111,8 @@ def follow(ctx: Ctx, driver: str) -> Decision:
 def lacking_subnet(ctx: Ctx) -> Decision:
     """Return the packages that NVSwitches of generation 4 need besides Fabric Manager and the host lacks, with a problem if they are
     not offered."""
-    found = generation(ctx.facts)
-    if found < catalogue.BRIDGED_GENERATION:
+    switch_gen = generation(ctx.facts)
+    if switch_gen < catalogue.BRIDGED_GENERATION:
         return Decision()
     names = catalogue.SUBNET_PACKAGES[family(ctx.facts.get(system.OS_RELEASE)) or "debian"]
     missing = tuple(name for name in names if name not in ctx.facts.get(fabric.PACKAGES))
@@ -118,7 +120,7 @@ def lacking_subnet(ctx: Ctx) -> Decision:
     fetched = offered or ctx.facts.get(INDEX)  # without lists, apply fetches them
     if nowhere := [name for name in missing if fetched and name not in offered]:
         lacks = f"the host's repositories have no {', '.join(nowhere)}"
-        problem = f"NVSwitches of generation {found} need {', '.join(missing)}, and {lacks}"
+        problem = f"NVSwitches of generation {switch_gen} need {', '.join(missing)}, and {lacks}"
         return Decision(
             problem=problem, hint="add NVIDIA's repository, or a mirror of it, to the host's package sources"
         )

@@ -108,77 +108,90 @@ def files(block: FabricManager) -> dict[str, str]:
 
 def reboot(ctx: Ctx) -> str:
     """Return the reason why the parameter for IMEX channel 0 needs a reboot; empty if it needs none."""
-    mine = of_tray(ctx.fragment) and ctx.fragment.imex.channel0 and not ctx.facts.get(system.CONTAINER)
-    wrong = mine and ctx.facts.get(IMEX).parameter not in ("", "1")
+    has_channel = of_tray(ctx.fragment) and ctx.fragment.imex.channel0 and not ctx.facts.get(system.CONTAINER)
+    wrong = has_channel and ctx.facts.get(IMEX).parameter not in ("", "1")
     return f"the driver was loaded without {catalogue.IMEX_PARAMETER}=1" if wrong else ""
 
 
-def needs_reboot(ctx: Ctx, found: Daemon) -> str:
+def needs_reboot(ctx: Ctx, service: Daemon) -> str:
     """Return the reason why the installed program cannot start before the driver is reloaded; empty if it can, and without a
     driver."""
-    loaded, program = ctx.facts.get(nvidia.DRIVER).version, found.seen.version
+    loaded, program = ctx.facts.get(nvidia.DRIVER).version, service.seen.version
     if not loaded or not program or program == loaded:
         return ""
     return f"{what(ctx.fragment)} {program} starts with driver {program} only, and {loaded} is loaded"
 
 
-def note(ctx: Ctx, found: Daemon) -> str:
+def note(ctx: Ctx, service: Daemon) -> str:
     """Describe a daemon that is not running: a process without its unit, GPUs that look healthy regardless, its last error."""
-    running = found.seen.process(found.process)
-    told = [f"process {running.pid} lives on without it"] if running and not found.active else []
+    running = service.seen.process(service.process)
+    notes = [f"process {running.pid} lives on without it"] if running and not service.active else []
     if not running and not of_tray(ctx.fragment):
         latched = sum(gpu.state == "Completed" for gpu in ctx.facts.known(fabric.STATE) or ())
-        told += [f"the latched fabric state is still Completed on {counted(latched, 'GPU')}"] * bool(latched)
-    return "; ".join([*told, *filter(None, [mismatched(found.seen)])])
+        notes += [f"the latched fabric state is still Completed on {counted(latched, 'GPU')}"] * bool(latched)
+    return "; ".join([*notes, *filter(None, [mismatched(service.seen)])])
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
     """Yield the daemon's unit, on, or off if Kubernetes starts the daemon; and the files that it reads."""
-    found = daemon(ctx)
+    service = daemon(ctx)
     yield from (File(path, text) for path, text in files(ctx.fragment).items())
     if keys := settings(ctx.fragment):
-        yield Lines(path=found.config, keys=keys)
+        yield Lines(path=service.config, keys=keys)
     if package_only(ctx.fragment):
-        yield Unit(name=found.unit, enabled=False, active=False)
+        yield Unit(name=service.unit, enabled=False, active=False)
         return
-    why = "" if found.seen.process(found.process) else machine_without_driver(ctx.facts)
+    why = "" if service.seen.process(service.process) else machine_without_driver(ctx.facts)
     yield Unit(
-        name=found.unit,
+        name=service.unit,
         enabled=True,
         active=None if why else True,
         waits=why,
-        reboot=needs_reboot(ctx, found),
-        outdated=found.outdated,
-        note=note(ctx, found),
+        reboot=needs_reboot(ctx, service),
+        outdated=service.outdated,
+        note=note(ctx, service),
     )
 
 
-def runtime(ctx: Ctx, found: Daemon, values: Mapping[str, Any]) -> dict[str, Any]:
+def runtime(ctx: Ctx, service: Daemon, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is done with the daemon by the tasks of the last stage: their arguments.
 
     GPUs of boards that register with the fabric are reset while Fabric Manager is stopped, in the order of the guide:
     https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide. Those of NVLink 5 with shared NVSwitches are reset after its
     start, as they may hold partitions of an earlier run: https://github.com/NVIDIA/gpu-driver-container/pull/909
     """
-    there, loaded = found.seen.version, ctx.facts.get(nvidia.DRIVER).version
-    starts, now, boards = bool(values["run"]) and bool(there) and there == loaded, found.life(), generation(ctx.facts)
+    on_disk, loaded = service.seen.version, ctx.facts.get(nvidia.DRIVER).version
+    starts, now, boards = (
+        bool(values["run"]) and bool(on_disk) and on_disk == loaded,
+        service.life(),
+        generation(ctx.facts),
+    )
     machine = not ctx.facts.get(system.CONTAINER)
     before = starts and now == "old" and machine and boards >= catalogue.REGISTERS_SINCE
     shared = ctx.fragment.fabric_mode == "shared-nvswitch" and boards >= catalogue.BRIDGED_GENERATION
     after = starts and now != "alive" and machine and shared
-    parted = before and any("/gi" in one.path for one in ctx.facts.get(mig.CAPABILITIES))
-    told = ""
-    if there and values["on"] and not starts:
-        told = (
-            f"{what(ctx.fragment)} {there} waits for a driver of its version: loaded is {loaded or 'none'}. "
+    parted = before and any("/gi" in fact.path for fact in ctx.facts.get(mig.CAPABILITIES))
+    message = ""
+    if on_disk and values["on"] and not starts:
+        message = (
+            f"{what(ctx.fragment)} {on_disk} waits for a driver of its version: loaded is {loaded or 'none'}. "
             "Reload the driver, or reboot"
         )
     elif parted:
-        told = "the GPUs are not reset, and keep their registration with the fabric: they have MIG instances, which a reset would lose"
-    fix = f"journalctl -u {found.unit}, on the host; gpuprov explain finds most of its messages"
-    own = {"name": found.unit, "state": "alive", "process": found.process, "files": list(found.files), "way_out": fix}
+        message = (
+            "the GPUs are not reset, and keep their registration with the fabric: "
+            "they have MIG instances, which a reset would lose"
+        )
+    fix = f"journalctl -u {service.unit}, on the host; gpuprov explain finds most of its messages"
+    own = {
+        "name": service.unit,
+        "state": "alive",
+        "process": service.process,
+        "files": list(service.files),
+        "way_out": fix,
+    }
     needed = {
-        "waits": ({"msg": told}, told),
+        "waits": ({"msg": message}, message),
         "unit": (own, starts),
         "stop": ({}, starts and (now == "old" or after)),
         "reset_before": ({"argv": RESET}, before and not parted),
@@ -188,37 +201,45 @@ def runtime(ctx: Ctx, found: Daemon, values: Mapping[str, Any]) -> dict[str, Any
     return {key: entry for key, (entry, need) in needed.items() if need}
 
 
-def missing_config(ctx: Ctx, found: Daemon, decision: Decision) -> None:
+def missing_config(ctx: Ctx, service: Daemon, decision: Decision) -> None:
     """Raise ProbeFailed if the package is installed as it should be, and its configuration file is missing."""
-    mine = package(ctx.facts, "imex" if of_tray(ctx.fragment) else "fabric-manager")
-    if mine and decision.packages and not decision.moves and settings(ctx.fragment) and not found.seen.configured:
+    own_package = package(ctx.facts, "imex" if of_tray(ctx.fragment) else "fabric-manager")
+    if (
+        own_package
+        and decision.packages
+        and not decision.moves
+        and settings(ctx.fragment)
+        and not service.seen.configured
+    ):
         command = words(ctx.facts.get(system.OS_RELEASE)).reinstall
         more = " with -o Dpkg::Options::=--force-confmiss" if command.startswith("apt-get") else ""
-        told = f"{found.config} does not exist, although {mine.name} is installed"
-        raise ProbeFailed(told, f"{command} {mine.name}{more}, then apply again")
+        message = f"{service.config} does not exist, although {own_package.name} is installed"
+        raise ProbeFailed(message, f"{command} {own_package.name}{more}, then apply again")
 
 
 def transaction(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     """Return `install`, `remove`, `hold`, `release`: packages."""
-    there = installed(ctx.facts)
-    wanted = [f"{name}={version}" for name, version in decision.packages.items()]
-    own = wanted[:1] if decision.moves else []
-    along = [f"{name}={version}" for name, version in [*decision.packages.items()][1:] if there.get(name) != version]
-    mine = (
-        [*decision.packages, *(["nvlsm"] if "nvlsm" in (*there, *decision.subnet) else [])] if decision.packages else []
+    present = installed(ctx.facts)
+    pinned = [f"{name}={version}" for name, version in decision.packages.items()]
+    own = pinned[:1] if decision.moves else []
+    along = [f"{name}={version}" for name, version in [*decision.packages.items()][1:] if present.get(name) != version]
+    held_names = (
+        [*decision.packages, *(["nvlsm"] if "nvlsm" in (*present, *decision.subnet) else [])]
+        if decision.packages
+        else []
     )
     return {
         "install": [*own, *along, *decision.subnet],
         "remove": list(decision.replaced),
-        "hold": mine if hold(ctx.host) else [],
-        "release": [] if hold(ctx.host) else mine,
+        "hold": held_names if hold(ctx.host) else [],
+        "release": [] if hold(ctx.host) else held_names,
     }
 
 
 def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     """Return what cannot be resolved before nvidia_driver has added a package source, as the preflight takes it."""
-    told = f"what {what(ctx.fragment)} needs is resolved when apply has added {decision.source}"
-    return {"told": told, "problem": f"{decision.problem}. Fix: {decision.hint}"} if decision.source else {}
+    message = f"what {what(ctx.fragment)} needs is resolved when apply has added {decision.source}"
+    return {"told": message, "problem": f"{decision.problem}. Fix: {decision.hint}"} if decision.source else {}
 
 
 def make(ctx: Ctx) -> Mapping[str, object]:
@@ -227,13 +248,13 @@ def make(ctx: Ctx) -> Mapping[str, object]:
 
     Everything that holds GPUs is stopped for another package, since its own scripts may stop or restart the daemon, and with it every
     CUDA job (ABORT_CUDA_JOBS_ON_FM_EXIT)."""
-    decision, found = decided(ctx), daemon(ctx)
+    decision, service = decided(ctx), daemon(ctx)
     if decision.problem and not decision.source:
         raise ProbeFailed(decision.problem, decision.hint)
-    missing_config(ctx, found, decision)
+    missing_config(ctx, service, decision)
     values = role_values(desired(ctx), "files", "lines", "on", "off", "run")
     coming = Decision() if decision.problem else decision
-    replaces = coming.moves and coming.packages and found.life() != "dead"
+    replaces = coming.moves and coming.packages and service.life() != "dead"
     return {
         "later": waiting(ctx, decision),
         "of": what(ctx.fragment),
@@ -242,8 +263,8 @@ def make(ctx: Ctx) -> Mapping[str, object]:
         "lines": values["lines"],
         "files": values["files"],
         "reboot": reboot(ctx),
-        "runtime": {"off": values["off"], "on": values["on"] if found.seen.version else []},
-        "tasks": {**({"replace": {}} if replaces else {}), **runtime(ctx, found, values)},
+        "runtime": {"off": values["off"], "on": values["on"] if service.seen.version else []},
+        "tasks": {**({"replace": {}} if replaces else {}), **runtime(ctx, service, values)},
     }
 
 

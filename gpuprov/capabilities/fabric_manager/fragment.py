@@ -108,8 +108,8 @@ def generation(facts: Facts) -> int:
 
 def wanted_settings(fragment: FabricManager) -> dict[str, str]:
     """Return the lines that fabricmanager.cfg should have."""
-    asked = {key: written(value) for key, value in fragment.settings.items()}
-    return {"FABRIC_MODE": catalogue.MODES[fragment.fabric_mode]} | asked
+    own_settings = {key: written(value) for key, value in fragment.settings.items()}
+    return {"FABRIC_MODE": catalogue.MODES[fragment.fabric_mode]} | own_settings
 
 
 def written(value: object) -> str:
@@ -120,22 +120,22 @@ def written(value: object) -> str:
 def rules(facts: Facts, part: str = "fabric-manager") -> tuple[dict[str, object], ...]:
     """Return the package's names on this host's distribution; `part` imex: nvidia-imex's; nscq, nvsdm: the library's."""
     release = facts.get(system.OS_RELEASE)
-    found = catalogue.build_rules(release.id, release.version, part)
-    if not found:
+    matched = catalogue.build_rules(release.id, release.version, part)
+    if not matched:
         what = {"imex": "nvidia-imex", **followers.LIBRARIES}.get(part, "Fabric Manager")
         known = ", ".join(
             entry.key for entry in list_managed() if catalogue.build_rules(entry.id, entry.version_id, part)
         )
-        told = f"no {what} packages are known for {release.name or release.id}"
-        raise ProbeFailed(told, f"take fabric_manager out of the spec; known for: {known}")
-    return found
+        message = f"no {what} packages are known for {release.name or release.id}"
+        raise ProbeFailed(message, f"take fabric_manager out of the spec; known for: {known}")
+    return matched
 
 
 def package(facts: Facts, part: str = "fabric-manager") -> Package | None:
     """Return the installed Fabric Manager, nvidia-imex, or library for DCGM; the highest version if there are several."""
-    found = facts.get(fabric.PACKAGES)
-    mine = resolve.other_names(rules(facts, part), {name: package.version for name, package in found.items()})
-    return max((found[name] for name in mine), key=lambda one: resolve.order(one.version), default=None)
+    present = facts.get(fabric.PACKAGES)
+    names = resolve.other_names(rules(facts, part), {name: package.version for name, package in present.items()})
+    return max((present[name] for name in names), key=lambda candidate: resolve.order(candidate.version), default=None)
 
 
 def driver_version(facts: Facts) -> str:
@@ -143,8 +143,8 @@ def driver_version(facts: Facts) -> str:
     none."""
     release = facts.get(system.OS_RELEASE)
     installed = {name: package.version for name, package in facts.get(PACKAGES).items()}
-    mine = find_installed_driver(release.id, release.version, installed)
-    return resolve.upstream(mine) if mine else facts.get(nvidia.DRIVER).version
+    version = find_installed_driver(release.id, release.version, installed)
+    return resolve.upstream(version) if version else facts.get(nvidia.DRIVER).version
 
 
 def machine_without_driver(facts: Facts) -> str:
@@ -166,9 +166,9 @@ def library_part(host: HostSpec, facts: Facts) -> str:
 
 def held_packages(facts: Facts, part: str) -> dict[str, Package]:
     """Return Fabric Manager, NVLSM, and the library that DCGM needs (`part`), none of which may move without the driver."""
-    found = facts.get(fabric.PACKAGES)
-    mine = [one.name for one in (package(facts), package(facts, part) if part else None) if one]
-    return {name: found[name] for name in [*mine, "nvlsm"] if name in found}
+    present = facts.get(fabric.PACKAGES)
+    names = [candidate.name for candidate in (package(facts), package(facts, part) if part else None) if candidate]
+    return {name: present[name] for name in [*names, "nvlsm"] if name in present}
 
 
 def hold(host: HostSpec) -> bool:

@@ -35,8 +35,8 @@ JOURNAL = f"journalctl -u {UNIT} -n 30; tail /var/log/nvidia-imex.log"
 
 def trays(facts: Facts) -> list[str]:
     """Return the GPUs on the bus that belong to compute trays."""
-    found = (gpus.find_by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
-    return [model.key for model in found if model and model.fabric_manager.imex]
+    models = (gpus.find_by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
+    return [model.key for model in models if model and model.fabric_manager.imex]
 
 
 @on_trays
@@ -53,8 +53,8 @@ def hardware(ctx: Ctx) -> Outcome:
         return fail("GPUs of GB200 or GB300 racks", "none on the bus", hint)
     addresses = ctx.facts.get(IMEX).addresses
     if asked(ctx.fragment) and addresses and not set(asked(ctx.fragment)) & addresses:
-        told = f"the host has {', '.join(sorted(addresses))}"
-        return fail(f"one of {', '.join(asked(ctx.fragment))}", told, "correct fabric_manager.imex.nodes")
+        message = f"the host has {', '.join(sorted(addresses))}"
+        return fail(f"one of {', '.join(asked(ctx.fragment))}", message, "correct fabric_manager.imex.nodes")
     return ok(f"{counted(len(trays(ctx.facts)), 'GPU')} of a rack")
 
 
@@ -67,23 +67,27 @@ def hardware(ctx: Ctx) -> Outcome:
 )
 def version(ctx: Ctx) -> Outcome:
     """Package and program have the driver's full version."""
-    driver, mine = driver_version(ctx.facts), package(ctx.facts, "imex")
+    driver, own_package = driver_version(ctx.facts), package(ctx.facts, "imex")
     program = ctx.facts.get(IMEX).daemon.version
     expected = f"nvidia-imex {driver}" if driver else "a driver, and nvidia-imex of its version"
-    if mine is None:
+    if own_package is None:
         return fail(expected, "nvidia-imex is not installed", APPLY)
-    if not mine.whole:
-        return fail(expected, f"{mine.name} is not whole", f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; {APPLY}")
+    if not own_package.whole:
+        return fail(
+            expected, f"{own_package.name} is not whole", f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; {APPLY}"
+        )
     if not driver:
-        return fail(expected, f"{mine.name} {mine.version}, and no driver", "add nvidia_driver to the spec")
-    if resolve.upstream(mine.version) != driver:
-        changes = move_packages({mine.name: driver}, {mine.name: mine.version})
-        return fail(expected, f"{mine.name} {mine.version}", APPLY, changes=changes)
+        return fail(
+            expected, f"{own_package.name} {own_package.version}, and no driver", "add nvidia_driver to the spec"
+        )
+    if resolve.upstream(own_package.version) != driver:
+        changes = move_packages({own_package.name: driver}, {own_package.name: own_package.version})
+        return fail(expected, f"{own_package.name} {own_package.version}", APPLY, changes=changes)
     if program != driver:
-        told = f"{catalogue.IMEX_PROGRAM} says {program or 'nothing'}"
+        message = f"{catalogue.IMEX_PROGRAM} says {program or 'nothing'}"
         owner = words(ctx.facts.get(system.OS_RELEASE)).owner
-        return fail(expected, told, f"{owner} {catalogue.IMEX_PROGRAM}; another installation's program lies there")
-    return ok(f"{mine.name} {mine.version}", expected)
+        return fail(expected, message, f"{owner} {catalogue.IMEX_PROGRAM}; another installation's program lies there")
+    return ok(f"{own_package.name} {own_package.version}", expected)
 
 
 @on_trays
@@ -97,8 +101,10 @@ def version(ctx: Ctx) -> Outcome:
 )
 def held(ctx: Ctx) -> Outcome:
     """nvidia-imex is held as the driver's set is: no upgrade moves it alone."""
-    mine = package(ctx.facts, "imex")
-    return answers.held(ctx.facts, {mine.name: mine} if mine else {}, "nvidia-imex", wanted=hold(ctx.host))
+    own_package = package(ctx.facts, "imex")
+    return answers.held(
+        ctx.facts, {own_package.name: own_package} if own_package else {}, "nvidia-imex", wanted=hold(ctx.host)
+    )
 
 
 @in_domains
@@ -114,8 +120,8 @@ def alive(ctx: Ctx) -> Outcome:
     state = ctx.facts.get(IMEX)
     if state.daemon.process(PROCESS) is None and (reason := machine_without_driver(ctx.facts)):
         return skip(reason)
-    ready, told = rules.judge_imex(state)
-    return ok(told) if ready else fail("READY", told, JOURNAL)
+    ready, message = rules.judge_imex(state)
+    return ok(message) if ready else fail("READY", message, JOURNAL)
 
 
 @in_domains
@@ -127,12 +133,12 @@ def alive(ctx: Ctx) -> Outcome:
 )
 def nodes(ctx: Ctx) -> Outcome:
     """This host is among the members."""
-    state, wanted = ctx.facts.get(IMEX), asked(ctx.fragment)
-    listed = " ".join(wanted)
-    if not set(wanted) & state.addresses:
-        told = f"the host has {', '.join(sorted(state.addresses)) or 'no address'}"
-        return fail(f"one of {listed}", told, "correct fabric_manager.imex.nodes")
-    return ok(counted(len(wanted), "member"), listed)
+    state, members = ctx.facts.get(IMEX), asked(ctx.fragment)
+    listed = " ".join(members)
+    if not set(members) & state.addresses:
+        message = f"the host has {', '.join(sorted(state.addresses)) or 'no address'}"
+        return fail(f"one of {listed}", message, "correct fabric_manager.imex.nodes")
+    return ok(counted(len(members), "member"), listed)
 
 
 @in_domains
@@ -141,21 +147,21 @@ def nodes(ctx: Ctx) -> Outcome:
 )
 def domain(ctx: Ctx) -> Outcome:
     """Every member of the domain is READY and connected to every other, as the control program reports."""
-    state, wanted = ctx.facts.get(IMEX), asked(ctx.fragment)
-    expected = f"UP, {counted(len(wanted), 'member')} READY and connected"
+    state, members = ctx.facts.get(IMEX), asked(ctx.fragment)
+    expected = f"UP, {counted(len(members), 'member')} READY and connected"
     if not state.daemon.processes and (reason := machine_without_driver(ctx.facts)):
         return skip(reason)
     if state.domain is None:
-        told = f"nvidia-imex-ctl -N does not tell{': ' + state.complaint if state.complaint else ''}"
-        return fail(expected, told, f"see {HERE}.imex_alive; {JOURNAL}")
-    bad = [f"{one.host} is {one.status}" for one in state.domain.members if one.status != "READY"]
+        message = f"nvidia-imex-ctl -N does not tell{': ' + state.complaint if state.complaint else ''}"
+        return fail(expected, message, f"see {HERE}.imex_alive; {JOURNAL}")
+    bad = [f"{member.host} is {member.status}" for member in state.domain.members if member.status != "READY"]
     bad += [
-        f"{one.host} is not connected to {', '.join(one.lost)}"
-        for one in state.domain.members
-        if one.status == "READY" and one.lost
+        f"{member.host} is not connected to {', '.join(member.lost)}"
+        for member in state.domain.members
+        if member.status == "READY" and member.lost
     ]
-    told_of = {one.host for one in state.domain.members}
-    bad += [f"{node} is not told of" for node in wanted if node not in told_of]
+    told_of = {member.host for member in state.domain.members}
+    bad += [f"{node} is not told of" for node in members if node not in told_of]
     if bad or state.domain.status != "UP":
         hint = (
             "on these: systemctl status nvidia-imex, one version and one list of nodes, TCP ports 50000 and 50005 open"

@@ -61,8 +61,8 @@ def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: 
         members = asked(host.capabilities.get(HERE))
         known = next((lists[node] for node in members if node in lists), None)
         if known and known[1] != members:
-            here, there = " ".join(members), " ".join(known[1])
-            message = f"fabric_manager.imex.nodes is another list than that of {known[0]}, its member: {here} here, {there} there"
+            here, elsewhere = " ".join(members), " ".join(known[1])
+            message = f"fabric_manager.imex.nodes is another list than that of {known[0]}, its member: {here} here, {elsewhere} there"
             hint = "one list, in one order, for all members of a domain"
             yield host.name, Problem(path=PLACE, message=message, hint=hint)
         for node in members:

@@ -43,30 +43,34 @@ def query_library(ctx: Ctx) -> Outcome:
     expected = f"{name} {driver}"
     if not driver:
         return fail(f"{name} of the driver's version", "no driver is installed or loaded", "see nvidia_driver.packages")
-    mine = package(ctx.facts, part)
-    if mine is None:
-        wanted = next(iter(resolve.fitting(rules(ctx.facts, part), driver)), name)
+    own_package = package(ctx.facts, part)
+    if own_package is None:
+        target = next(iter(resolve.fitting(rules(ctx.facts, part), driver)), name)
         told = f"no {name}: dcgmi discovery -l shows 0 NvSwitches"
-        return fail(expected, told, "gpuprov apply", changes=move_packages({wanted: driver}))
-    if not mine.whole:
+        return fail(expected, told, "gpuprov apply", changes=move_packages({target: driver}))
+    if not own_package.whole:
         return fail(
-            expected, f"{mine.name} is not whole", f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; gpuprov apply"
+            expected,
+            f"{own_package.name} is not whole",
+            f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; gpuprov apply",
         )
-    if resolve.upstream(mine.version) != driver:
-        changes = move_packages({mine.name: driver}, {mine.name: mine.version})
+    if resolve.upstream(own_package.version) != driver:
+        changes = move_packages({own_package.name: driver}, {own_package.name: own_package.version})
         hint = 'gpuprov apply; gpuprov explain "NvSwitch version mismatch"'
-        return fail(expected, f"{mine.name} {mine.version}", hint, changes=changes)
-    found = [one for one in ctx.facts.get(fabric.LIBRARIES) if one.name == name]
-    if not found:
+        return fail(expected, f"{own_package.name} {own_package.version}", hint, changes=changes)
+    matches = [fact for fact in ctx.facts.get(fabric.LIBRARIES) if fact.name == name]
+    if not matches:
         return fail(
-            expected, f"{mine.name} is installed, and the dynamic linker finds no {name}.so", "ldconfig; ldconfig -p"
+            expected,
+            f"{own_package.name} is installed, and the dynamic linker finds no {name}.so",
+            "ldconfig; ldconfig -p",
         )
-    first = found[0]
+    first = matches[0]
     if first.version and first.version != driver:
         owner = words(ctx.facts.get(system.OS_RELEASE)).owner
         hint = f"{owner} {first.path}; another installation's library lies before the package's"
         return fail(expected, f"{first.path} is of version {first.version}", hint)
-    return ok(f"{mine.name} {mine.version}, {first.path}", expected)
+    return ok(f"{own_package.name} {own_package.version}, {first.path}", expected)
 
 
 def _why_not(ctx: Ctx) -> str:

@@ -35,8 +35,10 @@ def log(ctx: Ctx) -> Outcome:
         return fail("no complaint about versions", mismatch, 'gpuprov explain "fabric manager driver version mismatch"')
     if not daemon.log:
         return skip("the journal has nothing of the daemon's present or last run")
-    told = f"; told: {_last(daemon.errors)}" if daemon.errors else ""
-    return ok(f"no complaint about versions in {counted(len(daemon.log), 'line')}{told}", "no complaint about versions")
+    suffix = f"; told: {_last(daemon.errors)}" if daemon.errors else ""
+    return ok(
+        f"no complaint about versions in {counted(len(daemon.log), 'line')}{suffix}", "no complaint about versions"
+    )
 
 
 def _last(lines: Sequence[str]) -> str:

@@ -45,30 +45,34 @@ RESTART = rules.RESTART
 )
 def version(ctx: Ctx) -> Outcome:
     """Package and program have the driver's full version, as installed and as loaded: Fabric Manager refuses any other."""
-    driver, mine = driver_version(ctx.facts), package(ctx.facts)
+    driver, own_package = driver_version(ctx.facts), package(ctx.facts)
     loaded, program = ctx.facts.get(nvidia.DRIVER).version, ctx.facts.get(fabric.DAEMON).version
     expected = f"Fabric Manager {driver}" if driver else "a driver, and Fabric Manager of its version"
-    if mine is None:
+    if own_package is None:
         hint = "gpuprov apply"
         if program:
             hint = f"{catalogue.PROGRAM} {program} belongs to no package: remove it, then gpuprov apply"
         return fail(expected, "no Fabric Manager package is installed", hint)
-    if not mine.whole:
+    if not own_package.whole:
         return fail(
-            expected, f"{mine.name} is not whole", f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; gpuprov apply"
+            expected,
+            f"{own_package.name} is not whole",
+            f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; gpuprov apply",
         )
     if not driver:
-        return fail(expected, f"{mine.name} {mine.version}, and no driver", "add nvidia_driver to the spec")
-    if resolve.upstream(mine.version) != driver:
-        changes = move_packages({mine.name: driver}, {mine.name: mine.version})
-        return fail(expected, f"{mine.name} {mine.version}", "gpuprov apply", changes=changes)
+        return fail(
+            expected, f"{own_package.name} {own_package.version}, and no driver", "add nvidia_driver to the spec"
+        )
+    if resolve.upstream(own_package.version) != driver:
+        changes = move_packages({own_package.name: driver}, {own_package.name: own_package.version})
+        return fail(expected, f"{own_package.name} {own_package.version}", "gpuprov apply", changes=changes)
     if program != driver:
         hint = f"{words(ctx.facts.get(system.OS_RELEASE)).owner} {catalogue.PROGRAM}; another installation's program lies there"
         return fail(expected, f"{catalogue.PROGRAM} says {program or 'nothing'}", hint)
     if loaded and loaded != driver:
         reason = f"the loaded driver is {loaded}, Fabric Manager and the driver's packages are {driver}"
         return fail(expected, reason, "reload the driver, or reboot", reboot=reason)
-    return ok(f"{mine.name} {mine.version}", expected)
+    return ok(f"{own_package.name} {own_package.version}", expected)
 
 
 @check(
@@ -79,20 +83,20 @@ def version(ctx: Ctx) -> Outcome:
 )
 def held(ctx: Ctx) -> Outcome:
     """Fabric Manager, NVLSM and the library that DCGM needs are held as the driver's set is: no upgrade moves one alone."""
-    mine = held_packages(ctx.facts, library_part(ctx.host, ctx.facts))
-    return answers.held(ctx.facts, mine, "Fabric Manager", wanted=hold(ctx.host))
+    own_packages = held_packages(ctx.facts, library_part(ctx.host, ctx.facts))
+    return answers.held(ctx.facts, own_packages, "Fabric Manager", wanted=hold(ctx.host))
 
 
 @check("fabric_manager.registered", *(*HARDWARE_PROBES, fabric.STATE, nvidia.DRIVER, system.CONTAINER))
 def registered(ctx: Ctx) -> Outcome:
     """Every GPU is registered with the fabric (state Completed, status Success) and healthy in it, which NVLink and CUDA wait for. If
     virtual machines share the NVSwitches, a GPU is In Progress until a partition with it is activated."""
-    found = generation(ctx.facts)
-    if not found:
+    switch_gen = generation(ctx.facts)
+    if not switch_gen:
         return fail("NVSwitches on the bus", "none", "see fabric_manager.hardware; dmesg | grep -i nvswitch")
-    if found < catalogue.REGISTERS_SINCE:
+    if switch_gen < catalogue.REGISTERS_SINCE:
         return not_asked(
-            f"GPUs on NVSwitches of generation {found} do not register: fabric_manager.active is the proof"
+            f"GPUs on NVSwitches of generation {switch_gen} do not register: fabric_manager.active is the proof"
         )
     shared = ctx.fragment.fabric_mode != "bare-metal"
     functions = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
@@ -115,10 +119,10 @@ def registered(ctx: Ctx) -> Outcome:
             waiting += 1
     if bad:
         return fail(expected, "; ".join(bad), f"gpuprov explain 802; {RESTART}")
-    told = [f"{counted(len(on_bus) - waiting, 'GPU')}: Completed, Success"] * (len(on_bus) > waiting)
-    told += [f"{waiting} In Progress until a partition with them is activated"] * bool(waiting)
-    told += [f"{len(lent)} lent to virtual machines"] * bool(lent)
-    return ok("; ".join(told), expected)
+    statuses = [f"{counted(len(on_bus) - waiting, 'GPU')}: Completed, Success"] * (len(on_bus) > waiting)
+    statuses += [f"{waiting} In Progress until a partition with them is activated"] * bool(waiting)
+    statuses += [f"{len(lent)} lent to virtual machines"] * bool(lent)
+    return ok("; ".join(statuses), expected)
 
 
 @check("fabric_manager.settings", fabric.DAEMON, fields=("fabric_mode", "settings"))
@@ -154,11 +158,11 @@ def _other_file(command: str, file: str) -> str:
 )
 def subnet_manager(ctx: Ctx) -> Outcome:
     """NVSwitches of generation 4: NVLSM is installed and running, and the modules through which it reaches them are loaded."""
-    found = generation(ctx.facts)
-    if not found:
+    switch_gen = generation(ctx.facts)
+    if not switch_gen:
         return skip("no NVSwitch on the bus: see fabric_manager.registered")
-    if found < catalogue.BRIDGED_GENERATION:
-        return not_asked(f"NVSwitches of generation {found} need none")
+    if switch_gen < catalogue.BRIDGED_GENERATION:
+        return not_asked(f"NVSwitches of generation {switch_gen} need none")
     names = catalogue.SUBNET_PACKAGES[family(ctx.facts.get(system.OS_RELEASE)) or "debian"]
     expected = f"{', '.join(names)} installed, nvlsm alive"
     if missing := find_missing(names, ctx.facts.get(fabric.PACKAGES), expected=expected):
@@ -188,11 +192,11 @@ def subnet_manager(ctx: Ctx) -> Outcome:
 )
 def subnet_manager_at_boot(ctx: Ctx) -> Group | Outcome:
     """NVSwitches of generation 4: ib_umad is loaded at boot, before Fabric Manager starts; nothing else loads it."""
-    found = generation(ctx.facts)
-    if not found:
+    switch_gen = generation(ctx.facts)
+    if not switch_gen:
         return skip("no NVSwitch on the bus: see fabric_manager.registered")
-    if found < catalogue.BRIDGED_GENERATION:
-        return not_asked(f"NVSwitches of generation {found} need no module of InfiniBand")
+    if switch_gen < catalogue.BRIDGED_GENERATION:
+        return not_asked(f"NVSwitches of generation {switch_gen} need no module of InfiniBand")
     return Group(
         (KernelModule(name="ib_umad", at_boot=True),),
         modules=Modules(at_boot=ctx.facts.get(boot.MODULES_LOAD)),

@@ -26,8 +26,8 @@ Ctx = Context[FabricManager]
 
 def useless(facts: Facts) -> str:
     """Return why a host without NVSwitches has none, as far as its GPUs show."""
-    found = (gpus.find_by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
-    models = {model.key: model for model in found if model}
+    candidates = (gpus.find_by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
+    models = {model.key: model for model in candidates if model}
     reasons = [reason for model in models.values() if (reason := catalogue.explain_absence(model))]
     if reasons:
         return reasons[0]
@@ -43,17 +43,17 @@ def useless(facts: Facts) -> str:
 )
 def hardware(ctx: Ctx) -> Outcome:
     """The host has NVSwitches, and its kernel has the modules through which they are reached."""
-    found = generation(ctx.facts)
-    if not found:
+    switch_gen = generation(ctx.facts)
+    if not switch_gen:
         hint = "take fabric_manager out of this host's spec (fabric_manager: false)"
         return fail("NVSwitches on the bus", useless(ctx.facts), hint)
-    if found >= catalogue.BRIDGED_GENERATION and (missing := lacking(ctx)):
+    if switch_gen >= catalogue.BRIDGED_GENERATION and (missing := lacking(ctx)):
         hint = (
             "install what has them: linux-modules-extra-$(uname -r) on Ubuntu, kernel-modules on EL, or another stack "
             "(rdma: {stack: doca-ofed})"
         )
-        told = f"{ctx.facts.get(system.PLATFORM).kernel} has no {' '.join(missing)}"
-        return fail(f"{', '.join(catalogue.SUBNET_MODULES)} for NVSwitches of generation {found}", told, hint)
+        message = f"{ctx.facts.get(system.PLATFORM).kernel} has no {' '.join(missing)}"
+        return fail(f"{', '.join(catalogue.SUBNET_MODULES)} for NVSwitches of generation {switch_gen}", message, hint)
     ids = [function.identifier for function in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
     count = sum(identifier in catalogue.list_switches() for identifier in ids)
     seen = (
@@ -61,7 +61,7 @@ def hardware(ctx: Ctx) -> Outcome:
         if count
         else f"{counted(len(ctx.facts.get(fabric.BRIDGES)), 'bridge')} to NVSwitches"
     )
-    return ok(f"{seen} of generation {found}")
+    return ok(f"{seen} of generation {switch_gen}")
 
 
 def lacking(ctx: Ctx) -> list[str]:
@@ -70,8 +70,8 @@ def lacking(ctx: Ctx) -> list[str]:
     brought = getattr(ctx.host.capabilities.get("rdma"), "stack", "") == "doca-ofed"
     if brought or ctx.facts.get(system.CONTAINER):
         return []
-    there = ctx.facts.get(fabric.SUBNET_KERNEL).modules
-    return [name for name in catalogue.SUBNET_MODULES if name not in there]
+    modules = ctx.facts.get(fabric.SUBNET_KERNEL).modules
+    return [name for name in catalogue.SUBNET_MODULES if name not in modules]
 
 
 @check(
@@ -82,14 +82,14 @@ def lacking(ctx: Ctx) -> list[str]:
 )
 def subnet_modules(ctx: Ctx) -> Outcome:
     """NVSwitches of generation 4: by the spec, ib_umad is loaded at boot; nothing else loads it."""
-    found = generation(ctx.facts)
-    if found < catalogue.BRIDGED_GENERATION:
+    switch_gen = generation(ctx.facts)
+    if switch_gen < catalogue.BRIDGED_GENERATION:
         return not_asked("no NVSwitches of generation 4")
     loads = getattr(ctx.host.capabilities.get("kernel"), "modules_load", ())
     if "ib_umad" not in map(underscored, loads):
-        told = f"NVSwitches of generation {found} are reached through ib_umad, which nothing loads at boot"
+        message = f"NVSwitches of generation {switch_gen} are reached through ib_umad, which nothing loads at boot"
         hint = "name the GPUs in the spec (gpu, with model and count), or kernel: {modules_load: [ib_umad]}"
-        return fail("kernel.modules_load with ib_umad", told, hint)
+        return fail("kernel.modules_load with ib_umad", message, hint)
     return ok("kernel.modules_load has ib_umad")
 
 
@@ -111,9 +111,9 @@ def resolvable(ctx: Ctx) -> Outcome:
         return fail(expected if driver else "an installed driver", decision.problem, decision.hint)
     changes = move_packages(dict.fromkeys(decision.subnet, "newest"))
     if driver_wanted(ctx.host) and not decision.packages:  # it comes in the driver's own transaction, and stands there
-        told = "resolved with the driver, as one version: nvidia_driver.resolvable"
-        return Outcome(status="pass", expected=told, found=told, changes=tuple(changes))
-    there = installed(ctx.facts)
-    changes += move_packages(decision.packages, there, decision.replaced)
-    told = ", ".join(f"{name} {version}" for name, version in decision.packages.items())
-    return Outcome(status="pass", expected=driver, found=told, changes=tuple(changes))
+        message = "resolved with the driver, as one version: nvidia_driver.resolvable"
+        return Outcome(status="pass", expected=message, found=message, changes=tuple(changes))
+    present = installed(ctx.facts)
+    changes += move_packages(decision.packages, present, decision.replaced)
+    message = ", ".join(f"{name} {version}" for name, version in decision.packages.items())
+    return Outcome(status="pass", expected=driver, found=message, changes=tuple(changes))

@@ -23,23 +23,23 @@ def package_only(block: object) -> bool:
     return getattr(getattr(block, "imex", None), "service", "enabled") == "disabled"
 
 
-def on_trays(one: Check) -> Check:
+def on_trays(check: Check) -> Check:
     """Return a check of nvidia-imex, which does not apply to hosts with NVSwitches of their own."""
-    return _when(one, lambda block: not_asked("no IMEX domain in the spec") if not of_tray(block) else None)
+    return _when(check, lambda block: not_asked("no IMEX domain in the spec") if not of_tray(block) else None)
 
 
-def in_domains(one: Check) -> Check:
+def in_domains(check: Check) -> Check:
     """Return a check of nvidia-imex as a daemon of the host."""
     off = "the daemon is Kubernetes' to start (imex.service: disabled)"
-    return _when(on_trays(one), lambda block: not_asked(off) if package_only(block) else None)
+    return _when(on_trays(check), lambda block: not_asked(off) if package_only(block) else None)
 
 
-def on_boards(one: Check) -> Check:
+def on_boards(check: Check) -> Check:
     """Return a check of Fabric Manager, which does not exist on a compute tray."""
     return _when(
-        one, lambda block: not_asked("a compute tray of a rack has no Fabric Manager") if of_tray(block) else None
+        check, lambda block: not_asked("a compute tray of a rack has no Fabric Manager") if of_tray(block) else None
     )
 
 
-def _when(one: Check, decide: Callable[[object], Outcome | None]) -> Check:
-    return replace(one, run=lambda ctx: decide(ctx.fragment) or one.run(ctx))
+def _when(check: Check, decide: Callable[[object], Outcome | None]) -> Check:
+    return replace(check, run=lambda ctx: decide(ctx.fragment) or check.run(ctx))

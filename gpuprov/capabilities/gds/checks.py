@@ -43,8 +43,8 @@ def resolvable(ctx: Ctx) -> Outcome:
         return fail(expected, f"no package source of the host has {' '.join(decision.missing)}, in one version", SOURCE)
     have = {name: package.version for name, package in ctx.facts.get(probe.PACKAGES).items()}
     changes = move_packages(decision.versions, have)
-    told = ", ".join(f"{name} {version}" for name, version in decision.versions.items())
-    return Outcome(status="pass", expected=expected, found=told, changes=tuple(changes))
+    listed = ", ".join(f"{name} {version}" for name, version in decision.versions.items())
+    return Outcome(status="pass", expected=expected, found=listed, changes=tuple(changes))
 
 
 @check("gds.supported", probe.GDS, nvidia.DRIVER, fields=("path",), moment="preflight", evidence=probe.GDS.evidence)
@@ -59,9 +59,9 @@ def supported(ctx: Ctx) -> Outcome:
         needs = catalogue.gds_file().p2pdma
         old = state.ubuntu and parse_order(state.kernel.partition("-")[0]) < parse_order(needs.first_kernel)
         if old or state.p2pdma is False:
-            found = f"kernel {state.kernel}" + ("" if old else " has no PCI P2PDMA (CONFIG_PCI_P2PDMA)")
+            actual = f"kernel {state.kernel}" + ("" if old else " has no PCI P2PDMA (CONFIG_PCI_P2PDMA)")
             return fail(
-                f"a kernel from {needs.first_kernel} on with PCI P2PDMA", found, "a newer kernel; or path: nvidia-fs"
+                f"a kernel from {needs.first_kernel} on with PCI P2PDMA", actual, "a newer kernel; or path: nvidia-fs"
             )
         version = loaded.version if not (brings and asked_version(ctx.host)) else ""
         if version and parse_order(version) < parse_order(needs.first_driver):
@@ -76,17 +76,17 @@ def installed(ctx: Ctx) -> Outcome:
     """Its packages are installed and whole, libcufile and the tools in one version."""
     have = ctx.facts.get(probe.PACKAGES)
     release = find_release(ctx)
-    wanted = packages(ctx.fragment, release)
-    if missing := find_missing(wanted, have):
+    names = packages(ctx.fragment, release)
+    if missing := find_missing(names, have):
         return missing
-    if broken := [name for name in wanted if not have[name].whole]:
-        return fail(" ".join(wanted), f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair)
+    if broken := [name for name in names if not have[name].whole]:
+        return fail(" ".join(names), f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair)
     versions = {have[name].version for name in catalogue.user_packages(release)}
-    told = ", ".join(f"{name} {have[name].version}" for name in wanted)
+    listed = ", ".join(f"{name} {have[name].version}" for name in names)
     if len(versions) > 1:
-        return fail("libcufile and gds-tools in one version", told, APPLY)
+        return fail("libcufile and gds-tools in one version", listed, APPLY)
     exact = catalogue.cuda_of(versions.pop())
-    return ok(told + f", of CUDA {exact}" * bool(exact))
+    return ok(listed + f", of CUDA {exact}" * bool(exact))
 
 
 MODULE = KernelModule(name=catalogue.MODULE, loaded=True)
@@ -107,14 +107,14 @@ def module(ctx: Ctx) -> Group | Outcome:
         return skip(f"{container} container: the modules are the machine's")
     state = ctx.facts.get(probe.GDS)
     closed = state.is_open is False and catalogue.is_open_only(state.on_disk)
-    found = "not loaded" + ": it loads beside open kernel modules alone" * closed
+    actual = "not loaded" + ": it loads beside open kernel modules alone" * closed
     fix = OPEN if closed else f"modprobe {catalogue.MODULE}; dmesg | grep {catalogue.MODULE}; {APPLY}"
     return Group(
         (MODULE,),
         modules=Modules(loaded=(catalogue.MODULE,) * bool(state.module)),
         expected=catalogue.MODULE,
         right=f"{catalogue.MODULE} {state.module}",
-        told=found,
+        told=actual,
         fix=fix,
     )
 
@@ -124,64 +124,64 @@ def module(ctx: Ctx) -> Group | Outcome:
 )
 def configuration(ctx: Ctx) -> Group | Outcome:
     """/etc/cufile.json, which every program of cuFile reads, leads to the file of the release."""
-    expected, found = catalogue.configuration(toolkit(ctx.host, ctx.fragment)), ctx.facts.get(probe.GDS).link
+    expected, actual = catalogue.configuration(toolkit(ctx.host, ctx.fragment)), ctx.facts.get(probe.GDS).link
     if not settings(ctx.host, ctx.fragment):
         return not_asked("the spec asks for no setting of cuFile")
-    if found == catalogue.LINK:
+    if actual == catalogue.LINK:
         hint = f"take your settings over into gds.cufile, remove {catalogue.LINK}, then {APPLY}"
         return fail(f"{catalogue.LINK} -> {expected}", f"{catalogue.LINK} is a file of its own", hint)
     link = Setting(kind=catalogue.LINK, value=expected, words="{before}", missing="absent", moment="next-boot")
-    return Group((link,), {("", ""): found} if found else {}, expected=f"{catalogue.LINK} -> {expected}")
+    return Group((link,), {("", ""): actual} if actual else {}, expected=f"{catalogue.LINK} -> {expected}")
 
 
 @check("gds.direct", probe.CHECK, probe.GDS, fields=("path", "file_systems"))
 def direct(ctx: Ctx) -> Outcome:
     """gdscheck verifies the platform, and lists each file system of the spec with a direct path; warnings of an IOMMU and of ACS are
     reported."""
-    said, release = ctx.facts.get(probe.CHECK), toolkit(ctx.host, ctx.fragment)
+    answer, release = ctx.facts.get(probe.CHECK), toolkit(ctx.host, ctx.fragment)
     tools = f"/usr/local/cuda{'-' * bool(release)}{release}/gds/tools"
     names = ctx.fragment.file_systems
     expected = f"gdscheck: platform verified{', direct: ' * bool(names)}{' '.join(names)}"
-    if not said.installed:
+    if not answer.installed:
         return fail(expected, f"{tools} has no gdscheck", f"see gds.packages; {APPLY}")
-    if not said.modes:
+    if not answer.modes:
         return fail(
             expected,
-            f"gdscheck ended with: {said.last or 'nothing'}",
+            f"gdscheck ended with: {answer.last or 'nothing'}",
             f"{tools}/gdscheck -p",
         )
-    if not said.gpus or not all(gpu.supported for gpu in said.gpus):
-        without = [gpu.name for gpu in said.gpus if not gpu.supported]
+    if not answer.gpus or not all(gpu.supported for gpu in answer.gpus):
+        without = [gpu.name for gpu in answer.gpus if not gpu.supported]
         return fail(
             expected,
             f"no GDS on {', '.join(without)}" if without else "gdscheck sees no GPU",
             "see nvidia_driver.loaded",
         )
-    if ctx.fragment.path == "nvidia-fs" and not said.module:
+    if ctx.fragment.path == "nvidia-fs" and not answer.module:
         return fail(
             expected, "gdscheck sees no nvidia-fs", f"modprobe {catalogue.MODULE}; dmesg | grep {catalogue.MODULE}"
         )
-    reached = {name: _modes(said, name, ctx.fragment.path) for name in names}
-    around = "".join(f"; {text}" for text in _surroundings(ctx, said))
+    reached = {name: _modes(answer, name, ctx.fragment.path) for name in names}
+    around = "".join(f"; {text}" for text in _surroundings(ctx, answer))
     if wrong := [name for name, modes in reached.items() if not modes]:
-        found = f"through the CPU alone: {', '.join(wrong)}{around}"
+        actual = f"through the CPU alone: {', '.join(wrong)}{around}"
         needs = [f"{name}: {_needs(ctx, name)}" for name in wrong]
-        return fail(expected, found, "; ".join(needs))
-    if not said.verified:
+        return fail(expected, actual, "; ".join(needs))
+    if not answer.verified:
         return fail(
-            expected, f"gdscheck does not verify the platform: {said.last}{around}", "gdscheck -p says what is wrong"
+            expected, f"gdscheck does not verify the platform: {answer.last}{around}", "gdscheck -p says what is wrong"
         )
-    told = ", ".join(f"{name} by {'/'.join(modes)}" for name, modes in reached.items()) or "platform verified"
-    return ok(f"GDS {said.release}: {told}{around}", expected)
+    listed = ", ".join(f"{name} by {'/'.join(modes)}" for name, modes in reached.items()) or "platform verified"
+    return ok(f"GDS {answer.release}: {listed}{around}", expected)
 
 
-def _modes(said: GdsCheck, name: str, path: str) -> tuple[str, ...]:
+def _modes(answer: GdsCheck, name: str, path: str) -> tuple[str, ...]:
     """Return the direct modes of a file system by the path of the spec."""
     rows = catalogue.find_file_system(name).rows
     if path == "p2pdma":
-        older = said.direct("NVMe P2PDMA")
-        return older or tuple(mode for row in rows for mode in said.direct(row) if mode == "p2pdma")
-    return tuple(dict.fromkeys(mode for row in rows for mode in said.direct(row) if mode != "p2pdma"))
+        older = answer.direct("NVMe P2PDMA")
+        return older or tuple(mode for row in rows for mode in answer.direct(row) if mode == "p2pdma")
+    return tuple(dict.fromkeys(mode for row in rows for mode in answer.direct(row) if mode != "p2pdma"))
 
 
 def _needs(ctx: Ctx, name: str) -> str:
@@ -195,14 +195,14 @@ def _needs(ctx: Ctx, name: str) -> str:
     )
 
 
-def _surroundings(ctx: Ctx, said: GdsCheck) -> Iterator[str]:
+def _surroundings(ctx: Ctx, answer: GdsCheck) -> Iterator[str]:
     """Yield what is told beside the result: the IOMMU, ACS, and reading through the CPU that nobody would notice."""
-    if said.iommu and said.iommu.casefold() != "disabled":
-        yield f"IOMMU {said.iommu}, in the way of GDS: pcie.iommu"
-    acs = [text for text in said.warnings if text.startswith("Found ACS")]
+    if answer.iommu and answer.iommu.casefold() != "disabled":
+        yield f"IOMMU {answer.iommu}, in the way of GDS: pcie.iommu"
+    acs = [text for text in answer.warnings if text.startswith("Found ACS")]
     if acs:
         yield f"{acs[0]}: pcie.acs"
-    if said.settings.get("properties.use_compat_mode") == "true" and ctx.fragment.compat_mode == "keep":
+    if answer.settings.get("properties.use_compat_mode") == "true" and ctx.fragment.compat_mode == "keep":
         yield "cuFile may read through the CPU without a word (compat_mode: deny forbids it)"
 
 

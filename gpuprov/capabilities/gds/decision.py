@@ -60,19 +60,19 @@ def decide(ctx: Ctx) -> Decision:
     that both have; installed packages of nvidia-fs stay as they are. Raises ProbeFailed on a host of no known family."""
     release = ctx.facts.get(system.OS_RELEASE)
     if family(release) is None:
-        told = f"gds: no packages of GPUDirect Storage are known for {release.name or release.id}"
-        raise ProbeFailed(told, "take gds out of the spec")
+        message = f"gds: no packages of GPUDirect Storage are known for {release.name or release.id}"
+        raise ProbeFailed(message, "take gds out of the spec")
     installed = {name: package.version for name, package in ctx.facts.get(probe.PACKAGES).items()}
     offered = ctx.facts.get(probe.INDEX)
-    found = find_release(ctx, offered)
-    names = catalogue.user_packages(found)
+    cuda_release = find_release(ctx, offered)
+    names = catalogue.user_packages(cuda_release)
     common = _common(names, installed, offered)
     versions = dict.fromkeys(names, common) if common else {}
-    wanted = packages(ctx.fragment, found)
-    for name in wanted[len(names) :]:
+    requested = packages(ctx.fragment, cuda_release)
+    for name in requested[len(names) :]:
         if version := installed.get(name) or next(iter(offered.get(name, ())), ""):
             versions[name] = version
-    return Decision(versions=versions, missing=tuple(name for name in wanted if name not in versions))
+    return Decision(versions=versions, missing=tuple(name for name in requested if name not in versions))
 
 
 def _common(names: tuple[str, ...], installed: dict[str, str], offered: Index) -> str:

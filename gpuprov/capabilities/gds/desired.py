@@ -49,11 +49,11 @@ def modules_to_load(ctx: Ctx) -> list[str]:
 
 def link_commands(ctx: Ctx) -> list[list[str]]:
     """Return the commands that let /etc/cufile.json lead to the release's file; none for a file of the site's own."""
-    found = ctx.facts.get(probe.GDS).link
+    link = ctx.facts.get(probe.GDS).link
     return [
         ["update-alternatives", "--set", "cufile.json", path]
         for path in configured(ctx.host, ctx.fragment)
-        if found not in (path, catalogue.LINK)
+        if link not in (path, catalogue.LINK)
     ]
 
 
@@ -66,14 +66,17 @@ def make(ctx: Ctx) -> dict[str, Any]:
     problem = f"gds: no package source of the host has {' '.join(decision.missing)}"
     if decision.missing and not url:
         raise ProbeFailed(problem, SOURCE)
-    told = {"told": f"GPUDirect Storage is resolved when apply has added {url}", "problem": f"{problem}. Fix: {SOURCE}"}
+    pending = {
+        "told": f"GPUDirect Storage is resolved when apply has added {url}",
+        "problem": f"{problem}. Fix: {SOURCE}",
+    }
     differing = {
         name: version
         for name, version in decision.versions.items()
         if name not in have or have[name].version != version
     }
     return {
-        "later": told if url else {},
+        "later": pending if url else {},
         "of": "GPUDirect Storage",
         "hint": TRY_BY_HAND,
         "install": [] if url else [f"{name}={version}" for name, version in differing.items()],

@@ -61,12 +61,12 @@ class Gds(Fragment, frozen=True):
 
 def settings(host: HostSpec, block: Gds) -> dict[str, str]:
     """Return the settings of cufile.json that the block asks for, each in JSON."""
-    found: dict[str, object] = dict(block.cufile)
+    values: dict[str, object] = dict(block.cufile)
     if block.path == "p2pdma":
-        found |= catalogue.p2pdma_settings(toolkit(host, block))
+        values |= catalogue.p2pdma_settings(toolkit(host, block))
     if block.compat_mode != "keep":
-        found[COMPAT_MODE] = block.compat_mode == "allow"
-    return {name: json.dumps(value) for name, value in found.items()}
+        values[COMPAT_MODE] = block.compat_mode == "allow"
+    return {name: json.dumps(value) for name, value in values.items()}
 
 
 def packages(block: Gds, release: str) -> tuple[str, ...]:

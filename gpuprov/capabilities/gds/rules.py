@@ -50,10 +50,10 @@ def _driver(host: HostSpec, block: Gds) -> Iterable[Problem]:
             "", message, "take gds out: cuFile still reads through the CPU there, with libcufile of cuda_toolkit alone"
         )
         return
-    asked = getattr(driver, "kernel_modules", "auto")
-    if asked == "auto" and driver is not None and gpu and branch:
-        asked = drivers.choose_kernel_modules(gpu, str(branch))
-    if asked == "proprietary":
+    flavour = getattr(driver, "kernel_modules", "auto")
+    if flavour == "auto" and driver is not None and gpu and branch:
+        flavour = drivers.choose_kernel_modules(gpu, str(branch))
+    if flavour == "proprietary":
         message = f": {block.path} needs open kernel modules, and nvidia_driver leads to proprietary ones"
         yield problem("", message, OPEN)
 

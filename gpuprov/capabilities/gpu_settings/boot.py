@@ -14,8 +14,8 @@ from gpuprov.capabilities.gpu_settings.now import PENDING_ECC, state_settings
 def ecc_boot(ctx: Ctx) -> Group | Outcome:
     """The pending ECC mode of each GPU is the one that the spec asks for: the GPU keeps it, and a boot brings it into force."""
 
-    def pair(one: Asked) -> tuple[str, str]:
-        return one.settings["ecc"], one.now.ecc_pending or "no ECC mode"
+    def pair(gpu: Asked) -> tuple[str, str]:
+        return gpu.settings["ecc"], gpu.now.ecc_pending or "no ECC mode"
 
     return state_settings(asked(ctx, "ecc"), PENDING_ECC, pair)
 

@@ -35,25 +35,25 @@ After=gpuprov-mig.service
 )
 
 
-def only_ecc(wanted: dict[str, Any]) -> dict[str, Any]:
+def only_ecc(config_values: dict[str, Any]) -> dict[str, Any]:
     """Return the settings to apply before the one reboot of an apply, which brings them into force."""
 
     def ecc(settings: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in settings.items() if key == "ecc"}
 
-    entries = [{**entry, "settings": ecc(entry["settings"])} for entry in wanted["per_gpu"]]
-    return {"all": ecc(wanted["all"]), "per_gpu": [entry for entry in entries if entry["settings"]]}
+    entries = [{**entry, "settings": ecc(entry["settings"])} for entry in config_values["per_gpu"]]
+    return {"all": ecc(config_values["all"]), "per_gpu": [entry for entry in entries if entry["settings"]]}
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
     """Yield the unit, the program that it starts, and the settings that the program reads; nothing if no setting is requested."""
-    wanted = config(ctx.fragment)
-    if not (wanted["all"] or wanted["per_gpu"]):
+    config_values = config(ctx.fragment)
+    if not (config_values["all"] or config_values["per_gpu"]):
         yield from map(Absent, PATHS)
         yield Unit(name=UNIT, enabled=False, active=False)
         return
     yield File(UNIT_FILE, TEXT)
-    yield File(CONFIG, json.dumps(wanted, indent=4) + "\n")
+    yield File(CONFIG, json.dumps(config_values, indent=4) + "\n")
     yield from (Program(f"{FOLDER}/{name}", name) for name in PROGRAM)
     answer = unreadable(ctx)
     waits = answer.found if answer and answer.status == "skip" else ""
@@ -62,12 +62,12 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """Return the role's values. `boot`: the values of its resources, but for `kept`, the settings of each boot."""
-    wanted = config(ctx.fragment)
+    config_values = config(ctx.fragment)
     values = role_values(desired(ctx), "files", "units", "program", "absent", "on", "off", "run")
     kept = {"files": values.pop("files")}
-    run = [{**one, "way_out": f"journalctl -u {one['name']} -n 20, on the host"} for one in values.pop("run")]
-    own = {"all": wanted["all"], "per_gpu": wanted["per_gpu"]}
-    return {"boot": values, "kept": kept, "tasks": {"ecc": only_ecc(wanted), "settings": own, "unit": run}}
+    run = [{**entry, "way_out": f"journalctl -u {entry['name']} -n 20, on the host"} for entry in values.pop("run")]
+    own = {"all": config_values["all"], "per_gpu": config_values["per_gpu"]}
+    return {"boot": values, "kept": kept, "tasks": {"ecc": only_ecc(config_values), "settings": own, "unit": run}}
 
 
 KEPT = (*FIELDS, "per_gpu")

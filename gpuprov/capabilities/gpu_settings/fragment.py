@@ -88,10 +88,10 @@ class GpuSettings(Settings, frozen=True):
 def settings(block: Settings) -> dict[str, Any]:
     """Return the requested settings as plain values; settings that are left alone are absent."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(block))
-    found = {key: plain[key] for key in FIELDS if plain.get(key, "keep") not in ("keep", {})}
+    values = {key: plain[key] for key in FIELDS if plain.get(key, "keep") not in ("keep", {})}
     locks = {key: value for key, value in plain.get("locked_clocks", {}).items() if value != "keep"}
-    found.pop("locked_clocks", None)
-    return {**found, **({"locked_clocks": locks} if locks else {})}
+    values.pop("locked_clocks", None)
+    return {**values, **({"locked_clocks": locks} if locks else {})}
 
 
 def config(block: GpuSettings) -> dict[str, Any]:
@@ -106,4 +106,4 @@ def _names(entry: Entry) -> Any:
 
 def asks(block: GpuSettings, name: str) -> bool:
     """Return whether a setting is requested for any GPU."""
-    return any(name in settings(one) for one in (block, *block.per_gpu))
+    return any(name in settings(entry) for entry in (block, *block.per_gpu))

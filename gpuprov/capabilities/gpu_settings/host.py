@@ -35,9 +35,9 @@ def gpus(ctx: Ctx) -> list[tuple[wanted.Gpu, probe.GpuSettings]]:
     """Return the GPUs in the order of their PCI addresses; with their UUIDs, which another probe reads, only if the block names
     one."""
     named = any(str(name).startswith("GPU-") for entry in ctx.fragment.per_gpu for name in entry.gpus)
-    uuids = {one.bus: one.uuid for one in ctx.facts.get(nvidia.SMI).gpus} if named else {}
-    found = ctx.facts.get(probe.SETTINGS).gpus
-    return [(wanted.Gpu(number, one.address, uuids.get(one.address, "")), one) for number, one in enumerate(found)]
+    uuids = {gpu.bus: gpu.uuid for gpu in ctx.facts.get(nvidia.SMI).gpus} if named else {}
+    seen = ctx.facts.get(probe.SETTINGS).gpus
+    return [(wanted.Gpu(number, gpu.address, uuids.get(gpu.address, "")), gpu) for number, gpu in enumerate(seen)]
 
 
 def unreadable(ctx: Ctx) -> Outcome | None:
@@ -66,7 +66,7 @@ def asked(ctx: Ctx, name: str = "") -> list[Asked] | Outcome:
             "GPUs that the block names", str(error), "correct gpu_settings.per_gpu; nvidia-smi -L lists the GPUs"
         )
     rows = [Asked(gpu, now, targets[gpu.number]) for gpu, now in here if gpu.number in targets]
-    return [one for one in rows if not name or name in one.settings]
+    return [row for row in rows if not name or name in row.settings]
 
 
 def driverless(ctx: Ctx) -> str:
@@ -80,8 +80,8 @@ def driverless(ctx: Ctx) -> str:
 def told(words: list[tuple[Asked, str]]) -> str:
     """Return the words of each GPU; GPUs with the same words together."""
     alike: dict[str, list[Asked]] = {}
-    for one, text in words:
-        alike.setdefault(text, []).append(one)
+    for gpu, text in words:
+        alike.setdefault(text, []).append(gpu)
     return "; ".join(
         f"{rows[0].told if len(rows) == 1 else 'GPUs ' + ', '.join(str(row.gpu.number) for row in rows)}: {text}"
         for text, rows in alike.items()

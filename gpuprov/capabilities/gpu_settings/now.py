@@ -67,19 +67,19 @@ def state_settings(
 )
 def ecc(ctx: Ctx) -> Group | Outcome:
     """ECC of each GPU's memory is in the mode that the spec asks for, not only after the next boot; a GPU is never reset for it."""
-    found = asked(ctx, "ecc")
-    if isinstance(found, Outcome):
-        return found
-    other = [one for one in found if one.now.ecc and one.now.ecc != one.settings["ecc"]]
-    waiting = all(one.now.ecc_pending == one.settings["ecc"] for one in other)
-    reboot = f"the ECC mode of {', '.join(one.told for one in other)} changes at a boot" if other else ""
+    selection = asked(ctx, "ecc")
+    if isinstance(selection, Outcome):
+        return selection
+    other = [gpu for gpu in selection if gpu.now.ecc and gpu.now.ecc != gpu.settings["ecc"]]
+    waiting = all(gpu.now.ecc_pending == gpu.settings["ecc"] for gpu in other)
+    reboot = f"the ECC mode of {', '.join(gpu.told for gpu in other)} changes at a boot" if other else ""
 
-    def pair(one: Asked) -> tuple[str, str]:
-        pending = f", {one.now.ecc_pending} is pending" if one.now.ecc_pending not in ("", one.now.ecc) else ""
-        return one.settings["ecc"], f"{one.now.ecc or 'no ECC mode'}{pending}"
+    def pair(gpu: Asked) -> tuple[str, str]:
+        pending = f", {gpu.now.ecc_pending} is pending" if gpu.now.ecc_pending not in ("", gpu.now.ecc) else ""
+        return gpu.settings["ecc"], f"{gpu.now.ecc or 'no ECC mode'}{pending}"
 
     hint = "reboot: a pending ECC mode waits for it" if other and waiting else f"{APPLY}, then a reboot"
-    return state_settings(found, "ECC mode", pair, hint if reboot else APPLY, reboot)
+    return state_settings(selection, "ECC mode", pair, hint if reboot else APPLY, reboot)
 
 
 def watts(limit: float | None) -> str:
@@ -89,19 +89,19 @@ def watts(limit: float | None) -> str:
 @compared("gpu_settings.power_limit", *STATE, fields=("power_limit", "per_gpu"), evidence="nvidia-smi -q -d POWER")
 def power_limit(ctx: Ctx) -> Group | Outcome:
     """The power limit set on each GPU matches the spec; another limiter, such as the BMC's, may enforce less."""
-    found = asked(ctx, "power_limit")
+    selection = asked(ctx, "power_limit")
 
-    def pair(one: Asked) -> tuple[str, str]:
-        limit = one.settings["power_limit"]
-        return watts(one.now.power_default if limit == "default" else float(limit)), watts(one.now.power)
+    def pair(gpu: Asked) -> tuple[str, str]:
+        limit = gpu.settings["power_limit"]
+        return watts(gpu.now.power_default if limit == "default" else float(limit)), watts(gpu.now.power)
 
-    group = state_settings(found, "power limit", pair)
-    if isinstance(found, Outcome) or isinstance(group, Outcome):
+    group = state_settings(selection, "power limit", pair)
+    if isinstance(selection, Outcome) or isinstance(group, Outcome):
         return group
     less = [
-        (one, f"{watts(one.now.power_enforced)} in force, by another limiter")
-        for one in found
-        if one.now.power is not None and one.now.power_enforced is not None and one.now.power_enforced < one.now.power
+        (gpu, f"{watts(gpu.now.power_enforced)} in force, by another limiter")
+        for gpu in selection
+        if gpu.now.power is not None and gpu.now.power_enforced is not None and gpu.now.power_enforced < gpu.now.power
     ]
     return msgspec.structs.replace(group, right=f"{group.right}; {told(less)}") if less else group
 
@@ -121,12 +121,12 @@ def pairs(memory: int | None, graphics: int | None, instead: str) -> str:
 def application_clocks(ctx: Ctx) -> Group | Outcome:
     """Each GPU's application clocks match the spec, or are its own."""
 
-    def pair(one: Asked) -> tuple[str, str]:
-        now, clocks = one.now, one.settings["application_clocks"]
-        there = pairs(now.application_memory, now.application_graphics, now.applications)
+    def pair(gpu: Asked) -> tuple[str, str]:
+        now, clocks = gpu.now, gpu.settings["application_clocks"]
+        actual = pairs(now.application_memory, now.application_graphics, now.applications)
         if clocks == "default":
-            return pairs(now.default_memory, now.default_graphics, now.applications), there
-        return pairs(clocks["memory"], clocks["graphics"], ""), there
+            return pairs(now.default_memory, now.default_graphics, now.applications), actual
+        return pairs(clocks["memory"], clocks["graphics"], ""), actual
 
     return state_settings(asked(ctx, "application_clocks"), "application clocks", pair)
 
@@ -141,33 +141,33 @@ def locked_clocks(ctx: Ctx) -> Group | Outcome:
     """Each clock was locked as the spec asks since the driver was loaded, and the GPU's clocks do not contradict it."""
     locks = ctx.facts.get(probe.KEPT).locks
 
-    def pair(one: Asked) -> tuple[str, str]:
-        wanted = one.settings["locked_clocks"]
-        expected = ", ".join(f"{name} {format_span(wanted[name])}" for name in wanted)
-        noted = locks.get(one.now.address, {})
-        there = {name: format_span(noted[name]) if name in noted else "not locked by gpuprov" for name in wanted}
-        if any(noted.get(name) != value for name, value in wanted.items()):
-            return expected, ", ".join(f"{name} {text}" for name, text in there.items())
-        return expected, "; ".join(contradictions(one, wanted)) or expected
+    def pair(gpu: Asked) -> tuple[str, str]:
+        spans = gpu.settings["locked_clocks"]
+        expected = ", ".join(f"{name} {format_span(spans[name])}" for name in spans)
+        noted = locks.get(gpu.now.address, {})
+        actual = {name: format_span(noted[name]) if name in noted else "not locked by gpuprov" for name in spans}
+        if any(noted.get(name) != value for name, value in spans.items()):
+            return expected, ", ".join(f"{name} {text}" for name, text in actual.items())
+        return expected, "; ".join(contradictions(gpu, spans)) or expected
 
     return state_settings(asked(ctx, "locked_clocks"), "locked clocks", pair)
 
 
-def contradictions(one: Asked, locks: dict[str, Any]) -> list[str]:
+def contradictions(gpu: Asked, locks: dict[str, Any]) -> list[str]:
     """Return clocks above the maximum, or below half the minimum of a GPU that gives no reason for it. The driver goes somewhat below
     the minimum without a reason: a card's voltage does not carry 3105 MHz, and it shows 2730
     (https://github.com/nvidia-holoscan/holohub/pull/714, https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1314)."""
-    found = []
-    slow = any(reason in LOW or "Thermal" in reason or "Brake" in reason for reason in one.now.reasons)
+    problems = []
+    slow = any(reason in LOW or "Thermal" in reason or "Brake" in reason for reason in gpu.now.reasons)
     for name, lock in locks.items():
-        clock = one.now.graphics if name == "graphics" else one.now.memory
+        clock = gpu.now.graphics if name == "graphics" else gpu.now.memory
         if lock == "default" or clock is None:
             continue
         if clock > lock[1]:
-            found.append(f"{name} at {clock} MHz, above {lock[1]} MHz: the lock is gone")
+            problems.append(f"{name} at {clock} MHz, above {lock[1]} MHz: the lock is gone")
         elif 2 * clock < lock[0] and not slow:
-            found.append(f"{name} at {clock} MHz, far below {lock[0]} MHz, and the GPU says no reason")
-    return found
+            problems.append(f"{name} at {clock} MHz, far below {lock[0]} MHz, and the GPU says no reason")
+    return problems
 
 
 @compared(
@@ -181,7 +181,7 @@ def compute_mode(ctx: Ctx) -> Group | Outcome:
     return state_settings(
         asked(ctx, "compute_mode"),
         COMPUTE_MODE,
-        lambda one: (one.settings["compute_mode"], one.now.compute_mode or "none"),
+        lambda gpu: (gpu.settings["compute_mode"], gpu.now.compute_mode or "none"),
     )
 
 
@@ -193,16 +193,16 @@ def compute_mode(ctx: Ctx) -> Group | Outcome:
 )
 def confidential_computing(ctx: Ctx) -> Group | Outcome:
     """The GPUs are in the confidential-computing mode that the spec says; the operator of the machine sets it, gpuprov never does."""
-    wanted = ctx.fragment.confidential_computing
-    if wanted == "keep":
+    target = ctx.fragment.confidential_computing
+    if target == "keep":
         return not_asked()
     if answer := unreadable(ctx):
         return answer
     state = ctx.facts.get(probe.CONFIDENTIAL)
-    mode = Setting(kind="confidential computing", value=wanted, words="{before}")
+    mode = Setting(kind="confidential computing", value=target, words="{before}")
     hint = "set it where the GPU is given out: nvidia_gpu_tools.py --set-cc-mode on the hypervisor, with a reset of the GPU"
     return Group(
-        (mode,), {("", ""): state.mode or state.complaint}, expected=wanted, right=state.mode, fix=hint, changed=""
+        (mode,), {("", ""): state.mode or state.complaint}, expected=target, right=state.mode, fix=hint, changed=""
     )
 
 
@@ -211,19 +211,19 @@ def persistence(ctx: Ctx) -> Group | Outcome:
     """Persistence mode is on if limits or clocks are requested: without it the driver forgets them with its last user."""
     if not any(asks(ctx.fragment, name) for name in VOLATILE):
         return not_asked("nothing that the driver forgets is asked for")
-    found = asked(ctx)
-    if isinstance(found, Outcome):
-        return found
+    selection = asked(ctx)
+    if isinstance(selection, Outcome):
+        return selection
     if kind := ctx.facts.get(CONTAINER):
         return skip(f"{kind} container: the GPUs are the machine's, not this host's")
-    on = {one.bus for one in ctx.facts.get(nvidia.SMI).gpus if one.persistence}
-    modes = {(one.told, ""): "Enabled" if one.now.address in on else "Disabled" for one in found}
+    on = {gpu.bus for gpu in ctx.facts.get(nvidia.SMI).gpus if gpu.persistence}
+    modes = {(gpu.told, ""): "Enabled" if gpu.now.address in on else "Disabled" for gpu in selection}
     mode = Setting(kind="persistence mode", value="Enabled", words="not Enabled: {devices}")
     return Group(
-        tuple(msgspec.structs.replace(mode, device=one.told) for one in found),
+        tuple(msgspec.structs.replace(mode, device=gpu.told) for gpu in selection),
         modes,
         expected="persistence mode Enabled",
-        right=f"Enabled on {counted(len(found), 'GPU')}",
+        right=f"Enabled on {counted(len(selection), 'GPU')}",
         fix="add persistence: {} to the spec",
         changed="",
     )

@@ -27,28 +27,28 @@ def fits(ctx: Ctx) -> Outcome:
     """Every GPU that the spec names is present, supports the requested settings, and allows their values by its own limits."""
     if reason := driverless(ctx):
         return skip(reason)
-    found = asked(ctx)
-    if isinstance(found, Outcome):
-        return found
+    selection = asked(ctx)
+    if isinstance(selection, Outcome):
+        return selection
     clocks = ctx.facts.get(probe.CLOCKS)
     wrong = [
-        f"{one.told}: {text}"
-        for one in found
+        f"{gpu.told}: {text}"
+        for gpu in selection
         for name, judge in JUDGES.items()
-        if name in one.settings
-        for text in judge(one, one.settings[name], clocks.get(one.now.address, {}))
+        if name in gpu.settings
+        for text in judge(gpu, gpu.settings[name], clocks.get(gpu.now.address, {}))
     ]
     if wrong:
         return fail("settings that these GPUs take", "; ".join(wrong), "correct gpu_settings in the spec")
-    return ok(f"what is asked for is supported by {counted(len(found), 'GPU')}")
+    return ok(f"what is asked for is supported by {counted(len(selection), 'GPU')}")
 
 
-def _ecc(one: Asked, mode: Any, _clocks: Clocks) -> list[str]:
-    return [] if one.now.ecc_pending else [f"ecc is {mode}, and it has no ECC mode that can be set"]
+def _ecc(gpu: Asked, mode: Any, _clocks: Clocks) -> list[str]:
+    return [] if gpu.now.ecc_pending else [f"ecc is {mode}, and it has no ECC mode that can be set"]
 
 
-def _power(one: Asked, limit: Any, _clocks: Clocks) -> list[str]:
-    now = one.now
+def _power(gpu: Asked, limit: Any, _clocks: Clocks) -> list[str]:
+    now = gpu.now
     if now.power is None or now.power_least is None or now.power_most is None:
         return [f"power_limit is {limit}, and it has none that can be set"]
     if limit == "default" or now.power_least <= limit <= now.power_most:
@@ -56,9 +56,9 @@ def _power(one: Asked, limit: Any, _clocks: Clocks) -> list[str]:
     return [f"power_limit is {limit} W; allowed: {now.power_least:g} to {now.power_most:g} W"]
 
 
-def _applications(one: Asked, asked_clocks: Any, clocks: Clocks) -> list[str]:
-    if one.now.application_memory is None:
-        return [f"it has no application clocks ({one.now.applications or 'N/A'}); take locked_clocks in their place"]
+def _applications(gpu: Asked, asked_clocks: Any, clocks: Clocks) -> list[str]:
+    if gpu.now.application_memory is None:
+        return [f"it has no application clocks ({gpu.now.applications or 'N/A'}); take locked_clocks in their place"]
     if asked_clocks == "default" or not clocks:
         return []
     memory, graphics = asked_clocks["memory"], asked_clocks["graphics"]
@@ -71,20 +71,20 @@ def _applications(one: Asked, asked_clocks: Any, clocks: Clocks) -> list[str]:
     return []
 
 
-def _locks(one: Asked, locks: Any, clocks: Clocks) -> list[str]:
-    found = []
+def _locks(gpu: Asked, locks: Any, clocks: Clocks) -> list[str]:
+    problems = []
     for name, lock in locks.items():
         known = [*clocks] if name == "memory" else sorted({clock for row in clocks.values() for clock in row})
         for clock in lock if lock != "default" and known else ():
             outside = not min(known) <= clock <= max(known)
             if outside or (name == "memory" and clock not in known):
-                found.append(f"locked_clocks.{name} is {clock} MHz; allowed: {format_clocks(known)}")
+                problems.append(f"locked_clocks.{name} is {clock} MHz; allowed: {format_clocks(known)}")
                 break
-    return found
+    return problems
 
 
-def _mode(one: Asked, mode: Any, _clocks: Clocks) -> list[str]:
-    if one.now.mig and mode != "default":
+def _mode(gpu: Asked, mode: Any, _clocks: Clocks) -> list[str]:
+    if gpu.now.mig and mode != "default":
         return [f"compute_mode is {mode}, and a GPU in MIG mode takes default only"]
     return []
 
@@ -108,21 +108,21 @@ def clients(ctx: Ctx) -> Outcome:
     """No process computes on a GPU whose compute mode would shut others out; limits and clocks change under a running job."""
     if reason := driverless(ctx):
         return skip(reason)
-    found = asked(ctx, "compute_mode")
-    if isinstance(found, Outcome):
-        return found
+    selection = asked(ctx, "compute_mode")
+    if isinstance(selection, Outcome):
+        return selection
     closing = [
-        one
-        for one in found
-        if one.settings["compute_mode"] not in ("default", one.now.compute_mode) and not one.now.mig
+        gpu
+        for gpu in selection
+        if gpu.settings["compute_mode"] not in ("default", gpu.now.compute_mode) and not gpu.now.mig
     ]
     computing = ctx.facts.get(probe.COMPUTING)
-    busy = [(one, name) for one in closing for name in computing.get(one.now.address, ())]
+    busy = [(gpu, name) for gpu in closing for name in computing.get(gpu.now.address, ())]
     if busy:
-        changes = [Change(kind="client", name=f"{name} on {one.told}", after="ended") for one, name in busy]
-        told = ", ".join(f"{name} on {one.told}" for one, name in busy)
+        changes = [Change(kind="client", name=f"{name} on {gpu.told}", after="ended") for gpu, name in busy]
+        listed = ", ".join(f"{name} on {gpu.told}" for gpu, name in busy)
         hint = "stop or drain them first; to keep others out is felt by programs that start more processes"
-        return fail("nobody on a GPU whose compute mode changes", told, hint, changes=changes)
+        return fail("nobody on a GPU whose compute mode changes", listed, hint, changes=changes)
     return ok(
         f"nobody on {counted(len(closing), 'GPU')} whose compute mode changes"
         if closing

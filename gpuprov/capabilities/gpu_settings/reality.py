@@ -43,16 +43,16 @@ def _kept(boot: probe.Kept) -> bool:
 
 
 def _settings(gpu: probe.GpuSettings, locks: dict[str, Any], kept: bool, shared: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if gpu.ecc_pending and (kept or gpu.ecc_pending == "disabled"):
-        found["ecc"] = gpu.ecc_pending
+        values["ecc"] = gpu.ecc_pending
     if gpu.power is not None and gpu.power != gpu.power_default:
-        found["power_limit"] = round(gpu.power)
-    there = (gpu.application_memory, gpu.application_graphics)
-    if None not in there and there != (gpu.default_memory, gpu.default_graphics):
-        found["application_clocks"] = {"memory": there[0], "graphics": there[1]}
+        values["power_limit"] = round(gpu.power)
+    clocks = (gpu.application_memory, gpu.application_graphics)
+    if None not in clocks and clocks != (gpu.default_memory, gpu.default_graphics):
+        values["application_clocks"] = {"memory": clocks[0], "graphics": clocks[1]}
     if ranges := {name: lock for name, lock in locks.items() if lock != "default"}:
-        found["locked_clocks"] = ranges
+        values["locked_clocks"] = ranges
     if gpu.compute_mode in ("exclusive_process", "prohibited") and not shared:
-        found["compute_mode"] = gpu.compute_mode
-    return found
+        values["compute_mode"] = gpu.compute_mode
+    return values

@@ -54,7 +54,7 @@ def selectors(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
         names = () if entry.gpus == "all" else entry.gpus
         for place, name in enumerate(names):
             path: Path = (*here, "gpus", place)
-            if normalize_name(name) in [normalize_name(one) for one in names[:place]]:
+            if normalize_name(name) in [normalize_name(name) for name in names[:place]]:
                 yield problem(path, f": {name} is named twice", "take one out")
             if isinstance(name, int) and count is not None and name >= count:
                 hint = f"allowed: 0 to {count - 1}, or correct gpu.count"
@@ -63,61 +63,61 @@ def selectors(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
 
 def clocks(path: Path, entry: Settings) -> Iterable[Problem]:
     """Yield problems of ranges, and of application clocks beside locked ones, which supersede them."""
-    asked = settings(entry)
-    locks = asked.get("locked_clocks", {})
+    requested = settings(entry)
+    locks = requested.get("locked_clocks", {})
     for name, span in locks.items():
         if span != "default" and span[0] > span[1]:
             hint = "write [least, most]"
             yield problem((*path, "locked_clocks", name), f" is {span}: the least is above the most", hint)
     ranges = [name for name, span in locks.items() if span != "default"]
-    if ranges and isinstance(asked.get("application_clocks"), dict):
-        said = f" and locked_clocks.{ranges[0]} exclude each other: locked clocks supersede application clocks"
-        yield problem((*path, "application_clocks"), said, "take one of the two out; application_clocks: default")
+    if ranges and isinstance(requested.get("application_clocks"), dict):
+        message = f" and locked_clocks.{ranges[0]} exclude each other: locked clocks supersede application clocks"
+        yield problem((*path, "application_clocks"), message, "take one of the two out; application_clocks: default")
 
 
 def hardware(path: Path, entry: Settings, host: HostSpec) -> Iterable[Problem]:
     """Yield settings that the GPU model and the driver's branch do not support."""
-    asked = settings(entry)
+    requested = settings(entry)
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
-    yield from _power(path, asked.get("power_limit"), gpu)
-    if "ecc" in asked and gpu and (why := catalogue.explain_missing_ecc(gpu)):
-        yield problem((*path, "ecc"), f" is {asked['ecc']}: {why}", "leave ecc out, or correct gpu.model")
-    for name in asked.get("locked_clocks", {}):
+    yield from _power(path, requested.get("power_limit"), gpu)
+    if "ecc" in requested and gpu and (why := catalogue.explain_missing_ecc(gpu)):
+        yield problem((*path, "ecc"), f" is {requested['ecc']}: {why}", "leave ecc out, or correct gpu.model")
+    for name in requested.get("locked_clocks", {}):
         if gpu and (why := catalogue.explain_missing_lock(gpu, name)):
             yield problem((*path, "locked_clocks", name), f": {why}", "leave it out, or correct gpu.model")
     branch = asked_branch(host)
-    if asked.get("application_clocks", "default") != "default" and branch >= catalogue.DEPRECATED_SINCE:
-        said = f": NVIDIA has deprecated application clocks, and driver branch {branch} may not have them"
-        yield problem((*path, "application_clocks"), said, "locked_clocks in their place", warning=True)
+    if requested.get("application_clocks", "default") != "default" and branch >= catalogue.DEPRECATED_SINCE:
+        message = f": NVIDIA has deprecated application clocks, and driver branch {branch} may not have them"
+        yield problem((*path, "application_clocks"), message, "locked_clocks in their place", warning=True)
 
 
-def _power(path: Path, asked: Any, gpu: Gpu | None) -> Iterable[Problem]:
+def _power(path: Path, limit: Any, gpu: Gpu | None) -> Iterable[Problem]:
     known = catalogue.find_power(gpu) if gpu else None
-    if not isinstance(asked, int) or not gpu or not known or known.least <= asked <= known.most:
+    if not isinstance(limit, int) or not gpu or not known or known.least <= limit <= known.most:
         return
     hint = f"allowed: {known.least} to {known.most} W, or default, which is {known.default} W"
-    yield problem((*path, "power_limit"), f" is {asked} W, which a {gpu.key} does not take", hint)
+    yield problem((*path, "power_limit"), f" is {limit} W, which a {gpu.key} does not take", hint)
 
 
 def others(path: Path, entry: Settings, host: HostSpec) -> Iterable[Problem]:
     """Yield settings that another block owns, or that the GPU's host keeps for itself."""
-    asked = settings(entry)
+    requested = settings(entry)
     if "vgpu_guest" in host.capabilities:
         for name in ("power_limit", "application_clocks", "locked_clocks"):
-            if name in asked:
-                said = ": a vGPU has none of its own; the hypervisor's GPU has it"
-                yield problem((*path, name), said, "take it out of this host's spec")
-    mode = asked.get("compute_mode")
+            if name in requested:
+                message = ": a vGPU has none of its own; the hypervisor's GPU has it"
+                yield problem((*path, name), message, "take it out of this host's spec")
+    mode = requested.get("compute_mode")
     chosen = _chosen(entry)
     if mode is None:
         return
     by_mps = _mps(host)
     if by_mps and (taken := _overlap(chosen, by_mps)):
-        said = f" is {mode}, and mps sets the compute mode of {taken}"
-        yield problem((*path, "compute_mode"), said, "take it out here; mps.compute_mode says the same there")
+        message = f" is {mode}, and mps sets the compute mode of {taken}"
+        yield problem((*path, "compute_mode"), message, "take it out here; mps.compute_mode says the same there")
     if mode != "default" and (taken := _overlap(chosen, _mig(host))):
-        said = f" is {mode}, and mig puts {taken} into MIG mode, in which compute mode is default"
-        yield problem((*path, "compute_mode"), said, "take it out, or name GPUs without MIG in per_gpu")
+        message = f" is {mode}, and mig puts {taken} into MIG mode, in which compute mode is default"
+        yield problem((*path, "compute_mode"), message, "take it out, or name GPUs without MIG in per_gpu")
 
 
 def _chosen(entry: Settings) -> set[str]:
@@ -166,8 +166,8 @@ def _mig(host: HostSpec) -> set[str]:
 def confidential(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
     """Yield a problem of confidential computing on GPUs before Hopper."""
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
-    asked = block.confidential_computing
-    if gpu and asked not in ("keep", "disabled") and gpu.arch in catalogue.BEFORE_CONFIDENTIAL:
-        said = f" is {asked}, and {gpu.key} ({gpu.arch}) has no confidential computing"
+    mode = block.confidential_computing
+    if gpu and mode not in ("keep", "disabled") and gpu.arch in catalogue.BEFORE_CONFIDENTIAL:
+        message = f" is {mode}, and {gpu.key} ({gpu.arch}) has no confidential computing"
         hint = "take it out, or correct gpu.model; Hopper and newer have it"
-        yield problem((HERE, "confidential_computing"), said, hint)
+        yield problem((HERE, "confidential_computing"), message, hint)

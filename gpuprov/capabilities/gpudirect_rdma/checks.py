@@ -55,19 +55,19 @@ def method(ctx: Ctx) -> Outcome:
     kernels = ctx.facts.get(GPUDIRECT).kernels
     if decision.method == "nv_peer_mem" and not any("nv_peer_mem" in kernel.modules for kernel in kernels):
         hint = "method nvidia_peermem, which took its place; or install nvidia-peer-memory-dkms yourself"
-        told = f"{ctx.host.name} has no module of that name, and gpuprov does not install it"
-        return fail("an installed nv_peer_mem", told, hint)
-    told = f"{decision.method}: {decision.reason}"
+        message = f"{ctx.host.name} has no module of that name, and gpuprov does not install it"
+        return fail("an installed nv_peer_mem", message, hint)
+    message = f"{decision.method}: {decision.reason}"
     if kind := ctx.facts.get(system.CONTAINER):
-        told += f"; a {kind} container has the modules of its machine"
+        message += f"; a {kind} container has the modules of its machine"
     elif ctx.facts.get(MACHINE).kind:
-        told += "; in a virtual machine the hypervisor must give GPU and RDMA device one PCIe root complex, with ACS and ATS for it"
+        message += "; in a virtual machine the hypervisor must give GPU and RDMA device one PCIe root complex, with ACS and ATS for it"
     # The plan shows what auto comes to, and why.
     decides = ctx.fragment.method == "auto"
     change = Change(
         kind="setting", name="gpudirect_rdma.method", before="auto", after=f"{decision.method}, since {decision.reason}"
     )
-    return Outcome(status="pass", expected=told, found=told, changes=(change,) * decides)
+    return Outcome(status="pass", expected=message, found=message, changes=(change,) * decides)
 
 
 @check(
@@ -101,10 +101,10 @@ def dmabuf(ctx: Ctx) -> Outcome:
     # Headers alone, as a container has them, come without the kernel's own modules.
     old = [kernel.release for kernel in state.targets() if kernel.uverbs != "yes" and (kernel.bootable or kernel.core)]
     if old:
-        told = f"ib_uverbs of {', '.join(old)} is not there, or has no ib_umem_dmabuf_get"
+        message = f"ib_uverbs of {', '.join(old)} is not there, or has no ib_umem_dmabuf_get"
         return fail(
             expected,
-            told,
+            message,
             "a kernel from 5.12 on with RDMA, or a newer DOCA-OFED; xz or zstd on the host to look into modules",
         )
     left = [name for name in ("nvidia_peermem", "nv_peer_mem") if name in state.loaded and not contained]
@@ -128,7 +128,7 @@ def alone(ctx: Ctx) -> Group | Outcome:
         return without(decision)
     state = ctx.facts.get(GPUDIRECT)
     other = {"nvidia_peermem": "nv_peer_mem", "nv_peer_mem": "nvidia_peermem"}.get(decision.method, "")
-    there = (
+    loaded = (
         []
         if ctx.facts.get(system.CONTAINER)
         else [name for name in ("nvidia_peermem", "nv_peer_mem") if name in state.loaded]
@@ -137,9 +137,9 @@ def alone(ctx: Ctx) -> Group | Outcome:
     gone = other or "nv_peer_mem"
     return Group(
         (KernelModule(name=gone, loaded=False),),
-        modules=Modules(loaded=there if len(there) > 1 or other in there else ()),
+        modules=Modules(loaded=loaded if len(loaded) > 1 or other in loaded else ()),
         expected=expected,
-        told=f"{' and '.join(there)} loaded: they register the same client",
+        told=f"{' and '.join(loaded)} loaded: they register the same client",
         fix=f"rmmod {gone}, and remove what loads it at boot",
     )
 
@@ -153,33 +153,33 @@ def alone(ctx: Ctx) -> Group | Outcome:
 def topology_check(ctx: Ctx) -> Outcome:
     """The driver's check of the PCI topology is set as the spec asks, in modprobe's configuration and in the loaded module, whose
     driver version supports it on this platform. ACS and an IOMMU in the path are reported on bare metal, unless `pcie` sets them."""
-    wanted = str(OVERRIDES[ctx.fragment.topology_check])
+    target = str(OVERRIDES[ctx.fragment.topology_check])
     configured = {
         values[OVERRIDE]
         for name, values in ctx.facts.get(modules.MODPROBE).options.items()
-        if name in {modules.underscored(one) for one in catalogue.DRIVER_MODULES} and OVERRIDE in values
+        if name in {modules.underscored(module) for module in catalogue.DRIVER_MODULES} and OVERRIDE in values
     } or {"0"}
-    expected = f"{OVERRIDE}={wanted}"
-    if configured != {wanted}:
-        told, look = ", ".join(sorted(configured)), f"grep -r {OVERRIDE} /etc/modprobe.d"
+    expected = f"{OVERRIDE}={target}"
+    if configured != {target}:
+        listed, look = ", ".join(sorted(configured)), f"grep -r {OVERRIDE} /etc/modprobe.d"
         if ctx.fragment.topology_check == "driver":
             return fail(
-                expected, f"modprobe says {told}", f"{look}: take it out of that file, or topology_check: allow, deny"
+                expected, f"modprobe says {listed}", f"{look}: take it out of that file, or topology_check: allow, deny"
             )
-        parameter = Setting(kind=OVERRIDE, value=wanted, words="modprobe says {before}", moment="next-boot")
+        parameter = Setting(kind=OVERRIDE, value=target, words="modprobe says {before}", moment="next-boot")
         way = f"{APPLY}; another file may say otherwise: {look}"
-        return find_fault(parameter, {("", ""): told}, expected, fix=way) or ok(expected)
+        return find_fault(parameter, {("", ""): listed}, expected, fix=way) or ok(expected)
     if ctx.facts.get(system.CONTAINER) or not ctx.facts.get(nvidia.DRIVER).version:
         return ok(f"{expected}, for when the driver is loaded", expected)
     running = ctx.facts.get(nvidia.PARAMETERS).get(OVERRIDE)
-    if running is None and wanted != "0":
+    if running is None and target != "0":
         return fail(
             expected,
             "the loaded driver has no such parameter",
             f"a driver from {catalogue.find_first_branch(OVERRIDE)} on",
         )
-    if running is not None and running != wanted:
-        reason = f"the loaded driver has {OVERRIDE}={running}, {wanted} is wanted"
+    if running is not None and running != target:
+        reason = f"the loaded driver has {OVERRIDE}={running}, {target} is wanted"
         return fail(expected, f"loaded with {running}", "reload the driver, or reboot", reboot=reason)
     platform, version = platforms.find_platform(ctx.host), ctx.facts.get(nvidia.DRIVER).version
     if platform and platform.required and (old := platforms.find_old_driver(platform, version)):

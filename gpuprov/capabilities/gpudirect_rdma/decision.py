@@ -74,8 +74,8 @@ def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
         return Ground(gpu=gpu, excluded=out, flavour=_flavour(driver, gpu, branch), branch=branch, **known)
     state = facts.get(GPUDIRECT)
     targets = state.targets()
-    found = on_bus(facts)
-    gpu = next((one for one in found if one), gpu)
+    models = on_bus(facts)
+    gpu = next((model for model in models if model), gpu)
     disk = [kernel for kernel in targets if kernel.nvidia]
     if not branch and disk:
         branch = int(drivers.derive_branch(disk[-1].nvidia))
@@ -93,7 +93,7 @@ def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
     ]
     return Ground(
         gpu=gpu,
-        excluded=excluded(found or [gpu]),
+        excluded=excluded(models or [gpu]),
         flavour=flavour,
         branch=branch,
         kernels=tuple(kernel.release for kernel in targets),
@@ -105,20 +105,20 @@ def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
 
 def on_bus(facts: Facts) -> list[gpus.Gpu | None]:
     """Return the host's GPUs; None for each that the catalogue does not know."""
-    return [gpus.find_by_pci_id(one.identifier) for one in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
+    return [gpus.find_by_pci_id(gpu.identifier) for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
 
 
-def excluded(found: Iterable[gpus.Gpu | None]) -> catalogue.Excluded | None:
+def excluded(models: Iterable[gpus.Gpu | None]) -> catalogue.Excluded | None:
     """Return why none of these GPUs has GPUDirect RDMA; None if one may have it, as an unknown GPU may."""
-    reasons = [catalogue.find_excluded(gpu) if gpu else None for gpu in found]
+    reasons = [catalogue.find_excluded(gpu) if gpu else None for gpu in models]
     return reasons[0] if reasons and all(reasons) else None
 
 
 def _flavour(driver: Any, gpu: gpus.Gpu | None, branch: int) -> Flavour:
     """Return the flavour that the spec leads to; empty if it does not determine one."""
-    asked = getattr(driver, "kernel_modules", "auto")
-    if asked in ("open", "proprietary"):
-        return "open" if asked == "open" else "proprietary"
+    flavour = getattr(driver, "kernel_modules", "auto")
+    if flavour in ("open", "proprietary"):
+        return "open" if flavour == "open" else "proprietary"
     if gpu and gpu.kernel_modules.flavour != "either":
         return "open" if gpu.kernel_modules.flavour == "open-required" else "proprietary"
     if driver is not None and gpu and branch:
@@ -171,7 +171,7 @@ def no_peer(base: Ground, name: Literal["nvidia_peermem", "nv_peer_mem"]) -> tup
     return (base.peer, OFED) if base.peer else ("", "")
 
 
-def decide(base: Ground, asked: GpudirectRdma) -> Decision:
+def decide(base: Ground, block: GpudirectRdma) -> Decision:
     """Return the requested method, if it is possible; `auto` is dma-buf if that works, else nvidia_peermem."""
     if base.fabric == "soft":
         why = "software RDMA devices copy by the CPU and reach no GPU memory"
@@ -180,21 +180,21 @@ def decide(base: Ground, asked: GpudirectRdma) -> Decision:
         why = f"{base.gpu.key} has no GPUDirect RDMA: {base.excluded.text}"
         return Decision(problem=why, hint="; ".join(filter(None, ("take gpudirect_rdma out", base.excluded.way))))
     why, way = no_dmabuf(base)
-    if base.fabric == "efa" and (why or asked.method in ("nvidia_peermem", "nv_peer_mem")):
-        told = (
+    if base.fabric == "efa" and (why or block.method in ("nvidia_peermem", "nv_peer_mem")):
+        message = (
             "EFA has no part in peer memory: its driver reaches GPU memory by dma-buf, or by NVIDIA's interface itself"
         )
-        return Decision(problem=f"{told}; {why}" if why else told, hint=_or(way, EFA))
-    if asked.method in ("nvidia_peermem", "nv_peer_mem"):
-        other, out = no_peer(base, asked.method)
+        return Decision(problem=f"{message}; {why}" if why else message, hint=_or(way, EFA))
+    if block.method in ("nvidia_peermem", "nv_peer_mem"):
+        other, out = no_peer(base, block.method)
         return Decision(
-            method=asked.method,
+            method=block.method,
             reason="the spec asks for it",
             problem=other,
             hint=_or(out, "" if why or "method" in out else "method dmabuf") if other else "",
         )
     other, out = no_peer(base, "nvidia_peermem")
-    if asked.method == "dmabuf":
+    if block.method == "dmabuf":
         module = "method nvidia_peermem" if base.stack == "doca-ofed" else f"{OFED}, and method nvidia_peermem"
         possible = not other or other == base.peer
         hint = _or(way, module if possible else "") or out

@@ -61,8 +61,8 @@ def files(state: Gpudirect, name: str) -> dict[str, str]:
 
 def dead(state: Gpudirect, name: str) -> str:
     """Return why the installed peer module cannot be loaded; empty if every kernel has a loadable one, or none is wanted."""
-    found = ((kernel.release, kernel.modules.get(name)) for kernel in state.targets())
-    without = [release for release, module in found if module is None or module.symbols == "no"]
+    pairs = ((kernel.release, kernel.modules.get(name)) for kernel in state.targets())
+    without = [release for release, module in pairs if module is None or module.symbols == "no"]
     if not name or not without:
         return ""
     return (
@@ -73,9 +73,9 @@ def dead(state: Gpudirect, name: str) -> str:
 
 def reboot(ctx: Ctx) -> str:
     """Return why the driver's parameter takes effect only with a reboot."""
-    wanted, now = str(OVERRIDES[ctx.fragment.topology_check]), ctx.facts.get(nvidia.PARAMETERS).get(OVERRIDE, "")
-    differs = now not in ("", wanted) and not ctx.facts.get(system.CONTAINER)
-    return f"the loaded driver has {OVERRIDE}={now}, {wanted} is wanted" if differs else ""
+    target, now = str(OVERRIDES[ctx.fragment.topology_check]), ctx.facts.get(nvidia.PARAMETERS).get(OVERRIDE, "")
+    differs = now not in ("", target) and not ctx.facts.get(system.CONTAINER)
+    return f"the loaded driver has {OVERRIDE}={now}, {target} is wanted" if differs else ""
 
 
 def peer(ctx: Ctx, name: str) -> dict[str, Any]:
@@ -83,10 +83,11 @@ def peer(ctx: Ctx, name: str) -> dict[str, Any]:
     here = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)) and not ctx.facts.get(system.CONTAINER)
     if not name or not here:
         return {}
-    asked = ("peerdirect_support", "persistent_api_support")
-    own = {key: str(getattr(ctx.fragment, key)) for key in asked} if name == "nvidia_peermem" else {}
+    keys = ("peerdirect_support", "persistent_api_support")
+    own = {key: str(getattr(ctx.fragment, key)) for key in keys} if name == "nvidia_peermem" else {}
     causes = [
-        {"text": one.text, "cause": one.cause, "way": one.way} for one in catalogue.read_gpudirect_file().messages
+        {"text": message.text, "cause": message.cause, "way": message.way}
+        for message in catalogue.read_gpudirect_file().messages
     ]
     return {"name": name, "other": OTHERS[name], "parameters": own, "causes": causes}
 
@@ -100,15 +101,15 @@ def copies(ctx: Ctx) -> dict[str, Any]:
     module and makes the device node; `later`: what waits for a package source."""
     if not ctx.fragment.gdrcopy.install:
         return {**GDRCOPY, "install": [], "service": "", "run": False, "later": {}}
-    there, index = ctx.facts.get(gdrcopy_probe.PACKAGES), ctx.facts.get(gdrcopy_probe.INDEX)
-    lacking = [name for name in gdrcopy.wanted(ctx) if name not in there]
+    present, index = ctx.facts.get(gdrcopy_probe.PACKAGES), ctx.facts.get(gdrcopy_probe.INDEX)
+    lacking = [name for name in gdrcopy.wanted(ctx) if name not in present]
     none = [name for name in lacking if not (index.get(name) or index.busy)]
     driver = ctx.host.capabilities.get("nvidia_driver")
     url = package_sources.coming(driver, ctx.facts) if none else ""
     problem = f"gpudirect_rdma.gdrcopy: no package source of the host has {' '.join(none)}"
     if none and not url:
         raise ProbeFailed(problem, gdrcopy.SOURCE)
-    told = f"gdrcopy is installed when apply has added {url}"
+    message = f"gdrcopy is installed when apply has added {url}"
     state = ctx.facts.get(gdrcopy_probe.GDRCOPY)
     good = state.major and state.node == f"{state.major} 666"
     waits = ctx.facts.get(system.CONTAINER) or ctx.facts.get(house.REBOOT_REASONS)
@@ -117,7 +118,7 @@ def copies(ctx: Ctx) -> dict[str, Any]:
         "install": [] if none else lacking,
         "service": "" if lacking else gdrcopy.known(ctx.facts).service,
         "run": not (lacking or good or waits),
-        "later": {"told": told, "problem": f"{problem}. Fix: {gdrcopy.SOURCE}"} if none else {},
+        "later": {"told": message, "problem": f"{problem}. Fix: {gdrcopy.SOURCE}"} if none else {},
     }
 
 
@@ -154,10 +155,10 @@ def make(ctx: Ctx) -> dict[str, Any]:
     name = loaded_module(decision)
     again = {kernel.release: kernel.rebuild[name] for kernel in state.targets() if name in kernel.rebuild}
     own = copies(ctx)
-    told = (
+    message = (
         f"gpudirect_rdma: {decision.method or 'the method is decided when there is a driver'}, since {decision.reason}"
     )
-    tasks: dict[str, Any] = {"method": {"msg": told}}
+    tasks: dict[str, Any] = {"method": {"msg": message}}
     if again:
         why = "; ".join(f"{release}: {why}" for release, why in again.items())
         tasks["peer_build"] = {"module": name, "kernels": list(again), "why": why}
@@ -176,7 +177,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-SERVICES = tuple(one.service for one in catalogue.read_gpudirect_file().gdrcopy)
+SERVICES = tuple(entry.service for entry in catalogue.read_gpudirect_file().gdrcopy)
 RESOURCES = Resources(
     desired,
     lambda _host, _block: PATHS,

@@ -71,8 +71,8 @@ class GpudirectRdma(Fragment, frozen=True):
 
 def parameters(block: GpudirectRdma) -> dict[str, int]:
     """Return the parameters of nvidia_peermem that differ from the module's defaults."""
-    asked = {
+    settings = {
         "peerdirect_support": (block.peerdirect_support, 0),
         "persistent_api_support": (block.persistent_api_support, 1),
     }
-    return {name: value for name, (value, default) in asked.items() if value != default}
+    return {name: value for name, (value, default) in settings.items() if value != default}

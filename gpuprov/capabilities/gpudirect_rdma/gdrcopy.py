@@ -28,11 +28,11 @@ SOURCE = (
 def known(facts: Facts) -> catalogue.Gdrcopy:
     """Return gdrcopy on this distribution. Raises ProbeFailed if nothing is known."""
     release = facts.get(system.OS_RELEASE)
-    found = catalogue.find_gdrcopy(family(release) or "")
-    if found is None:
-        told = f"gpudirect_rdma.gdrcopy.install: no packages of gdrcopy are known for {release.name or release.id}"
-        raise ProbeFailed(told, "gdrcopy: {install: false}")
-    return found
+    matched = catalogue.find_gdrcopy(family(release) or "")
+    if matched is None:
+        message = f"gpudirect_rdma.gdrcopy.install: no packages of gdrcopy are known for {release.name or release.id}"
+        raise ProbeFailed(message, "gdrcopy: {install: false}")
+    return matched
 
 
 def wanted(ctx: Ctx) -> tuple[str, ...]:
@@ -52,8 +52,8 @@ def offered(ctx: Ctx) -> Outcome:
     """gdrcopy's packages are installed, or in the host's package sources."""
     if not ctx.fragment.gdrcopy.install:
         return not_asked(NOT_ASKED)
-    there, index = ctx.facts.get(probe.PACKAGES), ctx.facts.get(probe.INDEX)
-    lacking = [name for name in wanted(ctx) if name not in there]
+    present, index = ctx.facts.get(probe.PACKAGES), ctx.facts.get(probe.INDEX)
+    lacking = [name for name in wanted(ctx) if name not in present]
     if index.busy and lacking:
         return skip("another package manager is at work on the host: plan again when it has ended; apply waits for it")
     none = [name for name in lacking if not index.get(name)]
@@ -69,11 +69,11 @@ def gdrcopy(ctx: Ctx) -> Outcome:
     """gdrcopy is installed, its module loaded, and /dev/gdrdrv leads to it, for every user."""
     if not ctx.fragment.gdrcopy.install:
         return not_asked(NOT_ASKED)
-    there, state = ctx.facts.get(probe.PACKAGES), ctx.facts.get(probe.GDRCOPY)
+    present, state = ctx.facts.get(probe.PACKAGES), ctx.facts.get(probe.GDRCOPY)
     expected = f"{' '.join(wanted(ctx))}, gdrdrv loaded, /dev/gdrdrv"
-    if missing := find_missing(wanted(ctx), there, expected=expected):
+    if missing := find_missing(wanted(ctx), present, expected=expected):
         return missing
-    broken = [name for name in wanted(ctx) if not there[name].whole]
+    broken = [name for name in wanted(ctx) if not present[name].whole]
     if broken:
         return fail(expected, f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair)
     if ctx.facts.get(system.CONTAINER):
@@ -87,10 +87,10 @@ def gdrcopy(ctx: Ctx) -> Outcome:
         return fault
     major, _, mode = state.node.partition(" ")
     node = Setting(kind="/dev/gdrdrv", value=state.major, missing="")
-    told = (
+    message = (
         f"/dev/gdrdrv has major number {major}, the module {state.major}" if state.node else "there is no /dev/gdrdrv"
     )
-    if fault := find_fault(node, {("", ""): major} if state.node else {}, expected, told, fix=restart):
+    if fault := find_fault(node, {("", ""): major} if state.node else {}, expected, message, fix=restart):
         return fault
     if mode != "666":
         return fail("/dev/gdrdrv of mode 666", f"mode {mode}", restart)
@@ -112,10 +112,10 @@ def gdrcopy_boot(ctx: Ctx) -> Outcome:
     state, own = ctx.facts.get(probe.GDRCOPY), known(ctx.facts)
     bare = [release for release, version in state.kernels.items() if not version]
     if bare or not state.kernels:
-        told = f"none for {', '.join(bare)}" if bare else "no kernel found"
-        there = all(name in ctx.facts.get(probe.PACKAGES) for name in own.packages)
-        hint = f"dkms status gdrdrv; dkms autoinstall -k {bare[0]}" if there and bare else APPLY
-        return fail("gdrdrv for every kernel", told, hint)
+        message = f"none for {', '.join(bare)}" if bare else "no kernel found"
+        is_installed = all(name in ctx.facts.get(probe.PACKAGES) for name in own.packages)
+        hint = f"dkms status gdrdrv; dkms autoinstall -k {bare[0]}" if is_installed and bare else APPLY
+        return fail("gdrdrv for every kernel", message, hint)
     return ok(f"gdrdrv for {' '.join(state.kernels)}")
 
 

@@ -74,16 +74,16 @@ def built(ctx: Ctx) -> Outcome:
         return answer
     name, state = decision.method, ctx.facts.get(GPUDIRECT)
     faults = [(kernel, *fault(kernel, name)) for kernel in state.targets()]
-    wrong = [(kernel, told, way) for kernel, told, way in faults if told]
+    wrong = [(kernel, problem, way) for kernel, problem, way in faults if problem]
     expected = f"{name}, built against OFED's peer memory, for every kernel"
     if wrong or not faults:
-        told = (
+        message = (
             "; ".join(f"{kernel.release}: {what}" for kernel, what, _ in wrong)
             or "no kernel with headers or an image in /boot"
         )
         again = {kernel.release: kernel.rebuild[name] for kernel, _, _ in wrong if name in kernel.rebuild}
         changes = build_modules(name, again, "built again")
-        return fail(expected, told, wrong[0][2] if wrong else "install a kernel", changes=changes)
+        return fail(expected, message, wrong[0][2] if wrong else "install a kernel", changes=changes)
     return ok(f"{name} for {' '.join(kernel.release for kernel in state.targets())}", expected)
 
 
@@ -91,13 +91,13 @@ def why_not(state: Gpudirect, name: str) -> tuple[str, str]:
     """Return why a module that is sound on disk is not loaded: by its parameters, its build, the kernel's messages, other loaded
     modules."""
     running = next((kernel for kernel in state.kernels if kernel.release == state.running), None)
-    said = catalogue.find_message(state.log)
-    if said and said.key == "parameter":
-        return said.cause, said.way
-    if running and (told := fault(running, name))[0] and name in running.modules:
-        return f"{told[0]}: modprobe answers Invalid argument", told[1]
-    if said:
-        return said.cause, said.way
+    match = catalogue.find_message(state.log)
+    if match and match.key == "parameter":
+        return match.cause, match.way
+    if running and (defect := fault(running, name))[0] and name in running.modules:
+        return f"{defect[0]}: modprobe answers Invalid argument", defect[1]
+    if match:
+        return match.cause, match.way
     if running and not state.exported:
         return (
             "the ib_core that is loaded has no peer memory",
@@ -122,11 +122,11 @@ def loaded(ctx: Ctx) -> Outcome:
     state, name = ctx.facts.get(GPUDIRECT), decision.method
     expected = f"{name} loaded, and ib_core used by it"
     module = KernelModule(name=name, loaded=True)
-    told, way = ("", "") if name in state.loaded else _why_unloaded(state, name)
+    reason, way = ("", "") if name in state.loaded else _why_unloaded(state, name)
     users = ", ".join(state.holders) or "nothing"
     again = f"rmmod {name}; systemctl restart openibd; modprobe {name}"
     return (
-        find_fault(module, Modules(loaded=state.loaded), expected, told, fix=way)
+        find_fault(module, Modules(loaded=state.loaded), expected, reason, fix=way)
         or find_fault(
             module, Modules(loaded=state.holders), expected, f"loaded, and ib_core is used by {users}", fix=again
         )
@@ -157,22 +157,22 @@ def parameters(ctx: Ctx) -> Outcome:
     if decision.method != "nvidia_peermem":
         return not_peer(decision) or ok("nv_peer_mem has none of nvidia_peermem's parameters")
     state = ctx.facts.get(GPUDIRECT)
-    wanted = DEFAULTS | {key: str(value) for key, value in asked_parameters(ctx.fragment).items()}
-    expected = " ".join(f"{key}={value}" for key, value in wanted.items())
+    targets = DEFAULTS | {key: str(value) for key, value in asked_parameters(ctx.fragment).items()}
+    expected = " ".join(f"{key}={value}" for key, value in targets.items())
     names = {modules.underscored(name) for name in catalogue.get_method("nvidia_peermem").modules}
     given = [
         (key, value)
         for name, values in ctx.facts.get(modules.MODPROBE).options.items()
         if name in names
         for key, value in values.items()
-        if key in wanted
+        if key in targets
     ]
     configured = DEFAULTS | dict(given)
-    wrong = sorted({f"{key}={value}" for key, value in {*configured.items(), *given} if value != wanted[key]})
+    wrong = sorted({f"{key}={value}" for key, value in {*configured.items(), *given} if value != targets[key]})
     if wrong:
-        strange = [one for one in wrong if not re.fullmatch(r"\w+=[01]", one)]
-        told = f"modprobe says {' '.join(wrong)}" + (": the module answers Invalid argument" if strange else "")
-        ours = [one for one in wrong if one.partition("=")[0] in asked_parameters(ctx.fragment)]
+        strange = [setting for setting in wrong if not re.fullmatch(r"\w+=[01]", setting)]
+        message = f"modprobe says {' '.join(wrong)}" + (": the module answers Invalid argument" if strange else "")
+        ours = [setting for setting in wrong if setting.partition("=")[0] in asked_parameters(ctx.fragment)]
         look = f"grep -r {wrong[0].partition('=')[0]} /etc/modprobe.d"
         way = (
             f"{APPLY}; another file may say otherwise: {look}"
@@ -180,8 +180,8 @@ def parameters(ctx: Ctx) -> Outcome:
             else f"{look}: take it out of that file, or say it in the spec"
         )
         options = Setting(kind="nvidia_peermem", value=expected, moment="next-boot")
-        fault = find_fault(options, {("", ""): " ".join(ours)}, expected, told, fix=way) if ours else None
-        return fault or fail(expected, told, way)
+        fault = find_fault(options, {("", ""): " ".join(ours)}, expected, message, fix=way) if ours else None
+        return fault or fail(expected, message, way)
     running = next((kernel for kernel in state.targets() if kernel.release == state.running), None) or next(
         iter(state.targets()), None
     )
@@ -196,7 +196,7 @@ def parameters(ctx: Ctx) -> Outcome:
         )
     if ctx.facts.get(system.CONTAINER) or "nvidia_peermem" not in state.loaded:
         return ok(f"{expected}, for when it is loaded", expected)
-    off = [f"{key}={value}" for key, value in state.parameters.items() if key in wanted and value != wanted[key]]
+    off = [f"{key}={value}" for key, value in state.parameters.items() if key in targets and value != targets[key]]
     other = KernelModule(name="nvidia_peermem", loaded=True, outdated=" ".join(off), right=expected)
     way = f"{APPLY} loads it again; or {catalogue.UNIT} restarted"
     fault = find_fault(other, Modules(loaded=state.loaded), expected, f"loaded with {' '.join(off)}", fix=way)

@@ -34,11 +34,11 @@ def find_platform(host: HostSpec) -> catalogue.Platform | None:
 
 def find_old_driver(platform: catalogue.Platform, version: str) -> str:
     """Return why a driver does not work on the platform; empty if it does, or a branch alone does not decide."""
-    asked = drivers.Version.parse(version)
-    if platform.gone_branch and asked >= drivers.Version.parse(platform.gone_branch):
+    requested = drivers.Version.parse(version)
+    if platform.gone_branch and requested >= drivers.Version.parse(platform.gone_branch):
         return f"drivers from {platform.gone_branch} on have no {catalogue.OVERRIDE} any more"
     oldest = drivers.Version.parse(platform.first_driver) if platform.first_driver else None
-    if oldest and asked < oldest and not (asked.is_branch and asked.parts[0] == oldest.parts[0]):
+    if oldest and requested < oldest and not (requested.is_branch and requested.parts[0] == oldest.parts[0]):
         return f"the oldest driver that does is {platform.first_driver}"
     return ""
 
@@ -49,10 +49,10 @@ def judge_platform(host: HostSpec, block: GpudirectRdma) -> Iterable[Problem]:
     if platform is None:
         return
     what = f"{host.gpu.model if host.gpu else ''} with {_fabric(host)}"
-    asked = asked_version(host)
-    wrong = find_old_driver(platform, asked) if asked else ""
+    requested = asked_version(host)
+    wrong = find_old_driver(platform, requested) if requested else ""
     if wrong and platform.required:
-        message = f"nvidia_driver.version is {asked}, and for {what} {wrong}: {platform.text}"
+        message = f"nvidia_driver.version is {requested}, and for {what} {wrong}: {platform.text}"
         hint = f"a driver from {platform.first_driver} on and before {platform.gone_branch}"
         yield Problem(path=("nvidia_driver", "version"), message=message, hint=hint)
     elif not wrong and block.topology_check == "driver":
@@ -91,15 +91,19 @@ def describe_path(ctx: Context[GpudirectRdma]) -> str:
         or _fabric(ctx.host) not in ON_BOARD
     ):
         return ""
-    asked: Any = ctx.host.capabilities.get("pcie")
+    block: Any = ctx.host.capabilities.get("pcie")
     state = ctx.facts.get(PCIE)
-    found = [*_access(state)] if getattr(asked, "acs", "keep") == "keep" else []
-    found += _translation(state) if getattr(asked, "iommu", "keep") == "keep" else []
-    return f"; told: {'; '.join(found)}, in the way of GPUDirect RDMA: see pcie.acs and pcie.iommu" if found else ""
+    obstacles = [*_access(state)] if getattr(block, "acs", "keep") == "keep" else []
+    obstacles += _translation(state) if getattr(block, "iommu", "keep") == "keep" else []
+    return (
+        f"; told: {'; '.join(obstacles)}, in the way of GPUDirect RDMA: see pcie.acs and pcie.iommu"
+        if obstacles
+        else ""
+    )
 
 
 def _access(state: Pcie) -> Iterator[str]:
-    computed = [name for one in state.others if (name := pcie.find_acs_kind(one))]
+    computed = [name for other in state.others if (name := pcie.find_acs_kind(other))]
     if computed:
         if state.topo_wrong:
             yield f"rdma_topo check: {state.topo_wrong[0]}"
@@ -108,14 +112,18 @@ def _access(state: Pcie) -> Iterator[str]:
         wrong = list(list_differences(state.path(), {"acs": "disabled"}))
     except Refused:
         return
-    if on := [one.address for one in wrong if one.found != UNREADABLE]:
+    if on := [difference.address for difference in wrong if difference.found != UNREADABLE]:
         yield f"ACS is on in {_list(on)}"
 
 
 def _translation(state: Pcie) -> list[str]:
     translating = {*pcie.DOMAINS["translated"], *pcie.DOMAINS["strict"]}
-    found = [one for kind in ("gpu", "hca") for one in state.of(kind) if one.domain in translating]
-    return [f"the IOMMU translates for {_list(one.address for one in found)} ({found[0].domain})"] if found else []
+    functions = [one for kind in ("gpu", "hca") for one in state.of(kind) if one.domain in translating]
+    return (
+        [f"the IOMMU translates for {_list(function.address for function in functions)} ({functions[0].domain})"]
+        if functions
+        else []
+    )
 
 
 def _list(addresses: Iterable[str]) -> str:

@@ -99,9 +99,9 @@ def _cuda(host: HostSpec, block: GpudirectRdma, method: str) -> Iterable[Problem
     toolkit: Any = host.capabilities.get("cuda_toolkit")
     first = catalogue.get_method("dmabuf").first_cuda
     old = [
-        one
-        for one in getattr(toolkit, "versions", ())
-        if catalogue.parse_kernel_order(one) < catalogue.parse_kernel_order(first)
+        version
+        for version in getattr(toolkit, "versions", ())
+        if catalogue.parse_kernel_order(version) < catalogue.parse_kernel_order(first)
     ]
     if method == "dmabuf" and old:
         hint = "method: nvidia_peermem for programs of that CUDA, or a newer toolkit"
@@ -117,8 +117,8 @@ def contribute(_host: HostSpec, block: GpudirectRdma) -> Kernel | None:
     openibd loads it.
     """
     options: dict[str, dict[str, Scalar]] = {}
-    if asked := parameters(block):
-        options |= {name: dict(asked) for name in catalogue.get_method("nvidia_peermem").modules}
+    if values := parameters(block):
+        options |= {name: dict(values) for name in catalogue.get_method("nvidia_peermem").modules}
     if value := OVERRIDES[block.topology_check]:
         options |= {name: {OVERRIDE: value} for name in catalogue.DRIVER_MODULES}
     return Kernel(module_options=options) if options else None

@@ -38,11 +38,11 @@ def watched(spec: HostSpec, since: str | None = None) -> HostSpec:
             raise SpecError([Problem(path=(), message=f'--since is "{since}"', hint=hint)]) from error
     changed = msgspec.structs.replace(spec, capabilities={**spec.capabilities, HERE: block})
     if since is not None and (wrong := list(rules(changed, block))):  # type: ignore[arg-type]
-        told = [
-            msgspec.structs.replace(one, path=(), message=one.message.replace("health.since", "--since"))
-            for one in wrong
+        problems = [
+            msgspec.structs.replace(problem, path=(), message=problem.message.replace("health.since", "--since"))
+            for problem in wrong
         ]
-        raise SpecError(told)
+        raise SpecError(problems)
     return changed
 
 

@@ -11,13 +11,13 @@ NO_HANDLE = "the device handle for"
 
 def not_answering(expected: str, words: str, *, complaint: bool) -> Outcome:
     """Judge a complaint of nvidia-smi, or GPUs that are on the bus but not in its list."""
-    said = words.casefold()
-    if NO_HANDLE in said and "not found" in said:
+    lowered = words.casefold()
+    if NO_HANDLE in lowered and "not found" in lowered:
         return fail(
             expected, words, "the driver did not start it: journalctl -k -b | grep NVRM says why; gpuprov explain"
         )
-    if NO_HANDLE in said and "permission" in said:
+    if NO_HANDLE in lowered and "permission" in lowered:
         return fail(expected, words, "run as root; ls -l /dev/nvidia*")
-    if not complaint or "lost" in said or NO_HANDLE in said:
+    if not complaint or "lost" in lowered or NO_HANDLE in lowered:
         return fail(expected, words, "restart the host; gpuprov explain 79", action="reboot")
     return fail(expected, words, "see nvidia_driver.user_space; gpuprov explain", action="none")

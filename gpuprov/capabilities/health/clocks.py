@@ -32,29 +32,29 @@ def pair(graphics: int | None, memory: int | None) -> str:
 def unlike(gpus: tuple[GpuHealth, ...], judge_set: bool) -> list[tuple[GpuHealth, str]]:
     """Return the GPUs whose clocks differ from most others of their model. If a GPU has a process, its job may have set application
     clocks of its own (srun --gpu-freq); if they remain after the job, they are reported then."""
-    found = []
+    outliers = []
     free = tuple(gpu for gpu in gpus if gpu.processes is not True)
     kinds: list[tuple[str, tuple[GpuHealth, ...], Callable[[Clocks], str]]] = [
-        ("at most", gpus, lambda one: pair(one.most_graphics, one.most_memory)),
-        ("application clocks", free if judge_set else (), lambda one: pair(one.set_graphics, one.set_memory)),
+        ("at most", gpus, lambda clock: pair(clock.most_graphics, clock.most_memory)),
+        ("application clocks", free if judge_set else (), lambda clock: pair(clock.set_graphics, clock.set_memory)),
     ]
     for what, judged, of in kinds:
         for kind in dict.fromkeys(gpu.kind for gpu in judged):
             like = [gpu for gpu in judged if gpu.kind == kind]
             usual = Counter(of(gpu.clocks) for gpu in like).most_common(1)[0][0]
-            found += [
+            outliers += [
                 (gpu, f"has {what} {of(gpu.clocks) or 'none'}, its like {usual or 'none'}")
                 for gpu in like
                 if of(gpu.clocks) != usual
             ]
-    return found
+    return outliers
 
 
 def _asked(ctx: Ctx, setting: str) -> bool:
     """Return whether gpu_settings sets these clocks on any GPU, and so judges them itself."""
     block: Any = ctx.host.capabilities.get("gpu_settings")
     blocks = () if block is None else (block, *block.per_gpu)
-    return any(getattr(one, setting) not in ("keep", type(one.locked_clocks)()) for one in blocks)
+    return any(getattr(block, setting) not in ("keep", type(block.locked_clocks)()) for block in blocks)
 
 
 @check("health.clocks", GPU_HEALTH, fields=("clocks",), evidence="nvidia-smi -q -d CLOCK,PERFORMANCE,UTILIZATION")
@@ -64,11 +64,11 @@ def clocks(ctx: Ctx) -> Outcome:
     if ctx.fragment.clocks == "any":
         return not_asked("clocks: any")
     gpus = shown(ctx)
-    asked, nothing = having(gpus, lambda one: one.clocks.most_graphics is not None, "word of its highest clock")
+    relevant, nothing = having(gpus, lambda gpu: gpu.clocks.most_graphics is not None, "word of its highest clock")
     if nothing:
         return nothing
-    bad = unlike(asked, judge_set=not _asked(ctx, "application_clocks"))
-    locked = [] if _asked(ctx, "locked_clocks") else [gpu for gpu in asked if slow(gpu.clocks)]
+    bad = unlike(relevant, judge_set=not _asked(ctx, "application_clocks"))
+    locked = [] if _asked(ctx, "locked_clocks") else [gpu for gpu in relevant if slow(gpu.clocks)]
     bad += [
         (gpu, f"computes at {gpu.clocks.graphics} of {gpu.clocks.most_graphics} MHz, and nothing is said to lower it")
         for gpu in locked
@@ -80,8 +80,8 @@ def clocks(ctx: Ctx) -> Outcome:
             "sets them; if it stays slow, drain the host and run NVIDIA's field diagnostics"
         )
         return fail(expected, told(bad), hint, action="drain" if locked else "")
-    most = max(gpu.clocks.most_graphics or 0 for gpu in asked)
-    return ok(f"{also(asked, gpus, 'one')}; at most {most} MHz", expected)
+    most = max(gpu.clocks.most_graphics or 0 for gpu in relevant)
+    return ok(f"{also(relevant, gpus, 'one')}; at most {most} MHz", expected)
 
 
 CHECKS = (clocks,)

@@ -43,32 +43,32 @@ def told(found: Sequence[tuple[GpuHealth, str]]) -> str:
 
 def having(gpus: Gpus, has: Callable[[GpuHealth], bool], what: str) -> tuple[Gpus, Outcome | None]:
     """Return the GPUs that have such a feature; if none has it, the outcome that it is not judged."""
-    found = tuple(gpu for gpu in gpus if has(gpu))
+    matches = tuple(gpu for gpu in gpus if has(gpu))
     if not gpus:
         return (), not_asked("no NVIDIA GPU on the PCI bus")
-    return found, None if found else not_asked(f"{gpus[0].name or 'the GPU'} has no {what}")
+    return matches, None if matches else not_asked(f"{gpus[0].name or 'the GPU'} has no {what}")
 
 
-def also(found: Gpus, gpus: Gpus, what: str) -> str:
-    rest = len(gpus) - len(found)
-    return counted(len(found), "GPU") + (f"; {rest} without {what}" if rest else "")
+def also(relevant: Gpus, gpus: Gpus, what: str) -> str:
+    rest = len(gpus) - len(relevant)
+    return counted(len(relevant), "GPU") + (f"; {rest} without {what}" if rest else "")
 
 
 @check("health.gpus", GPU_HEALTH, system.CONTAINER, evidence="nvidia-smi -L; lspci -d 10de:; nvidia-smi -q")
 def gpus_answer(ctx: Ctx) -> Outcome:
     """nvidia-smi shows every NVIDIA GPU that is on the PCI bus, at least as many as the spec says, and each answers."""
     state: State = ctx.facts.get(GPU_HEALTH)
-    wanted = (ctx.host.gpu.count or 1) if ctx.host.gpu else 0
-    there = max(state.present, len(state.gpus)) + state.given
+    count = (ctx.host.gpu.count or 1) if ctx.host.gpu else 0
+    present = max(state.present, len(state.gpus)) + state.given
     container = ctx.facts.get(system.CONTAINER)
-    if there < wanted and (there or not container):
-        found = f"{there} {'on the PCI bus' if state.bus else 'shown by nvidia-smi'}"
-        return fail(counted(wanted, "GPU"), found, f"drain the host, power it off and on; {GONE}", action="drain")
+    if present < count and (present or not container):
+        actual = f"{present} {'on the PCI bus' if state.bus else 'shown by nvidia-smi'}"
+        return fail(counted(count, "GPU"), actual, f"drain the host, power it off and on; {GONE}", action="drain")
     given = f"{counted(state.given, 'GPU')} with vfio-pci, for virtual machines" if state.given else ""
     if not state.present and not state.gpus:
         return not_asked(given or "no NVIDIA GPU on the PCI bus")
     # A container sees the machine's whole bus, and has the GPUs that it was given.
-    least = (wanted or 1) if container else state.present
+    least = (count or 1) if container else state.present
     expected = f"{counted(least, 'GPU')} answering"
     if state.gone:
         words = f"{', '.join(state.gone)} on the bus, and does not answer (rev ff)"
@@ -91,11 +91,13 @@ def gpus_answer(ctx: Ctx) -> Outcome:
 def recovery(ctx: Ctx) -> Outcome:
     """The driver reports for no GPU that it needs a reset, a reboot or a drain."""
     gpus = shown(ctx)
-    asked, nothing = having(gpus, lambda one: bool(one.recovery) or one.reset_required is not None, "recovery action")
+    relevant, nothing = having(
+        gpus, lambda gpu: bool(gpu.recovery) or gpu.reset_required is not None, "recovery action"
+    )
     if nothing:
         return nothing
     needs: list[tuple[GpuHealth, Recovery, str]] = []
-    for gpu in asked:
+    for gpu in relevant:
         known = catalogue.get_recovery(gpu.recovery) if gpu.recovery else None
         if known and known.action != "none":
             needs.append((gpu, known, f"needs: {gpu.recovery}, {known.words}"))
@@ -107,7 +109,7 @@ def recovery(ctx: Ctx) -> Outcome:
         top = max((row for _, row, _ in needs), key=lambda row: catalogue.SEVERITY.index(row.action))
         bad = told([(gpu, words) for gpu, _, words in needs])
         return fail("no GPU that needs it", bad, top.fix, action=top.action)
-    return ok(also(asked, gpus, "a word of it"), "no GPU that needs it")
+    return ok(also(relevant, gpus, "a word of it"), "no GPU that needs it")
 
 
 @check("health.ecc_mode", GPU_HEALTH, fields=("ecc",), evidence="nvidia-smi -q -d ECC")
@@ -119,35 +121,35 @@ def ecc_mode(ctx: Ctx) -> Outcome:
     if mode == "delivered" and _asked_off(ctx):
         return not_asked("gpu_settings asks for it off")
     gpus = shown(ctx)
-    asked, nothing = having(gpus, lambda one: bool(one.ecc), "ECC")
+    relevant, nothing = having(gpus, lambda gpu: bool(gpu.ecc), "ECC")
     if nothing:
         return nothing
-    off = [gpu for gpu in asked if gpu.ecc != "enabled"]
+    off = [gpu for gpu in relevant if gpu.ecc != "enabled"]
     let = [gpu for gpu in off if mode == "delivered" and gpu.brand.startswith(WITHOUT_ECC)]
     if bad := [(gpu, "has it off") for gpu in off if gpu not in let]:
         return fail("ECC on", told(bad), "gpu_settings: {ecc: enabled} in the spec, or health: {ecc: any}")
-    if let and len(let) == len(asked):
+    if let and len(let) == len(relevant):
         return not_asked(f"{let[0].name} comes with ECC off")
-    return ok(also(asked, gpus, "ECC") + (f"; off in {len(let)} that come so" if let else ""), "ECC on")
+    return ok(also(relevant, gpus, "ECC") + (f"; off in {len(let)} that come so" if let else ""), "ECC on")
 
 
 def _asked_off(ctx: Ctx) -> bool:
     block: Any = ctx.host.capabilities.get("gpu_settings")
-    return block is not None and any(one.ecc == "disabled" for one in (block, *block.per_gpu))
+    return block is not None and any(entry.ecc == "disabled" for entry in (block, *block.per_gpu))
 
 
 @check("health.ecc_errors", GPU_HEALTH, fields=("uncorrected_errors",), evidence="nvidia-smi -q -d ECC")
 def ecc_errors(ctx: Ctx) -> Outcome:
     """No GPU has more uncorrectable ECC errors than the spec allows, nor so many in SRAM that NVIDIA accepts it for replacement."""
     gpus, limit = shown(ctx), ctx.fragment.uncorrected_errors
-    asked, nothing = having(gpus, lambda one: one.ecc == "enabled", "ECC that is on")
+    relevant, nothing = having(gpus, lambda gpu: gpu.ecc == "enabled", "ECC that is on")
     if nothing:
         return nothing
     expected = f"at most {limit} uncorrectable errors since the driver was loaded"
-    exceeded = [(gpu, "exceeds NVIDIA's threshold of SRAM errors") for gpu in asked if gpu.sram_exceeded]
+    exceeded = [(gpu, "exceeds NVIDIA's threshold of SRAM errors") for gpu in relevant if gpu.sram_exceeded]
     if exceeded:
         return fail(expected, told(exceeded), RETURN, action="return")
-    counts = [(gpu, gpu.volatile.uncorrected) for gpu in asked]
+    counts = [(gpu, gpu.volatile.uncorrected) for gpu in relevant]
     bad = [
         (
             gpu,
@@ -160,8 +162,8 @@ def ecc_errors(ctx: Ctx) -> Outcome:
         return fail(expected, told(bad), reset_fix(), action="reset")
     if silent := [gpu.address for gpu, count in counts if count is None]:
         return skip(f"ECC is on, and the errors are not told: {' '.join(silent)}")
-    corrected = sum(gpu.volatile.corrected or 0 for gpu in asked)
-    return ok(f"{also(asked, gpus, 'ECC')}; {corrected} corrected", expected)
+    corrected = sum(gpu.volatile.corrected or 0 for gpu in relevant)
+    return ok(f"{also(relevant, gpus, 'ECC')}; {corrected} corrected", expected)
 
 
 @check("health.remapped_rows", GPU_HEALTH, fields=("remapped_rows",), evidence="nvidia-smi -q -d ROW_REMAPPER")
@@ -169,46 +171,46 @@ def remapped_rows(ctx: Ctx) -> Outcome:
     """No row waits for remapping, no remapping failed, and not too many rows are remapped for uncorrectable errors; no repair of
     memory or shaders is pending, and no memory is beyond repair."""
     gpus, limit = shown(ctx), ctx.fragment.remapped_rows
-    asked, nothing = having(
+    relevant, nothing = having(
         gpus,
-        lambda one: (
-            one.remap_pending is not None or one.remap_failed is not None or bool(one.repairs or one.unrepairable)
+        lambda gpu: (
+            gpu.remap_pending is not None or gpu.remap_failed is not None or bool(gpu.repairs or gpu.unrepairable)
         ),
         "row remapping",
     )
     if nothing:
         return nothing
     expected = f"none pending, none failed, fewer than {limit} for uncorrectable errors"
-    worn = [(gpu, "has a remapping that failed") for gpu in asked if gpu.remap_failed]
-    worn += [(gpu, "has memory that cannot be repaired") for gpu in asked if gpu.unrepairable]
-    worn += [(gpu, f"has {gpu.remapped}") for gpu in asked if (gpu.remapped or 0) >= limit and not gpu.remap_failed]
+    worn = [(gpu, "has a remapping that failed") for gpu in relevant if gpu.remap_failed]
+    worn += [(gpu, "has memory that cannot be repaired") for gpu in relevant if gpu.unrepairable]
+    worn += [(gpu, f"has {gpu.remapped}") for gpu in relevant if (gpu.remapped or 0) >= limit and not gpu.remap_failed]
     waiting = [
         (gpu, f"has one pending ({gpu.remapped or 0} for uncorrectable errors so far)")
-        for gpu in asked
+        for gpu in relevant
         if gpu.remap_pending
     ]
-    waiting += [(gpu, f"says: {', '.join(gpu.repairs)}") for gpu in asked if gpu.repairs]
+    waiting += [(gpu, f"says: {', '.join(gpu.repairs)}") for gpu in relevant if gpu.repairs]
     if worn:
         return fail(expected, told(worn + waiting), RETURN, action="return")
     if waiting:
         return fail(expected, told(waiting), f"{reset_fix()}: it takes effect then", action="reset")
-    many = sum((gpu.remapped or 0) + (gpu.remapped_corrected or 0) for gpu in asked)
-    return ok(f"{also(asked, gpus, 'row remapping')}; {many} rows remapped", expected)
+    many = sum((gpu.remapped or 0) + (gpu.remapped_corrected or 0) for gpu in relevant)
+    return ok(f"{also(relevant, gpus, 'row remapping')}; {many} rows remapped", expected)
 
 
 @check("health.retired_pages", GPU_HEALTH, fields=("retired_pages",), evidence="nvidia-smi -q -d PAGE_RETIREMENT")
 def retired_pages(ctx: Ctx) -> Outcome:
     """On GPUs before Ampere: no page waits for retirement, and not too many are retired."""
     gpus, limit = shown(ctx), ctx.fragment.retired_pages
-    asked, nothing = having(gpus, lambda one: one.retired is not None, "retired pages")
+    relevant, nothing = having(gpus, lambda gpu: gpu.retired is not None, "retired pages")
     if nothing:
         return nothing
     expected = f"none pending, fewer than {limit}"
-    if worn := [(gpu, f"has {gpu.retired}") for gpu in asked if (gpu.retired or 0) >= limit]:
+    if worn := [(gpu, f"has {gpu.retired}") for gpu in relevant if (gpu.retired or 0) >= limit]:
         return fail(expected, told(worn), RETURN, action="return")
-    if waiting := [(gpu, "has one pending") for gpu in asked if gpu.retired_pending]:
+    if waiting := [(gpu, "has one pending") for gpu in relevant if gpu.retired_pending]:
         return fail(expected, told(waiting), f"{reset_fix()}: the page is retired then", action="reset")
-    return ok(f"{also(asked, gpus, 'retired pages')}; {sum(gpu.retired or 0 for gpu in asked)} pages", expected)
+    return ok(f"{also(relevant, gpus, 'retired pages')}; {sum(gpu.retired or 0 for gpu in relevant)} pages", expected)
 
 
 @check("health.slowdown", GPU_HEALTH, fields=("slowdown",), evidence=BELOW)
@@ -217,10 +219,10 @@ def slowdown(ctx: Ctx) -> Outcome:
     if ctx.fragment.slowdown == "any":
         return not_asked("slowdown: any")
     gpus = shown(ctx)
-    asked, nothing = having(gpus, lambda one: one.slow is not None, "word of what slows it down")
+    relevant, nothing = having(gpus, lambda gpu: gpu.slow is not None, "word of what slows it down")
     if nothing:
         return nothing
-    bad = [(gpu, f"is slow: {', '.join(gpu.slow)}") for gpu in asked if gpu.slow]
+    bad = [(gpu, f"is slow: {', '.join(gpu.slow)}") for gpu in relevant if gpu.slow]
     if bad:
         brake = any("Power Brake" in words for _, words in bad)
         hint = (
@@ -229,18 +231,18 @@ def slowdown(ctx: Ctx) -> Outcome:
             else "air flow, inlet temperature, fans, the card's seat"
         )
         return fail("no GPU slowed down", told(bad), f"drain the host; look at {hint}", action="drain")
-    return ok(also(asked, gpus, "a word of it"), "no GPU slowed down")
+    return ok(also(relevant, gpus, "a word of it"), "no GPU slowed down")
 
 
 @check("health.temperature", GPU_HEALTH, fields=("temperature_margin",), evidence=BELOW)
 def temperature(ctx: Ctx) -> Outcome:
     """Each GPU is as far below its slowdown temperature as the spec asks for, and its memory below its maximum."""
     gpus, margin = shown(ctx), ctx.fragment.temperature_margin
-    asked, nothing = having(gpus, lambda one: one.below is not None, "slowdown temperature")
+    relevant, nothing = having(gpus, lambda gpu: gpu.below is not None, "slowdown temperature")
     if nothing:
         return nothing
     expected = f"more than {margin} C below the slowdown temperature"
-    bad = [(gpu, f"is {gpu.below} C below it, at {gpu.degrees} C") for gpu in asked if (gpu.below or 0) <= margin]
+    bad = [(gpu, f"is {gpu.below} C below it, at {gpu.degrees} C") for gpu in relevant if (gpu.below or 0) <= margin]
     bad += [
         (gpu, f"has its memory {gpu.memory_below} C below its highest")
         for gpu in gpus
@@ -248,8 +250,8 @@ def temperature(ctx: Ctx) -> Outcome:
     ]
     if bad:
         return fail(expected, told(bad), "drain the host; look at air flow, inlet temperature and fans", action="drain")
-    least = min(gpu.below or 0 for gpu in asked)
-    return ok(f"{also(asked, gpus, 'one')}; the hottest is {least} C below", expected)
+    least = min(gpu.below or 0 for gpu in relevant)
+    return ok(f"{also(relevant, gpus, 'one')}; the hottest is {least} C below", expected)
 
 
 @check("health.power", GPU_HEALTH, fields=("power_cap",), evidence="nvidia-smi -q -d POWER")
@@ -258,12 +260,12 @@ def power(ctx: Ctx) -> Outcome:
     if ctx.fragment.power_cap == "any":
         return not_asked("power_cap: any")
     gpus = shown(ctx)
-    asked, nothing = having(gpus, lambda one: one.limit is not None and one.enforced is not None, "power limit")
+    relevant, nothing = having(gpus, lambda gpu: gpu.limit is not None and gpu.enforced is not None, "power limit")
     if nothing:
         return nothing
     held = [
         (gpu, f"is held at {gpu.enforced:g} W of {gpu.limit:g} W")
-        for gpu in asked
+        for gpu in relevant
         if (gpu.enforced or 0) < (gpu.limit or 0)
     ]
     if held:
@@ -272,11 +274,11 @@ def power(ctx: Ctx) -> Outcome:
             told(held),
             "something else holds it: the BMC, a limit of the module, or a power profile (nvidia-smi power-profiles)",
         )
-    drawn = [gpu.draw for gpu in asked if gpu.draw is not None]
-    if hidden := [gpu for gpu in asked if gpu.draw is None and gpu.draw_hidden]:
+    drawn = [gpu.draw for gpu in relevant if gpu.draw is not None]
+    if hidden := [gpu for gpu in relevant if gpu.draw is None and gpu.draw_hidden]:
         return skip(f"no power draw is reported by {counted(len(hidden), 'GPU')}")
     most = f"; at most {max(drawn):g} W drawn" if drawn else "; no word of what it draws"
-    return ok(f"{also(asked, gpus, 'a limit')}{most}", "the limit that is set")
+    return ok(f"{also(relevant, gpus, 'a limit')}{most}", "the limit that is set")
 
 
 CHECKS = (

@@ -67,30 +67,30 @@ def nvlink_errors(ctx: Ctx) -> Outcome:
 
 def _bad_links(gpu: NvLinkErrors, limit: int) -> str:
     """Return which counters of a GPU's NVLinks exceed the limit, in words."""
-    told = []
+    complaints = []
     if (gpu.replays or 0) + (gpu.recoveries or 0) > limit:
         counts = ((gpu.replays, "replays"), (gpu.recoveries, "recoveries"))
-        told.append(" and ".join(f"{count} {name}" for count, name in counts if count is not None))
+        complaints.append(" and ".join(f"{count} {name}" for count, name in counts if count is not None))
     if (gpu.faults or 0) > limit:
-        told.append(f"{gpu.faults} errors")
+        complaints.append(f"{gpu.faults} errors")
     for key, words in RATES.items():
         if (getattr(gpu, key) or 0) > (most := catalogue.get_limit(key)):
-            told.append(f"{words} {getattr(gpu, key):g}, above {most:g}")
-    return ", ".join(told)
+            complaints.append(f"{words} {getattr(gpu, key):g}, above {most:g}")
+    return ", ".join(complaints)
 
 
 def _measured(gpus: Sequence[NvLinkErrors]) -> list[str]:
     """Return the counters of these GPUs, in words; a counter that no GPU has is omitted."""
-    told = []
+    complaints = []
     for name, words in COUNTS.items():
         counts = [count for gpu in gpus if (count := getattr(gpu, name)) is not None]
         if counts:
-            told.append(f"{sum(counts)} {words}")
+            complaints.append(f"{sum(counts)} {words}")
     for name, words in RATES.items():
         rates = [rate for gpu in gpus if (rate := getattr(gpu, name)) is not None]
         if rates:
-            told.append(f"{words} at most {max(rates):g}")
-    return told
+            complaints.append(f"{words} at most {max(rates):g}")
+    return complaints
 
 
 @check("health.pcie_errors", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep -E 'AER|PCIe Bus Error'")
@@ -99,22 +99,22 @@ def pcie_errors(ctx: Ctx) -> Outcome:
     are neither GPU, NVSwitch nor network adapter."""
     log = readable(ctx)
     expected = "no uncorrected PCIe error"
-    found = findings(log, "pcie_errors")
-    others = _of_others([line for one in unfit(found) for line in one.lines])
+    matched = findings(log, "pcie_errors")
+    others = _of_others([line for finding in unfit(matched) for line in finding.lines])
     if bad := [
-        Finding(one.verdict, lines)
-        for one in unfit(found)
-        if (lines := tuple(line for line in one.lines if line not in others))
+        Finding(finding.verdict, lines)
+        for finding in unfit(matched)
+        if (lines := tuple(line for line in finding.lines if line not in others))
     ]:
-        return failed(expected, bad, reported(found))
-    told = f"; of another device, not fatal: {quoted(others)}" if others else ""
-    return ok(f"none {span(log)}{told}{reported(found)}", expected)
+        return failed(expected, bad, reported(matched))
+    suffix = f"; of another device, not fatal: {quoted(others)}" if others else ""
+    return ok(f"none {span(log)}{suffix}{reported(matched)}", expected)
 
 
 def _of_others(lines: Sequence[Line]) -> tuple[Line, ...]:
     """Return the lines about a non-fatal error of a device whose driver shows that it is not monitored."""
-    said = [match for line in lines if (match := SPEAKER.match(line.text)) is not None]
-    others = {match[2] for match in said} - {match[2] for match in said if match[1] in WATCHED}
+    matches = [match for line in lines if (match := SPEAKER.match(line.text)) is not None]
+    others = {match[2] for match in matches} - {match[2] for match in matches if match[1] in WATCHED}
     about = [(line, SENDER.search(line.text) or SPEAKER.match(line.text)) for line in lines if NON_FATAL in line.text]
     return tuple(line for line, who in about if who is not None and who[who.re.groups] in others)
 
@@ -153,27 +153,29 @@ def counting_ports(ctx: Ctx) -> list[PortErrors]:
 )
 def ports(ctx: Ctx) -> Outcome:
     """No port of an RDMA device went down, or counted errors, more often than the spec allows."""
-    asked, most = ctx.fragment.link_downed, ctx.fragment.port_errors
-    if asked is None and most is None:
+    down_limit, most = ctx.fragment.link_downed, ctx.fragment.port_errors
+    if down_limit is None and most is None:
         return not_asked("neither link_downed nor port_errors is in the spec")
-    found = [port for port in counting_ports(ctx) if port.link]
-    if not found:
+    live_ports = [port for port in counting_ports(ctx) if port.link]
+    if not live_ports:
         return not_asked("no RDMA device counts errors")
-    told, silent = [], []
-    for one in found:
-        name = one.name
-        if asked is not None and one.downed is None:
+    problems, silent = [], []
+    for live_port in live_ports:
+        name = live_port.name
+        if down_limit is not None and live_port.downed is None:
             silent.append(name)
-        elif asked is not None and (one.downed or 0) > asked:
-            told.append(f"{name} went down {one.downed} times")
-        if most is not None and (over := {key: count for key, count in one.errors.items() if count > most}):
-            told.append(f"{name}: {', '.join(f'{key} {count}' for key, count in over.items())}")
-    limits = [f"link_downed at most {asked}"] * (asked is not None) + [f"errors at most {most}"] * (most is not None)
-    if told:
-        return fail(", ".join(limits), "; ".join(told), f"{CABLE}; perfquery -R sets the counters to zero")
+        elif down_limit is not None and (live_port.downed or 0) > down_limit:
+            problems.append(f"{name} went down {live_port.downed} times")
+        if most is not None and (over := {key: count for key, count in live_port.errors.items() if count > most}):
+            problems.append(f"{name}: {', '.join(f'{key} {count}' for key, count in over.items())}")
+    limits = [f"link_downed at most {down_limit}"] * (down_limit is not None) + [f"errors at most {most}"] * (
+        most is not None
+    )
+    if problems:
+        return fail(", ".join(limits), "; ".join(problems), f"{CABLE}; perfquery -R sets the counters to zero")
     if silent:
         return skip(f"link_downed is not told: {', '.join(silent)}")
-    return ok(counted(len(found), "port"), ", ".join(limits))
+    return ok(counted(len(live_ports), "port"), ", ".join(limits))
 
 
 @check("health.link_flaps", LINK_FLAPS, fields=("since", "link_flaps"), evidence=LINK_FLAPS.evidence)
@@ -185,26 +187,26 @@ def link_flaps(ctx: Ctx) -> Outcome:
     limit = ctx.fragment.link_flaps
     if not limit:
         return not_asked("link_flaps: 0")
-    found = ctx.facts.get(LINK_FLAPS)
-    if not found.interfaces:
+    flaps = ctx.facts.get(LINK_FLAPS)
+    if not flaps.interfaces:
         return not_asked("no RDMA device has a network interface")
-    if not found.journal:
+    if not flaps.journal:
         return skip(
             "there is no journal that can be read, which would tell when links went down", "or health: {link_flaps: 0}"
         )
-    begins = max(found.since, found.now - FLAPPING)
+    begins = max(flaps.since, flaps.now - FLAPPING)
     bad, few = [], 0
-    for one in found.interfaces:
-        times = [at for at in one.flaps if at >= begins]
+    for interface in flaps.interfaces:
+        times = [at for at in interface.flaps if at >= begins]
         few += len(times)
         if len(times) >= limit:
             bad.append(
-                f"{one.name} of {one.device} went down and came back {len(times)} times, last {moment(times[-1])}"
+                f"{interface.name} of {interface.device} went down and came back {len(times)} times, last {moment(times[-1])}"
             )
     expected = f"fewer than {limit} times within {FLAPPING // 3600} hours"
     if bad:
         return fail(expected, "; ".join(bad), f"drain the host; {CABLE}; then health --since TIME", action="drain")
-    return ok(f"{counted(len(found.interfaces), 'interface')}; {few or 'none'} went down and came back", expected)
+    return ok(f"{counted(len(flaps.interfaces), 'interface')}; {few or 'none'} went down and came back", expected)
 
 
 @check(
@@ -221,7 +223,7 @@ def firmware(ctx: Ctx) -> Outcome:
         )
     if ctx.fragment.firmware == "any":
         return not_asked("firmware: any")
-    told = []
+    listed = []
     for kind in ("vbios", "inforom"):
         for model in dict.fromkeys(gpu.kind for gpu in gpus):
             versions: dict[str, list[str]] = {}
@@ -230,10 +232,12 @@ def firmware(ctx: Ctx) -> Outcome:
                     versions.setdefault(getattr(gpu, kind), []).append(gpu.address)
             if len(versions) > 1:
                 each = ", ".join(f"{version} on {' '.join(where)}" for version, where in versions.items())
-                told.append(f"{'VBIOS' if kind == 'vbios' else 'InfoROM'}: {each}")
-    if told:
+                listed.append(f"{'VBIOS' if kind == 'vbios' else 'InfoROM'}: {each}")
+    if listed:
         return fail(
-            "one VBIOS and one InfoROM image", "; ".join(told), "bring the GPUs to one firmware with the vendor's tool"
+            "one VBIOS and one InfoROM image",
+            "; ".join(listed),
+            "bring the GPUs to one firmware with the vendor's tool",
         )
     if not any(gpu.vbios for gpu in gpus):
         return skip("no GPU tells its VBIOS") if gpus else not_asked("no NVIDIA GPU on the PCI bus")

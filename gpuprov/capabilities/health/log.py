@@ -32,11 +32,11 @@ class Judged(NamedTuple):
         return self.verdict.action
 
     def told(self) -> str:
-        one = self.event
-        kind = "SXid" if one.switch else "Xid"
-        times = f", {one.count} times, last" if one.count > 1 else ","
-        said = f' ("{one.text[:90]}")' if one.text else ""
-        return f"{kind} {one.number} on {one.device}{times} {moment(one.at)}{said}: {self.verdict.words}"
+        event = self.event
+        kind = "SXid" if event.switch else "Xid"
+        times = f", {event.count} times, last" if event.count > 1 else ","
+        quote = f' ("{event.text[:90]}")' if event.text else ""
+        return f"{kind} {event.number} on {event.device}{times} {moment(event.at)}{quote}: {self.verdict.words}"
 
 
 class Finding(NamedTuple):
@@ -52,7 +52,7 @@ class Finding(NamedTuple):
 def quoted(lines: Sequence[Line]) -> str:
     """Return the last of these lines, and their number."""
     last = lines[-1]
-    return f'{counted(sum(one.times for one in lines), "line")}, last {moment(last.at)}: "{last.text[:160]}"'
+    return f'{counted(sum(line.times for line in lines), "line")}, last {moment(last.at)}: "{last.text[:160]}"'
 
 
 ONLY_NVIDIA = "the record has but NVIDIA's lines of the kernel log"
@@ -92,32 +92,36 @@ def findings(log: KernelLog, check: str) -> list[Finding]:
         key = verdict.key, verdict.device
         if verdict.standing == "recovered":
             standing = {
-                one: found for one, found in standing.items() if one[0] not in verdict.clears or one[1] != key[1]
+                other_key: finding
+                for other_key, finding in standing.items()
+                if other_key[0] not in verdict.clears or other_key[1] != key[1]
             }
         elif line.at > endings.last(verdict.action, verdict.device):
             before = standing[key].lines if key in standing else ()
             standing[key] = Finding(verdict, (*before, line))
-    return sorted(standing.values(), key=lambda one: (-SEVERITY.index(one.verdict.action), -one.lines[-1].at))
+    return sorted(
+        standing.values(), key=lambda finding: (-SEVERITY.index(finding.verdict.action), -finding.lines[-1].at)
+    )
 
 
-def unfit(found: Iterable[Finding]) -> list[Finding]:
-    return [one for one in found if one.verdict.standing == "unfit"]
+def unfit(matched: Iterable[Finding]) -> list[Finding]:
+    return [finding for finding in matched if finding.verdict.standing == "unfit"]
 
 
-def reported(found: Iterable[Finding]) -> str:
+def reported(matched: Iterable[Finding]) -> str:
     """Return the findings that fail nothing, in words that follow others."""
-    those = [one for one in found if one.verdict.standing == "reported"]
+    those = [finding for finding in matched if finding.verdict.standing == "reported"]
     more = f"; and {len(those) - SHOWN} more" if len(those) > SHOWN else ""
-    listed = "; ".join(f"{one.verdict.key}: {one}" for one in those[:SHOWN])
+    listed = "; ".join(f"{finding.verdict.key}: {finding}" for finding in those[:SHOWN])
     return f"; told: {listed}{more}" if those else ""
 
 
-def failed(expected: str, bad: Sequence[Finding], told: str = "") -> Outcome:
+def failed(expected: str, bad: Sequence[Finding], suffix: str = "") -> Outcome:
     """Return a failure: the findings of the most severe action, and what is to be done about the first."""
-    worst = [one for one in bad if one.verdict.action == bad[0].verdict.action]
+    worst = [finding for finding in bad if finding.verdict.action == bad[0].verdict.action]
     more = f"; and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
-    listed = "; ".join(map(str, (*worst, *(one for one in bad if one not in worst))[:SHOWN]))
-    return fail(expected, f"{listed}{more}{told}", fix_of(bad[0].verdict), action=bad[0].verdict.action)
+    listed = "; ".join(map(str, (*worst, *(finding for finding in bad if finding not in worst))[:SHOWN]))
+    return fail(expected, f"{listed}{more}{suffix}", fix_of(bad[0].verdict), action=bad[0].verdict.action)
 
 
 def standing(log: KernelLog, ignored: Iterable[int] = ()) -> list[Judged]:
@@ -126,8 +130,8 @@ def standing(log: KernelLog, ignored: Iterable[int] = ()) -> list[Judged]:
     left, endings = set(ignored), find_endings(log)
     fresh = endings.reset
     own = tuple(line for line in log.lines if not _decided(line, endings.changes, fresh))
-    found = [judge(event) for event in xids(msgspec.structs.replace(log, lines=own)) if event.number not in left]
-    return severe(one for one in found if one.event.at > endings.last(one.action, one.event.device))
+    judged = [judge(event) for event in xids(msgspec.structs.replace(log, lines=own)) if event.number not in left]
+    return severe(entry for entry in judged if entry.event.at > endings.last(entry.action, entry.event.device))
 
 
 def past(log: KernelLog, ignored: Iterable[int] = ()) -> str:
@@ -161,13 +165,13 @@ def _is_severe(line: Line) -> bool:
     return verdict is not None and verdict.standing in ("unfit", "unknown")
 
 
-def severe(found: Iterable[Judged]) -> list[Judged]:
-    return sorted(found, key=lambda one: (-SEVERITY.index(one.action), -one.event.at))
+def severe(entries: Iterable[Judged]) -> list[Judged]:
+    return sorted(entries, key=lambda entry: (-SEVERITY.index(entry.action), -entry.event.at))
 
 
-def listed(found: Sequence[Judged]) -> str:
-    more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return "; ".join(one.told() for one in found[:SHOWN]) + more
+def listed(entries: Sequence[Judged]) -> str:
+    more = f"; and {len(entries) - SHOWN} more" if len(entries) > SHOWN else ""
+    return "; ".join(entry.told() for entry in entries[:SHOWN]) + more
 
 
 @check("health.kernel_log", KERNEL_LOG, system.CONTAINER, fields=("since",), evidence="journalctl -k -b | head -n 1")
@@ -194,14 +198,14 @@ def kernel_log(ctx: Ctx) -> Outcome:
 def xid(ctx: Ctx) -> Outcome:
     """There is no Xid in the kernel log after which NVIDIA wants the GPU reset, the host restarted or drained, or other software."""
     log = readable(ctx, of_nvidia=True)
-    found = standing(log, ctx.fragment.ignored_xids)
-    if bad := [one for one in found if one.verdict.standing == "unfit"]:
+    entries = standing(log, ctx.fragment.ignored_xids)
+    if bad := [entry for entry in entries if entry.verdict.standing == "unfit"]:
         return fail("no Xid that asks for it", listed(bad), fix_of(bad[0].verdict), action=bad[0].action)
-    if unknown := [one for one in found if one.verdict.standing == "unknown"]:
+    if unknown := [entry for entry in entries if entry.verdict.standing == "unknown"]:
         return skip(listed(unknown))
-    quiet = sorted({one.number for one in xids(log)})
-    told = f"; told and let pass: Xid {', '.join(map(str, quiet))}" if quiet else ""
-    return ok(f"none {span(log)}{told}{past(log, ctx.fragment.ignored_xids)}", "no Xid that asks for it")
+    quiet = sorted({xid.number for xid in xids(log)})
+    suffix = f"; told and let pass: Xid {', '.join(map(str, quiet))}" if quiet else ""
+    return ok(f"none {span(log)}{suffix}{past(log, ctx.fragment.ignored_xids)}", "no Xid that asks for it")
 
 
 @check("health.driver_log", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep NVRM")
@@ -210,10 +214,10 @@ def driver_log(ctx: Ctx) -> Outcome:
     the host ends."""
     log = readable(ctx, of_nvidia=True)
     expected = "no GPU off the bus, and nothing that asks for a reset or a restart"
-    found = findings(log, "driver_log")
-    if bad := unfit(found):
+    matched = findings(log, "driver_log")
+    if bad := unfit(matched):
         return failed(expected, bad)
-    return ok(f"none {span(log)}{reported(found)}", expected)
+    return ok(f"none {span(log)}{reported(matched)}", expected)
 
 
 @check("health.programs", KERNEL_LOG, fields=("since", "program_errors"), evidence=XIDS)
@@ -221,18 +225,18 @@ def programs(ctx: Ctx) -> Outcome:
     """There was no Xid that requires the restart of a program, no crash in NCCL, and no program killed for lack of memory; with tell
     they are only reported."""
     log = readable(ctx)
-    found = [one for one in standing(log, ctx.fragment.ignored_xids) if one.action == "restart"]
+    entries = [entry for entry in standing(log, ctx.fragment.ignored_xids) if entry.action == "restart"]
     expected = "no program ended by its GPU, in NCCL or for want of memory"
-    ended = [line for one in findings(log, "programs") if not one.verdict.number for line in one.lines]
+    ended = [line for finding in findings(log, "programs") if not finding.verdict.number for line in finding.lines]
     last = max(ended, key=lambda line: line.at, default=None)
-    said = f'{len(ended)} ended otherwise, last {moment(last.at)}: "{last.text[:120]}"' if last else ""
-    told = "; ".join(filter(None, (listed(found), said)))
-    if not told:
+    rest = f'{len(ended)} ended otherwise, last {moment(last.at)}: "{last.text[:120]}"' if last else ""
+    listing = "; ".join(filter(None, (listed(entries), rest)))
+    if not listing:
         return ok(f"none {span(log)}", expected)
     if ctx.fragment.program_errors == "tell":
-        return ok(f"told only: {told}", expected, action="restart")
-    hint = fix_of(found[0].verdict) if found else "restart the program; its own log says more"
-    return fail(expected, told, hint, action="restart")
+        return ok(f"told only: {listing}", expected, action="restart")
+    hint = fix_of(entries[0].verdict) if entries else "restart the program; its own log says more"
+    return fail(expected, listing, hint, action="restart")
 
 
 @check("health.sxid", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep -E 'nvidia-nvswitch.*SXid'")
@@ -240,14 +244,14 @@ def sxid(ctx: Ctx) -> Outcome:
     """There is no fatal SXid of an NVSwitch in the kernel log."""
     log = readable(ctx, of_nvidia=True)
     endings = find_endings(log)
-    found = [one for one in map(judge, sxids(log)) if one.event.at > endings.last(one.action)]
-    bad = severe(one for one in found if one.action != "none")
+    entries = [entry for entry in map(judge, sxids(log)) if entry.event.at > endings.last(entry.action)]
+    bad = severe(entry for entry in entries if entry.action != "none")
     if bad:
         return fail(
             "no fatal SXid", listed(bad), f"{bad[0].verdict.words}; /var/log/fabricmanager.log", action=bad[0].action
         )
-    told = f"; {len(found)} that are not fatal" if found else ""
-    return ok(f"none {span(log)}{told}", "no fatal SXid")
+    suffix = f"; {len(entries)} that are not fatal" if entries else ""
+    return ok(f"none {span(log)}{suffix}", "no fatal SXid")
 
 
 CHECKS = (kernel_log, xid, driver_log, programs, sxid)

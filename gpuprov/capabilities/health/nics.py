@@ -44,16 +44,20 @@ def judge_nic_lines(log: KernelLog) -> NicLog:
         device = addresses.get(verdict.device) or _parse_address(verdict.device)
         verdict = msgspec.structs.replace(verdict, device=device)
         if verdict.standing == "recovered":
-            for key in [key for key, one in standing.items() if key[1] == device and _ends(verdict, one.verdict)]:
+            for key in [
+                key for key, finding in standing.items() if key[1] == device and _ends(verdict, finding.verdict)
+            ]:
                 past.append(standing.pop(key))
         elif line.at < booted:
             past.append(Finding(verdict, (line,)))
         else:
             before = standing[verdict.key, device].lines if (verdict.key, device) in standing else ()
             standing[verdict.key, device] = Finding(verdict, (*before, line))
-    found = sorted(standing.values(), key=lambda one: (-SEVERITY.index(one.verdict.action), -one.lines[-1].at))
-    bad = tuple(unfit(found))
-    return NicLog(bad, tuple(one for one in found if one not in bad), tuple(past))
+    ordered = sorted(
+        standing.values(), key=lambda finding: (-SEVERITY.index(finding.verdict.action), -finding.lines[-1].at)
+    )
+    bad = tuple(unfit(ordered))
+    return NicLog(bad, tuple(finding for finding in ordered if finding not in bad), tuple(past))
 
 
 def _ends(later: Verdict, earlier: Verdict) -> bool:
@@ -62,8 +66,8 @@ def _ends(later: Verdict, earlier: Verdict) -> bool:
 
 def _addresses(log: KernelLog) -> dict[str, str]:
     """Return the addresses of named devices, from the lines that have both."""
-    said = (speaker(line.text) for line in log.lines)
-    return {one.name: one.device for one in said if one is not None and one.name}
+    speakers = (speaker(line.text) for line in log.lines)
+    return {source.name: source.device for source in speakers if source is not None and source.name}
 
 
 def _parse_address(name: str) -> str:
@@ -89,12 +93,12 @@ def rdma_log(ctx: Ctx) -> Outcome:
     """No network adapter's driver reports that its firmware or hardware failed, that ports lack power or that it is too hot, unless it
     recovered since. Cables, hot modules, refused commands and successful resets are only reported."""
     log = readable(ctx)
-    found = judge_nic_lines(log)
+    judged = judge_nic_lines(log)
     expected = "no network adapter that failed, has ports without power or is too hot"
-    told = _listed("told", found.reported)
-    if found.unfit:
-        return failed(expected, found.unfit, told)
-    return ok(f"none {span(log)}{told}{_listed('past', found.past)}", expected)
+    suffix = _listed("told", judged.reported)
+    if judged.unfit:
+        return failed(expected, judged.unfit, suffix)
+    return ok(f"none {span(log)}{suffix}{_listed('past', judged.past)}", expected)
 
 
 @check("health.rdma_counters", PORT_ERRORS, DEVICES, fields=("transport_errors",), evidence="rdma -p statistic show")
@@ -126,9 +130,9 @@ def _count_errors(ports: Sequence[PortErrors], limit: int) -> str:
         port.name: {key: count for key, count in (port.transport or {}).items() if count > limit} for port in ports
     }
     return "; ".join(
-        f"{name}: {', '.join(f'{key} {count}' for key, count in found.items())}"
-        for name, found in counted.items()
-        if found
+        f"{name}: {', '.join(f'{key} {count}' for key, count in counts.items())}"
+        for name, counts in counted.items()
+        if counts
     )
 
 

@@ -28,12 +28,12 @@ KEPT = (
 )
 
 
-def _left(one: Held, found: Processes) -> str:
+def _left(held: Held, seen: Processes) -> str:
     """Return in words which job or container monitor of a process is gone; empty if it still exists, or is unknown."""
-    if one.orphan:
+    if held.orphan:
         return "in a container whose monitor (containerd-shim, conmon) is gone"
-    if found.slurmd and one.job is not None and not one.known and one.job not in found.jobs:
-        return f"started in Slurm's job {one.job}, of which no step runs here"
+    if seen.slurmd and held.job is not None and not held.known and held.job not in seen.jobs:
+        return f"started in Slurm's job {held.job}, of which no step runs here"
     return ""
 
 
@@ -57,37 +57,37 @@ def processes(ctx: Ctx) -> Outcome:
     """
     if container := ctx.facts.get(system.CONTAINER):
         return not_asked(f"{container} container: the processes of the machine cannot be seen")
-    found, limit = ctx.facts.get(PROCESSES), ctx.fragment.stray_memory
-    told: list[str] = []
+    seen, limit = ctx.facts.get(PROCESSES), ctx.fragment.stray_memory
+    problems: list[str] = []
     hints: list[str] = []
     actions: list[Action] = []
 
     def bad(words: str, hint: str, action: Action) -> None:
-        told.append(words)
+        problems.append(words)
         hints.extend([hint] * (hint not in hints))
         actions.append(action)
 
     unproven = list[str]()
-    for one in found.held:
-        name = f"{one.name or 'process'} (pid {one.pid}) on {one.gpu}, {one.memory}"
-        if one.state in WORDS:
-            bad(f"{name}: {WORDS[one.state]}", ENDED, "reboot")
-        elif ctx.fragment.left_processes == "refuse" and (left := _left(one, found)):
-            if found.unasked and not one.orphan:
+    for holder in seen.held:
+        name = f"{holder.name or 'process'} (pid {holder.pid}) on {holder.gpu}, {holder.memory}"
+        if holder.state in WORDS:
+            bad(f"{name}: {WORDS[holder.state]}", ENDED, "reboot")
+        elif ctx.fragment.left_processes == "refuse" and (left := _left(holder, seen)):
+            if seen.unasked and not holder.orphan:
                 unproven.append(f"{name}: {left}, and squeue does not say whether the job runs")
             else:
                 bad(f"{name}: {left}", LEFT, "none")
     state: State = ctx.facts.get(GPU_HEALTH)
     if limit and state.complaint:
         raise ProbeFailed(f"nvidia-smi shows no GPU: {state.complaint}", "see health.gpus")
-    lost, once = _lost(state, found, limit)
+    lost, once = _lost(state, seen, limit)
     for words in lost:
         bad(words, KEPT, "reset")
-    if told:
+    if problems:
         expected = "no process that is left, and no memory without a process"
-        more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
+        more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         return fail(
-            expected, "; ".join(told[:SHOWN]) + more, "; ".join(hints), action=catalogue.find_worst(tuple(actions))
+            expected, "; ".join(problems[:SHOWN]) + more, "; ".join(hints), action=catalogue.find_worst(tuple(actions))
         )
     if unproven:
         return skip("; ".join(unproven[:SHOWN]), "have squeue -j JOB answer on this host")
@@ -95,13 +95,13 @@ def processes(ctx: Ctx) -> Outcome:
         return skip(
             f"memory is in use, and no process is there; whether it still is could not be read: {' '.join(once)}"
         )
-    return ok(f"processes on GPUs: {len(found.held)}, all there" if found.held else "no process on a GPU")
+    return ok(f"processes on GPUs: {len(seen.held)}, all there" if seen.held else "no process on a GPU")
 
 
-def _lost(state: State, found: Processes, limit: int) -> tuple[list[str], list[str]]:
+def _lost(state: State, seen: Processes, limit: int) -> tuple[list[str], list[str]]:
     """Return the memory in use on GPUs without a process, in words; and the addresses of GPUs for which it could be read only once."""
-    holding = {_short(one.gpu) for one in found.held}
-    again = {_short(address): mebibytes for address, mebibytes in found.used.items()}
+    holding = {_short(holder.gpu) for holder in seen.held}
+    again = {_short(address): mebibytes for address, mebibytes in seen.used.items()}
     lost, once = list[str](), list[str]()
     for gpu in state.gpus:
         if gpu.processes is not False or gpu.coherent or gpu.address in holding or not (gpu.used or 0) >= limit > 0:

@@ -24,26 +24,26 @@ from gpuprov.topology.fabric import Fault
 from gpuprov.topology.model import BUS, read_bus
 from gpuprov.topology.model import PROBES as WIRING
 
-PROBES = tuple(one for one in WIRING if one.name != "nccl_topology")
+PROBES = tuple(wiring_probe for wiring_probe in WIRING if wiring_probe.name != "nccl_topology")
 LSPCI = "lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'"
 
 
-def _outcome(found: Iterable[Defect | Fault], expected: str, passed: str) -> Outcome:
+def _outcome(results: Iterable[Defect | Fault], expected: str, passed: str) -> Outcome:
     """Return a failure if something is wrong, with the most severe action; else report what cannot be determined from here."""
-    every = tuple(found)
-    bad = [one for one in every if not one.unproven]
-    told = "; ".join(one.found for one in every if one.unproven)
+    every = tuple(results)
+    bad = [defect for defect in every if not defect.unproven]
+    noted = "; ".join(defect.found for defect in every if defect.unproven)
     if not bad:
-        return ok(f"{passed}; told: {told}" if told else passed, expected)
-    action = find_worst(tuple(one.action for one in bad))
-    fixes = dict.fromkeys(one.fix for one in bad if one.action == action)
-    return fail(expected, "; ".join(one.found for one in bad), "; ".join(fixes), action=action)
+        return ok(f"{passed}; told: {noted}" if noted else passed, expected)
+    action = find_worst(tuple(defect.action for defect in bad))
+    fixes = dict.fromkeys(defect.fix for defect in bad if defect.action == action)
+    return fail(expected, "; ".join(defect.found for defect in bad), "; ".join(fixes), action=action)
 
 
-def _recorded(found: Iterable[Defect | Fault], expected: str, lacking: NotRecorded) -> Outcome:
+def _recorded(results: Iterable[Defect | Fault], expected: str, lacking: NotRecorded) -> Outcome:
     """Return a failure if something in the record is wrong. Raises the error for what the record lacks if nothing is."""
-    every = tuple(found)
-    if all(one.unproven for one in every):
+    every = tuple(results)
+    if all(defect.unproven for defect in every):
         raise lacking
     return _outcome(every, expected, "")
 
@@ -85,10 +85,10 @@ def nvlinks(ctx: Ctx) -> Outcome:
         if len(wiring.gpus) < 2 or bare or hidden(wiring.guest, "nvswitches"):
             return not_asked(wiring.nvlinks.complaint + f", {ALONE}" * (len(wiring.gpus) == 1))
         raise ProbeFailed(f"NVLinks are not known: {wiring.nvlinks.complaint}", "see health.gpus")
-    found = tuple(defects.find_missing_nvlinks(wiring))
-    if not linked and not found:
+    missing = tuple(defects.find_missing_nvlinks(wiring))
+    if not linked and not missing:
         return not_asked("no GPU has NVLinks")
-    return _outcome(found, expected, f"{len(linked)} GPUs with NVLinks")
+    return _outcome(missing, expected, f"{len(linked)} GPUs with NVLinks")
 
 
 @check("health.port_state", *PROBES, evidence="rdma link; ibstat; cat /sys/class/infiniband/*/ports/*/{state,rate}")
@@ -100,7 +100,7 @@ def port_state(ctx: Ctx) -> Outcome:
         wiring = read(ctx.facts)
     except NotRecorded as lacking:
         return _recorded(defects.list_bad_recorded_ports(ctx.facts.known(recorded.PORTS) or ()), expected, lacking)
-    ports = sum(len(one.ports) for one in list_hcas(wiring.devices))
+    ports = sum(len(hca.ports) for hca in list_hcas(wiring.devices))
     if not ports:
         return not_asked("no RDMA device")
     return _outcome(defects.list_bad_ports(wiring, _block(ctx, "rdma")), expected, f"{ports} ports")
@@ -138,11 +138,11 @@ def unasked(spec: HostSpec, facts: Facts) -> list[str]:
         wiring = read_bus(facts)
     except ProbeFailed:
         return []
-    found = [] if "topology" in spec.capabilities else [*defects.find_narrow_links(wiring)]
-    found += [] if "rdma" in spec.capabilities else defects.list_bad_ports(wiring)
-    return [one.found for one in found if not one.unproven]
+    wrong = [] if "topology" in spec.capabilities else [*defects.find_narrow_links(wiring)]
+    wrong += [] if "rdma" in spec.capabilities else defects.list_bad_ports(wiring)
+    return [defect.found for defect in wrong if not defect.unproven]
 
 
 CHECKS = (pcie_links, nvlinks, port_state, fabric)
-HARDWARE = tuple(one.id for one in CHECKS)
+HARDWARE = tuple(own_check.id for own_check in CHECKS)
 """Checks whose results export shows beside a host's spec."""

@@ -71,31 +71,35 @@ def gpu(driverless: Collection[str]) -> Check:
 
 
 def _gpu(ctx: Ctx, *, needed: bool) -> Outcome:
-    wanted = ctx.fragment.gpu
-    found = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
+    requested = ctx.fragment.gpu
+    on_bus = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     kind = ctx.facts.get(system.CONTAINER)
-    if kind and not found:
+    if kind and not on_bus:
         return skip(f"{kind} container: no NVIDIA GPU is visible in it")
     names = [
         model.key if (model := catalogue.find_by_pci_id(f.identifier, f.subsystem)) else described(f.identifier)
-        for f in found
+        for f in on_bus
     ]
-    told = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no NVIDIA GPU on the PCI bus"
-    if gone := [f"{one.address} is on the bus, and does not answer (rev ff)" for one in found if one.gone]:
+    listed = (
+        ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no NVIDIA GPU on the PCI bus"
+    )
+    if gone := [
+        f"{function.address} is on the bus, and does not answer (rev ff)" for function in on_bus if function.gone
+    ]:
         hint = "restart the host; a GPU that stays away: its seat, its riser, its vendor; gpuprov explain 79"
         return fail("each GPU answers on the bus", "; ".join(gone), hint, action="reboot")
-    if wanted is None and not found and not needed:
+    if requested is None and not on_bus and not needed:
         return skip("no NVIDIA GPU on the PCI bus, and the spec asks for nothing that needs one")
-    if wanted is None:
-        return ok(told) if found else fail("an NVIDIA GPU", told, "lspci -nn -d 10de: shows what the bus has")
-    model = catalogue.find_gpu(wanted.model)
-    key = model.key if model else wanted.model
-    expected = f"{wanted.count or 'any number'} x {key}"
-    if not names or set(names) != {key} or (wanted.count and len(names) != wanted.count):
+    if requested is None:
+        return ok(listed) if on_bus else fail("an NVIDIA GPU", listed, "lspci -nn -d 10de: shows what the bus has")
+    model = catalogue.find_gpu(requested.model)
+    key = model.key if model else requested.model
+    expected = f"{requested.count or 'any number'} x {key}"
+    if not names or set(names) != {key} or (requested.count and len(names) != requested.count):
         return fail(
-            expected, told, "a missing GPU: dmesg | grep -E 'NVRM|pci'; a wrong model: correct gpu.model in the spec"
+            expected, listed, "a missing GPU: dmesg | grep -E 'NVRM|pci'; a wrong model: correct gpu.model in the spec"
         )
-    return ok(told, expected)
+    return ok(listed, expected)
 
 
 @check("host.reboot_pending", house.REBOOT_REASONS)
@@ -103,8 +107,9 @@ def reboot_pending(ctx: Ctx) -> Outcome:
     """No capability waits for a reboot."""
     reasons = ctx.facts.get(house.REBOOT_REASONS)
     if reasons:
-        told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-        return fail("no reboot required", told, "gpuprov apply --reboot, or reboot: if-needed in the spec", reboot=told)
+        listed = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        fix = "gpuprov apply --reboot, or reboot: if-needed in the spec"
+        return fail("no reboot required", listed, fix, reboot=listed)
     return ok("no reboot required")
 
 
@@ -137,14 +142,14 @@ def started_again(ctx: Ctx) -> Outcome:
     expected = f"the default of {known.loader}'s menu"
     if known.counted == first_boot_tools.BACK:
         tried = f"{known.tried} did not come up" if known.tried != known.kernel else "what it changed did not come up"
-        told = f"{known.kernel} as it was before run {known.run}: {known.found or tried}"
+        message = f"{known.kernel} as it was before run {known.run}: {known.found or tried}"
         if known.settled:
             return ok(
-                f"{told}; it stays so until a newer kernel than {known.kernel} is gone, or comes up after an apply"
+                f"{message}; it stays so until a newer kernel than {known.kernel} is gone, or comes up after an apply"
             )
         off = ", without the NVIDIA driver" if known.off else ""
         hint = "see the console's log, then gpuprov rollback; or correct the spec, and gpuprov apply --reboot"
-        return fail(expected, f"{told}{off}", hint)
+        return fail(expected, f"{message}{off}", hint)
     if ctx.fragment.on_failure != "rollback":
         return not_asked()
     if known.why_not:
@@ -163,10 +168,12 @@ def supported(ctx: Ctx) -> Outcome:
     known = list_supported_names()
     entry = find_distribution(release.id, release.version)
     if entry is None or f"{entry.id} {entry.version_id}" not in known:
-        told = release.name or release.id
+        release_name = release.name or release.id
         if release.id in SNAPSHOTS:
-            return fail(" or ".join(known), f"{told}, whose root file system is a read-only snapshot", SNAPSHOTS_HINT)
-        return fail(" or ".join(known), told, "this distribution is not supported")
+            return fail(
+                " or ".join(known), f"{release_name}, whose root file system is a read-only snapshot", SNAPSHOTS_HINT
+            )
+        return fail(" or ".join(known), release_name, "this distribution is not supported")
     if not release.is_text:
         hint = "correct that byte (iconv -f UTF-8 /etc/os-release shows where it is): Ansible cannot read the file"
         return fail(
@@ -181,8 +188,8 @@ def clock(ctx: Ctx) -> Outcome:
     allowed = overrides.get_max_clock_skew(ctx.host.site)
     skew = ctx.facts.get(system.CLOCK) - ctx.facts.read_at
     if abs(skew) > allowed:
-        told = f"{abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}"
-        return fail(f"within {allowed} s of this machine", told, "set the clock: timedatectl set-ntp true")
+        offset = f"{abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}"
+        return fail(f"within {allowed} s of this machine", offset, "set the clock: timedatectl set-ntp true")
     return ok(f"within {allowed} s of this machine")
 
 
@@ -193,15 +200,15 @@ def package_database(ctx: Ctx) -> Outcome:
     complaint, release = ctx.facts.get(packages.AUDIT), ctx.facts.get(system.OS_RELEASE)
     names = half_configured.parse_audit(complaint) if family(release) == "debian" else []
     if complaint and (not ctx.facts.get(house.MARKER) or half_configured.needs_answer(names)):
-        told = half_configured.describe_packages(names) if names else " ".join(complaint.split())[:300]
+        message = half_configured.describe_packages(names) if names else " ".join(complaint.split())[:300]
         hint = half_configured.describe_fix(names) if names else words(release).repair
-        return fail("a whole package database", told, hint)
+        return fail("a whole package database", message, hint)
     return ok("left half-way by an apply, which will be completed" if complaint else "whole")
 
 
 def rooms(capabilities: Sequence[Capability]) -> dict[str, overrides.Room]:
     """Return the free space that each capability needs, if it needs any."""
-    return {one.name: one.room for one in capabilities if one.room}
+    return {capability.name: capability.room for capability in capabilities if capability.room}
 
 
 def space(capabilities: Sequence[Capability]) -> Check:
@@ -259,13 +266,13 @@ def tables(capabilities: Sequence[Capability]) -> Mapping[str, object]:
         "gpu_services": GPU_SERVICES,
         "max_clock_skew": overrides.MAX_CLOCK_SKEW,
         "free_space": msgspec.to_builtins(rooms(capabilities)),
-        "packaged": [one.name for one in capabilities if one.packages],
+        "packaged": [capability.name for capability in capabilities if capability.packages],
     }
 
 
 def capability(capabilities: Sequence[Capability]) -> Capability:
     """Return the block that belongs to no capability, for hosts that can have these."""
-    driverless = frozenset(one.name for one in capabilities if one.driverless)
+    driverless = frozenset(capability.name for capability in capabilities if capability.driverless)
     return Capability(
         name="host",
         summary="which GPUs the host has, whether it may be rebooted, and what must hold before anything is changed",

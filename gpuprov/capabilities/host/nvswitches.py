@@ -30,20 +30,22 @@ def nvswitch_fabric(driverless: Collection[str]) -> Check:
 
 def _nvswitch_fabric(ctx: Ctx, *, needed: bool) -> Outcome:
     ids = [function.identifier for function in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
-    found = nvswitches.find_generation(ids, bridged=bool(ctx.facts.get(fabric.BRIDGES)))
-    if not found:
+    generation = nvswitches.find_generation(ids, bridged=bool(ctx.facts.get(fabric.BRIDGES)))
+    if not generation:
         return not_asked("no NVSwitch")
     if "fabric_manager" in ctx.host.capabilities:
-        return ok(f"NVSwitches of generation {found}, and fabric_manager in the spec")
+        return ok(f"NVSwitches of generation {generation}, and fabric_manager in the spec")
     unit = ctx.facts.get(systemd.SYSTEMD_UNITS)[nvswitches.UNIT]
     if unit.active == "active":
-        return ok(f"NVSwitches of generation {found}, and a Fabric Manager that gpuprov does not manage")
+        return ok(f"NVSwitches of generation {generation}, and a Fabric Manager that gpuprov does not manage")
     if not needed:
-        return not_asked(f"NVSwitches of generation {found}, and the spec has nothing that needs them")
+        return not_asked(f"NVSwitches of generation {generation}, and the spec has nothing that needs them")
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(
             f"{kind} container: the NVSwitches are the machine's, and so is their Fabric Manager",
             "fabric_manager: {} in the spec, unless another runs the Fabric Manager",
         )
-    told = f"NVSwitches of generation {found}, and {nvswitches.UNIT} is {unit.active if unit.file else unit.load}"
-    return fail("a Fabric Manager", told, "fabric_manager: {} in the spec; without it CUDA ends with error 802")
+    message = (
+        f"NVSwitches of generation {generation}, and {nvswitches.UNIT} is {unit.active if unit.file else unit.load}"
+    )
+    return fail("a Fabric Manager", message, "fabric_manager: {} in the spec; without it CUDA ends with error 802")

@@ -21,24 +21,24 @@ def problems(host: HostSpec) -> Iterable[Problem]:
     """Yield an error for an unknown recipe, else a warning for each line that the spec leaves out or has another value for."""
     if not host.recipe:
         return
-    found = catalogue.find_recipe(host.recipe)
-    if found is None:
+    match = catalogue.find_recipe(host.recipe)
+    if match is None:
         near = ", ".join(f'"{key}"' for key in catalogue.nearest_recipes(host.recipe))
         hint = f"did you mean {near}?" if near else "gpuprov catalog recipes lists all"
         yield Problem(path=("recipe",), message=f"recipe {show(host.recipe)} is not in the catalogue", hint=hint)
         return
     model = find_gpu(host.gpu.model) if host.gpu else None
-    if host.gpu and model and (model.key, host.gpu.count or found.count) != (found.model, found.count):
-        message = f"gpu is {host.gpu.count or 'any number'} x {model.key}, and recipe {found.key} is for {found.count} x {found.model}"
-        near = ", ".join(one.key for one in catalogue.fitting_recipes(model.key, host.gpu.count))
+    if host.gpu and model and (model.key, host.gpu.count or match.count) != (match.model, match.count):
+        message = f"gpu is {host.gpu.count or 'any number'} x {model.key}, and recipe {match.key} is for {match.count} x {match.model}"
+        near = ", ".join(recipe.key for recipe in catalogue.fitting_recipes(model.key, host.gpu.count))
         hint = f"recipes for these GPUs: {near}" if near else "no recipe is for these GPUs: leave recipe out"
         yield Problem(path=("gpu",), message=message, hint=hint, severity="warning")
-    for line in catalogue.lines_of(found):
+    for line in catalogue.lines_of(match):
         value = _value_at(host, line.at)
         if not _follows(value, line):
-            said = "is not in the spec" if value is MISSING else f"is {_written(value)}"
-            wanted = "has it" if line.value == {} else f"has {_written(line.value)}"
-            message = f"{format_path(line.at)} {said}, and recipe {found.key} {wanted}"
+            actual = "is not in the spec" if value is MISSING else f"is {_written(value)}"
+            expected = "has it" if line.value == {} else f"has {_written(line.value)}"
+            message = f"{format_path(line.at)} {actual}, and recipe {match.key} {expected}"
             hint = f"source: {catalogue.origin_of(line)}"
             yield Problem(path=line.at, message=message, hint=hint, severity="warning")
 

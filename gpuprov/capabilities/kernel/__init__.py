@@ -61,10 +61,12 @@ def export(facts: Facts) -> Fragment | None:
     both = {key: value for key, value in service_limits(facts, login).items() if login[key] == value}
     state = facts.get(cpu.FREQUENCY)
     governor = (
-        state.asked if state.file == "enabled" and {one.governor for one in state.policies} == {state.asked} else ""
+        state.asked
+        if state.file == "enabled" and {policy.governor for policy in state.policies} == {state.asked}
+        else ""
     )
-    wanted = {"sysctl": sysctls, "limits": {k: int(v) if is_whole(v) else v for k, v in both.items()}}
-    fragment, findings = convert(wanted | ({"cpu_governor": governor} if governor else {}), Kernel)
+    fields = {"sysctl": sysctls, "limits": {k: int(v) if is_whole(v) else v for k, v in both.items()}}
+    fragment, findings = convert(fields | ({"cpu_governor": governor} if governor else {}), Kernel)
     if findings:
         raise ProbeFailed(findings[0][1])
     return fragment if sysctls or both or governor else None

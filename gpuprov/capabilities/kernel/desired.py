@@ -138,10 +138,10 @@ def make(ctx: Ctx) -> dict[str, Any]:
     kernel, container = ctx.fragment, bool(ctx.facts.get(system.CONTAINER))
     without = [] if container else missing(ctx)
     values = role_values(desired(ctx), "files", "units", "program", "absent", "on", "off")
-    pages = {} if container else {one.key: int(one.value) for one in hugepage_settings(kernel)}
+    pages = {} if container else {policy.key: int(policy.value) for policy in hugepage_settings(kernel)}
     running = {
-        "modules": [one.kernel_name for one in loaded_modules(kernel, container=container) if one.loaded],
-        "sysctl": {one.key: one.value for one in sysctls(kernel)},
+        "modules": [policy.kernel_name for policy in loaded_modules(kernel, container=container) if policy.loaded],
+        "sysctl": {policy.key: policy.value for policy in sysctls(kernel)},
         "limits": limits(kernel),
         "hugepages": pages.get("2M", 0),
     }
@@ -151,7 +151,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
     if values.pop("on"):
         slow = select_differing(ctx.facts.get(cpu.FREQUENCY).policies, kernel.cpu_governor)
-        differs = " ".join(one.name for one in slow)
+        differs = " ".join(policy.name for policy in slow)
         own = {"name": UNIT, "state": "ran", "enabled": True, "program": "governor"}
         tasks["unit"] = {**own, "differs": differs, "way_out": GOVERNOR_FIX}
     return {

@@ -40,26 +40,26 @@ def hugepage_settings(kernel: Kernel) -> tuple[Setting, ...]:
 )
 def hugepages(ctx: Ctx) -> Group | Outcome:
     """The kernel holds as many hugepages of each size as the spec asks for; sysctl and command line keep them for the next boot."""
-    wanted = ctx.fragment.hugepages
-    if not wanted:
+    requested = ctx.fragment.hugepages
+    if not requested:
         return not_asked()
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: hugepages are the machine's")
-    found = ctx.facts.get(cpu.HUGEPAGES)
-    told = ", ".join(f"{count} x {size}" for size, count in wanted.items())
-    if absent := [size for size in wanted if HUGEPAGE_KIB[size] not in found]:
-        has = ", ".join(f"{size} KiB" for size in sorted(found)) or "none"
+    offered = ctx.facts.get(cpu.HUGEPAGES)
+    pages = ", ".join(f"{count} x {size}" for size, count in requested.items())
+    if absent := [size for size in requested if HUGEPAGE_KIB[size] not in offered]:
+        has = ", ".join(f"{size} KiB" for size in sorted(offered)) or "none"
         found_text = f"no pages of {', '.join(absent)}; there are: {has}"
-        return fail(told, found_text, "another size, or a processor that has it")
-    have = {size: found[HUGEPAGE_KIB[size]] for size in wanted}
-    asked, few = add_implied(ctx.fragment).command_line, have.get("1G", 0) < wanted.get("1G", 0)
-    if few and asked.items() <= ctx.facts.get(boot.COMMAND_LINE).items():
-        said = f"{have['1G']} x 1G, although the kernel was started with {asked['hugepages']} x 1G"
-        return fail(told, said, "fewer, or more memory; dmesg | grep HugeTLB")
+        return fail(pages, found_text, "another size, or a processor that has it")
+    have = {size: offered[HUGEPAGE_KIB[size]] for size in requested}
+    command_line, few = add_implied(ctx.fragment).command_line, have.get("1G", 0) < requested.get("1G", 0)
+    if few and command_line.items() <= ctx.facts.get(boot.COMMAND_LINE).items():
+        actual = f"{have['1G']} x 1G, although the kernel was started with {command_line['hugepages']} x 1G"
+        return fail(pages, actual, "fewer, or more memory; dmesg | grep HugeTLB")
     return Group(
         hugepage_settings(ctx.fragment),
         {("", size): str(count) for size, count in have.items()},
-        expected=told,
+        expected=pages,
         right=", ".join(f"{count} x {size}" for size, count in have.items()),
         fix=f"{APPLY}, then a reboot: memory that runs is in pieces",
     )
@@ -73,29 +73,30 @@ def hugepages(ctx: Ctx) -> Group | Outcome:
 )
 def governor(ctx: Ctx) -> Group | Outcome:
     """Every CPU has the frequency governor that the spec asks for."""
-    asked = ctx.fragment.cpu_governor
-    if asked == "keep":
+    target = ctx.fragment.cpu_governor
+    if target == "keep":
         return not_asked()
     state = ctx.facts.get(cpu.FREQUENCY)
     if why := elsewhere(ctx):
         return skip(why)
     if not state.policies:
         hint = "a frequency driver: intel_pstate, amd-pstate, cppc_cpufreq; the firmware may keep frequencies to itself"
-        return fail(f"governor {asked}", "no CPU has a governor", hint)
-    unknown = sorted({name for one in state.policies for name in one.available if asked not in one.available})
+        return fail(f"governor {target}", "no CPU has a governor", hint)
+    unknown = sorted({name for policy in state.policies for name in policy.available if target not in policy.available})
     if unknown:
         hint = f"kernel: {{cpu_governor: {unknown[0]}}}"
-        return fail(f"governor {asked}", f"the driver has {', '.join(unknown)}", hint)
-    wrong = select_differing(state.policies, asked)
+        return fail(f"governor {target}", f"the driver has {', '.join(unknown)}", hint)
+    wrong = select_differing(state.policies, target)
     where = f"governor of {counted(len(wrong), 'policy')}"
     words = f"{{before}} in {len(wrong)} of {len(state.policies)}"
     return Group(
         tuple(
-            Setting(kind="governor", name=where, device=one.name, value=asked, words=words) for one in state.policies
+            Setting(kind="governor", name=where, device=policy.name, value=target, words=words)
+            for policy in state.policies
         ),
-        {(one.name, ""): one.governor for one in state.policies},
-        expected=f"governor {asked}",
-        right=f"{asked} in {counted(len(state.policies), 'policy')}",
+        {(policy.name, ""): policy.governor for policy in state.policies},
+        expected=f"governor {target}",
+        right=f"{target} in {counted(len(state.policies), 'policy')}",
         fix=f"{APPLY}; {', '.join(state.rivals)} may set another" if state.rivals else APPLY,
     )
 
@@ -115,15 +116,15 @@ def elsewhere(ctx: Ctx) -> str:
 @compared("kernel.numa_balancing", boot.SYSCTL, fields=("numa_balancing",), evidence=f"sysctl {NUMA_SYSCTL}")
 def numa_balancing(ctx: Ctx) -> Group | Outcome:
     """Automatic NUMA balancing of memory is on or off as the spec says; kernel.sysctl checks this for the next boot."""
-    asked = ctx.fragment.numa_balancing
-    found = ctx.facts.get(boot.SYSCTL).get(NUMA_SYSCTL)
-    if asked == "keep":
+    setting = ctx.fragment.numa_balancing
+    actual = ctx.facts.get(boot.SYSCTL).get(NUMA_SYSCTL)
+    if setting == "keep":
         return not_asked()
-    if found is None:
-        return fail(asked, f"this kernel has no {NUMA_SYSCTL}", "kernel: {numa_balancing: keep}: it does not balance")
+    if actual is None:
+        return fail(setting, f"this kernel has no {NUMA_SYSCTL}", "kernel: {numa_balancing: keep}: it does not balance")
     # Besides 1, a value of 2 is memory tiering: https://docs.kernel.org/admin-guide/sysctl/kernel.html
-    wanted = Setting(kind=NUMA_SYSCTL, key=NUMA_SYSCTL, value="0" if asked == "disabled" else "1")
-    return Group((wanted,), {("", NUMA_SYSCTL): found}, fix=f"{APPLY}; sysctl {NUMA_SYSCTL}")
+    target = Setting(kind=NUMA_SYSCTL, key=NUMA_SYSCTL, value="0" if setting == "disabled" else "1")
+    return Group((target,), {("", NUMA_SYSCTL): actual}, fix=f"{APPLY}; sysctl {NUMA_SYSCTL}")
 
 
 CHECKS = (hugepages, governor, numa_balancing)

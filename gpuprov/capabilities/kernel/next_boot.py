@@ -110,12 +110,12 @@ def initramfs_current(ctx: Context[Kernel]) -> Outcome:
         hint = f"dracut {names[0]} {without[0]}" if by_dracut else f"update-initramfs -c -k {without[0]}"
         return fail("an initramfs for every kernel", f"none for {' '.join(without)}", hint, changes=changes)
     if unreadable := [image for image in images if not image.readable]:
-        told = "not readable: " + " ".join(image.image for image in unreadable)
-        return fail("readable images", told, f"run as root; {unreadable[0].listing}")
+        message = "not readable: " + " ".join(image.image for image in unreadable)
+        return fail("readable images", message, f"run as root; {unreadable[0].listing}")
     if stale := [image for image in images if not image.holds_configuration]:
         changes = rebuild_images(image.image for image in stale)
-        told = "stale: " + " ".join(image.old_copy or image.image for image in stale)
-        return fail(f"{MODPROBE_FILE} inside", told, stale[0].rebuild, changes=changes)
+        message = "stale: " + " ".join(image.old_copy or image.image for image in stale)
+        return fail(f"{MODPROBE_FILE} inside", message, stale[0].rebuild, changes=changes)
     return ok(f"{MODPROBE_FILE} in {counted(len(images), 'image')}")
 
 
@@ -144,13 +144,13 @@ def modules_built(ctx: Context[Kernel]) -> Outcome:
                 wrong.setdefault(release, []).append(reason)
     expected = f"{' '.join(names)} for {' and '.join(kernel.release for kernel in boots.each)}"
     if wrong:
-        found = "; ".join(f"{release}: {', '.join(reasons)}" for release, reasons in wrong.items())
+        message = "; ".join(f"{release}: {', '.join(reasons)}" for release, reasons in wrong.items())
         release = next(iter(wrong))
         fix = (
             f"dkms autoinstall -k {release}, or the package that brings it for this kernel; until then do not reboot, or have another "
             "kernel start"
         )
-        return fail(expected, found, fix)
+        return fail(expected, message, fix)
     return ok(f"{expected}, which {'boots' if len(boots.each) == 1 else 'boot'} next")
 
 

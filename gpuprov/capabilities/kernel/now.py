@@ -32,8 +32,8 @@ def as_text(value: Scalar) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def listed(wanted: Mapping[str, str]) -> str:
-    return " ".join(f"{key}={value}" if value else key for key, value in wanted.items())
+def listed(values: Mapping[str, str]) -> str:
+    return " ".join(f"{key}={value}" if value else key for key, value in values.items())
 
 
 @compared("kernel.blacklist", modules.MODPROBE, fields=("blacklist",))
@@ -101,16 +101,16 @@ def sysctl(ctx: Ctx) -> Group | Outcome:
     """Every sysctl has the wanted value now, and is in gpuprov's file for the next boot."""
     if not ctx.fragment.sysctl:
         return not_asked()
-    wanted, now, kept = sysctls(ctx.fragment), ctx.facts.get(boot.SYSCTL), ctx.facts.get(boot.SYSCTL_FILES)
+    expected, now, kept = sysctls(ctx.fragment), ctx.facts.get(boot.SYSCTL), ctx.facts.get(boot.SYSCTL_FILES)
     values = {("", key): value for key, value in now.items()} | {(KEPT, key): value for key, value in kept.items()}
-    right = [one for one in wanted if not one.compare(values)]
+    right = [one for one in expected if not one.compare(values)]
     later = [
         msgspec.structs.replace(one, device=KEPT, moment="next-boot", words="right now, but not kept: {values}")
         for one in right
     ]
-    told = listed({one.key: one.value for one in wanted})
+    told = listed({one.key: one.value for one in expected})
     fix = "sysctl -a | grep KEY; a later file in /etc/sysctl.d may win"
-    return Group((*wanted, *later), values, expected=told, fix=fix)
+    return Group((*expected, *later), values, expected=told, fix=fix)
 
 
 def _in_units(item: str, value: str) -> str:
@@ -122,11 +122,13 @@ def _in_units(item: str, value: str) -> str:
 
 def service_limits(facts: Facts, keys: Iterable[str]) -> dict[str, str]:
     """Return systemd's limits in the units of limits.conf; both if soft and hard differ."""
-    found = facts.get(systemd.DEFAULT_LIMITS)
+    defaults = facts.get(systemd.DEFAULT_LIMITS)
     return {
-        key: boot.soft_and_hard(_in_units(key, found.get(f"{key}soft", found[key])), _in_units(key, found[key]))
+        key: boot.soft_and_hard(
+            _in_units(key, defaults.get(f"{key}soft", defaults[key])), _in_units(key, defaults[key])
+        )
         for key in keys
-        if key in found
+        if key in defaults
     }
 
 
@@ -142,13 +144,13 @@ def limit_settings(kernel: Kernel) -> tuple[Setting, ...]:
 @compared("kernel.limits", boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, fields=("limits",))
 def limits(ctx: Ctx) -> Group | Outcome:
     """Each limit holds for login sessions (pam_limits) and for services (systemd)."""
-    wanted = limit_settings(ctx.fragment)
-    if not wanted:
+    expected = limit_settings(ctx.fragment)
+    if not expected:
         return not_asked()
     login, services = ctx.facts.get(boot.LOGIN_LIMITS), service_limits(ctx.facts, ctx.fragment.limits)
     values = {("login", key): value for key, value in login.items()}
     return Group(
-        wanted,
+        expected,
         values | {("service", key): value for key, value in services.items()},
         expected=listed({key: str(value) for key, value in ctx.fragment.limits.items()}),
         fix=f"{APPLY}; running services keep their limits until restarted",

@@ -45,21 +45,21 @@ def sysctl_known(ctx: Ctx) -> Outcome:
     if not ctx.fragment.sysctl:
         return not_asked()
     container = bool(ctx.facts.get(system.CONTAINER))
-    there = {*ctx.facts.get(modules.LOADED), *ctx.facts.get(modules.BUILT_IN)}
-    coming = [] if container else [name for name in ctx.fragment.modules_load if underscored(name) not in there]
-    found, fixed = ctx.facts.get(boot.SYSCTL), ctx.facts.get(boot.SYSCTL_FIXED)
+    present = {*ctx.facts.get(modules.LOADED), *ctx.facts.get(modules.BUILT_IN)}
+    coming = [] if container else [name for name in ctx.fragment.modules_load if underscored(name) not in present]
+    current, fixed = ctx.facts.get(boot.SYSCTL), ctx.facts.get(boot.SYSCTL_FIXED)
     names = ", ".join(ctx.fragment.sysctl)
-    if (absent := [name for name in ctx.fragment.sysctl if name not in found and name not in fixed]) and not coming:
+    if (absent := [name for name in ctx.fragment.sysctl if name not in current and name not in fixed]) and not coming:
         hint = "correct the name, or name its module in kernel.modules_load"
         return fail(names, f"no {', '.join(absent)}, and no module is still to be loaded that could bring it", hint)
-    wanted = {name: " ".join(str(value).split()) for name, value in ctx.fragment.sysctl.items()}
-    if stuck := [name for name, value in wanted.items() if name in fixed and found.get(name) != value]:
+    expected = {name: " ".join(str(value).split()) for name, value in ctx.fragment.sysctl.items()}
+    if stuck := [name for name, value in expected.items() if name in fixed and current.get(name) != value]:
         where = " (a container sees the settings of its machine, most of them read-only)" if container else ""
         hint = "set it on the machine below" if container else "a kernel that has it writable"
         return fail(
             names, f"{', '.join(stuck)} cannot be set, not even by root{where}", f"{hint}, or take it out of the spec"
         )
-    return ok(f"{counted(len(wanted), 'sysctl')} can be set")
+    return ok(f"{counted(len(expected), 'sysctl')} can be set")
 
 
 @check(
@@ -71,17 +71,17 @@ def sysctl_known(ctx: Ctx) -> Outcome:
 )
 def hugepage_sizes(ctx: Ctx) -> Outcome:
     """The processor has pages of each size, and pages of 2M are those that vm.nr_hugepages counts."""
-    wanted = ctx.fragment.hugepages
-    if not wanted:
+    requested = ctx.fragment.hugepages
+    if not requested:
         return not_asked()
-    found, default = ctx.facts.get(cpu.HUGEPAGES), ctx.facts.get(cpu.DEFAULT_HUGEPAGE)
-    expected = "pages of " + ", ".join(wanted)
-    if absent := [size for size in wanted if HUGEPAGE_KIB[size] not in found]:
-        has = ", ".join(f"{size} KiB" for size in sorted(found)) or "none"
+    offered, default = ctx.facts.get(cpu.HUGEPAGES), ctx.facts.get(cpu.DEFAULT_HUGEPAGE)
+    expected = "pages of " + ", ".join(requested)
+    if absent := [size for size in requested if HUGEPAGE_KIB[size] not in offered]:
+        has = ", ".join(f"{size} KiB" for size in sorted(offered)) or "none"
         return fail(expected, f"no pages of {', '.join(absent)}; there are: {has}", "another size")
-    if "2M" in wanted and default != HUGEPAGE_KIB["2M"]:
-        told = f"vm.nr_hugepages counts pages of the default size, which is {default} KiB here"
-        return fail(expected, told, "take default_hugepagesz off the command line")
+    if "2M" in requested and default != HUGEPAGE_KIB["2M"]:
+        message = f"vm.nr_hugepages counts pages of the default size, which is {default} KiB here"
+        return fail(expected, message, "take default_hugepagesz off the command line")
     return ok(expected)
 
 
@@ -94,8 +94,8 @@ def hugepage_sizes(ctx: Ctx) -> Outcome:
 )
 def governor_offered(ctx: Ctx) -> Outcome:
     """The frequency driver has the governor; a virtual machine or a container cannot set the frequency."""
-    asked = ctx.fragment.cpu_governor
-    if asked == "keep":
+    target = ctx.fragment.cpu_governor
+    if target == "keep":
         return not_asked()
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: the frequency is the machine's")
@@ -103,11 +103,14 @@ def governor_offered(ctx: Ctx) -> Outcome:
     if not policies and ctx.facts.get(virtualization.MACHINE).kind:
         return skip("the virtual machine has no say in the frequency")
     if not policies:
-        told = "no CPU has a governor: no frequency driver (intel_pstate, amd-pstate, cppc_cpufreq), or the firmware keeps frequencies"
-        return fail(f"governor {asked}", told, "set it in the firmware, or cpu_governor: keep")
-    if lacking := sorted({name for one in policies for name in one.available if asked not in one.available}):
-        return fail(f"governor {asked}", f"the driver has {', '.join(lacking)}", "one of these")
-    return ok(f"{asked} in {counted(len(policies), 'policy')}")
+        message = (
+            "no CPU has a governor: no frequency driver (intel_pstate, amd-pstate, cppc_cpufreq), "
+            "or the firmware keeps frequencies"
+        )
+        return fail(f"governor {target}", message, "set it in the firmware, or cpu_governor: keep")
+    if lacking := sorted({name for policy in policies for name in policy.available if target not in policy.available}):
+        return fail(f"governor {target}", f"the driver has {', '.join(lacking)}", "one of these")
+    return ok(f"{target} in {counted(len(policies), 'policy')}")
 
 
 CHECKS = (bootloader, sysctl_known, hugepage_sizes, governor_offered)

@@ -35,8 +35,8 @@ def label(ctx: Context[Kubernetes]) -> list[str]:
     if not ctx.fragment.label_node or node.labels is None:
         return []
     has = node.labels
-    wanted = documents.labels(ctx.host, ctx.fragment)
-    wrong = [f"{key}={value}" for key, value in wanted.items() if has.get(key) != value]
+    labels = documents.labels(ctx.host, ctx.fragment)
+    wrong = [f"{key}={value}" for key, value in labels.items() if has.get(key) != value]
     wrong += [f"{key}-" for key, value in documents.unwanted(ctx.host, ctx.fragment).items() if has.get(key) == value]
     command = [node.kubectl, f"--kubeconfig={node.kubeconfig}", "label", "--overwrite", "node", node.name]
     return [*command, *wrong] if wrong else []

@@ -47,7 +47,7 @@ def plugin_config(block: Kubernetes) -> Document:
             "mps" if isinstance(ways, MpsSharing) else "timeSlicing": {
                 "renameByDefault": ways.rename_by_default,
                 "failRequestsGreaterThanOne": ways.fail_requests_greater_than_one,
-                "resources": [{"name": one.name, "replicas": one.replicas} for one in ways.resources],
+                "resources": [{"name": resource.name, "replicas": resource.replicas} for resource in ways.resources],
             }
         }
     return made
@@ -66,24 +66,24 @@ def plugin_values(block: Kubernetes) -> Document:
 
 def operator_values(host: HostSpec, block: Kubernetes) -> Document:
     """Return the values of the chart gpu-operator: on for what the spec asks of it, off for what the host provides."""
-    asked, own = block.gpu_operator, block.device_plugin
+    operator, own = block.gpu_operator, block.device_plugin
     plugin: Document = {"enabled": block.plugin == "nvidia"}
     if block.plugin == "nvidia":
         data = {own.config: text(plugin_config(block))}
         plugin["config"] = {"create": True, "name": "gpuprov-device-plugin", "default": own.config, "data": data}
-    manager: Document = {"enabled": asked.mig_manager}
-    if asked.mig_manager and "mig" in host.capabilities:
+    manager: Document = {"enabled": operator.mig_manager}
+    if operator.mig_manager and "mig" in host.capabilities:
         data = {"config.yaml": text(mig_config(host))}
         manager["config"] = {"create": True, "name": "gpuprov-mig-parted", "default": catalogue.LAYOUT, "data": data}
     return {
         "cdi": {"enabled": set(own.device_list_strategy) == set(CDI)},
-        "driver": {"enabled": asked.driver},
-        "toolkit": {"enabled": asked.toolkit},
+        "driver": {"enabled": operator.driver},
+        "toolkit": {"enabled": operator.toolkit},
         "mig": {"strategy": own.mig_strategy},
         "devicePlugin": plugin,
         "migManager": manager,
         "dcgm": {"enabled": False},
-        "dcgmExporter": {"enabled": asked.dcgm_exporter},
+        "dcgmExporter": {"enabled": operator.dcgm_exporter},
     }
 
 
@@ -145,28 +145,28 @@ def allocatable(block: Kubernetes, gpus: Iterable[tuple[bool, tuple[str, ...]]])
     """Return the resources that NVIDIA's plugin offers for these GPUs, with counts. A GPU: whether it is in MIG mode, its MIG devices'
     profiles."""
     strategy = block.device_plugin.mig_strategy
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for on, profiles in gpus:
         if not on or strategy == "none":
-            found[GPU] += 1
+            counts[GPU] += 1
         else:
-            found.update(catalogue.name_mig_resource(one) if strategy == "mixed" else GPU for one in profiles)
+            counts.update(catalogue.name_mig_resource(profile) if strategy == "mixed" else GPU for profile in profiles)
     ways = shared(block)
     resources: tuple[SharedResource, ...] = ways.resources if ways else ()
-    times = {one.name: one.replicas for one in resources}
+    times = {resource.name: resource.replicas for resource in resources}
     suffix = ".shared" if ways and ways.rename_by_default else ""
-    return {f"{name}{suffix if name in times else ''}": count * times.get(name, 1) for name, count in found.items()}
+    return {f"{name}{suffix if name in times else ''}": count * times.get(name, 1) for name, count in counts.items()}
 
 
 def summary(host: HostSpec, block: Kubernetes) -> Document:
     """Return a summary of what the node will offer, for readers and for a comparison with the cluster."""
     ways = shared(block)
     sharing = "none" if ways is None else "mps" if isinstance(ways, MpsSharing) else "time-slicing"
-    told: Document = {"migStrategy": block.device_plugin.mig_strategy, "sharing": sharing}
+    values: Document = {"migStrategy": block.device_plugin.mig_strategy, "sharing": sharing}
     if ways:
-        told["replicas"] = {one.name: one.replicas for one in ways.resources}
+        values["replicas"] = {resource.name: resource.replicas for resource in ways.resources}
     gpus = layout.planned(host)
-    return told if gpus is None else {**told, "allocatable": dict(sorted(allocatable(block, gpus).items()))}
+    return values if gpus is None else {**values, "allocatable": dict(sorted(allocatable(block, gpus).items()))}
 
 
 def documents(host: HostSpec, block: Kubernetes) -> dict[str, Document]:

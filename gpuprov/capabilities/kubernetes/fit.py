@@ -20,9 +20,9 @@ def seen(state: MigState) -> list[Seen]:
             gpu.current,
             tuple(
                 name
-                for one in gpu.instances
-                if one.compute
-                for name in device_names(one.profile, [part.slices for part in one.compute])
+                for instance in gpu.instances
+                if instance.compute
+                for name in device_names(instance.profile, [part.slices for part in instance.compute])
             ),
         )
         for gpu in state.gpus

@@ -40,10 +40,10 @@ def selected(block: dict[str, Any]) -> list[Entry] | None:
     configs = read.get("mig-configs") if isinstance(read, dict) else None
     if not isinstance(configs, dict) or not configs:
         raise NotExpressible(f"{path} has no mig-configs")
-    found = configs.get(label) if label else next(iter(configs.values())) if len(configs) == 1 else None
-    if not isinstance(found, list):
+    config = configs.get(label) if label else next(iter(configs.values())) if len(configs) == 1 else None
+    if not isinstance(config, list):
         raise NotExpressible(f'{path} has no layout "{label}"; it has: {", ".join(map(str, configs))}')
-    return found
+    return config
 
 
 @lru_cache(maxsize=8)
@@ -66,14 +66,14 @@ def parted(host: HostSpec) -> list[Entry]:
     on = block.get("mode", "enabled") == "enabled"
     if not on or not block.get("layout"):
         return [{"devices": "all", "mig-enabled": on, **({"mig-devices": {}} if on else {})}]
-    made = [one for place, entry in enumerate(block["layout"]) for one in _entries(entry, f"mig.layout[{place}]")]
+    made = [part for place, entry in enumerate(block["layout"]) for part in _entries(entry, f"mig.layout[{place}]")]
     return made if _disjoint(made) else _each_once(made, host)
 
 
 def _disjoint(entries: list[Entry]) -> bool:
     """Return whether no GPU can be in two entries: mig-parted stops if they differ about a GPU, in a spec the later entry wins."""
     indexes = [index for entry in entries if entry["devices"] != "all" for index in entry["devices"]]
-    filters = [one for entry in entries for one in entry.get("device-filter", ())]
+    filters = [pattern for entry in entries for pattern in entry.get("device-filter", ())]
     rest = sum(entry["devices"] == "all" and "device-filter" not in entry for entry in entries)
     kinds = bool(indexes) + bool(filters) + rest
     return kinds <= 1 and len(set(indexes)) == len(indexes) and len(set(filters)) == len(filters)
@@ -88,18 +88,18 @@ def _each_once(entries: list[Entry], host: HostSpec) -> list[Entry]:
         )
     here = [_stand_in(gpu, index) for index in range(host.gpu.count)]
     taken: dict[int, list[int]] = {}
-    for one in here:
+    for host_gpu in here:
         if (
-            last := max((place for place, entry in enumerate(entries) if _names(entry, one)), default=None)
+            last := max((place for place, entry in enumerate(entries) if _names(entry, host_gpu)), default=None)
         ) is not None:
-            taken.setdefault(last, []).append(one.index)
+            taken.setdefault(last, []).append(host_gpu.index)
     bodies = ({key: value for key, value in entry.items() if key != "device-filter"} for entry in entries)
     return [{**body, "devices": taken[place]} for place, body in enumerate(bodies) if place in taken]
 
 
 def _names(entry: Entry, gpu: mig_layout.Gpu) -> bool:
     filters = entry.get("device-filter")
-    passed = filters is None or any(mig_layout.passes(one, gpu) for one in filters)
+    passed = filters is None or any(mig_layout.passes(pattern, gpu) for pattern in filters)
     return passed and (entry["devices"] == "all" or gpu.index in entry["devices"])
 
 
@@ -111,14 +111,14 @@ def _entries(entry: Entry, place: str) -> Iterable[Entry]:
     if entry["gpus"] == "all":
         yield {"devices": "all", **body}
         return
-    indexes = [one for one in entry["gpus"] if isinstance(one, int)]
+    indexes = [index for index in entry["gpus"] if isinstance(index, int)]
     if indexes:
         yield {"devices": indexes, **body}
-    for name in (one for one in entry["gpus"] if not isinstance(one, int)):
+    for name in (selector for selector in entry["gpus"] if not isinstance(selector, int)):
         gpu = find_gpu(name)
         if gpu is None:
             raise NotExpressible(f"{place}.gpus has {name}: a mig-parted file names GPUs by index or model only")
-        yield {"device-filter": [device_filter(one.id) for one in gpu.pci_ids], "devices": "all", **body}
+        yield {"device-filter": [device_filter(pci_id.id) for pci_id in gpu.pci_ids], "devices": "all", **body}
 
 
 def device_filter(identifier: str) -> str:
@@ -131,12 +131,14 @@ def _devices(instances: Any, place: str) -> dict[str, int]:
     if isinstance(instances, dict):
         return dict(instances)
     made: dict[str, int] = {}
-    for one in instances:
-        if one.get("placement") is not None:
+    for instance in instances:
+        if instance.get("placement") is not None:
             raise NotExpressible(f"{place}.instances has a placement, which a mig-parted file cannot say")
-        count = int(one.get("count", 1))
-        parts = one.get("compute") or {}
-        for name, number in ({f"{c}.{one['profile']}": n for c, n in parts.items()} or {one["profile"]: 1}).items():
+        count = int(instance.get("count", 1))
+        parts = instance.get("compute") or {}
+        for name, number in (
+            {f"{c}.{instance['profile']}": n for c, n in parts.items()} or {instance["profile"]: 1}
+        ).items():
             made[name] = made.get(name, 0) + number * count
     return made
 
@@ -153,10 +155,10 @@ def planned(host: HostSpec) -> list[tuple[bool, tuple[str, ...]]] | None:
     gpus = [_stand_in(gpu, index) for index in range(host.gpu.count)]
     try:
         entries = mig_layout.normalize_layout(str(block["mode"]), block["layout"], selected(block))
-        wanted = mig_layout.select_targets(entries, gpus)
+        targets = mig_layout.select_targets(entries, gpus)
     except (mig_layout.LayoutError, NotExpressible):
         return None
-    return [_told(wanted[one.index]) for one in gpus] if len(wanted) == len(gpus) else None
+    return [_told(targets[gpu.index]) for gpu in gpus] if len(targets) == len(gpus) else None
 
 
 def somewhere(host: HostSpec) -> list[tuple[bool, tuple[str, ...]]]:
@@ -165,8 +167,8 @@ def somewhere(host: HostSpec) -> list[tuple[bool, tuple[str, ...]]]:
         entries = parted(host)
     except NotExpressible:
         block = of_host(host) or {}
-        entries = [{"mig-enabled": one.get("mode", "enabled") == "enabled"} for one in block.get("layout", [])]
-    return [(True, ("a profile",))] if any(one.get("mig-enabled") for one in entries) else []
+        entries = [{"mig-enabled": entry.get("mode", "enabled") == "enabled"} for entry in block.get("layout", [])]
+    return [(True, ("a profile",))] if any(entry.get("mig-enabled") for entry in entries) else []
 
 
 def _stand_in(gpu: Gpu, index: int) -> mig_layout.Gpu:
@@ -175,7 +177,7 @@ def _stand_in(gpu: Gpu, index: int) -> mig_layout.Gpu:
 
 
 def _told(target: mig_layout.Target) -> tuple[bool, tuple[str, ...]]:
-    names = [name for one in target.instances for name in device_names(one.profile, one.compute)]
+    names = [name for instance in target.instances for name in device_names(instance.profile, instance.compute)]
     return target.enabled, tuple(names)
 
 

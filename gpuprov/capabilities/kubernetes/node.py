@@ -27,16 +27,16 @@ ENVVAR = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 @check("kubernetes.kubelet", kubernetes.NODE, evidence="systemctl status kubelet")
 def kubelet(ctx: Ctx) -> Outcome:
     """The kubelet is running, and starts at boot."""
-    found = ctx.facts.get(kubernetes.NODE).services
-    if not found:
+    services = ctx.facts.get(kubernetes.NODE).services
+    if not services:
         return skip("no kubelet on this host: the node has not joined a cluster, or its kubelet is none of systemd's")
-    live = [one for one in found if one.active == "active"]
+    live = [service for service in services if service.active == "active"]
     if not live and not ctx.facts.get(kubernetes.NODE).kubeconfig:
-        return skip(f"{found[0].name} is {found[0].active}: the node has not joined a cluster")
+        return skip(f"{services[0].name} is {services[0].active}: the node has not joined a cluster")
     if not live:
-        one = found[0]
-        changes = restart_unit(one.name, one.active, "active")
-        return fail(f"{one.name} active", one.active, f"journalctl -u {one.name} -n 30", changes=changes)
+        service = services[0]
+        changes = restart_unit(service.name, service.active, "active")
+        return fail(f"{service.name} active", service.active, f"journalctl -u {service.name} -n 30", changes=changes)
     if live[0].file != "enabled":
         hint = f"systemctl enable {live[0].name}"
         return fail(f"{live[0].name} enabled", f"{live[0].name} is {live[0].file or 'not enabled'}", hint)
@@ -55,8 +55,8 @@ def runtime(ctx: Ctx) -> Outcome:
         return not_asked("the operator registers the runtime")
     if not ctx.facts.get(kubernetes.NODE).services:
         return skip("no kubelet on this host, so no engine that its pods would run in")
-    found = {name: one for name, one in ctx.facts.get(ENGINES).items() if name in ("containerd", "crio")}
-    live = {name: one for name, one in found.items() if one["active"] == "active"} or found
+    runtimes = {name: engine for name, engine in ctx.facts.get(ENGINES).items() if name in ("containerd", "crio")}
+    live = {name: engine for name, engine in runtimes.items() if engine["active"] == "active"} or runtimes
     if not live:
         return skip("neither containerd nor cri-o has a unit here: k3s, RKE2 and MicroK8s bring an engine of their own")
     ways = ctx.fragment.device_plugin.device_list_strategy if ctx.fragment.plugin == "nvidia" else ()
@@ -64,13 +64,17 @@ def runtime(ctx: Ctx) -> Outcome:
     toolkit = ctx.facts.get(TOOLKIT)
     for name, engine in live.items():
         try:
-            told = engines.registered(name, engines.configuration(name, engine))
+            registration = engines.registered(name, engines.configuration(name, engine))
         except ValueError as error:
             return fail(expected, str(error), "fix it; see container_toolkit.configured")
-        if told["path"] not in engines.PROGRAMS:
+        if registration["path"] not in engines.PROGRAMS:
             hint = f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}"
             return fail(expected, f"{name} has no runtime {engines.NAME}", hint)
-        if set(ways) & set(CDI) and name == "containerd" and (why := without_cdi(engine["version"], told["cdi"])):
+        if (
+            set(ways) & set(CDI)
+            and name == "containerd"
+            and (why := without_cdi(engine["version"], registration["cdi"]))
+        ):
             return fail(expected, why, f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}; or [envvar]")
     if "volume-mounts" in ways and engines.at(toolkit.settings, VOLUME_MOUNTS) is not True:
         return fail(expected, f"{VOLUME_MOUNTS} is not true in {CONFIG}", f"set it there, or {CDI[1]}")
@@ -81,11 +85,11 @@ def runtime(ctx: Ctx) -> Outcome:
     return ok(expected)
 
 
-def without_cdi(version: str, said: bool | None) -> str:
+def without_cdi(version: str, cdi_enabled: bool | None) -> str:
     """Return why containerd takes no CDI devices; empty if it does."""
     if engines.number(version) < engines.CDI_SINCE["containerd"]:
         return f"containerd {version} knows no CDI"
-    if said is False or (said is None and engines.number(version) < (2,)):
+    if cdi_enabled is False or (cdi_enabled is None and engines.number(version) < (2,)):
         return "CDI is off in containerd (enable_cdi)"
     return ""
 
@@ -98,21 +102,21 @@ def without_cdi(version: str, said: bool | None) -> str:
 )
 def one_manager(ctx: Ctx) -> Outcome:
     """Nothing in the cluster manages what the host manages: driver, toolkit, MIG; and only the node's own device plugin runs."""
-    found, asked = ctx.facts.get(kubernetes.NODE).managers, ctx.fragment.gpu_operator
+    managers, operator = ctx.facts.get(kubernetes.NODE).managers, ctx.fragment.gpu_operator
     expected = f"device plugin {ctx.fragment.plugin}, and nobody else who manages the host's GPUs"
-    told = []
-    if kubernetes.DRIVER in found and not (asked.enabled and asked.driver):
-        told.append((f"the operator's driver is at {kubernetes.DRIVER_ROOT}", "driver.enabled=false"))
-    if kubernetes.TOOLKIT in found and not (asked.enabled and asked.toolkit):
-        told.append((f"the operator's toolkit is in {kubernetes.TOOLKIT_ROOT}", "toolkit.enabled=false"))
-    if kubernetes.MIG_MANAGER in found and "mig" in ctx.host.capabilities and not asked.mig_manager:
-        told.append(("nvidia-mig-manager runs beside mig", "migManager.enabled=false"))
-    if told:
-        what, value = "; ".join(one for one, _ in told), ",".join(one for _, one in told)
+    conflicts = []
+    if kubernetes.DRIVER in managers and not (operator.enabled and operator.driver):
+        conflicts.append((f"the operator's driver is at {kubernetes.DRIVER_ROOT}", "driver.enabled=false"))
+    if kubernetes.TOOLKIT in managers and not (operator.enabled and operator.toolkit):
+        conflicts.append((f"the operator's toolkit is in {kubernetes.TOOLKIT_ROOT}", "toolkit.enabled=false"))
+    if kubernetes.MIG_MANAGER in managers and "mig" in ctx.host.capabilities and not operator.mig_manager:
+        conflicts.append(("nvidia-mig-manager runs beside mig", "migManager.enabled=false"))
+    if conflicts:
+        what, value = "; ".join(setting for setting, _ in conflicts), ",".join(setting for _, setting in conflicts)
         return fail(
             expected, what, f"helm upgrade the operator with {catalogue.OPERATOR_VALUES} (--set {value}), then reboot"
         )
-    others = [name for name, plugins in OTHERS.items() if name in found and ctx.fragment.plugin not in plugins]
+    others = [name for name, plugins in OTHERS.items() if name in managers and ctx.fragment.plugin not in plugins]
     if others:
         return fail(
             expected,
@@ -139,33 +143,35 @@ OTHERS = {
 )
 def replicas(ctx: Ctx) -> Outcome:
     """With MPS, no GPU of the host gets more replicas than the plugin and the driver allow."""
-    wanted = max((one.replicas for one in ctx.fragment.device_plugin.sharing.mps.resources), default=0)
-    if not wanted or ctx.fragment.plugin != "nvidia":
+    requested = max((resource.replicas for resource in ctx.fragment.device_plugin.sharing.mps.resources), default=0)
+    if not requested or ctx.fragment.plugin != "nvidia":
         return not_asked("no MPS by the device plugin")
     here = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     installed = ctx.facts.get(nvidia.LIBRARIES).get("libcuda", "")
     own = asked_branch(ctx.host) or (resolve.order(installed)[0] if installed else 0)
-    limit, why = catalogue.find_replica_limit([gpu for one in here if (gpu := find_by_pci_id(one.identifier))], own)
-    if wanted > limit:
-        return fail(f"at most {limit} replicas", f"{wanted}: {why}", f"replicas: {limit} or fewer")
-    return ok(f"{wanted} of at most {limit}")
+    limit, why = catalogue.find_replica_limit(
+        [gpu for function in here if (gpu := find_by_pci_id(function.identifier))], own
+    )
+    if requested > limit:
+        return fail(f"at most {limit} replicas", f"{requested}: {why}", f"replicas: {limit} or fewer")
+    return ok(f"{requested} of at most {limit}")
 
 
 @check("kubernetes.kubectl", kubernetes.NODE, fields=("label_node",), moment="preflight", evidence="command -v kubectl")
 def asked(ctx: Ctx) -> Outcome:
     """If the host is to label its node, it has kubectl, a kubelet's credentials, and a cluster that answers."""
-    found = ctx.facts.get(kubernetes.NODE)
+    node = ctx.facts.get(kubernetes.NODE)
     if not ctx.fragment.label_node:
         return not_asked("the site sets the labels")
-    if found.unasked:
+    if node.unasked:
         hint = "label_node: false until the node has joined; the site sets the labels"
-        return fail("kubectl and the kubelet's credentials", found.unasked, hint)
-    if found.labels is None:
-        return fail("an answer of the cluster", found.complaint, f"kubectl --kubeconfig={found.kubeconfig} get node")
-    if ctx.fragment.node not in ("", found.name):
-        hint = f'kubernetes.node: "{found.name}", or label_node: false'
-        return fail(f"node {ctx.fragment.node}", f"the kubelet of this host calls the node {found.name}", hint)
-    return ok(f"{found.kubectl}, as {found.name}")
+        return fail("kubectl and the kubelet's credentials", node.unasked, hint)
+    if node.labels is None:
+        return fail("an answer of the cluster", node.complaint, f"kubectl --kubeconfig={node.kubeconfig} get node")
+    if ctx.fragment.node not in ("", node.name):
+        hint = f'kubernetes.node: "{node.name}", or label_node: false'
+        return fail(f"node {ctx.fragment.node}", f"the kubelet of this host calls the node {node.name}", hint)
+    return ok(f"{node.kubectl}, as {node.name}")
 
 
 @check(

@@ -32,28 +32,28 @@ GPUS = (mig.STATE, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
 )
 def files(ctx: Ctx) -> Outcome:
     """Every file of the node matches the spec, and no file that it no longer asks for is left."""
-    found = ctx.facts.get(kubernetes.FILES)
+    present = ctx.facts.get(kubernetes.FILES)
     try:
-        wanted = documents.documents(ctx.host, ctx.fragment)
+        desired = documents.documents(ctx.host, ctx.fragment)
     except layout.NotExpressible as error:
         return fail("the layout of mig as a mig-parted file", str(error), "gpu_operator.mig_manager: false")
-    told: list[str] = []
+    problems: list[str] = []
     changes: list[Change] = []
     for name in catalogue.FILES:
         place = f"{kubernetes.DIRECTORY}/{name}"
-        wrong = difference(found.get(name), wanted.get(name))
+        wrong = difference(present.get(name), desired.get(name))
         if wrong:
-            told.append(f"{place}: {wrong}")
-            after = "written" if name in wanted else "removed"
+            problems.append(f"{place}: {wrong}")
+            after = "written" if name in desired else "removed"
             changes.append(Change(kind="file", name=place, before=wrong, after=after))
-    expected = f"{kubernetes.DIRECTORY}: {', '.join(wanted)}"
-    return fail(expected, "; ".join(told), APPLY, changes=changes) if told else ok(expected)
+    expected = f"{kubernetes.DIRECTORY}: {', '.join(desired)}"
+    return fail(expected, "; ".join(problems), APPLY, changes=changes) if problems else ok(expected)
 
 
-def difference(text: str | None, wanted: dict[str, Any] | None) -> str:
+def difference(text: str | None, expected: dict[str, Any] | None) -> str:
     """Return how a file differs in its meaning; empty if it does not."""
-    if text is None or wanted is None:
-        return "is absent" if wanted is not None else "is left over" if text is not None else ""
+    if text is None or expected is None:
+        return "is absent" if expected is not None else "is left over" if text is not None else ""
     try:
         read = reading.parse_yaml(text)
     except reading.Unreadable:
@@ -63,8 +63,8 @@ def difference(text: str | None, wanted: dict[str, Any] | None) -> str:
     if (
         COUNTS not in read
     ):  # a spec that an export made says how many GPUs there are, and the one that it was applied by did not
-        wanted = {key: value for key, value in wanted.items() if key != COUNTS}
-    keys = [key for key in {**wanted, **read} if read.get(key) != wanted.get(key)]
+        expected = {key: value for key, value in expected.items() if key != COUNTS}
+    keys = [key for key in {**expected, **read} if read.get(key) != expected.get(key)]
     return f"differs in {', '.join(map(str, keys))}" if keys else ""
 
 
@@ -88,9 +88,9 @@ def mig_strategy(ctx: Ctx) -> Outcome:
         return unknown
     own = {"nvidia": ctx.fragment.device_plugin.mig_strategy, "hami": ctx.fragment.hami.mig_strategy}
     expected = f"GPUs for plugin {ctx.fragment.plugin}, strategy {own.get(ctx.fragment.plugin, 'none')}"
-    found, hint = fit.misfit(ctx.fragment, gpus)
-    if found:
-        return fail(expected, found, hint)
+    problem, hint = fit.misfit(ctx.fragment, gpus)
+    if problem:
+        return fail(expected, problem, hint)
     return ok(f"{counted(len(gpus), 'GPU')}, {sum(on for on, _ in gpus)} in MIG mode", expected)
 
 
@@ -153,8 +153,8 @@ def shown(resources: dict[str, int]) -> str:
 )
 def labels(ctx: Ctx) -> Group | Outcome:
     """The node in the cluster is this host, and has the labels by which the charts' pods find it, and none of another strategy's."""
-    wanted, node = documents.labels(ctx.host, ctx.fragment), ctx.facts.get(kubernetes.NODE)
-    expected = ", ".join(f"{key}={value}" for key, value in wanted.items())
+    desired, node = documents.labels(ctx.host, ctx.fragment), ctx.facts.get(kubernetes.NODE)
+    expected = ", ".join(f"{key}={value}" for key, value in desired.items())
     if node.unasked:
         return skip(f"the cluster was not asked for {expected}: {node.unasked}")
     if ctx.fragment.node and node.name != ctx.fragment.node:
@@ -173,7 +173,7 @@ def labels(ctx: Ctx) -> Group | Outcome:
                 missing="",
                 words="{values}" if key in node.labels else f"no {key}",
             )
-            for key, value in wanted.items()
+            for key, value in desired.items()
         ),
         {("", key): value for key, value in node.labels.items()},
         expected=expected,

@@ -43,16 +43,19 @@ def _block(read: dict[str, Any]) -> Fragment | None:
     labels = at(read.get(catalogue.NODE_LABELS), "metadata", "labels")
     if not isinstance(labels, dict):
         return None
-    told: dict[str, Any] = {"labels": {key: value for key, value in labels.items() if key not in FOLLOWING}}
+    values: dict[str, Any] = {"labels": {key: value for key, value in labels.items() if key not in FOLLOWING}}
     if catalogue.DEVICE_PLUGIN in read:
-        told["device_plugin"] = plugin(read[catalogue.DEVICE_PLUGIN], labels.get(catalogue.PLUGIN_CONFIG))
+        values["device_plugin"] = plugin(read[catalogue.DEVICE_PLUGIN], labels.get(catalogue.PLUGIN_CONFIG))
     elif catalogue.HAMI_VALUES in read:
-        told |= {"plugin": "hami", **hami(read[catalogue.HAMI_VALUES])}
+        values |= {"plugin": "hami", **hami(read[catalogue.HAMI_VALUES])}
     elif catalogue.GPUSHARE_VALUES in read:
-        told |= {"plugin": "gpushare", "gpushare": {"master_count": at(read[catalogue.GPUSHARE_VALUES], "masterCount")}}
+        values |= {
+            "plugin": "gpushare",
+            "gpushare": {"master_count": at(read[catalogue.GPUSHARE_VALUES], "masterCount")},
+        }
     if catalogue.OPERATOR_VALUES in read:
-        told["gpu_operator"] = operator(read[catalogue.OPERATOR_VALUES])
-    block, _ = convert(told, Kubernetes)
+        values["gpu_operator"] = operator(read[catalogue.OPERATOR_VALUES])
+    block, _ = convert(values, Kubernetes)
     return block if isinstance(block, Kubernetes) else None
 
 
@@ -66,7 +69,7 @@ def plugin(read: object, name: object) -> dict[str, Any]:
             made[snake(key)] = own[key]
     for key, name_here in (("timeSlicing", "time_slicing"), ("mps", "mps")):
         if way := at(read, "sharing", key):
-            made["sharing"] = {name_here: {snake(one): value for one, value in way.items()}}
+            made["sharing"] = {name_here: {snake(key): value for key, value in way.items()}}
     return made
 
 
@@ -89,5 +92,5 @@ def hami(read: object) -> dict[str, Any]:
     table = at(values, "nodeConfiguration", "config")
     if not table:
         return {"hami": block}
-    one = reading.parse_json(table)["nodeconfig"][0]
-    return {"node": one["name"], "hami": {**block, "mode": one["operatingmode"]}}
+    node_config = reading.parse_json(table)["nodeconfig"][0]
+    return {"node": node_config["name"], "hami": {**block, "mode": node_config["operatingmode"]}}

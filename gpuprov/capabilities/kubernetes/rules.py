@@ -40,10 +40,10 @@ def rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     yield from hami(host, block)
     yield from node_labels(host, block)
     gpus = layout.planned(host)
-    found, hint = fit.misfit(block, layout.somewhere(host) if gpus is None else gpus)
-    if found:
+    reason, hint = fit.misfit(block, layout.somewhere(host) if gpus is None else gpus)
+    if reason:
         path: Path = (HERE, "device_plugin", "mig_strategy") if block.plugin == "nvidia" else (HERE, "plugin")
-        yield Problem(path=path, message=f"{format_path(path)}: by mig, {found}", hint=hint)
+        yield Problem(path=path, message=f"{format_path(path)}: by mig, {reason}", hint=hint)
 
 
 def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
@@ -56,25 +56,25 @@ def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: 
         name = block.device_plugin.config
         other, theirs = first.setdefault(name, (host.name, block))
         if documents.plugin_config(theirs) != documents.plugin_config(block):
-            told = f'is "{name}", and {other} has another configuration of that name'
+            message = f'is "{name}", and {other} has another configuration of that name'
             path: Path = (HERE, "device_plugin", "config")
             yield (
                 host.name,
-                problem(path, told, "a name of its own, unless they are in different clusters", warning=True),
+                problem(path, message, "a name of its own, unless they are in different clusters", warning=True),
             )
 
 
 def plugins(block: Kubernetes) -> Iterable[Problem]:
     """Yield problems of more than one device plugin per node: settings for another would have no effect."""
     if block.plugin != "nvidia" and block.device_plugin.sharing != Sharing():
-        told = f"has no effect: kubernetes.plugin is {block.plugin}, and one node has one strategy of sharing"
-        yield problem(SHARING, told, "plugin: nvidia, or leave it out")
+        message = f"has no effect: kubernetes.plugin is {block.plugin}, and one node has one strategy of sharing"
+        yield problem(SHARING, message, "plugin: nvidia, or leave it out")
     kept = DevicePlugin(sharing=block.device_plugin.sharing)
     if block.gpu_operator.enabled:  # whose feature discovery goes by it too
         kept = msgspec.structs.replace(kept, mig_strategy=block.device_plugin.mig_strategy)
     if block.plugin != "nvidia" and block.device_plugin != kept:
-        told = f"has no effect: kubernetes.plugin is {block.plugin}"
-        yield problem((HERE, "device_plugin"), told, "plugin: nvidia, or leave it out")
+        message = f"has no effect: kubernetes.plugin is {block.plugin}"
+        yield problem((HERE, "device_plugin"), message, "plugin: nvidia, or leave it out")
     own = block.device_plugin.device_list_strategy
     for place, value in enumerate(own):
         if value in own[:place]:
@@ -96,47 +96,49 @@ def sharing(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
 
 
 def resources(
-    block: Kubernetes, path: Path, way: TimeSlicing | MpsSharing, wanted: Sequence[SharedResource]
+    block: Kubernetes, path: Path, way: TimeSlicing | MpsSharing, shared: Sequence[SharedResource]
 ) -> Iterable[Problem]:
     """Yield problems of each resource: named once, of the node, with fields that the plugin honours."""
-    names = [one.name for one in wanted]
-    for number, one in enumerate(wanted):
+    names = [resource.name for resource in shared]
+    for number, resource in enumerate(shared):
         here: Path = (*path, "resources", number)
-        if one.name in names[:number]:
-            yield problem((*here, "name"), f'is "{one.name}" again', "name each resource once")
-        if one.replicas < catalogue.MIN_REPLICAS:
+        if resource.name in names[:number]:
+            yield problem((*here, "name"), f'is "{resource.name}" again', "name each resource once")
+        if resource.replicas < catalogue.MIN_REPLICAS:
             hint = f"allowed: {catalogue.MIN_REPLICAS} or more; without sharing leave the resource out"
-            yield problem((*here, "replicas"), f"is {one.replicas}", hint)
-        if one.devices != "all":
-            told = "names devices, which the plugin ignores: it shares every GPU of the node alike"
+            yield problem((*here, "replicas"), f"is {resource.replicas}", hint)
+        if resource.devices != "all":
+            message = "names devices, which the plugin ignores: it shares every GPU of the node alike"
             yield problem(
-                (*here, "devices"), told, "leave devices out; MIG GPUs are shared apart by mig_strategy: mixed"
+                (*here, "devices"), message, "leave devices out; MIG GPUs are shared apart by mig_strategy: mixed"
             )
-        suffixed = f"{one.name}.shared" if way.rename_by_default else ""
-        if one.rename not in ("", suffixed):
-            told = f'is "{one.rename}", which the plugin ignores'
-            yield problem((*here, "rename"), told, f"leave it out; rename_by_default: true makes it {one.name}.shared")
-        if one.name != documents.GPU and block.device_plugin.mig_strategy != "mixed":
-            told = f'is "{one.name}", which there is with mig_strategy mixed only'
-            yield problem((*here, "name"), told, f"mig_strategy: mixed, or {documents.GPU}")
+        suffixed = f"{resource.name}.shared" if way.rename_by_default else ""
+        if resource.rename not in ("", suffixed):
+            message = f'is "{resource.rename}", which the plugin ignores'
+            yield problem(
+                (*here, "rename"), message, f"leave it out; rename_by_default: true makes it {resource.name}.shared"
+            )
+        if resource.name != documents.GPU and block.device_plugin.mig_strategy != "mixed":
+            message = f'is "{resource.name}", which there is with mig_strategy mixed only'
+            yield problem((*here, "name"), message, f"mig_strategy: mixed, or {documents.GPU}")
 
 
 def mps(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     """Yield problems of the plugin's MPS: whole GPUs only, as many clients as it allows."""
     path: Path = (*SHARING, "mps")
     if block.device_plugin.mig_strategy != "none":
-        told = f"does not work with mig_strategy {block.device_plugin.mig_strategy}: the plugin has MPS for whole GPUs only"
-        yield problem(path, told, "mig_strategy: none, or time_slicing in place of mps")
+        message = f"does not work with mig_strategy {block.device_plugin.mig_strategy}: the plugin has MPS for whole GPUs only"
+        yield problem(path, message, "mig_strategy: none, or time_slicing in place of mps")
     gpu = find_gpu(host.gpu.model) if host.gpu else None
     limit, why = catalogue.find_replica_limit([gpu] if gpu else [], asked_branch(host))
-    for number, one in enumerate(block.device_plugin.sharing.mps.resources):
+    for number, resource in enumerate(block.device_plugin.sharing.mps.resources):
         here: Path = (*path, "resources", number)
-        if one.name != documents.GPU:
+        if resource.name != documents.GPU:
             yield problem(
-                (*here, "name"), f'is "{one.name}": MPS shares {documents.GPU} only', f"name: {documents.GPU}"
+                (*here, "name"), f'is "{resource.name}": MPS shares {documents.GPU} only', f"name: {documents.GPU}"
             )
-        if one.replicas > limit:
-            yield problem((*here, "replicas"), f"is {one.replicas}, over {limit}: {why}", f"allowed: 2 to {limit}")
+        if resource.replicas > limit:
+            yield problem((*here, "replicas"), f"is {resource.replicas}, over {limit}: {why}", f"allowed: 2 to {limit}")
 
 
 def beside(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
@@ -147,8 +149,8 @@ def beside(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
         if own.mps.resources:
             yield problem((*SHARING, "mps"), "starts MPS daemons of its own beside the host's (mps)", hint)
         if own.time_slicing.resources:
-            told = "lets pods take turns on GPUs that the host's MPS (mps) has in EXCLUSIVE_PROCESS"
-            yield problem((*SHARING, "time_slicing"), told, hint)
+            message = "lets pods take turns on GPUs that the host's MPS (mps) has in EXCLUSIVE_PROCESS"
+            yield problem((*SHARING, "time_slicing"), message, hint)
         if block.plugin != "nvidia":
             yield problem((HERE, "plugin"), f"is {block.plugin}, which shares GPUs by itself, beside the host's MPS (mps)",
                           "take mps out of the spec, or plugin: nvidia")  # fmt: skip
@@ -160,53 +162,53 @@ def beside(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     toolkit = host.capabilities.get("container_toolkit")
     runtimes: Sequence[str] = getattr(toolkit, "runtimes", ())
     if toolkit and runtimes and not {"containerd", "crio"} & set(runtimes):
-        told = f"is {', '.join(runtimes)}: a kubelet takes containerd or cri-o"
-        yield problem(("container_toolkit", "runtimes"), told, "add containerd or crio", warning=True)
+        message = f"is {', '.join(runtimes)}: a kubelet takes containerd or cri-o"
+        yield problem(("container_toolkit", "runtimes"), message, "add containerd or crio", warning=True)
     if block.plugin == "gpushare" and toolkit and not getattr(toolkit, "default_runtime", False):
-        told = "is gpushare, whose pods ask for no RuntimeClass: they need NVIDIA's runtime as the default one"
-        yield problem((HERE, "plugin"), told, "container_toolkit.default_runtime: true")
+        message = "is gpushare, whose pods ask for no RuntimeClass: they need NVIDIA's runtime as the default one"
+        yield problem((HERE, "plugin"), message, "container_toolkit.default_runtime: true")
 
 
 def operator(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     """Yield what both the host and the operator would install."""
     own = block.gpu_operator
-    asked = {
+    conflicts = {
         "driver": ("nvidia_driver", "installs the driver"),
         "toolkit": ("container_toolkit", "installs the toolkit"),
         "dcgm_exporter": ("dcgm", "runs DCGM; two engines take the profiling counters from each other"),
     }
-    said = [name for name in (*asked, "mig_manager") if getattr(own, name)]
+    enabled = [name for name in (*conflicts, "mig_manager") if getattr(own, name)]
     if not own.enabled:
-        for name in said:
+        for name in enabled:
             yield problem((*OPERATOR, name), "has no effect without the operator", "enabled: true, or leave it out")
         return
-    for name in said:
-        capability, does = asked.get(name, ("", ""))
+    for name in enabled:
+        capability, does = conflicts.get(name, ("", ""))
         if capability in host.capabilities:
             hint = "dcgm.exporter: true in place of it" if name == "dcgm_exporter" else "leave it out"
-            told = f"is true, and the host {does} ({capability})"
-            yield problem((*OPERATOR, name), told, f"{hint}, or take {capability} out of the spec")
+            message = f"is true, and the host {does} ({capability})"
+            yield problem((*OPERATOR, name), message, f"{hint}, or take {capability} out of the spec")
     for capability in ("persistence", "fabric_manager"):
         if own.driver and capability in host.capabilities:
-            told = f"is true: its container runs a daemon of its own beside the host's ({capability})"
-            yield problem((*OPERATOR, "driver"), told, f"leave it out, or {capability}: false")
+            message = f"is true: its container runs a daemon of its own beside the host's ({capability})"
+            yield problem((*OPERATOR, "driver"), message, f"leave it out, or {capability}: false")
     for capability in ("mig", "mps", "dcgm", "cgpu"):
         if own.driver and capability in host.capabilities:
-            told = f"is true: that driver is in a container, and {capability} needs one on the host"
+            message = f"is true: that driver is in a container, and {capability} needs one on the host"
             yield problem(
-                (*OPERATOR, "driver"), told, f"leave it out, with nvidia_driver in the spec, or {capability}: false"
+                (*OPERATOR, "driver"), message, f"leave it out, with nvidia_driver in the spec, or {capability}: false"
             )
     cdi = set(block.device_plugin.device_list_strategy)
     if block.plugin == "nvidia" and cdi & set(documents.CDI) and cdi != set(documents.CDI):
         path: Path = (HERE, "device_plugin", "device_list_strategy")
-        told = f"is {', '.join(block.device_plugin.device_list_strategy)}: with CDI the operator sets {' and '.join(documents.CDI)}"
-        yield problem(path, told, f"[{', '.join(documents.CDI)}], or [envvar]")
+        message = f"is {', '.join(block.device_plugin.device_list_strategy)}: with CDI the operator sets {' and '.join(documents.CDI)}"
+        yield problem(path, message, f"[{', '.join(documents.CDI)}], or [envvar]")
     if own.mig_manager and "mig" in host.capabilities:
         try:
             layout.parted(host)
         except layout.NotExpressible as error:
-            told = f"is true, and its file cannot have the layout: {error}"
-            yield problem((*OPERATOR, "mig_manager"), told, "mig_manager: false; the host makes the layout itself")
+            message = f"is true, and its file cannot have the layout: {error}"
+            yield problem((*OPERATOR, "mig_manager"), message, "mig_manager: false; the host makes the layout itself")
 
 
 def hami(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
@@ -229,14 +231,16 @@ def node_labels(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     for key, value in block.labels.items():
         path: Path = (HERE, "labels", key)
         if key in own and own[key] != value:
-            told = f'is "{value}", and the node needs "{own[key]}" there'
-            yield problem(path, told, "leave it out: it follows from the rest of kubernetes")
+            message = f'is "{value}", and the node needs "{own[key]}" there'
+            yield problem(path, message, "leave it out: it follows from the rest of kubernetes")
         elif key == catalogue.MIG_LABEL and "mig" in host.capabilities:
-            told = "makes the operator's MIG manager change a layout that the host keeps (mig)"
-            yield problem(path, told, "leave it out, or gpu_operator.mig_manager: true with the same layout")
+            message = "makes the operator's MIG manager change a layout that the host keeps (mig)"
+            yield problem(path, message, "leave it out, or gpu_operator.mig_manager: true with the same layout")
         elif STARTS.get(key) == value and key not in own:
-            told = f'is "{value}", by which something is started on the node that is not of its strategy'
-            yield problem(path, told, "leave it out, or ask for it in kubernetes", warning=key == catalogue.HAMI_NODE)
+            message = f'is "{value}", by which something is started on the node that is not of its strategy'
+            yield problem(
+                path, message, "leave it out, or ask for it in kubernetes", warning=key == catalogue.HAMI_NODE
+            )
         if block.label_node and not catalogue.is_settable_by_kubelet(key):
-            told = "may not be set with a kubelet's credentials (NodeRestriction)"
-            yield problem(path, told, "leave it out, or label_node: false and set it as an administrator")
+            message = "may not be set with a kubelet's credentials (NodeRestriction)"
+            yield problem(path, message, "leave it out, or label_node: false and set it as an administrator")

@@ -113,5 +113,5 @@ def _two_modes(place: str, entries: list[mig_layout.Entry]) -> Iterator[Trouble]
         for other in entries[:number]:
             same = entry.gpus is None or other.gpus is None or {*entry.gpus} & {*other.gpus}
             if same and sorted(entry.filters) == sorted(other.filters) and entry.enabled != other.enabled:
-                told = f"{place}: {entry.place}: {other.place} gives the same GPUs another mode"
-                yield Trouble("config_file", told, "one mode for each GPU")
+                message = f"{place}: {entry.place}: {other.place} gives the same GPUs another mode"
+                yield Trouble("config_file", message, "one mode for each GPU")

@@ -62,18 +62,18 @@ def asked(block: Mig) -> dict[str, Any]:
     """Return the program's request. Raises ProbeFailed if the file on this machine cannot be read."""
     parted = None
     if block.config_file:
-        found = config_file.read(block.config_file, block.selected)
-        if found.troubles:
-            raise ProbeFailed(found.troubles[0].message, found.troubles[0].hint)
-        parted = found.entries
+        config = config_file.read(block.config_file, block.selected)
+        if config.troubles:
+            raise ProbeFailed(config.troubles[0].message, config.troubles[0].hint)
+        parted = config.entries
     return {"version": 1, "mode": block.mode, "layout": plain_layout(block), "mig_parted": parted}
 
 
 def stopped(spec: HostSpec, ending: list[str]) -> list[str]:
     """Return the services that are stopped for a change: those that watch the GPUs, which read their MIG devices when they start and
     may keep instances from being destroyed, and, of the others such as MPS's daemons, those whose instances are removed."""
-    watching = [one for one in host.services(spec) if "*" not in one and one not in QUIET]
-    return watching + [one for one in ending if one not in (*watching, *QUIET)]
+    watching = [service for service in host.services(spec) if "*" not in service and service not in QUIET]
+    return watching + [service for service in ending if service not in (*watching, *QUIET)]
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
@@ -98,12 +98,16 @@ def make(ctx: Ctx) -> dict[str, Any]:
     that must go is in use.
     """
     state, contained = ctx.facts.get(mig.STATE), bool(ctx.facts.get(system.CONTAINER))
-    resources = [one for one in desired(ctx) if not (isinstance(one, File) and one.path == mig_program.WANTED)]
+    resources = [
+        resource
+        for resource in desired(ctx)
+        if not (isinstance(resource, File) and resource.path == mig_program.WANTED)
+    ]
     values = role_values(resources, "program", "files", "units", "on", "run")
     containers = getattr(ctx.host.capabilities.get("container_toolkit"), "cdi_directory", "")
     tasks: dict[str, Any] = {
         "start": {"leave": ["gpuprov-mps@*.service"] if ctx.applies("mps") else []},
-        "unit": [{**one, "program": "mig"} for one in values.pop("run")],
+        "unit": [{**entry, "program": "mig"} for entry in values.pop("run")],
         **({"cdi": {"directory": containers}} if containers else {}),
     }
     made: dict[str, Any] = {
@@ -118,21 +122,21 @@ def make(ctx: Ctx) -> dict[str, Any]:
         problem = f"mig: {plan.found}. Fix: {plan.hint}" if plan.status == "fail" and not made["later"] else ""
         nothing: dict[str, Any] = {"steps": [], "stop": [], "watching": []}
         return {**values, "tasks": {**tasks, "mig": {**made, "problem": problem, **nothing}}}
-    met = [user for user in users(ctx) if any(host.concerns(one, user) for one in plan)]
+    met = [user for user in users(ctx) if any(host.concerns(need, user) for need in plan)]
     ending = sorted({user.holder.unit for user in met if host.is_service(user.holder.unit, ctx.host)})
-    changed = {one.gpu.index for one in plan if one.change.anything}
+    changed = {need.gpu.index for need in plan if need.change.anything}
     others = [user for user in users(ctx) if not host.is_service(user.holder.unit, ctx.host)]
     computing = {user.holder.pid for user in others if user.computes}
-    watching = {str(one.holder) for one in others if one.gpu in changed and one.holder.pid not in computing}
-    problems = "; ".join(one.problem for one in plan if one.problem)
+    watching = {str(other.holder) for other in others if other.gpu in changed and other.holder.pid not in computing}
+    problems = "; ".join(need.problem for need in plan if need.problem)
     if any(user in others for user in met):
         tasks["drain"] = {}
-    if any(one.change.switches and host.resets(one.gpu) for one in plan):
+    if any(need.change.switches and host.resets(need.gpu) for need in plan):
         tasks["stop"] = {}
     tasks["mig"] = {
         **made,
         "problem": f"{problems}. Fix: correct mig in the spec; gpuprov mig layouts lists what fits" if problems else "",
-        "steps": [step for one in plan for step in one.change.steps()] + _nodes(ctx),
+        "steps": [step for need in plan for step in need.change.steps()] + _nodes(ctx),
         "stop": stopped(ctx.host, ending),
         "watching": sorted(watching),
     }
@@ -141,7 +145,9 @@ def make(ctx: Ctx) -> dict[str, Any]:
 
 def _nodes(ctx: Ctx) -> list[str]:
     """Return the device nodes of instances that are missing, or lack the driver's mode."""
-    lacking = [one for one in ctx.facts.get(mig.CAPABILITIES) if one.mode != one.wanted and not (one.mode and one.kept)]
+    lacking = [
+        fact for fact in ctx.facts.get(mig.CAPABILITIES) if fact.mode != fact.wanted and not (fact.mode and fact.kept)
+    ]
     return [f"make {len(lacking)} device node(s) in /dev/nvidia-caps"] if lacking else []
 
 

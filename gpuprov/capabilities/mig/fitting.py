@@ -32,15 +32,15 @@ def entry_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[Prob
     met = 0
     for number, entry in enumerate(entries):
         path: Path = (HERE, "selected") if entry.parted else (HERE, "layout", number, "instances")
-        said = f"mig.selected: {entry.place}" if entry.parted else f"mig.layout[{number}].instances"
+        label = f"mig.selected: {entry.place}" if entry.parted else f"mig.layout[{number}].instances"
         for model in models(entry, gpu):
             met += 1
             if entry.enabled and entry.instances:
-                for problem in fit_problems(path, said, model, entry.instances, asked_version(spec)):
+                for problem in fit_problems(path, label, model, entry.instances, asked_version(spec)):
                     yield msgspec.structs.replace(problem, path=_inside(block, problem.path))
     if gpu and entries and entries[0].parted and not met:
         name = block.selected or "the configuration"
-        ids = ", ".join(f"0x{one.id.partition(':')[2].upper()}10DE" for one in gpu.pci_ids)
+        ids = ", ".join(f"0x{pci_id.id.partition(':')[2].upper()}10DE" for pci_id in gpu.pci_ids)
         message = f": no entry of {name} is for {gpu.key}: its device-filter has other PCI ids"
         yield _problem("selected", message, f"an entry without device-filter, or with {ids}")
 
@@ -63,8 +63,8 @@ def _inside(block: Mig, path: Path) -> Path:
 def models(entry: mig_layout.Entry, gpu: Gpu | None) -> list[Gpu]:
     """Return the models that an entry is for; without a model in the spec, those that it names itself."""
     if entry.parted:
-        wanted = [ids[0] for text in entry.filters if (ids := mig_layout.filter_ids(text))]
-        return [one for one in (gpu,) if one and (not entry.filters or {*wanted} & _ids(one))]
+        pci_ids = [ids[0] for text in entry.filters if (ids := mig_layout.filter_ids(text))]
+        return [model for model in (gpu,) if model and (not entry.filters or {*pci_ids} & _ids(model))]
     named = [known for name in entry.gpus or () if isinstance(name, str) and (known := gpus.find_gpu(name))]
     others = entry.gpus is None or len(named) < len(entry.gpus)
     if gpu:
@@ -73,41 +73,42 @@ def models(entry: mig_layout.Entry, gpu: Gpu | None) -> list[Gpu]:
 
 
 def _ids(gpu: Gpu) -> set[int]:
-    return {int(f"{one.id.partition(':')[2]}10de", 16) for one in gpu.pci_ids}
+    return {int(f"{pci_id.id.partition(':')[2]}10de", 16) for pci_id in gpu.pci_ids}
 
 
 def fit_problems(
-    path: Path, said: str, gpu: Gpu, instances: Sequence[mig_layout.Instance], driver: str
+    path: Path, label: str, gpu: Gpu, instances: Sequence[mig_layout.Instance], driver: str
 ) -> Iterable[Problem]:
     """Yield profiles that the model or its driver does not have, and sets that do not fit."""
     model = model_of(gpu)
     known = [profile.name for profile in model.profiles]
-    unknown = [name for name in dict.fromkeys(one.profile for one in instances) if name not in known]
+    unknown = [name for name in dict.fromkeys(instance.profile for instance in instances) if name not in known]
     for name in unknown if known else ():
-        message = f"{said}: {gpu.key} has no profile {name}"
+        message = f"{label}: {gpu.key} has no profile {name}"
         yield Problem(path=(*path, name), message=message, hint=_instead(name, known))
     if unknown:
         return
     fit = judge(model, instances)
     if fit.reason:
         severity: Any = "warning" if model.grid is not None and model.sure == "unconfirmed" else "error"
-        message = f"{said} does not fit on {gpu.key}: {fit.reason}"
+        message = f"{label} does not fit on {gpu.key}: {fit.reason}"
         yield Problem(path=path, message=message, hint=instead(model, instances, fit), severity=severity)
         return
     for message, hint in of_driver(model, instances, driver):
-        yield Problem(path=path, message=f"{said}: {message}", hint=hint)
+        yield Problem(path=path, message=f"{label}: {message}", hint=hint)
     if model.grid is None:
-        message = f"{said}: where MIG instances can be on {gpu.key} is not known; the host decides"
+        message = f"{label}: where MIG instances can be on {gpu.key} is not known; the host decides"
         yield Problem(path=path, message=message, hint="gpuprov plan asks the host", severity="warning")
 
 
 def _instead(name: str, known: list[str]) -> str:
     """Return the profile with as many slices and the same attributes; else those that resemble it; else all."""
-    wanted = mig_layout.parse_profile(name)
+    profile = mig_layout.parse_profile(name)
     alike = [
-        one
-        for one in known
-        if (other := mig_layout.parse_profile(one)).slices == wanted.slices and other.attributes == wanted.attributes
+        candidate
+        for candidate in known
+        if (other := mig_layout.parse_profile(candidate)).slices == profile.slices
+        and other.attributes == profile.attributes
     ]
     close = alike or difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     return f'did you mean "{close[0]}"? it has {", ".join(known)}' if close else f"it has {', '.join(known)}"

@@ -109,5 +109,5 @@ def plain_layout(block: Mig) -> list[dict[str, Any]]:
 
 def plain_entry(entry: LayoutEntry) -> dict[str, Any]:
     """Return an entry as a plain dict, without fields at their defaults."""
-    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(entry))
-    return found
+    values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(entry))
+    return values

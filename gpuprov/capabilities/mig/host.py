@@ -46,10 +46,10 @@ def entries(block: Mig) -> list[mig_layout.Entry]:
     """Return the entries of the layout, or of the configuration selected in config_file. Raises LayoutError."""
     if not block.config_file:
         return mig_layout.normalize_layout(block.mode, plain_layout(block))
-    found = config_file.read(block.config_file, block.selected)
-    if found.troubles:
-        raise mig_layout.LayoutError(found.troubles[0].message)
-    return mig_layout.normalize_layout(block.mode, [], found.entries)
+    config = config_file.read(block.config_file, block.selected)
+    if config.troubles:
+        raise mig_layout.LayoutError(config.troubles[0].message)
+    return mig_layout.normalize_layout(block.mode, [], config.entries)
 
 
 def enables(block: Mig) -> bool:
@@ -75,16 +75,18 @@ def seen(gpu: MigGpu) -> mig_layout.Gpu:
 def without(gpu: MigGpu) -> str:
     """Describe a GPU that has no MIG; and what its model needs for MIG, if it supports it."""
     known = catalogue.find_by_pci_id(gpu.pci, gpu.subsystem)
-    oldest = [one.version for one in known.mig.min_vbios] if known else []
+    oldest = [vbios.version for vbios in known.mig.min_vbios] if known else []
     why = f" (VBIOS {oldest[0]} or newer, and compute mode by NVIDIA's displaymodeselector)" if oldest else ""
     return f"{gpu.told} {gpu.name} has no MIG{why}"
 
 
-def left_out(block: Mig, found: MigState) -> list[MigGpu]:
+def left_out(block: Mig, mig_state: MigState) -> list[MigGpu]:
     """Return the GPUs that an entry for all GPUs would partition, but for which the driver reports no MIG, although their model has
     it."""
     meant = any(entry.gpus is None and entry.enabled for entry in entries(block))
-    known = {gpu: catalogue.find_by_pci_id(gpu.pci, gpu.subsystem) for gpu in found.gpus if meant and not gpu.capable}
+    known = {
+        gpu: catalogue.find_by_pci_id(gpu.pci, gpu.subsystem) for gpu in mig_state.gpus if meant and not gpu.capable
+    }
     return [gpu for gpu, model in known.items() if model and model.mig.capable]
 
 
@@ -95,9 +97,13 @@ def asked(block: Mig, found: MigState) -> dict[int, mig_layout.Target]:
 
 def table(gpu: MigGpu) -> tuple[tuple[mig_fit.Profile, ...], int]:
     """Return profiles and memory slices of a GPU: the driver's own, or the catalogue's while MIG is off; none if neither knows."""
-    own = tuple(_profile(one.name, one.slices, one.size, one.starts, one.count) for one in gpu.profiles if one.starts)
+    own = tuple(
+        _profile(profile.name, profile.slices, profile.size, profile.starts, profile.count)
+        for profile in gpu.profiles
+        if profile.starts
+    )
     if own:
-        return own, max(start + one.size for one in own for start in one.starts)
+        return own, max(start + profile.size for profile in own for start in profile.starts)
     known = catalogue.find_by_pci_id(gpu.pci, gpu.subsystem)
     model = model_of(known) if known else None
     return (model.profiles, model.grid) if model and model.grid is not None else ((), 0)
@@ -108,23 +114,23 @@ def _profile(name: str, slices: int, size: int, starts: tuple[int, ...], count: 
     return mig_fit.Profile(name, slices, size, starts, count, media)
 
 
-def present(one: GpuInstance) -> tuple[int, ...]:
+def present(gpu_instance: GpuInstance) -> tuple[int, ...]:
     """Return the sizes of a GPU instance's compute instances, largest first."""
-    return tuple(sorted((part.slices for part in one.compute), reverse=True))
+    return tuple(sorted((part.slices for part in gpu_instance.compute), reverse=True))
 
 
 def card(gpu: MigGpu) -> state.Card:
     """Return a GPU as the program on the host reads it. Raises LayoutError for an instance whose profile has an unknown name."""
     instances = tuple(
         state.Present(
-            one.id,
-            one.profile,
-            mig_layout.parse_profile(one.profile, gpu.told).slices,
-            one.start,
-            one.size,
-            tuple(state.Compute(part.id, part.start, part.slices) for part in one.compute),
+            instance.id,
+            instance.profile,
+            mig_layout.parse_profile(instance.profile, gpu.told).slices,
+            instance.start,
+            instance.size,
+            tuple(state.Compute(part.id, part.start, part.slices) for part in instance.compute),
         )
-        for one in gpu.instances
+        for instance in gpu.instances
     )
     return state.Card(seen(gpu), gpu.minor, resets(gpu), int(gpu.current), int(gpu.pending), table(gpu)[0], instances)
 
@@ -136,7 +142,7 @@ def as_user(user: User) -> state.User:
 
 def needs(gpu: MigGpu, target: mig_layout.Target, users: Sequence[User] = ()) -> Needs:
     """Return the changes that a GPU needs, moving nothing that is in use if possible. Raises LayoutError (`card`)."""
-    return Needs(gpu, target, plan.plan_change(card(gpu), target, [as_user(one) for one in users]))
+    return Needs(gpu, target, plan.plan_change(card(gpu), target, [as_user(user) for user in users]))
 
 
 def resets(gpu: MigGpu) -> bool:
@@ -155,33 +161,38 @@ def is_service(unit: str, spec: HostSpec) -> bool:
     return is_gpu_service(unit, spec.site)
 
 
-def concerns(one: Needs, user: User) -> bool:
+def concerns(needs: Needs, user: User) -> bool:
     """Return whether a GPU's change removes something that a process uses."""
-    return one.change.concerns(as_user(user))
+    return needs.change.concerns(as_user(user))
 
 
-def named(one: GpuInstance) -> str:
+def named(gpu_instance: GpuInstance) -> str:
     """Return `3g.40gb at 4`, with its compute instances unless there is one with all slices."""
-    return state.format_instance(one.profile, one.start, mig_layout.parse_profile(one.profile).slices, present(one))
+    return state.format_instance(
+        gpu_instance.profile,
+        gpu_instance.start,
+        mig_layout.parse_profile(gpu_instance.profile).slices,
+        present(gpu_instance),
+    )
 
 
-def changes(one: Needs) -> list[Change]:
+def changes(needs: Needs) -> list[Change]:
     """Return the changes that apply makes to a GPU."""
-    gpu, made = one.gpu, one.change
-    mode = ["enabled" if on else "disabled" for on in (gpu.current, one.target.enabled)]
-    told = [Change(kind="setting", name=f"{gpu.told}: MIG mode", before=mode[0], after=mode[1])] if one.mode else []
+    gpu, made = needs.gpu, needs.change
+    mode = ["enabled" if on else "disabled" for on in (gpu.current, needs.target.enabled)]
+    rows = [Change(kind="setting", name=f"{gpu.told}: MIG mode", before=mode[0], after=mode[1])] if needs.mode else []
     for gone in made.destroy:
         name = state.format_instance(gone.profile, gone.start, gone.slices, gone.sizes)
-        told.append(Change(kind="setting", name=f"{gpu.told}: {name}", before="there", after="destroyed"))
+        rows.append(Change(kind="setting", name=f"{gpu.told}: {name}", before="there", after="destroyed"))
     for at, compute in made.create:
         name = state.format_instance(at.profile, at.start, made.card.slices(at.profile), compute)
-        told.append(Change(kind="setting", name=f"{gpu.told}: {name}", after="created"))
+        rows.append(Change(kind="setting", name=f"{gpu.told}: {name}", after="created"))
     if made.blind:
-        told.append(Change(kind="setting", name=f"{gpu.told}: its instances", after="created"))
+        rows.append(Change(kind="setting", name=f"{gpu.told}: its instances", after="created"))
     for held, compute in made.recut():
         name = f"{gpu.told}: compute instances of {held.profile} at {held.start}"
-        told.append(Change(kind="setting", name=name, before=_sizes(held.sizes), after=_sizes(compute)))
-    return told
+        rows.append(Change(kind="setting", name=name, before=_sizes(held.sizes), after=_sizes(compute)))
+    return rows
 
 
 def _sizes(compute: Iterable[int]) -> str:

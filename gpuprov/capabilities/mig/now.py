@@ -46,17 +46,17 @@ def wanted(ctx: Ctx) -> list[host.Needs] | Outcome:
     theirs = [user for user in users(ctx) if not host.is_service(user.holder.unit, ctx.host)]
     try:
         targets = host.asked(ctx.fragment, state)
-        found = [host.needs(gpu, targets[gpu.index], theirs) for gpu in state.gpus if gpu.index in targets]
+        needs = [host.needs(gpu, targets[gpu.index], theirs) for gpu in state.gpus if gpu.index in targets]
     except mig_layout.LayoutError as error:
         hint = "correct mig in the spec; nvidia-smi -L lists the GPUs"
         return fail("a layout for this host's GPUs", f"mig: {error}", hint)
-    if not found and not host.enables(ctx.fragment):
+    if not needs and not host.enables(ctx.fragment):
         return not_asked("no GPU here has MIG, and the spec has none")
-    if not found:
+    if not needs:
         listed = ", ".join(f"{gpu.told} {gpu.name}" for gpu in state.gpus) or "no GPU"
         hint = "mig: false for this host, or an entry whose gpus are here"
         return fail("a GPU with MIG that the layout names", f"the host has {listed}", hint)
-    return found
+    return needs
 
 
 def users(ctx: Ctx) -> tuple[mig.User, ...]:
@@ -73,28 +73,28 @@ def users(ctx: Ctx) -> tuple[mig.User, ...]:
 def mode(ctx: Ctx) -> Outcome:
     """Each GPU is in the MIG mode that the spec asks for, and no other mode waits for its next reset. GPUs that `all` leaves out
     because the driver reports that they have no MIG, although their model has it, are reported."""
-    found = wanted(ctx)
-    if isinstance(found, Outcome):
-        return found
-    bad = [one for one in found if one.mode]
+    needs = wanted(ctx)
+    if isinstance(needs, Outcome):
+        return needs
+    bad = [need for need in needs if need.mode]
     if not bad:
-        on = sum(one.target.enabled for one in found)
+        on = sum(need.target.enabled for need in needs)
         left = [f"; left out: {host.without(gpu)}" for gpu in host.left_out(ctx.fragment, ctx.facts.get(mig.STATE))]
-        return ok(f"enabled on {on}, disabled on {len(found) - on} GPUs{''.join(left)}")
-    expected = told((one.gpu, _word(one.target.enabled)) for one in bad)
-    changes = [change for one in bad for change in host.changes(one)[:1]]
-    pending = [one for one in bad if one.gpu.pending == one.target.enabled]
+        return ok(f"enabled on {on}, disabled on {len(needs) - on} GPUs{''.join(left)}")
+    expected = told((need.gpu, _word(need.target.enabled)) for need in bad)
+    changes = [change for need in bad for change in host.changes(need)[:1]]
+    pending = [need for need in bad if need.gpu.pending == need.target.enabled]
     reboot = ""
-    if any(host.resets(one.gpu) for one in pending) and not ctx.facts.get(system.CONTAINER):
+    if any(host.resets(need.gpu) for need in pending) and not ctx.facts.get(system.CONTAINER):
         reboot = reset_by_reboot(ctx.facts.get(MACHINE), ctx.facts.get(FUNCTIONS))
     hint = f"MIG mode waits for a reset of the GPU; reboot the VM: {reboot}" if reboot else _way(ctx, pending)
-    return fail(expected, told((one.gpu, _mode(one.gpu)) for one in bad), hint, changes=changes, reboot=reboot)
+    return fail(expected, told((need.gpu, _mode(need.gpu)) for need in bad), hint, changes=changes, reboot=reboot)
 
 
 def _way(ctx: Ctx, pending: Sequence[host.Needs]) -> str:
     if not pending:
         return APPLY
-    here = {one.gpu.index for one in pending}
+    here = {need.gpu.index for need in pending}
     holders = ", ".join(dict.fromkeys(str(user.holder) for user in users(ctx) if user.gpu in here))
     held = f", which is held by {holders}" if holders else ""
     return f"MIG mode waits for a reset of the GPU{held}: {APPLY} stops services that hold it, and resets it"
@@ -112,18 +112,18 @@ def _mode(gpu: mig.MigGpu) -> str:
 @check("mig.instances", *HOST_STATE, fields=FIELDS, evidence="nvidia-smi mig -lgi; nvidia-smi mig -lci")
 def instances(ctx: Ctx) -> Outcome:
     """Each GPU has exactly the GPU instances and compute instances that the spec asks for, each at its place if one is given."""
-    found = wanted(ctx)
-    if isinstance(found, Outcome):
-        return found
-    expected = told((one.gpu, _asked(one)) for one in found)
-    for one in found:
-        if one.problem:
-            return fail(expected, one.problem, "correct mig in the spec: gpuprov mig fit, gpuprov mig layouts")
-    bad = [one for one in found if one.instances]
+    needs = wanted(ctx)
+    if isinstance(needs, Outcome):
+        return needs
+    expected = told((need.gpu, _asked(need)) for need in needs)
+    for need in needs:
+        if need.problem:
+            return fail(expected, need.problem, "correct mig in the spec: gpuprov mig fit, gpuprov mig layouts")
+    bad = [need for need in needs if need.instances]
     if bad:
-        changes = [change for one in bad for change in host.changes(one)[one.mode :]]
-        return fail(expected, told((one.gpu, _there(one.gpu)) for one in bad), APPLY, changes=changes)
-    return ok(told((one.gpu, _there(one.gpu)) for one in found), expected)
+        changes = [change for need in bad for change in host.changes(need)[need.mode :]]
+        return fail(expected, told((need.gpu, _there(need.gpu)) for need in bad), APPLY, changes=changes)
+    return ok(told((need.gpu, _there(need.gpu)) for need in needs), expected)
 
 
 def told(words: Iterable[tuple[mig.MigGpu, str]]) -> str:
@@ -138,20 +138,20 @@ def told(words: Iterable[tuple[mig.MigGpu, str]]) -> str:
     return "; ".join(f"{names[text]}: {text}" for text in alike)
 
 
-def _asked(one: host.Needs) -> str:
-    if not one.target.enabled:
+def _asked(needs: host.Needs) -> str:
+    if not needs.target.enabled:
         return "no instance, MIG mode disabled"
     parts = [
         f"{part.profile}{'' if part.start is None else f' at {part.start}'}"
         + ("" if not part.compute else f" with {', '.join(f'{size}c' for size in part.compute)}")
-        for part in one.target.instances
+        for part in needs.target.instances
     ]
     return mig_fit.format_profiles(parts) or "no instance"
 
 
 def _there(gpu: mig.MigGpu) -> str:
-    found = sorted(gpu.instances, key=lambda one: one.start)
-    return ", ".join(host.named(one) for one in found) or "no instance"
+    ordered = sorted(gpu.instances, key=lambda instance: instance.start)
+    return ", ".join(host.named(instance) for instance in ordered) or "no instance"
 
 
 @check("mig.cdi", *(*STATE, CDI), evidence="nvidia-ctk cdi list; nvidia-smi -L")
@@ -162,7 +162,7 @@ def devices(ctx: Ctx) -> Outcome:
     if answer := unreadable(ctx):
         return answer
     parts = [(gpu, part) for gpu in ctx.facts.get(mig.STATE).gpus for one in gpu.instances for part in one.compute]
-    specified = {name for one in ctx.facts.get(CDI) for name in one.devices}
+    specified = {name for fact in ctx.facts.get(CDI) for name in fact.devices}
     names = [(f"{gpu.number}:{part.number}", part.uuid) for gpu, part in parts]
     missing = [name for name, uuid in names if not {name, uuid} & specified]
     if missing:
@@ -191,11 +191,16 @@ def capabilities(ctx: Ctx) -> Outcome:
         return not_asked("no instance")
     if not known and kind:
         return skip(f"{kind} container: the files of the driver's capabilities are its machine's")
-    files = {one.path: one for one in known}
+    files = {capability.path: capability for capability in known}
     untold = [path for path in paths if path not in files]
     absent = [files[path].node for path in paths if path in files and not files[path].mode]
     closed = [
-        one for path in paths if (one := files.get(path)) and one.mode and not one.kept and not int(one.mode, 8) & 0o4
+        capability
+        for path in paths
+        if (capability := files.get(path))
+        and capability.mode
+        and not capability.kept
+        and not int(capability.mode, 8) & 0o4
     ]
     expected = f"{counted(len(paths), 'device file')} that everyone may read"
     if untold:
@@ -206,15 +211,15 @@ def capabilities(ctx: Ctx) -> Outcome:
         hint = f"{APPLY}; nvidia-modprobe -f /proc/driver/nvidia/capabilities/... makes one"
         return fail(expected, f"not there: {' '.join(absent)}", hint, changes=changes)
     if closed:
-        listed = ", ".join(f"{one.node} {one.mode} {one.owner}" for one in closed)
-        return fail(expected, listed, f"chmod o+r {' '.join(one.node for one in closed)}")
+        listed = ", ".join(f"{capability.node} {capability.mode} {capability.owner}" for capability in closed)
+        return fail(expected, listed, f"chmod o+r {' '.join(capability.node for capability in closed)}")
     return ok(expected)
 
 
 def _paths(gpu: mig.MigGpu) -> list[str]:
-    folders = [(f"gpu{gpu.minor}/mig/gi{one.id}", one) for one in gpu.instances]
+    folders = [(f"gpu{gpu.minor}/mig/gi{instance.id}", instance) for instance in gpu.instances]
     return [f"{folder}/access" for folder, _ in folders] + [
-        f"{folder}/ci{part.id}/access" for folder, one in folders for part in one.compute
+        f"{folder}/ci{part.id}/access" for folder, instance in folders for part in instance.compute
     ]
 
 

@@ -51,11 +51,11 @@ def partitions(spec: HostSpec, facts: Facts) -> tuple[Partition, ...]:
     if not isinstance(block, Mig):
         return ()
     try:
-        found = _without_driver(spec, block, facts) or now.wanted(Context(spec, block, facts))
+        answer = _without_driver(spec, block, facts) or now.wanted(Context(spec, block, facts))
     except (ProbeFailed, LayoutError):
         return ()
-    wanted = found if isinstance(found, list) else []
-    return tuple(_partition(one) for one in wanted if not one.problem and (one.mode or one.instances))
+    needs = answer if isinstance(answer, list) else []
+    return tuple(_partition(need) for need in needs if not need.problem and (need.mode or need.instances))
 
 
 def _without_driver(spec: HostSpec, block: Mig, facts: Facts) -> list[host.Needs]:
@@ -71,7 +71,9 @@ def _without_driver(spec: HostSpec, block: Mig, facts: Facts) -> list[host.Needs
 
 def _on_bus(index: int, function: pci.PciFunction) -> mig.MigGpu | None:
     """Return a GPU as NVML will show it; None for an unknown model. NVML has device and vendor in one number."""
-    (vendor, device), (owner, board) = (one.upper().split(":") for one in (function.identifier, function.subsystem))
+    (vendor, device), (owner, board) = (
+        identifier.upper().split(":") for identifier in (function.identifier, function.subsystem)
+    )
     identifier, subsystem = f"0x{device}{vendor}", f"0x{board}{owner}"
     model = catalogue.find_by_pci_id(identifier, subsystem)
     if model is None:
@@ -89,8 +91,8 @@ def _on_bus(index: int, function: pci.PciFunction) -> mig.MigGpu | None:
     )
 
 
-def _partition(one: host.Needs) -> Partition:
-    gpu, made = one.gpu, one.change
+def _partition(needs: host.Needs) -> Partition:
+    gpu, made = needs.gpu, needs.change
     sizes = {profile.name: profile.size for profile in made.card.profiles}
     recut = {held.id: compute for held, compute in made.recut()}
     gone = {held.id for held in made.destroy}
@@ -112,7 +114,7 @@ def _partition(one: host.Needs) -> Partition:
         model=gpu.name,
         grid=made.card.grid if known else 0,
         enabled_before=gpu.current,
-        enabled_after=one.target.enabled,
+        enabled_after=needs.target.enabled,
         before=tuple(sorted(before, key=lambda part: part.start)),
         after=tuple(sorted(after, key=lambda part: part.start)),
     )

@@ -39,17 +39,17 @@ def fits(ctx: Ctx) -> Outcome:
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return fail("GPUs with MIG", "no NVIDIA GPU on the PCI bus", "take mig out of this host's spec (mig: false)")
     state = ctx.facts.get(mig.STATE)
-    found = wanted(ctx)
-    if isinstance(found, Outcome) and found.status == "fail" and state.gpus and not any(g.capable for g in state.gpus):
+    needs = wanted(ctx)
+    if isinstance(needs, Outcome) and needs.status == "fail" and state.gpus and not any(g.capable for g in state.gpus):
         return fail("GPUs with MIG", _without(state), "take mig out of this host's spec (mig: false)")
-    if isinstance(found, Outcome):
-        return found
-    problems = [one.problem for one in found if one.problem]
+    if isinstance(needs, Outcome):
+        return needs
+    problems = [need.problem for need in needs if need.problem]
     if problems:
         return fail(
             "instances that fit", "; ".join(problems), "correct mig in the spec; gpuprov mig layouts lists what fits"
         )
-    return ok(f"fits on {len(found)} of {counted(len(state.gpus), 'GPU')}")
+    return ok(f"fits on {len(needs)} of {counted(len(state.gpus), 'GPU')}")
 
 
 def _without(state: mig.MigState) -> str:
@@ -66,21 +66,21 @@ def clients(ctx: Ctx) -> Outcome:
     """No user's process is on an instance that must go or a GPU whose MIG mode changes; if that takes a reset, none is on any GPU."""
     if reason := driverless(ctx):
         return skip(reason)
-    found = unreadable(ctx) or wanted(ctx)
-    if isinstance(found, Outcome):
-        return skip("see mig.fits") if found.status == "fail" else found
-    met = dict.fromkeys(user.holder for one in found for user in users(ctx) if host.concerns(one, user))
-    if any(one.gpu.current != one.target.enabled and host.resets(one.gpu) for one in found):
+    needs = unreadable(ctx) or wanted(ctx)
+    if isinstance(needs, Outcome):
+        return skip("see mig.fits") if needs.status == "fail" else needs
+    met = dict.fromkeys(user.holder for need in needs for user in users(ctx) if host.concerns(need, user))
+    if any(need.gpu.current != need.target.enabled and host.resets(need.gpu) for need in needs):
         met |= dict.fromkeys(ctx.facts.get(mig.HOLDERS))  # all that hold a GPU is stopped for a reset
-    changes = [change for one in found for change in host.changes(one)]
+    changes = [change for need in needs for change in host.changes(need)]
     changes += [Change(kind="client", name=str(holder), after="stopped") for holder in met]
     theirs = [holder for holder in met if not host.is_service(holder.unit, ctx.host)]
     if theirs:
         hint = "stop or drain them first, or give apply a drain command: --drain COMMAND"
         listed = ", ".join(str(holder) for holder in theirs)
         return fail("no process of a user on what must go", listed, hint, changes=changes)
-    told = f"stopped for it: {counted(len(met), 'service')}" if met else "nothing that must be removed is in use"
-    return Outcome(status="pass", expected="services only", found=told, changes=tuple(changes))
+    message = f"stopped for it: {counted(len(met), 'service')}" if met else "nothing that must be removed is in use"
+    return Outcome(status="pass", expected="services only", found=message, changes=tuple(changes))
 
 
 @check(
@@ -93,10 +93,10 @@ def resettable(ctx: Ctx) -> Outcome:
     """GPUs that change their MIG mode by a reset (Ampere) may be reset on this host: some hypervisors do not allow that to any VM."""
     if reason := driverless(ctx):
         return skip(reason)
-    found = unreadable(ctx) or wanted(ctx)
-    if isinstance(found, Outcome):
-        return skip("see mig.fits") if found.status == "fail" else found
-    switched = [one.gpu for one in found if one.gpu.current != one.target.enabled and host.resets(one.gpu)]
+    needs = unreadable(ctx) or wanted(ctx)
+    if isinstance(needs, Outcome):
+        return skip("see mig.fits") if needs.status == "fail" else needs
+    switched = [need.gpu for need in needs if need.gpu.current != need.target.enabled and host.resets(need.gpu)]
     named = " ".join(gpu.address for gpu in switched)
     if not switched or ctx.facts.get(system.CONTAINER):
         return ok(f"{named}: in a container, reset by NVML" if switched else "no GPU is reset")
@@ -117,11 +117,11 @@ def resettable(ctx: Ctx) -> Outcome:
 )
 def manager(ctx: Ctx) -> Outcome:
     """NVIDIA's own MIG manager is off, before anything is changed and at the next boot: gpuprov does not take the GPUs from it."""
-    found = ctx.facts.get(mig.UNITS)[mig.MANAGER]
-    if found.file.startswith("enabled"):
+    unit = ctx.facts.get(mig.UNITS)[mig.MANAGER]
+    if unit.file.startswith("enabled"):
         hint = f"systemctl disable --now {mig.MANAGER}; mig.config_file takes its configurations as they are"
-        return fail(f"{mig.MANAGER} disabled", f"{mig.MANAGER} is {found.file}, and applies its own layout", hint)
-    return ok(f"{mig.MANAGER} is {found.file or found.load}")
+        return fail(f"{mig.MANAGER} disabled", f"{mig.MANAGER} is {unit.file}, and applies its own layout", hint)
+    return ok(f"{mig.MANAGER} is {unit.file or unit.load}")
 
 
 CHECKS = (fits, clients, resettable, manager)

@@ -61,9 +61,9 @@ def parted(facts: Facts) -> list[dict[str, Any]]:
         counts = _counts(instances)
         entry: dict[str, Any] = {"devices": _chosen(state, indexes), "mig-enabled": enabled, "mig-devices": counts}
         if not _says(counts, instances):
-            told = ", ".join(f"GPU {index}" for index in indexes)
+            listed = ", ".join(f"GPU {index}" for index in indexes)
             raise ProbeFailed(
-                f"{told}: mig-parted would put these compute instances into other GPU instances: {counts}"
+                f"{listed}: mig-parted would put these compute instances into other GPU instances: {counts}"
             )
         entries.append(entry)
     return entries
@@ -71,22 +71,22 @@ def parted(facts: Facts) -> list[dict[str, Any]]:
 
 def grouped(state: mig.MigState) -> dict[Cut, list[int]]:
     """Return the GPUs with MIG, grouped by their partitions. Raises ProbeFailed for partitions that no spec can express."""
-    found: dict[Cut, list[int]] = {}
+    groups: dict[Cut, list[int]] = {}
     if state.unread:
         raise ProbeFailed("; ".join(state.unread))
     for gpu in (gpu for gpu in state.gpus if gpu.capable):
-        for one in gpu.instances:
+        for instance in gpu.instances:
             try:
-                mig_layout.parse_profile(one.profile)
+                mig_layout.parse_profile(instance.profile)
             except mig_layout.LayoutError as error:
                 raise ProbeFailed(f"{gpu.told}: {error}") from error
-        empty = [one for one in gpu.instances if not one.compute]
+        empty = [instance for instance in gpu.instances if not instance.compute]
         if empty:
             raise ProbeFailed(f"{gpu.told}: {empty[0].profile} has no compute instance, which no spec says")
-        order = sorted(gpu.instances, key=lambda one: (-one.size, one.profile, one.start))
-        cut = tuple((one.profile, host.present(one)) for one in order)
-        found.setdefault((gpu.current, cut), []).append(gpu.index)
-    return found
+        order = sorted(gpu.instances, key=lambda instance: (-instance.size, instance.profile, instance.start))
+        cut = tuple((instance.profile, host.present(instance)) for instance in order)
+        groups.setdefault((gpu.current, cut), []).append(gpu.index)
+    return groups
 
 
 def _chosen(state: mig.MigState, indexes: Sequence[int]) -> Any:
@@ -108,16 +108,16 @@ def _sizes(profile: str, compute: tuple[int, ...]) -> tuple[int, ...]:
 def _says(counts: dict[str, int], instances: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
     """Return whether the counts, read back, give these instances."""
     (entry,) = mig_layout.normalize_layout("enabled", [{"gpus": "all", "instances": counts}])
-    read = Counter((one.profile, _sizes(one.profile, one.compute)) for one in entry.instances)
+    read = Counter((instance.profile, _sizes(instance.profile, instance.compute)) for instance in entry.instances)
     return read == Counter(instances)
 
 
 def _entry(cut: Cut, gpus: Any) -> LayoutEntry:
     enabled, instances = cut
-    asked: Any = _counts(instances)
-    if not _says(asked, instances):
-        asked = [_item(*part, count) for part, count in Counter(instances).items()]
-    plain = {"gpus": gpus, "mode": "enabled" if enabled else "disabled", "instances": asked}
+    written: Any = _counts(instances)
+    if not _says(written, instances):
+        written = [_item(*part, count) for part, count in Counter(instances).items()]
+    plain = {"gpus": gpus, "mode": "enabled" if enabled else "disabled", "instances": written}
     entry, findings = convert(plain, LayoutEntry)
     if not isinstance(entry, LayoutEntry):
         raise ProbeFailed(findings[0][1])

@@ -64,18 +64,18 @@ def shape_problems(block: Mig) -> Iterable[Problem]:
     for number, entry in enumerate(block.layout):
         path: Path = (HERE, "layout", number)
         kind: Any = ProfileCounts if isinstance(entry.instances, dict) else GpuInstances
-        _, found = convert(entry.instances, kind, (*path, "instances"))
+        _, problems = convert(entry.instances, kind, (*path, "instances"))
         for name in named_profiles(entry.instances):
             try:
                 mig_layout.parse_profile(name)
             except mig_layout.LayoutError as error:
                 hint = "gpuprov catalog mig lists profiles"
-                found.append(((*path, "instances"), f"mig.layout[{number}].instances: {error}", hint))
-        yield from (Problem(path=where, message=message, hint=hint) for where, message, hint in found)
+                problems.append(((*path, "instances"), f"mig.layout[{number}].instances: {error}", hint))
+        yield from (Problem(path=where, message=message, hint=hint) for where, message, hint in problems)
         if not entry.gpus:
             hint = "gpus: all, or a list of indexes, PCI addresses, UUIDs and models"
             yield Problem(path=(*path, "gpus"), message=f"mig.layout[{number}].gpus is an empty list", hint=hint)
-        elif not found:
+        elif not problems:
             try:
                 mig_layout.normalize_layout("enabled", [plain_entry(entry)])
             except mig_layout.LayoutError as error:
@@ -91,7 +91,9 @@ def shape_problems(block: Mig) -> Iterable[Problem]:
 def named_profiles(instances: Any) -> list[str]:
     """Return the texts in place of a profile's name."""
     listed = (
-        instances if isinstance(instances, dict) else [one.get("profile") for one in instances if isinstance(one, dict)]
+        instances
+        if isinstance(instances, dict)
+        else [instance.get("profile") for instance in instances if isinstance(instance, dict)]
     )
     return [name for name in listed if isinstance(name, str)]
 
@@ -104,8 +106,8 @@ def hardware_problems(gpu: Gpu, driver: str) -> Iterable[Problem]:
         yield Problem(path=(HERE,), message=message, hint=OFF, severity=severity)  # type: ignore[arg-type]
     sure = gpu.mig.confidence == "confirmed"
     for message, hint in of_model(model_of(gpu), driver) if gpu.mig.capable else ():
-        told = message if sure else f"{message}; that minimum is published for another machine with this GPU"
-        yield Problem(path=(HERE,), message=f"mig: {told}", hint=hint, severity="error" if sure else "warning")
+        text = message if sure else f"{message}; that minimum is published for another machine with this GPU"
+        yield Problem(path=(HERE,), message=f"mig: {text}", hint=hint, severity="error" if sure else "warning")
 
 
 def fabric_problems(spec: HostSpec, gpu: Gpu) -> Iterable[Problem]:
@@ -127,15 +129,15 @@ def selector_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[P
     for number, entry in enumerate(block.layout):
         for place, name in enumerate(entry.gpus if entry.gpus != "all" else ()):
             path: Path = (HERE, "layout", number, "gpus", place)
-            said = f"mig.layout[{number}].gpus[{place}]"
+            label = f"mig.layout[{number}].gpus[{place}]"
             if name in entry.gpus[:place]:
-                yield Problem(path=path, message=f"{said}: {name} is named twice", hint="take one out")
+                yield Problem(path=path, message=f"{label}: {name} is named twice", hint="take one out")
             elif isinstance(name, int):
                 if count is not None and name >= count:
-                    message = f"{said} is {name}, and the host has {count} GPU{'s' * (count != 1)}"
+                    message = f"{label} is {name}, and the host has {count} GPU{'s' * (count != 1)}"
                     yield Problem(path=path, message=message, hint=f"allowed: 0 to {count - 1}, or correct gpu.count")
             elif not _is_hardware(name):
-                yield from _model_problem(path, said, name, gpu)
+                yield from _model_problem(path, label, name, gpu)
     for number, chosen in parted_indexes(block):
         if count is not None and (far := [index for index in chosen if index >= count]):
             message = (
@@ -157,7 +159,7 @@ def _is_hardware(name: str) -> bool:
     return name.upper().startswith("GPU-") or mig_layout.is_address(name) is not None
 
 
-def _model_problem(path: Path, said: str, name: str, gpu: Gpu | None) -> Iterable[Problem]:
+def _model_problem(path: Path, label: str, name: str, gpu: Gpu | None) -> Iterable[Problem]:
     known = gpus.find_gpu(name)
     if known is None:
         near = gpus.find_nearest(name)
@@ -166,7 +168,9 @@ def _model_problem(path: Path, said: str, name: str, gpu: Gpu | None) -> Iterabl
             if near
             else "an index, 0000:3b:00.0, GPU-<uuid>, or a model of gpuprov catalog gpus"
         )
-        yield Problem(path=path, message=f'{said} is "{name}", which is no PCI address, UUID or known model', hint=hint)
+        yield Problem(
+            path=path, message=f'{label} is "{name}", which is no PCI address, UUID or known model', hint=hint
+        )
     elif gpu and known.key != gpu.key:
-        message = f'{said} is "{name}", and the GPUs of the host are {gpu.key}'
+        message = f'{label} is "{name}", and the GPUs of the host are {gpu.key}'
         yield Problem(path=path, message=message, hint="correct it, or gpu.model")

@@ -23,15 +23,15 @@ def export(facts: Facts) -> Fragment | None:
     state = facts.get(mps.MPS)
     enabled = sorted(name for name, (_, on) in state.units.items() if on)
     running = {daemon.unit.removeprefix("gpuprov-mps@").removesuffix(".service"): daemon for daemon in state.daemons}
-    found = [running[name] for name in enabled if name in running]
-    if not enabled or len(found) != len(enabled) or any(daemon.complaint for daemon in found):
+    daemons = [running[name] for name in enabled if name in running]
+    if not enabled or len(daemons) != len(enabled) or any(daemon.complaint for daemon in daemons):
         return None
     gpus = {gpu.uuid: gpu for gpu in state.gpus}
-    first = found[0]
-    told: dict[str, Any] = {"scope": "host", "protocol": first.protocol}
+    first = daemons[0]
+    values: dict[str, Any] = {"scope": "host", "protocol": first.protocol}
     if any(device.startswith("MIG-") for device in first.devices):
-        told |= {"scope": "mig"}
-    elif [daemon.devices for daemon in found] != [tuple(gpus)]:
+        values |= {"scope": "mig"}
+    elif [daemon.devices for daemon in daemons] != [tuple(gpus)]:
         single = enabled == sorted(f"gpu{gpu.index}" for gpu in state.gpus)
         rows = [
             {
@@ -40,38 +40,42 @@ def export(facts: Facts) -> Fragment | None:
             }
             for name in enabled
         ]
-        told |= {"scope": "gpu"} if single else {"scope": "groups", "groups": rows}
-    modes = {gpus[device].mode for daemon in found for device in daemon.devices if device in gpus}
-    told |= {"compute_mode": "default"} if modes == {"Default"} and told["scope"] != "mig" else {}
-    told["active_thread_percentage"] = int(float(first.percentage))
-    told["priority"] = "below-normal" if first.priority == catalogue.PRIORITIES["below-normal"] else "normal"
+        values |= {"scope": "gpu"} if single else {"scope": "groups", "groups": rows}
+    modes = {gpus[device].mode for daemon in daemons for device in daemon.devices if device in gpus}
+    values |= {"compute_mode": "default"} if modes == {"Default"} and values["scope"] != "mig" else {}
+    values["active_thread_percentage"] = int(float(first.percentage))
+    values["priority"] = "below-normal" if first.priority == catalogue.PRIORITIES["below-normal"] else "normal"
     limits = {
         str(gpus[device].index): value
-        for daemon in found
+        for daemon in daemons
         for device, value in zip(daemon.devices, daemon.limits, strict=False)
         if value and device in gpus
     }
-    same = len(set(limits.values())) == 1 and len(limits) == sum(len(daemon.devices) for daemon in found)
-    told["pinned_memory_limit"] = {"all": next(iter(limits.values()))} if same else limits
-    told["static_partitions"] = list(next(iter(first.partitions.values()), ()))
+    same = len(set(limits.values())) == 1 and len(limits) == sum(len(daemon.devices) for daemon in daemons)
+    values["pinned_memory_limit"] = {"all": next(iter(limits.values()))} if same else limits
+    values["static_partitions"] = list(next(iter(first.partitions.values()), ()))
     written = _written(state.files.get(catalogue.STATE, ""))
-    told |= {"container_directory": written.get("container_directory", ""), "shm_size": written.get("shm", "")}
-    told |= {"user": written.get("user", ""), "profile": catalogue.PROFILE in state.files, "units": _units(state.files)}
-    block, _ = convert(told, Mps)
+    values |= {"container_directory": written.get("container_directory", ""), "shm_size": written.get("shm", "")}
+    values |= {
+        "user": written.get("user", ""),
+        "profile": catalogue.PROFILE in state.files,
+        "units": _units(state.files),
+    }
+    block, _ = convert(values, Mps)
     return block if isinstance(block, Mps) else None
 
 
 def _written(text: str) -> dict[str, Any]:
     try:
-        found = reading.parse_json(text)
+        parsed = reading.parse_json(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 def _units(files: dict[str, str]) -> dict[str, str]:
     """Return the services that are clients, by gpuprov's drop-ins."""
-    found = {}
+    by_unit = {}
     for path, text in files.items():
         lines = [
             line.partition("=")[2]
@@ -79,8 +83,8 @@ def _units(files: dict[str, str]) -> dict[str, str]:
             if line.startswith(f"EnvironmentFile={catalogue.RUNTIME}/")
         ]
         if path.endswith(f".d/{clients.DROP_IN}") and lines:
-            found[path.split("/")[-2].removesuffix(".d")] = lines[0].rpartition("/")[2].removesuffix(".env")
-    return found
+            by_unit[path.split("/")[-2].removesuffix(".d")] = lines[0].rpartition("/")[2].removesuffix(".env")
+    return by_unit
 
 
 CAPABILITY = Capability(

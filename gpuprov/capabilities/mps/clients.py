@@ -31,7 +31,7 @@ def instances(ctx: Ctx) -> list[str]:
     state = ctx.facts.get(mps.MPS)
     rows = wanted(ctx.fragment, state)[0]
     names = (
-        [one.name for one in rows]
+        [row.name for row in rows]
         if ctx.fragment.scope != "mig"
         else [name for name, (_, on) in state.units.items() if on]
     )
@@ -43,36 +43,36 @@ def instances(ctx: Ctx) -> list[str]:
 def profile(ctx: Ctx) -> Outcome:
     """Login shells set the daemon's directories, if they are to be clients; otherwise no file of gpuprov's does."""
     files = ctx.facts.get(mps.MPS).files
-    there, asked = catalogue.PROFILE in files, ctx.fragment.profile
-    if there != asked:
-        before, after = ("", "written") if asked else ("there", "removed")
+    present, requested = catalogue.PROFILE in files, ctx.fragment.profile
+    if present != requested:
+        before, after = ("", "written") if requested else ("there", "removed")
         change = Change(kind="file", name=catalogue.PROFILE, before=before, after=after)
-        found = f"{catalogue.PROFILE} is {'there' if there else 'absent'}"
-        return fail("written" if asked else "absent", found, APPLY, changes=[change])
-    if there:
+        actual = f"{catalogue.PROFILE} is {'there' if present else 'absent'}"
+        return fail("written" if requested else "absent", actual, APPLY, changes=[change])
+    if present:
         name = next(iter(group_names(ctx.fragment)), "host")
         if environment_file(name) not in files[catalogue.PROFILE]:
             return fail("the environment of the daemon", f"{catalogue.PROFILE} names another", APPLY)
-    return ok(f"{catalogue.PROFILE} written") if there else not_asked("MPS is not configured for login shells")
+    return ok(f"{catalogue.PROFILE} written") if present else not_asked("MPS is not configured for login shells")
 
 
 @check("mps.units", mps.MPS, fields=("units",), moment="next-boot", evidence=f"cat {drop_in('*')}")
 def units(ctx: Ctx) -> Outcome:
     """Each service that is a client has the environment of its daemon and starts after it; no other service has a drop-in of
     gpuprov's."""
-    files, told, changes = ctx.facts.get(mps.MPS).files, [], []
+    files, problems, changes = ctx.facts.get(mps.MPS).files, [], []
     for unit, name in ctx.fragment.units.items():
         if f"EnvironmentFile={environment_file(name)}" not in files.get(drop_in(unit), "").splitlines():
-            told.append(f"{unit} is not told of {name}")
+            problems.append(f"{unit} is not told of {name}")
             changes.append(Change(kind="file", name=drop_in(unit), after=f"client of {name}"))
     known = {drop_in(unit) for unit in ctx.fragment.units}
     for path in files:
         if path.endswith(f"/{DROP_IN}") and path not in known:
-            told.append(f"{path} is not asked for")
+            problems.append(f"{path} is not asked for")
             changes.append(Change(kind="file", name=path, after="removed"))
-    if told:
+    if problems:
         return fail(
-            f"drop-ins for {counted(len(ctx.fragment.units), 'service')}", "; ".join(told), APPLY, changes=changes
+            f"drop-ins for {counted(len(ctx.fragment.units), 'service')}", "; ".join(problems), APPLY, changes=changes
         )
     return ok(
         ", ".join(f"{unit}: {name}" for unit, name in ctx.fragment.units.items()) or "no service is a client by gpuprov"
@@ -116,21 +116,26 @@ def shm(ctx: Ctx) -> Group | Outcome:
     """/dev/shm is at least as large as the spec asks for: clients and server share pinned memory through it. The units enlarge it at
     start."""
     size = ctx.fragment.shm_size
-    there = ctx.facts.get(mps.MPS).shm
+    available = ctx.facts.get(mps.MPS).shm
     if not size:
         return not_asked()
-    if there is None:
+    if available is None:
         return fail(size, "/dev/shm is not mounted", "mount -t tmpfs tmpfs /dev/shm")
     least = int(size[:-1]) * (1024 if size.endswith("G") else 1)
     return Group(
         (
             Setting(
-                kind="/dev/shm", value=str(least), how="least", words="{before} MiB", shown=size, before=f"{there} MiB"
+                kind="/dev/shm",
+                value=str(least),
+                how="least",
+                words="{before} MiB",
+                shown=size,
+                before=f"{available} MiB",
             ),
         ),
-        {("", ""): str(there)},
+        {("", ""): str(available)},
         expected=f"{size} or more",
-        right=f"{there} MiB",
+        right=f"{available} MiB",
         fix=f"{APPLY}; mount -o remount,size={size} /dev/shm",
     )
 

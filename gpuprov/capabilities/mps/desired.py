@@ -119,35 +119,35 @@ def units(ctx: Ctx) -> Iterator[Unit]:
     rows, problem = wanted(block, state)
     if problem and state.gpus:
         return
-    named: dict[str, Wanted | None] = {one.name: one for one in rows}
+    named: dict[str, Wanted | None] = {row.name: row for row in rows}
     if not state.gpus:
         named = dict.fromkeys(list_names_without_driver(plain(ctx.host, block)))
     elif block.scope == "mig":
-        named = {called(one, daemon): one for one, daemon in pairs(ctx)}
-    running, waits = {one.unit: one for one in state.daemons}, without_gpu(ctx.facts)
-    for name, one in named.items():
+        named = {called(target, daemon): target for target, daemon in pairs(ctx)}
+    running, waits = {daemon.unit: daemon for daemon in state.daemons}, without_gpu(ctx.facts)
+    for name, target in named.items():
         daemon = running.get(unit(name))
-        outdated = _outdated(daemon, one, block) if daemon and one else ""
+        outdated = _outdated(daemon, target, block) if daemon and target else ""
         yield Unit(name=unit(name), enabled=True, active=None if waits else True, waits=waits, outdated=outdated)
     if len(named) == len(rows) if state.gpus else named or block.scope == "none":
         yield from (Unit(name=unit(name), enabled=False, active=False) for name in state.units if name not in named)
 
 
-def _outdated(daemon: mps.Daemon, one: Wanted, block: Mps) -> str:
+def _outdated(daemon: mps.Daemon, target: Wanted, block: Mps) -> str:
     """Return the reason to restart a daemon; empty without one."""
     if daemon.old:
         return "older than its program"
     if daemon.protocol != block.protocol:
         return f"of protocol {daemon.protocol}"
-    return "for other devices" if daemon.devices != one.devices else ""
+    return "for other devices" if daemon.devices != target.devices else ""
 
 
 def states(ctx: Ctx) -> dict[str, Loaded]:
     """Return the states of the daemons' units in systemd, which does not list one that is neither enabled nor loaded."""
-    found = {one.name: Loaded("loaded", file="disabled") for one in units(ctx)}
+    loaded = {unit.name: Loaded("loaded", file="disabled") for unit in units(ctx)}
     for name, (active, on) in ctx.facts.get(mps.MPS).units.items():
-        found[unit(name)] = Loaded("loaded", active=active, file="enabled" if on else "disabled")
-    return found
+        loaded[unit(name)] = Loaded("loaded", active=active, file="enabled" if on else "disabled")
+    return loaded
 
 
 def contents(ctx: Ctx) -> Iterator[File | Absent]:
@@ -181,7 +181,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     """Return the role's values. `install`: packages. The values of its resources; step mps brings the program along, and has the
     daemons run with `wanted`, the program's input. `coming`: driver or MIG devices change before the daemons do, in this run."""
     own = mps_program.list_texts()
-    values = role_values((one for one in contents(ctx) if one.path not in own), "files", "units", "absent")
+    values = role_values((content for content in contents(ctx) if content.path not in own), "files", "units", "absent")
     return {
         "of": "MPS",
         "install": decide(ctx).install,

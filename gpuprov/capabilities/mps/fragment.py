@@ -164,8 +164,8 @@ def canonical(selector: int | str) -> str:
 
 def selects(selector: int | str, gpu: Gpu) -> bool:
     """Return whether a selector names this GPU."""
-    wanted = canonical(selector)
-    return wanted in (str(gpu.index), gpu.address) or (wanted.startswith("GPU-") and gpu.uuid.startswith(wanted))
+    name = canonical(selector)
+    return name in (str(gpu.index), gpu.address) or (name.startswith("GPU-") and gpu.uuid.startswith(name))
 
 
 STATE = (MPS, CONTAINER, pci.NVIDIA_FUNCTIONS)
@@ -211,15 +211,15 @@ def _groups(fragment: Mps, state: MpsState) -> tuple[list[Wanted], str]:
     for name, group in zip(group_names(fragment), fragment.groups, strict=True):
         devices = []
         for selector in group.gpus:
-            found = [gpu for gpu in state.gpus if selects(selector, gpu)]
-            if len(found) != 1:
+            matches = [gpu for gpu in state.gpus if selects(selector, gpu)]
+            if len(matches) != 1:
                 return [], f"no GPU is {selector}; there are: {listed(state)}"
-            if found[0].mig:
-                return [], f"GPU {found[0].index} of {name} is in MIG mode"
-            if found[0].uuid in taken:
-                return [], f"GPU {found[0].index} is in {taken[found[0].uuid]} and again in {name}"
-            taken[found[0].uuid] = name
-            devices.append(found[0].uuid)
+            if matches[0].mig:
+                return [], f"GPU {matches[0].index} of {name} is in MIG mode"
+            if matches[0].uuid in taken:
+                return [], f"GPU {matches[0].index} is in {taken[matches[0].uuid]} and again in {name}"
+            taken[matches[0].uuid] = name
+            devices.append(matches[0].uuid)
         rows.append(Wanted(name, tuple(devices)))
     return rows, ""
 

@@ -35,15 +35,15 @@ def unit(name: str) -> str:
 def pairs(ctx: Ctx) -> Iterable[tuple[Wanted, Daemon]]:
     """Yield each wanted daemon that runs, with its process."""
     state = ctx.facts.get(mps.MPS)
-    for one in wanted(ctx.fragment, state)[0]:
+    for target in wanted(ctx.fragment, state)[0]:
         for daemon in state.daemons:
-            if daemon.devices == one.devices and daemon.unit.startswith("gpuprov-mps@"):
-                yield one, daemon
+            if daemon.devices == target.devices and daemon.unit.startswith("gpuprov-mps@"):
+                yield target, daemon
 
 
-def called(one: Wanted, daemon: Daemon) -> str:
+def called(target: Wanted, daemon: Daemon) -> str:
     """Return the name of a daemon."""
-    return one.name or daemon.unit.removeprefix("gpuprov-mps@").removesuffix(".service")
+    return target.name or daemon.unit.removeprefix("gpuprov-mps@").removesuffix(".service")
 
 
 def unjudged(ctx: Ctx) -> Outcome | None:
@@ -68,32 +68,34 @@ def daemons(ctx: Ctx) -> Outcome:
         return answer
     state = ctx.facts.get(mps.MPS)
     rows = wanted(ctx.fragment, state)[0]
-    found = list(pairs(ctx))
+    running = list(pairs(ctx))
     expected = f"{counted(len(rows), 'daemon')}, each answering"
-    missing = [one for one in rows if one not in [row for row, _ in found]]
+    missing = [target for target in rows if target not in [row for row, _ in running]]
     if missing:
         name, device = missing[0].name, missing[0].devices[0]
         changes = [] if name else restart_unit(f"MPS daemon of {device}", "", "active")
         return fail(expected, f"no daemon for {name or device}", LOG, changes=changes)
-    mine = [daemon.pid for _, daemon in found]
-    taken = {device for one in rows for device in one.devices}
-    others = [daemon for daemon in state.daemons if daemon.pid not in mine and in_the_way(daemon, taken)]
+    own_pids = [daemon.pid for _, daemon in running]
+    taken = {device for row in rows for device in row.devices}
+    others = [daemon for daemon in state.daemons if daemon.pid not in own_pids and in_the_way(daemon, taken)]
     if others:
         shown_as = ", ".join(
-            f"pid {one.pid} ({one.unit or 'of no unit'}, {one.pipe or catalogue.PIPES['v2']})" for one in others
+            f"pid {other.pid} ({other.unit or 'of no unit'}, {other.pipe or catalogue.PIPES['v2']})" for other in others
         )
         hint = f"{APPLY} stops gpuprov's; end others: echo quit | CUDA_MPS_PIPE_DIRECTORY=... {catalogue.CONTROL}"
         return fail(expected, f"daemons that are not wanted: {shown_as}", hint)
-    for one, daemon in found:
-        restart = restart_unit(unit(called(one, daemon)), "running")
+    for target, daemon in running:
+        restart = restart_unit(unit(called(target, daemon)), "running")
         if daemon.complaint:
             return fail(
                 expected,
-                f"{called(one, daemon)}: {daemon.complaint}",
+                f"{called(target, daemon)}: {daemon.complaint}",
                 f"systemctl restart {daemon.unit}",
                 changes=restart,
             )
-    return ok(", ".join(f"{called(one, daemon)}: pid {daemon.pid}" for one, daemon in found) or "no daemon", expected)
+    return ok(
+        ", ".join(f"{called(target, daemon)}: pid {daemon.pid}" for target, daemon in running) or "no daemon", expected
+    )
 
 
 class Limit(NamedTuple):
@@ -130,11 +132,13 @@ def limits(ctx: Ctx) -> Group | Outcome:
     """Every daemon reports the limits of the spec: they are lost with a daemon, and any user can change them."""
     if answer := unjudged(ctx):
         return answer
-    answering = [(one, daemon) for one, daemon in pairs(ctx) if not daemon.complaint]
+    answering = [(target, daemon) for target, daemon in pairs(ctx) if not daemon.complaint]
     expected = f"{ctx.fragment.active_thread_percentage} % of the threads, priority {ctx.fragment.priority}"
     if ctx.fragment.pinned_memory_limit:
         expected += ", memory " + ", ".join(f"{key} {value}" for key, value in ctx.fragment.pinned_memory_limit.items())
-    rows = [(called(one, daemon), limit) for one, daemon in answering for limit in list_limits(ctx, one, daemon)]
+    rows = [
+        (called(target, daemon), limit) for target, daemon in answering for limit in list_limits(ctx, target, daemon)
+    ]
     words = "{device}: {{key}} is {{before}}, wanted {value}"
     group = Group(
         tuple(
@@ -204,8 +208,8 @@ def compute_mode(ctx: Ctx) -> Group | Outcome:
     if not rows:
         return not_asked("no daemon in the spec")
     value = "Exclusive_Process" if ctx.fragment.exclusive else "Default"
-    mine = {device for one in rows for device in one.devices}
-    gpus = [gpu for gpu in state.gpus if gpu.mode != "[N/A]" and ({gpu.uuid, *gpu.mig_devices} & mine)]
+    own_devices = {device for row in rows for device in row.devices}
+    gpus = [gpu for gpu in state.gpus if gpu.mode != "[N/A]" and ({gpu.uuid, *gpu.mig_devices} & own_devices)]
     mode = Setting(kind="compute mode", value=value, clients=ctx.fragment.exclusive)
     return Group(
         tuple(
@@ -230,7 +234,7 @@ def servers(ctx: Ctx) -> Outcome:
     if answer := unjudged(ctx):
         return answer
     state, user = ctx.facts.get(mps.MPS), ctx.fragment.user
-    rows = [(called(one, daemon), server) for one, daemon in pairs(ctx) for server in daemon.servers]
+    rows = [(called(target, daemon), server) for target, daemon in pairs(ctx) for server in daemon.servers]
     sick = [
         f"{name}: server {server.pid} is {server.status}" for name, server in rows if server.status.upper() == "FAULT"
     ]
@@ -251,7 +255,7 @@ def servers(ctx: Ctx) -> Outcome:
     if strangers:
         hint = f"end the other user's clients; {user} waits until they are gone"
         return fail(f"servers of {user} only", ", ".join(strangers), hint)
-    missing = [called(one, daemon) for one, daemon in pairs(ctx) if called(one, daemon) not in served]
+    missing = [called(target, daemon) for target, daemon in pairs(ctx) if called(target, daemon) not in served]
     if missing or not served:
         log = f"see control.log in {catalogue.LOGS}"
         return fail(f"a server of {user}", f"no server: {' '.join(missing) or 'no daemon runs'}", f"{APPLY}; {log}")
@@ -269,8 +273,8 @@ def clients(ctx: Ctx) -> Outcome:
     )
     slices = [size for gpu in ctx.facts.get(mps.MPS).gpus for size in gpu.mig_devices.values()]
     if ctx.fragment.scope == "mig" and slices and planned > (share := catalogue.compute_mig_share(limit, min(slices))):
-        told = f"inferred {share} on the smallest MIG device ({min(slices)} compute slices)"
-        return fail(f"{planned} clients on each MIG device", told, f"clients: {share}, or larger MIG devices")
+        message = f"inferred {share} on the smallest MIG device ({min(slices)} compute slices)"
+        return fail(f"{planned} clients on each MIG device", message, f"clients: {share}, or larger MIG devices")
     if planned > limit:
         return fail(
             f"{planned} clients on a device",

@@ -58,13 +58,13 @@ def features(ctx: Ctx) -> Outcome:
     """The driver, as installed or as the spec wants it, and the GPUs support the requested protocol and partitions."""
     branch = branch_wanted(ctx.host, ctx.facts)
     models = [find_by_pci_id(gpu.identifier) for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))]
-    asked: list[tuple[catalogue.Feature, str, bool]] = [
+    requests: list[tuple[catalogue.Feature, str, bool]] = [
         ("v3", "protocol v3", ctx.fragment.protocol == "v3"),
         ("static_partitions", "static_partitions", bool(ctx.fragment.static_partitions)),
         ("thread_percentage", "active_thread_percentage", ctx.fragment.active_thread_percentage != 100),
         ("memory_limit", "pinned_memory_limit", bool(ctx.fragment.pinned_memory_limit)),
     ]
-    for feature, shown, wants in asked:
+    for feature, shown, wants in requests:
         lacking = [
             why
             for model in models or [None]
@@ -84,7 +84,7 @@ def devices(ctx: Ctx) -> Outcome:
         return skip(f"judged when a driver is there: {state.complaint or 'nvidia-smi lists no GPU'}")
     if ctx.applies("mig"):
         return skip("judged when mig has been applied, which comes before")
-    found, problem = wanted(ctx.fragment, state)
+    targets, problem = wanted(ctx.fragment, state)
     if problem:
         hint = (
             "correct mps.groups; gpuprov export shows what there is"
@@ -94,12 +94,12 @@ def devices(ctx: Ctx) -> Outcome:
         return fail("a daemon for each", problem, hint)
     limits = [key for key in ctx.fragment.pinned_memory_limit if key != "all"]
     strange = [key for key in limits if not any(selects(key, gpu) for gpu in state.gpus)]
-    if strange and found:
+    if strange and targets:
         hint = "correct mps.pinned_memory_limit; nvidia-smi -L shows what there is"
         return fail(
             "a GPU for each memory limit", f"no GPU is {' or '.join(strange)}; there are: {listed(state)}", hint
         )
-    return ok(counted(len(found), "daemon"))
+    return ok(counted(len(targets), "daemon"))
 
 
 CHECKS = (programs, user, features, devices)

@@ -75,8 +75,8 @@ def beside_mig(host: HostSpec, block: Mps) -> Iterable[Problem]:
             yield problem(("compute_mode",), " is exclusive_process, which a GPU in MIG mode cannot be in", hint)
         for key in block.pinned_memory_limit:
             if key != "all":
-                told = f" names GPU {key}, and daemons of scope mig have MIG devices"
-                yield problem(("pinned_memory_limit", key), told, "all: one limit for each MIG device")
+                reason = f" names GPU {key}, and daemons of scope mig have MIG devices"
+                yield problem(("pinned_memory_limit", key), reason, "all: one limit for each MIG device")
         return
     taken = mig_indexes(host)
     if block.scope in ("host", "gpu") and taken:
@@ -99,7 +99,7 @@ def mig_indexes(host: HostSpec) -> set[str]:
         return {"?"}
     on: set[str] = set()
     for entry in block.layout:
-        chosen = {"all"} if entry.gpus == "all" else {canonical(one) for one in entry.gpus}
+        chosen = {"all"} if entry.gpus == "all" else {canonical(gpu) for gpu in entry.gpus}
         if entry.mode == "enabled":
             on |= chosen
         else:
@@ -116,8 +116,8 @@ def features(host: HostSpec, block: Mps) -> Iterable[Problem]:
         ("thread_percentage", "active_thread_percentage", block.active_thread_percentage != 100),
         ("memory_limit", "pinned_memory_limit", bool(block.pinned_memory_limit)),
     )
-    for feature, field, asked in limits:
-        if asked and (why := catalogue.explain_missing_feature(feature, branch, gpu)):
+    for feature, field, requested in limits:
+        if requested and (why := catalogue.explain_missing_feature(feature, branch, gpu)):
             yield problem((field,), f" is set: {why}", f"leave {field} out: MPS has no limits there")
     if not block.static_partitions:
         return
@@ -126,14 +126,14 @@ def features(host: HostSpec, block: Mps) -> Iterable[Problem]:
         yield problem(here, f": {why}", "active_thread_percentage in their place, or a newer nvidia_driver.version")
     most, each = (catalogue.compute_most_sms(gpu), catalogue.find_chunk_sms(gpu)) if gpu else (0, 0)
     if gpu and most and (sms := sum(block.static_partitions) * each) > most:
-        told = f" asks for {sms} SMs, {each} a chunk, and {gpu.key} has at most {most}"
-        yield problem(here, told, f"at most {most // each} chunks in all")
+        message = f" asks for {sms} SMs, {each} a chunk, and {gpu.key} has at most {most}"
+        yield problem(here, message, f"at most {most // each} chunks in all")
     if block.active_thread_percentage != 100:
-        told = f" is {block.active_thread_percentage}, which has no effect beside static_partitions"
-        yield problem(("active_thread_percentage",), told, "leave one of the two out")
+        message = f" is {block.active_thread_percentage}, which has no effect beside static_partitions"
+        yield problem(("active_thread_percentage",), message, "leave one of the two out")
     if block.scope in ("host", "mig") or any(len(group.gpus) > 1 for group in block.groups):
-        told = " goes with daemons of one whole GPU each: a partition belongs to one GPU"
-        yield problem(here, told, "scope: gpu, or groups of one GPU")
+        message = " goes with daemons of one whole GPU each: a partition belongs to one GPU"
+        yield problem(here, message, "scope: gpu, or groups of one GPU")
 
 
 def limits(host: HostSpec, block: Mps) -> Iterable[Problem]:
@@ -168,21 +168,21 @@ def limits(host: HostSpec, block: Mps) -> Iterable[Problem]:
 
 def smallest(host: HostSpec) -> int:
     """Return the fewest compute slices of a MIG device in the spec's layout; 0 if it names none."""
-    found = []
+    numbers = []
     for entry in getattr(host.capabilities.get("mig"), "layout", ()):
         instances: Any = entry.instances
-        for name in instances if isinstance(instances, dict) else [one.profile for one in instances]:
+        for name in instances if isinstance(instances, dict) else [instance.profile for instance in instances]:
             if match := re.match(r"(?:(\d+)c\.)?(\d+)g\.", name):
-                found.append(int(match[1] or match[2]))
-    return min(found, default=0)
+                numbers.append(int(match[1] or match[2]))
+    return min(numbers, default=0)
 
 
 def environments(host: HostSpec, block: Mps) -> Iterable[Problem]:
     """Yield problems of clients' environments: each names an existing daemon, and only one."""
     several = block.scope not in ("host", "none") and not (block.scope == "groups" and len(block.groups) == 1)
     if block.profile and (several or block.static_partitions):
-        told = " is true, and login shells cannot tell which of several daemons or partitions is theirs"
-        yield problem(("profile",), told, "scope: host, or units in place of profile")
+        message = " is true, and login shells cannot tell which of several daemons or partitions is theirs"
+        yield problem(("profile",), message, "scope: host, or units in place of profile")
     pattern = daemon_pattern(block, host.gpu.count if host.gpu else None)
     for unit, name in block.units.items():
         path = ("units", unit)
@@ -196,5 +196,5 @@ def environments(host: HostSpec, block: Mps) -> Iterable[Problem]:
         if block.static_partitions and not partition:
             yield problem(path, f' is "{name}", and with static_partitions a client has to have one', f"{name}-0")
         elif partition and int(partition[1]) >= len(block.static_partitions):
-            told = f' is "{name}", and there are {len(block.static_partitions)} partitions'
-            yield problem(path, told, f"allowed: 0 to {len(block.static_partitions) - 1} at the end")
+            message = f' is "{name}", and there are {len(block.static_partitions)} partitions'
+            yield problem(path, message, f"allowed: 0 to {len(block.static_partitions) - 1} at the end")

@@ -55,10 +55,10 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     if gpu is None and branch in known and (lacking := without_flavour(branch, driver.kernel_modules)):
         yield problem("kernel_modules", f": {lacking}", "gpuprov catalog drivers")
     if gpu and (not branch or branch in known):
-        asked = branch or NEUTRAL_BRANCH
+        chosen_branch = branch or NEUTRAL_BRANCH
         modules_wanted = driver.kernel_modules
-        flavour = drivers.choose_kernel_modules(gpu, asked) if modules_wanted == "auto" else modules_wanted
-        refusal = drivers.explain_refusal(gpu, asked, flavour)
+        flavour = drivers.choose_kernel_modules(gpu, chosen_branch) if modules_wanted == "auto" else modules_wanted
+        refusal = drivers.explain_refusal(gpu, chosen_branch, flavour)
         if refusal:
             field = "version" if modules_wanted == "auto" or "is not" in refusal.partition(";")[0] else "kernel_modules"
             yield problem((field,), f": {refusal}", f"gpuprov catalog gpus {gpu.key}")
@@ -104,9 +104,9 @@ def cuda_problems(driver: NvidiaDriver) -> Iterable[Problem]:
         return
     known = list(cuda.list_floors())
     if driver.cuda not in known:
-        asked = [int(part) for part in driver.cuda.split(".")]
+        numbers = [int(part) for part in driver.cuda.split(".")]
         alike = [version for version in known if version.count(".") == driver.cuda.count(".")]
-        near = min(alike or known, key=lambda v: [abs(int(a) - b) for a, b in zip(v.split("."), asked, strict=False)])
+        near = min(alike or known, key=lambda v: [abs(int(a) - b) for a, b in zip(v.split("."), numbers, strict=False)])
         message = f'is "{driver.cuda}": there is no such CUDA'
         yield problem("cuda", message, f'the nearest is "{near}"; all: gpuprov catalog cuda')
     elif driver.version != "any" and cuda.check_support(driver.version, driver.cuda).runs is False:
@@ -162,7 +162,7 @@ def export(facts: Facts) -> Fragment | None:
     release, installed = facts.get(system.OS_RELEASE), versions(facts)
     kinds = [(source, build) for source in ("auto", *SOURCES[:2]) for build in BUILDS]
     known = [(kind, find_packages(release.id, release.version, *kind)) for kind in kinds]
-    found = [
+    candidates = [
         (kind, names, kernel)
         for kind, names in known
         if names
@@ -170,10 +170,12 @@ def export(facts: Facts) -> Fragment | None:
     ]
     if not any(names for _, names in known):
         package_names(NvidiaDriver(), facts)  # says why
-    whole = [one for one in found if resolve.installed_set(one[1].sets[one[2][0]], installed)]
-    for (source, build), names, (flavour, kernel) in (whole or found)[:1]:
+    whole = [
+        candidate for candidate in candidates if resolve.installed_set(candidate[1].sets[candidate[2][0]], installed)
+    ]
+    for (source, build), names, (flavour, kernel) in (whole or candidates)[:1]:
         options = facts.get(modules.MODPROBE).options.get(modules.underscored(names.modules[flavour]), {})
-        there = NvidiaDriver(
+        block = NvidiaDriver(
             version=resolve.upstream(installed[kernel]),
             kernel_modules="open" if flavour == "open" else "proprietary",
             source="nvidia" if source == "nvidia" else "auto",
@@ -181,7 +183,7 @@ def export(facts: Facts) -> Fragment | None:
             module_parameters={k: v for k, v in options.items() if k.startswith("NVreg_")},
             hold=facts.get(PACKAGES)[kernel].held,
         )
-        return gsp.exported(there)
+        return gsp.exported(block)
     return None
 
 

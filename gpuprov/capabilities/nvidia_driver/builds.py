@@ -38,12 +38,12 @@ def headers(ctx: Ctx) -> Outcome:
     missing = [kernel.release for kernel in targets if not kernel.headers]
     next_ones = [n for n in header_metapackages(ctx.fragment, ctx.facts) if n not in ctx.facts.get(PACKAGES)]
     if missing or next_ones:
-        told = [f"none for {' '.join(missing)}"] * bool(missing)
-        told += [f"the next kernel comes without: {' '.join(next_ones)} not installed"] * bool(next_ones)
+        problems = [f"none for {' '.join(missing)}"] * bool(missing)
+        problems += [f"the next kernel comes without: {' '.join(next_ones)} not installed"] * bool(next_ones)
         forms = [form for form in package_names(ctx.fragment, ctx.facts).headers if "{kernel}" in form]
         names = package_lists.header_packages(forms, missing) + next_ones
         changes = [Change(kind="package", name=name, after="installed") for name in names]
-        return fail("headers for every kernel", "; ".join(told), "gpuprov apply", changes=changes)
+        return fail("headers for every kernel", "; ".join(problems), "gpuprov apply", changes=changes)
     return ok(" ".join(kernel.release for kernel in targets) + without(ctx))
 
 
@@ -65,27 +65,27 @@ def without(ctx: Ctx) -> str:
 )
 def modules_built(ctx: Ctx) -> Outcome:
     """Every kernel that can boot has the NVIDIA module on disk, in the same version as the packages, and built for this kernel."""
-    wanted = installed_version(ctx.fragment, ctx.facts)
-    if not wanted:
+    version = installed_version(ctx.fragment, ctx.facts)
+    if not version:
         return fail("kernel modules", "no kernel module package is installed", "gpuprov apply")
     targets = built_here(ctx.fragment, ctx.facts)
     if not targets:
-        return fail(f"{wanted} for every kernel", "no kernel found to build for", "install the headers of the kernel")
-    lacking = [kernel for kernel in targets if kernel.nvidia != wanted]
+        return fail(f"{version} for every kernel", "no kernel found to build for", "install the headers of the kernel")
+    lacking = [kernel for kernel in targets if kernel.nvidia != version]
     wrong = [f"{kernel.release}: {kernel.nvidia or 'none'}{why(ctx, kernel)}" for kernel in lacking]
     if wrong:
         hint = f"{repair(ctx)}dkms status; ls /var/lib/dkms/*/*/build/make.log lists the logs of failed builds"
         if ctx.fragment.build == "precompiled":
             hint = "gpuprov apply, where precompiled modules of that kernel are offered; else remove the kernel"
         hint += before_the_boot(ctx, {kernel.release for kernel in lacking})
-        return fail(f"{wanted} for every kernel", "; ".join(wrong), hint)
-    if strays := [f"{kernel.release}: {one}" for kernel in targets for one in kernel.strays]:
+        return fail(f"{version} for every kernel", "; ".join(wrong), hint)
+    if strays := [f"{kernel.release}: {stray}" for kernel in targets for stray in kernel.strays]:
         hint = "dkms status; find /lib/modules -name 'nvidia*.ko*', and remove what an earlier installation has left; gpuprov apply"
-        return fail(f"every module of the set in {wanted}", "; ".join(strays), hint)
+        return fail(f"every module of the set in {version}", "; ".join(strays), hint)
     if alien := [f"{kernel.release}: {kernel.nvidia} is for {kernel.built}" for kernel in targets if kernel.alien]:
         hint = "gpuprov apply builds it anew; this kernel refuses it, and boots without a driver"
-        return fail(f"{wanted}, built for the kernel that it lies with", "; ".join(alien), hint)
-    return ok(f"{wanted} for {' '.join(kernel.release for kernel in targets)}{without(ctx)}")
+        return fail(f"{version}, built for the kernel that it lies with", "; ".join(alien), hint)
+    return ok(f"{version} for {' '.join(kernel.release for kernel in targets)}{without(ctx)}")
 
 
 @check(

@@ -45,31 +45,31 @@ def build_family(ctx: Ctx) -> Outcome:
 )
 def built_once(ctx: Ctx) -> Outcome:
     """The modules of every kernel that can boot are, byte for byte, those that the build host packed, and no kernel lacks them."""
-    found = ctx.facts.get(PREBUILT)
+    prebuilt = ctx.facts.get(PREBUILT)
     if not served(ctx.host, ctx.fragment):
-        if found:
+        if prebuilt:
             hint = "gpuprov apply puts the DKMS package in its place"
-            return fail("modules that the host builds", f"{found[0].package} is installed", hint)
+            return fail("modules that the host builds", f"{prebuilt[0].package} is installed", hint)
         return not_asked("the host builds its modules itself")
     expected = f"the modules of {ctx.fragment.build_host}, whole"
-    if len(found) != 1:
-        told = ", ".join(one.package for one in found) or "no package of another host's modules"
+    if len(prebuilt) != 1:
+        listed = ", ".join(package.package for package in prebuilt) or "no package of another host's modules"
         return fail(
             expected,
-            told,
+            listed,
             "gpuprov apply",
             changes=[Change(kind="package", name=f"modules of {ctx.fragment.build_host}", after="installed")],
         )
-    mine = found[0]
+    first = prebuilt[0]
     again = "gpuprov apply installs it again; what changed the files is not known"
-    if not mine.sums or mine.sums != mine.recorded:
-        return fail(expected, f"the list of {mine.package} is not the recorded one", again)
-    if damaged := [path for path, right in mine.files.items() if not right]:
+    if not first.sums or first.sums != first.recorded:
+        return fail(expected, f"the list of {first.package} is not the recorded one", again)
+    if damaged := [path for path, right in first.files.items() if not right]:
         return fail(expected, f"not as packed: {' '.join(damaged)}", again)
     targets = [kernel.release for kernel in build_targets(ctx.facts)]
-    if lacking := [kernel for kernel in targets if kernel not in mine.kernels()]:
+    if lacking := [kernel for kernel in targets if kernel not in first.kernels()]:
         hint = f"install that kernel on {ctx.fragment.build_host}, apply it, then this host"
-        return fail(expected, f"{mine.package} has none for {' '.join(lacking)}", hint)
+        return fail(expected, f"{first.package} has none for {' '.join(lacking)}", hint)
     installed = ctx.facts.get(PACKAGES)
     loose = [name for name in installed if name.startswith("linux-image-") and not installed[name].held]
     if loose and ctx.fragment.hold:
@@ -78,7 +78,7 @@ def built_once(ctx: Ctx) -> Outcome:
         return fail(
             "kernels held: a new one would have no modules", f"not held: {' '.join(loose)}", command, changes=changes
         )
-    return ok(f"{mine.package}: {counted(len(mine.files), 'file')} for {' '.join(sorted(mine.kernels()))}", expected)
+    return ok(f"{first.package}: {counted(len(first.files), 'file')} for {' '.join(sorted(first.kernels()))}", expected)
 
 
 def fleet_rules(hosts: Sequence[HostSpec], unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:

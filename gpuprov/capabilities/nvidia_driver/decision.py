@@ -68,9 +68,11 @@ def seen(driver: NvidiaDriver, facts: Facts) -> Index:
     index, kind = facts.get(INDEX), family(facts.get(system.OS_RELEASE))
     if not leaving(driver, facts) or kind != "debian":
         return index
-    told = facts.get(REPOSITORIES)
-    mine = next((row["url"] for row in told["sources"] if row["file"] == sources.derive_path(SOURCE, kind)), "")
-    return driver_packages.without(index, mine)
+    repo_state = facts.get(REPOSITORIES)
+    own_url = next(
+        (row["url"] for row in repo_state["sources"] if row["file"] == sources.derive_path(SOURCE, kind)), ""
+    )
+    return driver_packages.without(index, own_url)
 
 
 def decided(ctx: Ctx) -> Decision:
@@ -89,23 +91,23 @@ def is_offered(driver: NvidiaDriver, facts: Facts) -> bool:
 
 def repository(ctx: Ctx) -> dict[str, object]:
     """Return the package source to add or correct; empty if the host's own are to be used."""
-    asked, kind = package_sources.driver_block(ctx.fragment, ctx.facts), family(ctx.facts.get(system.OS_RELEASE))
-    if asked is None or kind is None:
+    requested, kind = package_sources.driver_block(ctx.fragment, ctx.facts), family(ctx.facts.get(system.OS_RELEASE))
+    if requested is None or kind is None:
         return {}
-    told = ctx.facts.get(REPOSITORIES)
+    repo_state = ctx.facts.get(REPOSITORIES)
     if not ctx.fragment.repository.url and is_offered(ctx.fragment, ctx.facts):
-        own = sources.derive_path(SOURCE, kind) in told["files"]
-        return asked if own and package_sources.judge(told, asked, kind).status == "fail" else {}
-    return asked
+        own = sources.derive_path(SOURCE, kind) in repo_state["files"]
+        return requested if own and package_sources.judge(repo_state, requested, kind).status == "fail" else {}
+    return requested
 
 
 def components(ctx: Ctx, archives: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the file of Debian's components that contain its driver, if the host lacks them and the site lets gpuprov add them."""
     release, index = ctx.facts.get(system.OS_RELEASE), seen(ctx.fragment, ctx.facts)
     rules = [rule for each in package_names(ctx.fragment, ctx.facts).sets.values() for rule in each]
-    there = any(rule["name"] in index for rule in rules)
+    offered = any(rule["name"] in index for rule in rules)
     allowed = can_add_components(ctx.host.site)
-    if release.id != "debian" or chosen(ctx.fragment, ctx.facts) != "distribution" or there or not allowed:
+    if release.id != "debian" or chosen(ctx.fragment, ctx.facts) != "distribution" or offered or not allowed:
         return {}
     text = "# Managed by gpuprov: change the inventory, then apply again.\n"
     text += "# Components of the NVIDIA driver, from the archives that this host already takes main from.\n"
@@ -116,12 +118,12 @@ def components(ctx: Ctx, archives: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {"/etc/apt/sources.list.d/gpuprov-non-free.sources": text}
 
 
-def _signed_by(told: Mapping[str, Any], address: str, suite: str) -> str:
+def _signed_by(repo_state: Mapping[str, Any], address: str, suite: str) -> str:
     """Return the key by which the host's own source of this archive is trusted: apt reads no list if another source of it names
     another key."""
-    place = sources.parse_url(address, told)
-    rows = [row for row in told["sources"] if row["suite"].rstrip("/") == suite.rstrip("/")]
-    return next((row["signed_by"] for row in rows if sources.parse_url(row["url"], told) == place), "")
+    place = sources.parse_url(address, repo_state)
+    rows = [row for row in repo_state["sources"] if row["suite"].rstrip("/") == suite.rstrip("/")]
+    return next((row["signed_by"] for row in rows if sources.parse_url(row["url"], repo_state) == place), "")
 
 
 def waits_for(ctx: Ctx, decision: Decision) -> str:
@@ -155,8 +157,8 @@ def spare(ctx: Ctx) -> list[str]:
     forms = package_names(ctx.fragment, ctx.facts).headers
     flags, kept = {True: "1", False: "0"}, started(ctx.facts)
     rows = [
-        ("kernel", one.release, flags[one.bootable], flags[one.headers], flags[one.release in kept])
-        for one in build_targets(ctx.facts)
+        ("kernel", target.release, flags[target.bootable], flags[target.headers], flags[target.release in kept])
+        for target in build_targets(ctx.facts)
     ]
     return package_lists.without_headers(forms, rows, offered)
 
@@ -164,16 +166,16 @@ def spare(ctx: Ctx) -> list[str]:
 def kernels(ctx: Ctx) -> list[modules.KernelModules]:
     """Return the kernels that modules are installed for."""
     left = spare(ctx)
-    return [one for one in build_targets(ctx.facts) if one.release not in left]
+    return [target for target in build_targets(ctx.facts) if target.release not in left]
 
 
 def installs_runfile(ctx: Ctx, decision: Decision) -> bool:
     """Return whether NVIDIA's installer must run: for another version, another file of it, or the other flavour."""
     if ctx.fragment.source != "runfile":
         return False
-    mine, is_open = ctx.facts.get(runfile.RUNFILE), decision.flavour == "open"
-    same = mine.version == decision.version and mine.ours.get("sha256", "") == ctx.fragment.runfile.sha256.lower()
-    return not same or any(other != is_open for other in mine.open.values())
+    current, is_open = ctx.facts.get(runfile.RUNFILE), decision.flavour == "open"
+    same = current.version == decision.version and current.ours.get("sha256", "") == ctx.fragment.runfile.sha256.lower()
+    return not same or any(other != is_open for other in current.open.values())
 
 
 def loaded(ctx: Ctx) -> nvidia.LoadedDriver:
@@ -192,12 +194,12 @@ def reload_reasons(ctx: Ctx, decision: Decision) -> list[str]:
     if decision.problem:
         numbered = number[0] in digits and not f"{now.version}.".startswith(f"{number}.")
         return [now.version] if numbered else []
-    there = {
+    current = {
         "version": now.version,
         "flavour": "open" if now.open else "proprietary",
         "parameters": ctx.facts.get(nvidia.PARAMETERS),
     }
-    wanted = {"version": decision.version, "flavour": decision.flavour, "parameters": ctx.fragment.module_parameters}
+    target = {"version": decision.version, "flavour": decision.flavour, "parameters": ctx.fragment.module_parameters}
     # Its installer takes the old files away under whatever runs, and below branch 545 it ends where a driver is loaded.
     anew = ["NVIDIA's installer replaces its files"] if installs_runfile(ctx, decision) else []
-    return reload.reload_reasons(there, wanted) or anew
+    return reload.reload_reasons(current, target) or anew

@@ -38,12 +38,12 @@ def make(ctx: Ctx) -> dict[str, Any]:
     waits = deciding.waits_for(ctx, decision)
     if decision.problem and not waits:
         raise ProbeFailed(f"nvidia_driver.version {ctx.fragment.version}: {decision.problem}", decision.hint)
-    told = f"driver {ctx.fragment.version} is resolved when apply has {waits}"
+    message = f"driver {ctx.fragment.version} is resolved when apply has {waits}"
     problem = f"nvidia_driver.version {ctx.fragment.version}: {decision.problem}. Fix: {decision.hint}"
     of_packages = ctx.fragment.source != "runfile"
     components = deciding.components(ctx, ctx.facts.get(ARCHIVES)) if of_packages else {}
     values: dict[str, Any] = {
-        "later": {"told": told, "problem": problem} if waits else {},
+        "later": {"told": message, "problem": problem} if waits else {},
         "repository": deciding.repository(ctx) if of_packages else {},
         "components": components,
         "leaving": deciding.leaving(ctx.fragment, ctx.facts),
@@ -62,20 +62,24 @@ def _undecided() -> dict[str, Any]:
 
 def _decided(ctx: Ctx, decision: Decision, leaving: list[str]) -> dict[str, Any]:
     driver = ctx.fragment
-    names, moves, mine = package_names(driver, ctx.facts), transaction.transaction(ctx, decision), decision.packages
-    module = next(iter(mine), "")
+    names, moves, own_packages = (
+        package_names(driver, ctx.facts),
+        transaction.transaction(ctx, decision),
+        decision.packages,
+    )
+    module = next(iter(own_packages), "")
     gone = {"name": deciding.SOURCE, "of": "nvidia_driver.source distribution", "url": ""}
     values = {
         "of": decision.version,
         "version": decision.version,
         "flavour": decision.flavour,
-        "packages": mine,
+        "packages": own_packages,
         "module": module,
         "kernels": [one.release for one in deciding.kernels(ctx)],
         "install": list(moves.install),
         "remove": list(moves.remove),
-        "pin": {"version": decision.version, "patterns": list(names.pin)} if names.pin and mine else {},
-        "stream": names.streams.get(decision.flavour, "").replace("{branch}", decision.branch) if mine else "",
+        "pin": {"version": decision.version, "patterns": list(names.pin)} if names.pin and own_packages else {},
+        "stream": names.streams.get(decision.flavour, "").replace("{branch}", decision.branch) if own_packages else "",
         "hint": HINT,
         "builds": moves.builds,
         **holding(ctx, moves, module),

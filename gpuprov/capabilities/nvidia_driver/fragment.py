@@ -147,8 +147,8 @@ def offered(driver: NvidiaDriver, facts: Facts) -> DriverPackages | None:
     """Return the driver's packages on this host's distribution; None if its driver is not managed, or not of the wanted source."""
     release = facts.get(system.OS_RELEASE)
     source = "auto" if driver.source == "runfile" else driver.source
-    found = find_packages(release.id, release.version, source, driver.build)
-    return found if driver.source == "runfile" or (found and found.ask) else None
+    matched = find_packages(release.id, release.version, source, driver.build)
+    return matched if driver.source == "runfile" or (matched and matched.ask) else None
 
 
 def package_names(driver: NvidiaDriver, facts: Facts) -> DriverPackages:

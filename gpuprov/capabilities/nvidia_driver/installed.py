@@ -16,9 +16,13 @@ def installed_set(driver: NvidiaDriver, facts: Facts) -> dict[str, Package]:
     from its source."""
     names = package_names(driver, facts)
     rules: Iterable[Any] = names.sets[decide(driver, facts).flavour]
-    mine = resolve.other_names(list(rules), versions(facts))
-    found = facts.get(PACKAGES)
-    return {name: one for name, one in found.items() if name in mine or names.of_source(one.source, one.version)}
+    own_names = resolve.other_names(list(rules), versions(facts))
+    present = facts.get(PACKAGES)
+    return {
+        name: package
+        for name, package in present.items()
+        if name in own_names or names.of_source(package.source, package.version)
+    }
 
 
 def module_package(driver: NvidiaDriver, facts: Facts) -> Package | None:

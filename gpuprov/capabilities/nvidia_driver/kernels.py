@@ -35,17 +35,17 @@ FIELD = "kernel_upgrades"
 
 def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     """Yield what contradicts a policy."""
-    path, told = (HERE, FIELD), f"nvidia_driver.{FIELD} is {driver.kernel_upgrades}"
+    path, prefix = (HERE, FIELD), f"nvidia_driver.{FIELD} is {driver.kernel_upgrades}"
     elsewhere = served(host, driver) or driver.build == "precompiled"
     if driver.kernel_upgrades == "hold" and not driver.hold:
-        yield Problem(path=path, message=f"{told}, and nvidia_driver.hold is false", hint="hold: true, or follow")
+        yield Problem(path=path, message=f"{prefix}, and nvidia_driver.hold is false", hint="hold: true, or follow")
     if driver.kernel_upgrades == "hold" and driver.source == "runfile":
-        message = f"{told}, and of a driver from a runfile gpuprov holds no package"
+        message = f"{prefix}, and of a driver from a runfile gpuprov holds no package"
         yield Problem(
             path=path, message=message, hint="alert; or hold the kernel by hand (apt-mark hold, dnf versionlock)"
         )
     if driver.kernel_upgrades in ("follow", "alert") and elsewhere and driver.hold:
-        message = f"{told}, and nothing on the host builds modules for a new kernel: it would boot without a driver"
+        message = f"{prefix}, and nothing on the host builds modules for a new kernel: it would boot without a driver"
         yield Problem(path=path, message=message, hint="kernel_upgrades: auto, which holds the kernels; or build: dkms")
 
 
@@ -62,10 +62,10 @@ def of_next_boot(ctx: Ctx) -> Outcome:
     ahead, running = coming(ctx.facts), ctx.facts.get(system.PLATFORM).kernel
     if ahead is None:
         return none_boots(ctx.facts)
-    kernel, told = ahead.kernel, f" ({ahead.told})" if ahead.told else ""
-    policy, wanted = ctx.fragment.kernel_upgrades, installed_version(ctx.fragment, ctx.facts)
-    expected = f"{kernel.release} with {wanted or 'a driver'}"
-    if bad := next(filter(None, (_lacking(ctx, ahead, one, wanted) for one in ahead.each)), None):
+    kernel, suffix = ahead.kernel, f" ({ahead.told})" if ahead.told else ""
+    policy, version = ctx.fragment.kernel_upgrades, installed_version(ctx.fragment, ctx.facts)
+    expected = f"{kernel.release} with {version or 'a driver'}"
+    if bad := next(filter(None, (_lacking(ctx, ahead, kernel, version) for kernel in ahead.each)), None):
         return bad
     if holds_kernels(ctx):
         known = images(ctx.facts)
@@ -80,32 +80,46 @@ def of_next_boot(ctx: Ctx) -> Outcome:
                 "no package of a kernel is known",
                 "kernel_upgrades: alert; hold it by hand",
             )
-        return ok(f"{kernel.release} has {wanted}{told}; held: {' '.join(sorted(known))}", expected)
-    if policy == "alert" and (others := [one.release for one in ahead.each if one.release != running]):
-        found = f"the next boot starts {kernel.release}, running is {running}{told}"
+        return ok(f"{kernel.release} has {version}{suffix}; held: {' '.join(sorted(known))}", expected)
+    if policy == "alert" and (others := [kernel.release for kernel in ahead.each if kernel.release != running]):
+        message = f"the next boot starts {kernel.release}, running is {running}{suffix}"
         hint = f"plan a reboot and verify after it; or remove {others[0]}, or kernel_upgrades: follow"
-        return fail(f"{running} at the next boot, too", found, hint)
+        return fail(f"{running} at the next boot, too", message, hint)
     runs = ", and runs" if kernel.release == running else f"; running is {running}"
-    return ok(f"{kernel.release} has {wanted}{runs}{told}")
+    return ok(f"{kernel.release} has {version}{runs}{suffix}")
 
 
-def _lacking(ctx: Ctx, ahead: Coming, one: KernelModules, wanted: str) -> Outcome | None:
+def _lacking(ctx: Ctx, ahead: Coming, kernel_modules: KernelModules, version: str) -> Outcome | None:
     """Return the failure that names what a kernel lacks that boots next or after that; None if it lacks nothing."""
-    running, told = ctx.facts.get(system.PLATFORM).kernel, f" ({ahead.told})" if ahead.told else ""
-    which = "the next boot's" if one is ahead.kernel else "the one that boots after the next"
-    bare = not one.initramfs and any(other.initramfs for other in ctx.facts.get(modules.KERNELS) if other.bootable)
-    if not one.bootable:
-        found = f"{one.release}, {which}, has no modules here: it was removed, or is an entry for a rescue{told}"
-        hint = f"have the bootloader start a kernel that is installed{_stay(ctx, one, running)}"
-        return fail(f"an installed kernel with {wanted or 'a driver'}", found, hint)
-    if one.nvidia != wanted or not wanted or one.alien:
-        has = f"{one.nvidia} for {one.built}" if one.alien else one.nvidia or "none"
-        found = f"{one.release}, {which}, has {has}{why(ctx, one)}{'; and no initramfs' * bare}{told}"
-        return fail(f"{one.release} with {wanted or 'a driver'}", found, _hint(ctx, one, running))
+    running, suffix = ctx.facts.get(system.PLATFORM).kernel, f" ({ahead.told})" if ahead.told else ""
+    which = "the next boot's" if kernel_modules is ahead.kernel else "the one that boots after the next"
+    bare = not kernel_modules.initramfs and any(
+        other.initramfs for other in ctx.facts.get(modules.KERNELS) if other.bootable
+    )
+    if not kernel_modules.bootable:
+        message = f"{kernel_modules.release}, {which}, has no modules here: it was removed, or is an entry for a rescue{suffix}"
+        hint = f"have the bootloader start a kernel that is installed{_stay(ctx, kernel_modules, running)}"
+        return fail(f"an installed kernel with {version or 'a driver'}", message, hint)
+    if kernel_modules.nvidia != version or not version or kernel_modules.alien:
+        has = (
+            f"{kernel_modules.nvidia} for {kernel_modules.built}"
+            if kernel_modules.alien
+            else kernel_modules.nvidia or "none"
+        )
+        message = f"{kernel_modules.release}, {which}, has {has}{why(ctx, kernel_modules)}{'; and no initramfs' * bare}{suffix}"
+        return fail(
+            f"{kernel_modules.release} with {version or 'a driver'}", message, _hint(ctx, kernel_modules, running)
+        )
     if bare:
-        made = words(ctx.facts.get(system.OS_RELEASE)).make_initramfs.format(one.release)
-        found = f"{one.release}, {which}, has no initramfs, as others have: it may not find its disk{told}"
-        return fail(f"an initramfs for {one.release}", found, f"{repair(ctx)}{made}{_stay(ctx, one, running)}")
+        made = words(ctx.facts.get(system.OS_RELEASE)).make_initramfs.format(kernel_modules.release)
+        message = (
+            f"{kernel_modules.release}, {which}, has no initramfs, as others have: it may not find its disk{suffix}"
+        )
+        return fail(
+            f"an initramfs for {kernel_modules.release}",
+            message,
+            f"{repair(ctx)}{made}{_stay(ctx, kernel_modules, running)}",
+        )
     return None
 
 
@@ -127,15 +141,15 @@ def before_the_boot(ctx: Ctx, lacking: Collection[str]) -> str:
     """Return what to do until these kernels have their modules, if one of them boots next: for the failure that this one follows
     from."""
     ahead, running = coming(ctx.facts), ctx.facts.get(system.PLATFORM).kernel
-    first = next((one for one in (ahead.each if ahead else ()) if one.release in lacking), None)
-    told = _stay(ctx, first, running) if first else ""
-    return f"{told} ({first.release} boots next)" if first and told else ""
+    first = next((kernel for kernel in (ahead.each if ahead else ()) if kernel.release in lacking), None)
+    advice = _stay(ctx, first, running) if first else ""
+    return f"{advice} ({first.release} boots next)" if first and advice else ""
 
 
 def _stay(ctx: Ctx, kernel: KernelModules, running: str) -> str:
     """Return how to start another kernel that has all it needs; empty if there is none."""
-    others = [one for one in built_here(ctx.fragment, ctx.facts) if one.bootable and one is not kernel]
-    able = [one.release for one in others if one.nvidia and not one.alien and one.initramfs]
+    others = [other for other in built_here(ctx.fragment, ctx.facts) if other.bootable and other is not kernel]
+    able = [other.release for other in others if other.nvidia and not other.alien and other.initramfs]
     back = running if running in able else max(able, key=package_lists.rpm_order, default="")
     if not back:
         return ""

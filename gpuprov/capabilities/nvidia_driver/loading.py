@@ -46,11 +46,11 @@ def in_initramfs(ctx: Ctx) -> Outcome:
     if old := [image for image in images if image.old_driver]:
         made_anew = old if "kernel" in ctx.host.capabilities else []  # its role alone makes images
         changes = [Change(kind="initramfs", name=image.image, after="rebuilt") for image in made_anew]
-        told = (
+        message = (
             f"older than the driver's modules, and with NVIDIA modules inside: {' '.join(image.image for image in old)}"
         )
         hint = f"{old[0].rebuild}; without, the next boot ends in Driver/library version mismatch"
-        return fail("no older NVIDIA module in any image", told, hint, changes=changes)
+        return fail("no older NVIDIA module in any image", message, hint, changes=changes)
     return ok(f"no older NVIDIA module in {counted(len(images), 'image')}")
 
 
@@ -70,26 +70,26 @@ def kept_away(ctx: Ctx) -> Outcome:
     if wrong:
         return fail(expected, "; ".join(wrong), "; ".join(dict.fromkeys(wrong.values())))
     listed = ctx.facts.get(modules.MODPROBE).blacklist.union(
-        *(_names(one.get("modprobe.blacklist", "")) for one in entries)
+        *(_names(entry.get("modprobe.blacklist", "")) for entry in entries)
     )
     by_name = " ".join(sorted(NEEDED & listed))
-    told = (
+    suffix = (
         f"; blacklisted, so that only what asks for it by name loads it, as nvidia-modprobe does: {by_name}"
         if by_name
         else ""
     )
     ids = ctx.facts.get(modules.MODPROBE).options.get(VFIO, {}).get("ids", "")
-    if any(_holds(ids, one.identifier) for one in _gpus(ctx)):
-        told += f"; vfio-pci ids={ids} would take GPUs, and nothing loads vfio-pci early"
-    return ok(f"nothing does{told}", expected)
+    if any(_holds(ids, gpu.identifier) for gpu in _gpus(ctx)):
+        suffix += f"; vfio-pci ids={ids} would take GPUs, and nothing loads vfio-pci early"
+    return ok(f"nothing does{suffix}", expected)
 
 
 def _next_entries(ctx: Ctx) -> list[BootEntry]:
     """Return the entries of the kernels that start next, without rescue entries and those that gpuprov keeps for a boot that fails."""
     ahead = coming(ctx.facts)
-    releases = {one.release for one in ahead.each} if ahead else set()
-    known = [one for one in ctx.facts.get(boot.BOOT_ENTRIES) if one.kernel in releases]
-    return [one for one in known if not {"single", "recovery", KEPT} & set(one)]
+    releases = {kernel.release for kernel in ahead.each} if ahead else set()
+    known = [fact for fact in ctx.facts.get(boot.BOOT_ENTRIES) if fact.kernel in releases]
+    return [entry for entry in known if not {"single", "recovery", KEPT} & set(entry)]
 
 
 def _not_loaded(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
@@ -99,7 +99,7 @@ def _not_loaded(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]
         first = command.partition(" ")[0].rpartition("/")[2]
         if name in NEEDED and first in NOTHING and "modprobe" not in command:
             yield f"install {name} {command} (modprobe.d)", f"grep -rn install {PLACES}, and take it out"
-    if entries and all(NEEDED & _names(one.get("module_blacklist", "")) for one in entries):
+    if entries and all(NEEDED & _names(entry.get("module_blacklist", "")) for entry in entries):
         yield (
             f"module_blacklist={entries[0]['module_blacklist']} (boot entries)",
             _out_of_entries(ctx, "module_blacklist"),
@@ -111,15 +111,15 @@ def _taken(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
     a part of the kernel. GPUs bound to it now are meant for it (https://docs.kernel.org/driver-api/vfio.html)."""
     known, built_in = ctx.facts.get(modules.MODPROBE), VFIO in ctx.facts.get(modules.BUILT_IN)
     first = [known.before.get(name, frozenset()) for name in (*NEEDED, "nouveau")]
-    images = [one.modules for one in ctx.facts.get(initramfs.INITRAMFS)]
+    images = [fact.modules for fact in ctx.facts.get(initramfs.INITRAMFS)]
     early = any(VFIO in names for names in (ctx.facts.get(boot.MODULES_LOAD), *first, *images))
-    of_entries = [one.get("vfio-pci.ids", "") or one.get("vfio_pci.ids", "") for one in entries]
+    of_entries = [entry.get("vfio-pci.ids", "") or entry.get("vfio_pci.ids", "") for entry in entries]
     of_modprobe = known.options.get(VFIO, {}).get("ids", "")
     for every, place, fix in (
         ([of_modprobe] * (early and not built_in), "modprobe.d", f"grep -rn vfio {PLACES}, and take the ids out"),
         (of_entries * (early or built_in), "boot entries", _out_of_entries(ctx, "vfio-pci.ids")),
     ):
-        taken = [one.address for one in _gpus(ctx) if every and all(_holds(ids, one.identifier) for ids in every)]
+        taken = [gpu.address for gpu in _gpus(ctx) if every and all(_holds(ids, gpu.identifier) for ids in every)]
         if taken:
             yield f"vfio-pci ids={every[0]} ({place}), which takes {' '.join(taken)}", fix
 
@@ -129,7 +129,7 @@ def _gpus(ctx: Ctx) -> list[pci.PciFunction]:
 
 
 def _holds(ids: str, identifier: str) -> bool:
-    return identifier in [":".join(one.lower().split(":")[:2]) for one in ids.split(",")]
+    return identifier in [":".join(part.lower().split(":")[:2]) for part in ids.split(",")]
 
 
 def _names(listed: str) -> frozenset[str]:

@@ -19,8 +19,8 @@ OF_MACHINE = "the driver is that of the machine that it is on"
 
 def described(machine: Machine) -> str:
     """Return the machine in words: `Azure (Hyper-V), UEFI`."""
-    found = catalogue.find_hypervisor(machine.kind)
-    name = found.name if found else machine.kind or "bare metal"
+    known = catalogue.find_hypervisor(machine.kind)
+    name = known.name if known else machine.kind or "bare metal"
     cloud = catalogue.find_cloud(machine.vendor, machine.product, machine.tag)
     firmware = "UEFI" if machine.efi else "BIOS"
     return f"{f'{cloud} ({name})' if cloud else name}, {firmware}"
@@ -33,8 +33,8 @@ def room(machine: Machine) -> str:
         return catalogue.CLOUD.format(name=cloud)
     if not machine.kind:
         return catalogue.BARE_METAL
-    found = catalogue.find_hypervisor(machine.kind)
-    return f"{found.name}: {found.memory}" if found else f"{machine.kind}: {catalogue.OTHER_HYPERVISOR}"
+    known = catalogue.find_hypervisor(machine.kind)
+    return f"{known.name}: {known.memory}" if known else f"{machine.kind}: {catalogue.OTHER_HYPERVISOR}"
 
 
 def outside(ctx: Ctx) -> str:
@@ -62,13 +62,13 @@ def memory(ctx: Ctx) -> Outcome:
         return skip(why)
     machine, functions = ctx.facts.get(MACHINE), ctx.facts.get(FUNCTIONS)
     expected = "an address for region 0 and for the window on the GPU's memory, on every GPU"
-    models = {one.address: find_gpu(one.identifier) for one in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))}
+    models = {gpu.address: find_gpu(gpu.identifier) for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))}
     integrated = {address for address, model in models.items() if model and model.form_factor == "integrated"}
-    lacking = {one.address: one.without_address(one.address in integrated) for one in functions}
+    lacking = {function.address: function.without_address(function.address in integrated) for function in functions}
     wrong = [f"{address} {' '.join(names)}" for address, names in lacking.items() if names]
     if wrong:
-        found = f"without an address (the driver says BAR is 0M, RmInitAdapter failed): {', '.join(wrong)}; {described(machine)}"
-        return fail(expected, found, room(machine))
+        message = f"without an address (the driver says BAR is 0M, RmInitAdapter failed): {', '.join(wrong)}; {described(machine)}"
+        return fail(expected, message, room(machine))
     return ok(f"{counted(len(functions), 'GPU')} with all their regions; {described(machine)}", expected)
 
 
@@ -83,17 +83,17 @@ def vgpu(ctx: Ctx) -> Outcome:
     if why := outside_vm(ctx):
         return skip(why)
     machine, functions = ctx.facts.get(MACHINE), ctx.facts.get(FUNCTIONS)
-    unread = [one.address for one in functions if one.kind == "unknown"]
+    unread = [function.address for function in functions if function.kind == "unknown"]
     if unread:
-        found = f"configuration space not readable: {' '.join(unread)}"
-        return fail("GPUs that say whether they are vGPUs", found, "let gpuprov become root on the host")
-    shared = [one for one in functions if one.kind == "vgpu"]
+        message = f"configuration space not readable: {' '.join(unread)}"
+        return fail("GPUs that say whether they are vGPUs", message, "let gpuprov become root on the host")
+    shared = [function for function in functions if function.kind == "vgpu"]
     if shared:
-        hosts = " ".join(sorted({one.host_driver or "of unknown version" for one in shared}))
-        found = f"vGPU: {' '.join(one.address for one in shared)}; vGPU manager {hosts}; {described(machine)}"
+        hosts = " ".join(sorted({gpu.host_driver or "of unknown version" for gpu in shared}))
+        message = f"vGPU: {' '.join(gpu.address for gpu in shared)}; vGPU manager {hosts}; {described(machine)}"
         return fail(
             "no vGPU, as nvidia_driver is in the spec",
-            found,
+            message,
             f"{catalogue.WAY_OUT}; then vgpu_guest: {{token_file: ...}}",
         )
     return ok(f"{counted(len(functions), 'GPU')} passed through; {described(machine)}")
@@ -110,23 +110,23 @@ def hypervisor(ctx: Ctx) -> Outcome:
     """The spec does not ask for a driver that refuses to start a GeForce under a hypervisor, or the hypervisor hides itself."""
     if why := outside_vm(ctx):
         return skip(why)
-    found, machine = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)), ctx.facts.get(MACHINE)
+    on_bus, machine = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)), ctx.facts.get(MACHINE)
     since = catalogue.read_vgpu_file().visible_hypervisor_since.branch
-    wanted = ctx.fragment.version
+    version = ctx.fragment.version
     branch = (
-        drivers.derive_branch(wanted) if wanted != "any" else ctx.facts.get(nvidia.DRIVER).version.partition(".")[0]
+        drivers.derive_branch(version) if version != "any" else ctx.facts.get(nvidia.DRIVER).version.partition(".")[0]
     )
-    consumer = [one.address for one in found if is_geforce(one.identifier)]
+    consumer = [gpu.address for gpu in on_bus if is_geforce(gpu.identifier)]
     if not consumer or not branch or int(branch) >= int(since):
-        told = f"driver {branch or 'still to be chosen'}" if consumer else "no GeForce"
-        return ok(f"{told}: the hypervisor may be seen; {described(machine)}")
+        message = f"driver {branch or 'still to be chosen'}" if consumer else "no GeForce"
+        return ok(f"{message}: the hypervisor may be seen; {described(machine)}")
     expected = f"driver {since} or newer, or a hypervisor that is not seen"
     if machine.hidden:
         return ok(f"driver {branch}, and {described(machine)} hides itself", expected)
     known = catalogue.find_hypervisor(machine.kind)
     way = f"; or hide the hypervisor: {known.hidden}" if known and known.hidden else ""
-    told = f"driver {branch} starts no GeForce ({' '.join(consumer)}) where it sees {described(machine)}"
-    return fail(expected, told, f'nvidia_driver: {{version: "{since}"}} or newer{way}')
+    message = f"driver {branch} starts no GeForce ({' '.join(consumer)}) where it sees {described(machine)}"
+    return fail(expected, message, f'nvidia_driver: {{version: "{since}"}} or newer{way}')
 
 
 def is_geforce(identifier: str) -> bool:

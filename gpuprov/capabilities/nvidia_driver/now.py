@@ -31,13 +31,13 @@ LISTED = "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*'"
 def packages(ctx: Ctx) -> Outcome:
     """Every package of the driver set is installed completely, at one version that the spec asks for."""
     decision = decide(ctx.fragment, ctx.facts)
-    wanted = needed(ctx.fragment, ctx.facts, decision.flavour)
-    found = ctx.facts.get(PACKAGES)
-    missing = [name for name in wanted if name not in found]
-    broken = [name for name in wanted if name in found and not found[name].whole]
-    mine = installed_set(ctx.fragment, ctx.facts)
-    present = sorted({resolve.upstream(package.version) for package in mine.values()})
-    expected = f"{ctx.fragment.version} ({decision.flavour}), {counted(len(wanted), 'package')} at one version"
+    names = needed(ctx.fragment, ctx.facts, decision.flavour)
+    installed = ctx.facts.get(PACKAGES)
+    missing = [name for name in names if name not in installed]
+    broken = [name for name in names if name in installed and not installed[name].whole]
+    own_packages = installed_set(ctx.fragment, ctx.facts)
+    present = sorted({resolve.upstream(package.version) for package in own_packages.values()})
+    expected = f"{ctx.fragment.version} ({decision.flavour}), {counted(len(names), 'package')} at one version"
     hint = "gpuprov apply; gpuprov plan shows each package"
     if missing:
         return fail(expected, f"not installed: {' '.join(missing)}", hint)
@@ -49,12 +49,12 @@ def packages(ctx: Ctx) -> Outcome:
         )
     if len(present) > 1:
         listed = " ".join(
-            f"{p.name}={resolve.upstream(p.version)}" for p in sorted(mine.values(), key=lambda p: p.name)
+            f"{p.name}={resolve.upstream(p.version)}" for p in sorted(own_packages.values(), key=lambda p: p.name)
         )
         return fail(expected, f"mixed versions: {listed}", hint)
     if not resolve.satisfies(present[0], ctx.fragment.version):
         return fail(expected, present[0], hint)
-    return ok(f"{present[0]}, {counted(len(mine), 'package')}", expected)
+    return ok(f"{present[0]}, {counted(len(own_packages), 'package')}", expected)
 
 
 @check(
@@ -67,15 +67,15 @@ def packages(ctx: Ctx) -> Outcome:
 )
 def flavour(ctx: Ctx) -> Outcome:
     """The kernel modules are of the wanted flavour, as installed and as loaded; both flavours are never installed at once."""
-    loaded, asked = ctx.facts.get(nvidia.DRIVER), ctx.fragment.kernel_modules
+    loaded, requested = ctx.facts.get(nvidia.DRIVER), ctx.fragment.kernel_modules
     running = "open" if loaded.open else "proprietary"
     try:
         decision = decide(ctx.fragment, ctx.facts)
     except NotRecorded:
         # Its packages are not in the record; the spec may say enough.
-        if not loaded.version or asked in ("auto", running):
+        if not loaded.version or requested in ("auto", running):
             raise
-        return fail(asked, f"loaded: {running}", "gpuprov plan, where the host can be reached")
+        return fail(requested, f"loaded: {running}", "gpuprov plan, where the host can be reached")
     present = list(resolve.kernel_package(package_names(ctx.fragment, ctx.facts).sets, versions(ctx.facts)))
     expected = f"{decision.flavour}: {decision.reason}"
     if present != [decision.flavour]:
@@ -114,7 +114,7 @@ def loaded(ctx: Ctx) -> Outcome:
         return skip(f"{container} container: the loaded module is the machine's, not this host's")
     running = ctx.facts.get(nvidia.DRIVER).version
     try:
-        wanted = installed_version(ctx.fragment, ctx.facts)
+        version = installed_version(ctx.fragment, ctx.facts)
     except NotRecorded:
         # Its packages are not in the record; the spec may say enough.
         if not running or resolve.satisfies(running, ctx.fragment.version):
@@ -123,13 +123,13 @@ def loaded(ctx: Ctx) -> Outcome:
     if not running:
         change = Change(kind="module", name="nvidia", after="loaded")
         return fail(
-            wanted or "loaded", "no NVIDIA module is loaded", "modprobe nvidia; dmesg | grep NVRM", changes=[change]
+            version or "loaded", "no NVIDIA module is loaded", "modprobe nvidia; dmesg | grep NVRM", changes=[change]
         )
-    if running != wanted:
-        change = Change(kind="module", name="nvidia", before=running, after=wanted)
-        reason = f"the loaded module is {running}, its package is {wanted or 'not installed'}"
+    if running != version:
+        change = Change(kind="module", name="nvidia", before=running, after=version)
+        reason = f"the loaded module is {running}, its package is {version or 'not installed'}"
         return fail(
-            wanted or "a module of an installed package",
+            version or "a module of an installed package",
             running,
             "stop the GPU's users and reload the module, or reboot",
             changes=[change],
@@ -150,24 +150,24 @@ def user_space(ctx: Ctx) -> Outcome:
     present = {resolve.upstream(package.version) for package in installed_set(ctx.fragment, ctx.facts).values()}
     if ctx.fragment.source == "runfile":
         present = {ctx.fragment.version}
-    wanted = max(present, key=resolve.order, default="")
+    newest = max(present, key=resolve.order, default="")
     absent = [name for name in ("libcuda", "libnvidia-ml") if name not in libraries]
     if absent:
         hint = "gpuprov apply; ldconfig -p | grep nvidia"
-        return fail(f"libcuda and libnvidia-ml {wanted}".strip(), f"not found: {' '.join(absent)}", hint)
-    found = " ".join(f"{name} {version}" for name, version in sorted(libraries.items()))
-    if not wanted:
+        return fail(f"libcuda and libnvidia-ml {newest}".strip(), f"not found: {' '.join(absent)}", hint)
+    listed = " ".join(f"{name} {version}" for name, version in sorted(libraries.items()))
+    if not newest:
         hint = "these libraries came from elsewhere: " + nvidia.LIBRARIES.evidence
-        return fail("libraries from driver packages", f"no driver package is installed, yet {found} is", hint)
-    wrong = [f"{name} {version}" for name, version in libraries.items() if version != wanted]
+        return fail("libraries from driver packages", f"no driver package is installed, yet {listed} is", hint)
+    wrong = [f"{name} {version}" for name, version in libraries.items() if version != newest]
     if wrong:
         elsewhere = "another installation's libraries win: " + nvidia.LIBRARIES.evidence
         mixed = "the packages are of several versions, which no reboot fixes: gpuprov apply"
-        return fail(wanted, " ".join(wrong), mixed if len(present) > 1 else elsewhere)
-    return _answers(ctx, wanted) or ok("; ".join((found, *ctx.facts.get(nvidia.SMI).warnings)))
+        return fail(newest, " ".join(wrong), mixed if len(present) > 1 else elsewhere)
+    return _answers(ctx, newest) or ok("; ".join((listed, *ctx.facts.get(nvidia.SMI).warnings)))
 
 
-def _answers(ctx: Ctx, wanted: str) -> Outcome | None:
+def _answers(ctx: Ctx, version: str) -> Outcome | None:
     """Return the failure of nvidia-smi's answer; None if it is right, or if no GPU could answer."""
     kind = ctx.facts.get(system.CONTAINER)
     running = ctx.facts.get(nvidia.DRIVER).version
@@ -175,13 +175,13 @@ def _answers(ctx: Ctx, wanted: str) -> Outcome | None:
     on_bus = {gpu.address for gpu in pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS))}
     if not on_bus or (kind and (not running or "communicate" in smi.complaint)):
         return None  # a container without device files has no GPU, however many its machine has
-    if kind and running != wanted:
+    if kind and running != version:
         hint = f"a container needs the user space of the machine's driver: {running}"
-        return fail(running, f"user space {wanted}, and the machine's loaded module is {running}", hint)
+        return fail(running, f"user space {version}, and the machine's loaded module is {running}", hint)
     if smi.complaint:
         reason = "user space and kernel module differ" if "mismatch" in smi.complaint else ""
         return fail(
-            f"nvidia-smi answers ({wanted})", smi.complaint, f'gpuprov explain "{smi.complaint[:60]}"', reboot=reason
+            f"nvidia-smi answers ({version})", smi.complaint, f'gpuprov explain "{smi.complaint[:60]}"', reboot=reason
         )
     hint = "the driver does not run it: dmesg | grep -E 'NVRM|Xid'; gpuprov explain 79"
     if kind:  # it sees the machine's whole bus, and has the GPUs that it was given
@@ -205,30 +205,34 @@ def _answers(ctx: Ctx, wanted: str) -> Outcome | None:
 )
 def module_parameters(ctx: Ctx) -> Outcome:
     """Each parameter is configured for the module that loads, which supports it, and is in effect in the loaded module."""
-    wanted = {key: str(int(v)) if isinstance(v, bool) else str(v) for key, v in ctx.fragment.module_parameters.items()}
-    if not wanted:
+    parameters = {
+        key: str(int(v)) if isinstance(v, bool) else str(v) for key, v in ctx.fragment.module_parameters.items()
+    }
+    if not parameters:
         return not_asked()
-    listed = " ".join(f"{key}={value}" for key, value in wanted.items())
+    listed = " ".join(f"{key}={value}" for key, value in parameters.items())
     decision = decide(ctx.fragment, ctx.facts)
     if gsp.switched_off(ctx.fragment) and decision.flavour == "open":
         return fail(listed, f"{gsp.KEY} has no effect: {gsp.WHY}", gsp.WITHOUT)
     names = package_names(ctx.fragment, ctx.facts).modules
     module = "nvidia" if ctx.fragment.source == "runfile" else modules.underscored(names[decision.flavour])
     configured = ctx.facts.get(modules.MODPROBE).options.get(module, {})
-    wrong = [f"{key}={configured.get(key, 'missing')}" for key, value in wanted.items() if configured.get(key) != value]
+    wrong = [
+        f"{key}={configured.get(key, 'missing')}" for key, value in parameters.items() if configured.get(key) != value
+    ]
     if wrong:
         change = Change(kind="file", name="/etc/modprobe.d/gpuprov.conf", before=" ".join(wrong), after=listed)
         return fail(
             listed, f"configured: {' '.join(wrong)}", "gpuprov apply; modprobe -c | grep nvidia", changes=[change]
         )
     effective = {} if ctx.facts.get(system.CONTAINER) else ctx.facts.get(nvidia.PARAMETERS)
-    unknown = [key for key in wanted if effective and key not in effective]
+    unknown = [key for key in parameters if effective and key not in effective]
     if unknown:
         hint = f"a misspelled name, or of another branch: modinfo -p {module} | grep NVreg_"
         return fail(listed, f"the loaded module does not know {' '.join(unknown)}", hint)
     late = [
         f"{k}={effective[k]}"
-        for k, v in wanted.items()
+        for k, v in parameters.items()
         if effective and reload.shown_value(effective[k]) != reload.shown_value(v)
     ]
     if late:

@@ -30,23 +30,23 @@ def problems(driver: NvidiaDriver) -> Iterable[Problem]:
     """Yield what contradicts precompiled modules."""
     if driver.build != "precompiled":
         return
-    path, told = (HERE, "build"), "nvidia_driver.build is precompiled"
+    path, prefix = (HERE, "build"), "nvidia_driver.build is precompiled"
     if driver.signing.key_file:
-        message = f"{told}: whoever built the modules has signed them, nvidia_driver.signing would sign none"
+        message = f"{prefix}: whoever built the modules has signed them, nvidia_driver.signing would sign none"
         yield Problem(path=path, message=message, hint="no signing; or build: dkms, whose modules the site's key signs")
     if driver.build_host:
-        message = f"{told}: nothing is built, and nvidia_driver.build_host is {driver.build_host}"
+        message = f"{prefix}: nothing is built, and nvidia_driver.build_host is {driver.build_host}"
         yield Problem(path=path, message=message, hint="no build_host; or build: dkms")
     if driver.source == "runfile":
-        yield Problem(path=path, message=f"{told}, and a runfile has its modules built by DKMS", hint="build: dkms")
+        yield Problem(path=path, message=f"{prefix}, and a runfile has its modules built by DKMS", hint="build: dkms")
 
 
 def of_kernel(ctx: Ctx, flavour: str, kernel: str) -> list[str]:
     """Return the packages of modules that a kernel needs, for the installed driver."""
-    names, mine = package_names(ctx.fragment, ctx.facts), module_package(ctx.fragment, ctx.facts)
+    names, own_package = package_names(ctx.fragment, ctx.facts), module_package(ctx.fragment, ctx.facts)
     given = {flavour: names.precompiled.get(flavour, ())}
     rules = package_lists.precompiled_sets({flavour: []}, given, [kernel])[flavour]
-    return list(resolve.fitting(rules, mine.version)) if mine else []
+    return list(resolve.fitting(rules, own_package.version)) if own_package else []
 
 
 @check(
@@ -59,7 +59,7 @@ def of_kernel(ctx: Ctx, flavour: str, kernel: str) -> list[str]:
 def precompiled(ctx: Ctx) -> Outcome:
     """Modules come from where `build` says: from DKMS, or from a package for every kernel that can boot, which is held, as are the
     kernels, since a new one would boot without a driver."""
-    names, found, present = package_names(ctx.fragment, ctx.facts), ctx.facts.get(PACKAGES), versions(ctx.facts)
+    names, installed, present = package_names(ctx.fragment, ctx.facts), ctx.facts.get(PACKAGES), versions(ctx.facts)
     beside = names.built_otherwise(present)
     if ctx.fragment.build == "dkms":
         if beside:
@@ -70,22 +70,24 @@ def precompiled(ctx: Ctx) -> Outcome:
         hint = "gpuprov apply takes it away: what DKMS has built is loaded before what was precompiled"
         return fail(expected, f"installed beside them: {' '.join(beside)}", hint)
     flavour = decide(ctx.fragment, ctx.facts).flavour
-    wanted = {kernel.release: of_kernel(ctx, flavour, kernel.release) for kernel in build_targets(ctx.facts)}
-    lacking = [kernel for kernel, names_of in wanted.items() if not names_of or not set(names_of) <= found.keys()]
-    if lacking or not wanted:
+    by_kernel = {kernel.release: of_kernel(ctx, flavour, kernel.release) for kernel in build_targets(ctx.facts)}
+    lacking = [
+        kernel for kernel, names_of in by_kernel.items() if not names_of or not set(names_of) <= installed.keys()
+    ]
+    if lacking or not by_kernel:
         changes = [Change(kind="package", name=f"modules of {kernel}", after="installed") for kernel in lacking]
         hint = "gpuprov apply installs them where they are offered; else remove that kernel, or nvidia_driver: {build: dkms}"
         return fail(expected, f"none for {' '.join(lacking)}" if lacking else "no kernel found", hint, changes=changes)
-    mine = [name for names_of in wanted.values() for name in names_of]
-    if broken := [name for name in mine if not found[name].whole]:
+    own_names = [name for names_of in by_kernel.values() for name in names_of]
+    if broken := [name for name in own_names if not installed[name].whole]:
         repair = words(ctx.facts.get(system.OS_RELEASE)).repair
         return fail(expected, f"not whole: {' '.join(broken)}", f"{repair}; gpuprov apply")
-    kernels = [name for name, one in found.items() if name == one.name and re.fullmatch(BOOTING, name)]
-    loose = [name for name in (*mine, *kernels) if not found[name].held]
+    kernels = [name for name, package in installed.items() if name == package.name and re.fullmatch(BOOTING, name)]
+    loose = [name for name in (*own_names, *kernels) if not installed[name].held]
     if loose and ctx.fragment.hold:
         command = f"{words(ctx.facts.get(system.OS_RELEASE)).hold} {' '.join(loose)}"
         return fail(expected, f"not held: {' '.join(loose)}", command, changes=[Change(kind="setting", name=command)])
-    return ok(f"{' '.join(mine)}", expected)
+    return ok(f"{' '.join(own_names)}", expected)
 
 
 CHECKS = (precompiled,)

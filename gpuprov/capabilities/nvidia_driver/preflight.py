@@ -59,7 +59,7 @@ def resolvable(ctx: Ctx) -> Outcome:
     """One exact version exists for which the host's repositories have every package of the set."""
     index = ctx.facts.get(INDEX)
     decision = decided(ctx)
-    wanted = f"{ctx.fragment.version} ({decision.flavour})"
+    expected = f"{ctx.fragment.version} ({decision.flavour})"
     names = package_names(ctx.fragment, ctx.facts)
     waits = waits_for(ctx, decision)
     if waits.startswith(("added http", "added file:")):
@@ -74,44 +74,49 @@ def resolvable(ctx: Ctx) -> Outcome:
             return skip(f"the host's package lists have no driver yet: apply fetches them{also}, and resolves then")
     if decision.problem:
         fetch = words(ctx.facts.get(system.OS_RELEASE)).fetch
-        told = f"{decision.problem}{ended(decision.problem, index)}"
-        return fail(wanted, told, decision.hint.replace("fetch the package lists", fetch))
+        message = f"{decision.problem}{ended(decision.problem, index)}"
+        return fail(expected, message, decision.hint.replace("fetch the package lists", fetch))
     refused = refusals(ctx.facts, decision)
     if refused:
-        return fail(wanted, "; ".join(refused), "gpuprov catalog gpus MODEL says which branches know a GPU")
+        return fail(expected, "; ".join(refused), "gpuprov catalog gpus MODEL says which branches know a GPU")
     moves = transaction(ctx, decision)
     if moves.unmovable:
         purge = words(ctx.facts.get(system.OS_RELEASE)).purge
         hint = f"{purge} {' '.join(moves.unmovable)}, then apply again; or another version"
-        told = f"{', '.join(moves.unmovable)} (installed, of the driver's source) is not offered in it, and would be left behind"
-        return fail(wanted, told, hint)
-    found = ctx.facts.get(PACKAGES)
+        message = f"{', '.join(moves.unmovable)} (installed, of the driver's source) is not offered in it, and would be left behind"
+        return fail(expected, message, hint)
+    installed = ctx.facts.get(PACKAGES)
     target = next(iter(decision.packages.values()))
     moving = dict.fromkeys(installed_set(ctx.fragment, ctx.facts), target) if not decision.kept else {}
-    changes = [Change(kind="package", name=n, before=found[n].version, after="removed") for n in decision.replaced]
+    changes = [Change(kind="package", name=n, before=installed[n].version, after="removed") for n in decision.replaced]
     for name, version in {**moving, **decision.packages}.items():
-        before = found[name].version if name in found else ""
+        before = installed[name].version if name in installed else ""
         if before != version and name not in decision.replaced:
             shown = name + SUFFIX if served(ctx.host, ctx.fragment) and name == next(iter(decision.packages)) else name
             changes.append(Change(kind="package", name=shown, before=before, after=version))
-    changes += [Change(kind="package", name=n, after="newest") for n in names.extra if n not in found]
-    told = f"{decision.version} ({decision.flavour}: {decision.reason})"
-    there = installed_version(ctx.fragment, ctx.facts)
+    changes += [Change(kind="package", name=n, after="newest") for n in names.extra if n not in installed]
+    message = f"{decision.version} ({decision.flavour}: {decision.reason})"
+    current = installed_version(ctx.fragment, ctx.facts)
     return Outcome(
-        status="pass", expected=wanted, found=told, changes=tuple(changes), version=decision.version, installed=there
+        status="pass",
+        expected=expected,
+        found=message,
+        changes=tuple(changes),
+        version=decision.version,
+        installed=current,
     )
 
 
 def ended(problem: str, index: Index) -> str:
     """Return what replaced a package that is reported as missing, although apt lists it."""
-    name = next((one for one in index.moved if re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", problem)), "")
+    name = next((name for name in index.moved if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", problem)), "")
     return f"; {name} is a transitional package there, for {index.moved[name]}" if name else ""
 
 
 def refusals(facts: Facts, decision: Decision) -> list[str]:
     """Return why GPUs on the bus cannot run with the decided driver."""
-    found = (gpus.find_by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
-    models = {model.key: model for model in found if model}
+    candidates = (gpus.find_by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
+    models = {model.key: model for model in candidates if model}
     flavour: gpus.Flavour = "open" if decision.flavour == "open" else "proprietary"
     return [
         reason for model in models.values() if (reason := drivers.explain_refusal(model, decision.version, flavour))
@@ -146,9 +151,9 @@ def leftovers(ctx: Ctx) -> Outcome:
     if theirs := made_by_nvidia(ctx, decided(ctx)):
         purge = words(ctx.facts.get(system.OS_RELEASE)).purge
         listed = " ".join(f"{row.name}={row.version}" for row in theirs)
-        told = f"packages of the same names that {theirs[0].vendor} made: {listed}"
+        message = f"packages of the same names that {theirs[0].vendor} made: {listed}"
         hint = f"remove it first: {purge} {' '.join(row.name for row in theirs)}"
-        return fail("the driver of one source only", told, hint)
+        return fail("the driver of one source only", message, hint)
     return ok("no other driver")
 
 
@@ -171,13 +176,13 @@ def build_tools(ctx: Ctx) -> Outcome:
     decision, names = decided(ctx), package_names(ctx.fragment, ctx.facts)
     if decision.problem:
         return skip("the version is not decided: nvidia_driver.resolvable says why")
-    told = f"modules for {' '.join(one.release for one in kernels(ctx))}"
+    expected = f"modules for {' '.join(kernel.release for kernel in kernels(ctx))}"
     lacking = transaction(ctx, decision).lacking
     built = all(kernel.nvidia == decision.version for kernel in kernels(ctx))
     if lacking and not built:
-        found = f"the driver's modules are built by {', '.join(lacking)}, and the host's repositories have none"
-        return fail(told, found, names.builds_from)
-    return ok(told)
+        message = f"the driver's modules are built by {', '.join(lacking)}, and the host's repositories have none"
+        return fail(expected, message, names.builds_from)
+    return ok(expected)
 
 
 @check(

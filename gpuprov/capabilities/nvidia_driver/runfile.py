@@ -50,9 +50,9 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
         message = f'is "{driver.version}", and a runfile has exactly one'
         yield problem("version", message, 'that one, like version: "580.95.05"')
     if bool(given.url) == bool(given.file):
-        told = "both a url and a file" if given.url else "neither a url nor a file"
+        fault = "both a url and a file" if given.url else "neither a url nor a file"
         hint = "runfile: {url: https://.../NVIDIA-Linux-x86_64-VERSION.run, sha256: ...}, or file: one beside the inventory"
-        yield Problem(path=path, message=f"nvidia_driver.runfile has {told}", hint=hint)
+        yield Problem(path=path, message=f"nvidia_driver.runfile has {fault}", hint=hint)
     elif given.file and not File(given.file).is_file():
         message = f"nvidia_driver.runfile.file {given.file} is not there"
         yield Problem(path=(*path, "file"), message=message, hint="put it there, or name its url")
@@ -78,16 +78,16 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
 
 def exported(facts: Facts) -> NvidiaDriver | None:
     """Return the driver that a runfile installed; if gpuprov did not install it, the rules ask for the file and its checksum."""
-    mine = facts.get(runfile.RUNFILE)
-    if not mine.version:
+    current = facts.get(runfile.RUNFILE)
+    if not current.version:
         return None
     options = facts.get(modules.MODPROBE).options.get("nvidia", {})
-    given = Runfile(**{key: mine.ours.get(key, "") for key in ("url", "file", "sha256")})
+    given = Runfile(**{key: current.ours.get(key, "") for key in ("url", "file", "sha256")})
     return NvidiaDriver(
-        version=mine.version,
+        version=current.version,
         source="runfile",
-        runfile=given if mine.ours.get("version") == mine.version else Runfile(),
-        kernel_modules="open" if mine.open and all(mine.open.values()) else "proprietary",
+        runfile=given if current.ours.get("version") == current.version else Runfile(),
+        kernel_modules="open" if current.open and all(current.open.values()) else "proprietary",
         module_parameters={k: v for k, v in options.items() if k.startswith("NVreg_")},
     )
 
@@ -96,19 +96,21 @@ def driver_packages(facts: Facts) -> dict[str, Package]:
     """Return the installed packages of any driver: each would overwrite files of the .run file, or already has."""
     release = facts.get(system.OS_RELEASE)
     names, sources = build_patterns(release.id, release.version)
-    found = facts.get(PACKAGES)
+    installed = facts.get(PACKAGES)
     return {
-        n: p for n, p in found.items() if n == p.name and (re.fullmatch(names, n) or re.fullmatch(sources, p.source))
+        n: p
+        for n, p in installed.items()
+        if n == p.name and (re.fullmatch(names, n) or re.fullmatch(sources, p.source))
     }
 
 
 def alone(ctx: Ctx) -> Outcome:
     """Return the outcome of whether no package of a driver is installed."""
-    found = driver_packages(ctx.facts)
-    if found:
+    installed = driver_packages(ctx.facts)
+    if installed:
         purge = words(ctx.facts.get(system.OS_RELEASE)).purge
-        listed = " ".join(f"{name}={package.version}" for name, package in found.items())
-        return fail("no package of a driver", listed, f"remove them: {purge} {' '.join(found)}; then gpuprov apply")
+        listed = " ".join(f"{name}={package.version}" for name, package in installed.items())
+        return fail("no package of a driver", listed, f"remove them: {purge} {' '.join(installed)}; then gpuprov apply")
     return ok("no package of a driver")
 
 
@@ -119,54 +121,54 @@ def leftovers(ctx: Ctx) -> Outcome:
 
 
 def resolvable(ctx: Ctx) -> Outcome:
-    decision, mine = decide(ctx.fragment, ctx.facts), ctx.facts.get(runfile.RUNFILE)
+    decision, current = decide(ctx.fragment, ctx.facts), ctx.facts.get(runfile.RUNFILE)
     expected = f"{decision.version} ({decision.flavour}) of a runfile"
     if decision.problem:
         return fail(expected, decision.problem, decision.hint)
     if refused := refusals(ctx.facts, decision):
         return fail(expected, "; ".join(refused), "gpuprov catalog gpus MODEL says which branches know a GPU")
-    held = any(one.driver in IN_TREE for one in ctx.facts.get(pci.NVIDIA_FUNCTIONS))
+    held = any(fact.driver in IN_TREE for fact in ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     if (
         held
-        and mine.version != decision.version
+        and current.version != decision.version
         and int(decision.branch) < UNTRIED
         and not ctx.facts.get(system.CONTAINER)
     ):
-        found = "a GPU is bound to nouveau, and NVIDIA's installer of a branch below 550 ends where it cannot load its modules"
+        message = "a GPU is bound to nouveau, and NVIDIA's installer of a branch below 550 ends where it cannot load its modules"
         return fail(
-            expected, found, "gpuprov apply --only kernel,nouveau, reboot, then apply again; or version 550 or newer"
+            expected, message, "gpuprov apply --only kernel,nouveau, reboot, then apply again; or version 550 or newer"
         )
     changes: list[Change] = []
-    if mine.version != decision.version or _wrong_flavour(ctx):
-        changes = [Change(kind="package", name="NVIDIA's runfile", before=mine.version, after=decision.version)]
-    told = f"{decision.version} ({decision.flavour}: {decision.reason})"
+    if current.version != decision.version or _wrong_flavour(ctx):
+        changes = [Change(kind="package", name="NVIDIA's runfile", before=current.version, after=decision.version)]
+    summary = f"{decision.version} ({decision.flavour}: {decision.reason})"
     return Outcome(
         status="pass",
         expected=expected,
-        found=told,
+        found=summary,
         changes=tuple(changes),
         version=decision.version,
-        installed=mine.version,
+        installed=current.version,
     )
 
 
 def packages(ctx: Ctx) -> Outcome:
-    mine, version = ctx.facts.get(runfile.RUNFILE), ctx.fragment.version
-    if mine.unreadable and not mine.version:
+    current, version = ctx.facts.get(runfile.RUNFILE), ctx.fragment.version
+    if current.unreadable and not current.version:
         return fail(version, f"{RECORD} may not be read", "let gpuprov become root on the host")
-    if mine.version != version:
-        return fail(f"{version} of a runfile", mine.version or "no runfile installation", "gpuprov apply")
-    return ok(f"{mine.version} of a runfile", version)
+    if current.version != version:
+        return fail(f"{version} of a runfile", current.version or "no runfile installation", "gpuprov apply")
+    return ok(f"{current.version} of a runfile", version)
 
 
 def flavour(ctx: Ctx) -> Outcome:
-    decision, mine, loaded = (
+    decision, current, loaded = (
         decide(ctx.fragment, ctx.facts),
         ctx.facts.get(runfile.RUNFILE),
         ctx.facts.get(nvidia.DRIVER),
     )
     expected = f"{decision.flavour}: {decision.reason}"
-    if not mine.open:
+    if not current.open:
         return fail(expected, "no kernel has an NVIDIA module", "gpuprov apply")
     if wrong := _wrong_flavour(ctx):
         other = "proprietary" if decision.flavour == "open" else "open"
@@ -184,10 +186,10 @@ def _wrong_flavour(ctx: Ctx) -> list[str]:
 
 
 def source(ctx: Ctx) -> Outcome:
-    mine = ctx.facts.get(runfile.RUNFILE)
-    if not mine.programs:
+    current = ctx.facts.get(runfile.RUNFILE)
+    if not current.programs:
         return fail("runfile", "no runfile installation", "gpuprov apply")
-    return ok(f"runfile: {' '.join(mine.programs)}", "runfile")
+    return ok(f"runfile: {' '.join(current.programs)}", "runfile")
 
 
 def source_offered(ctx: Ctx) -> Outcome:
@@ -204,17 +206,17 @@ ANSWERS: Mapping[str, Answer] = {
 }
 
 
-def either(one: Check) -> Check:
+def either(check: Check) -> Check:
     """Return the check, which examines a .run file's driver if the spec asks for that."""
-    answer = ANSWERS.get(one.id)
+    answer = ANSWERS.get(check.id)
     if answer is None:
-        return one
+        return check
 
     def run(ctx: Ctx) -> Outcome:
-        return answer(ctx) if wanted(ctx.fragment) else one.run(ctx)
+        return answer(ctx) if wanted(ctx.fragment) else check.run(ctx)
 
-    probes = (*one.probes, *(each for each in NEEDED if each not in one.probes))
-    return dataclasses.replace(one, run=run, probes=probes)
+    probes = (*check.probes, *(each for each in NEEDED if each not in check.probes))
+    return dataclasses.replace(check, run=run, probes=probes)
 
 
 @check(
@@ -227,14 +229,14 @@ def recorded(ctx: Ctx) -> Outcome:
     """The driver was installed from the file whose checksum the spec gives."""
     if not wanted(ctx.fragment):
         return not_asked()
-    mine, given = ctx.facts.get(runfile.RUNFILE), ctx.fragment.runfile.sha256.lower()
-    known = mine.ours.get("sha256", "")
+    current, given = ctx.facts.get(runfile.RUNFILE), ctx.fragment.runfile.sha256.lower()
+    known = current.ours.get("sha256", "")
     if known != given:
         # Of another version it comes anyway, and nvidia_driver.resolvable says so.
-        same = mine.version == ctx.fragment.version
+        same = current.version == ctx.fragment.version
         changes = [Change(kind="package", name="NVIDIA's runfile", before=known[:12], after=given[:12])] * same
-        told = known or "not known of which file: gpuprov did not install it"
-        return fail(given, told, "gpuprov apply installs the file of the spec", changes=changes)
+        origin = known or "not known of which file: gpuprov did not install it"
+        return fail(given, origin, "gpuprov apply installs the file of the spec", changes=changes)
     return ok(given)
 
 

@@ -46,16 +46,16 @@ def secure_boot(ctx: Ctx) -> Outcome:
         return _signed_elsewhere(ctx)
     file = ctx.fragment.signing.certificate_file
     if file:
-        mine = certificates.of_file(file)["fingerprint"]
-        if {mine, mine[:SHORT]} & ctx.facts.get(ENROLLED):
+        fingerprint = certificates.of_file(file)["fingerprint"]
+        if {fingerprint, fingerprint[:SHORT]} & ctx.facts.get(ENROLLED):
             return ok(f"Secure Boot is on and the site's certificate is enrolled ({file})")
         hint = f"enrol it on the host: mokutil --import {file} (in DER), reboot, confirm at the console; or switch Secure Boot off"
-        found = f"Secure Boot is on, and no enrolled certificate has its SHA-1 fingerprint, {mine}"
-        return fail(f"Secure Boot off, or {file} enrolled", found, hint)
+        message = f"Secure Boot is on, and no enrolled certificate has its SHA-1 fingerprint, {fingerprint}"
+        return fail(f"Secure Boot off, or {file} enrolled", message, hint)
     if ctx.fragment.source == "runfile":
-        found = "Secure Boot is on, and NVIDIA's installer does not sign its modules with DKMS's key"
+        message = "Secure Boot is on, and NVIDIA's installer does not sign its modules with DKMS's key"
         hint = "nvidia_driver.signing with an enrolled certificate; a source of packages; or switch Secure Boot off"
-        return fail("Secure Boot off, or modules signed with the site's key", found, hint)
+        return fail("Secure Boot off, or modules signed with the site's key", message, hint)
     key = ctx.facts.get(house.DKMS_KEY_ENROLLED)
     if key:
         return ok(f"Secure Boot is on and the DKMS key is enrolled ({key.certificate})")
@@ -73,8 +73,8 @@ def _signed_elsewhere(ctx: Ctx) -> Outcome:
     if family(ctx.facts.get(system.OS_RELEASE)) == "debian":
         return ok("Secure Boot is on, and precompiled modules are signed by Canonical, as the kernel is")
     hint = "build: dkms, with nvidia_driver.signing and an enrolled certificate; or switch Secure Boot off"
-    found = "Secure Boot is on, and NVIDIA has signed its precompiled modules with a key of its own"
-    return fail("Secure Boot off, or modules signed with an enrolled key", found, hint)
+    message = "Secure Boot is on, and NVIDIA has signed its precompiled modules with a key of its own"
+    return fail("Secure Boot off, or modules signed with an enrolled key", message, hint)
 
 
 @check(
@@ -112,62 +112,68 @@ def signing_tool(ctx: Ctx) -> Outcome:
 def signed(ctx: Ctx) -> Outcome:
     """The modules of every kernel that can boot are signed with the site's key, and DKMS will sign those of the next kernel with it.
     Without such a key, and with Secure Boot on, those of the kernels that start next are signed with an enrolled key."""
-    wanted, found = ctx.fragment.signing, ctx.facts.get(MODULE_SIGNING)
+    signing, state = ctx.fragment.signing, ctx.facts.get(MODULE_SIGNING)
     elsewhere = served(ctx.host, ctx.fragment)
-    if not wanted.key_file or (elsewhere and (found.written or found.key)):
-        if found.written or found.key:
-            left = SETTINGS_FILE if found.written else KEY_FILE
+    if not signing.key_file or (elsewhere and (state.written or state.key)):
+        if state.written or state.key:
+            left = SETTINGS_FILE if state.written else KEY_FILE
             return fail("no key of the site's here", f"{left} is left of one", "gpuprov apply takes it away")
-        return _by_others(ctx, found.modules)
-    mine = certificates.of_file(wanted.certificate_file)
-    expected = f"signed with the certificate {mine['serial']} ({wanted.certificate_file})"
-    problem = "" if elsewhere else _kept(found.key, found.certificate == mine["content"], pair=found.pair)
+        return _by_others(ctx, state.modules)
+    certificate = certificates.of_file(signing.certificate_file)
+    expected = f"signed with the certificate {certificate['serial']} ({signing.certificate_file})"
+    problem = "" if elsewhere else _kept(state.key, state.certificate == certificate["content"], pair=state.pair)
     if problem:
         change = Change(kind="file", name=KEY_FILE, after="the site's key")
         return fail(expected, problem, "gpuprov apply", changes=[change])
-    told = {"mok_signing_key": KEY_FILE, "mok_certificate": CERTIFICATE_FILE}
+    settings = {"mok_signing_key": KEY_FILE, "mok_certificate": CERTIFICATE_FILE}
     wrong = [
-        f"{name} is {found.settings.get(name, 'not set')}" for name in told if found.settings.get(name) != told[name]
+        f"{name} is {state.settings.get(name, 'not set')}"
+        for name in settings
+        if state.settings.get(name) != settings[name]
     ]
     if wrong and not elsewhere:
         hint = "gpuprov apply; another file of /etc/dkms/framework.conf.d that is read later wins: remove its line"
         return fail(f"DKMS signs with {KEY_FILE}", "; ".join(wrong), hint)
     targets = [kernel.release for kernel in built_here(ctx.fragment, ctx.facts)]
-    bad = [f"{kernel}: no NVIDIA module" for kernel in targets if kernel not in {one.kernel for one in found.modules}]
+    bad = [
+        f"{kernel}: no NVIDIA module" for kernel in targets if kernel not in {module.kernel for module in state.modules}
+    ]
     bad += [
-        f"{one.kernel}: {one.module} is {f'signed by {one.signer} ({one.serial})' if one.serial else 'not signed'}"
-        for one in found.modules
-        if one.kernel in targets and one.serial != mine["serial"]
+        f"{module.kernel}: {module.module} is {f'signed by {module.signer} ({module.serial})' if module.serial else 'not signed'}"
+        for module in state.modules
+        if module.kernel in targets and module.serial != certificate["serial"]
     ]
     if bad or not targets:
-        changes = [Change(kind="module", name=one.partition(":")[0], after="signed") for one in bad]
+        changes = [Change(kind="module", name=problem.partition(":")[0], after="signed") for problem in bad]
         return fail(expected, "; ".join(bad) or "no kernel found", "gpuprov apply signs them", changes=changes)
-    if not elsewhere and found.pair is None:
+    if not elsewhere and state.pair is None:
         way = f"{words(ctx.facts.get(system.OS_RELEASE)).install} openssl"
         return skip(f"without openssl nobody can tell whether {KEY_FILE} is the key of {CERTIFICATE_FILE}; {way}")
-    return ok(f"{counted(len(found.modules), 'module')} of {' '.join(targets)}", expected)
+    return ok(f"{counted(len(state.modules), 'module')} of {' '.join(targets)}", expected)
 
 
-def _by_others(ctx: Ctx, found: Iterable[Signature]) -> Outcome:
+def _by_others(ctx: Ctx, signatures: Iterable[Signature]) -> Outcome:
     """Return the outcome without a key of the site: whether Secure Boot allows loading the modules of the kernels that start next."""
     ahead = coming(ctx.facts)
     if ctx.facts.get(system.CONTAINER) or not ctx.facts.get(house.SECURE_BOOT) or ahead is None:
         return not_asked("DKMS signs with its own key")
     expected = "modules that the next boot loads with Secure Boot on"
     next_ones = {kernel.release for kernel in ahead.each}
-    mine = [one for one in found if one.kernel in next_ones]
-    if not mine:
+    relevant = [signature for signature in signatures if signature.kernel in next_ones]
+    if not relevant:
         return skip(f"no NVIDIA module of {' '.join(sorted(next_ones))}")
     hint = "nvidia_driver.signing, with a certificate that is enrolled; or switch Secure Boot off"
-    if unsigned := [f"{one.kernel}: {one.module} is not signed" for one in mine if not one.serial]:
+    if unsigned := [
+        f"{signature.kernel}: {signature.module} is not signed" for signature in relevant if not signature.serial
+    ]:
         return fail(expected, f"{'; '.join(unsigned)}: this kernel refuses it", hint)
-    by = sorted({(one.signer, one.serial) for one in mine})
+    by = sorted({(signature.signer, signature.serial) for signature in relevant})
     named = ", ".join(f"{signer} ({serial})" for signer, serial in by)
     if ctx.fragment.build == "precompiled" and family(ctx.facts.get(system.OS_RELEASE)) == "debian":
-        return ok(f"{counted(len(mine), 'module')}, signed by {named}, as the kernel is", expected)
+        return ok(f"{counted(len(relevant), 'module')}, signed by {named}, as the kernel is", expected)
     enrolled = ctx.facts.get(ENROLLED)
     if {serial for _, serial in by} <= enrolled.serials:
-        return ok(f"{counted(len(mine), 'module')}, signed by {named}, whose certificate is enrolled", expected)
+        return ok(f"{counted(len(relevant), 'module')}, signed by {named}, whose certificate is enrolled", expected)
     if not enrolled.whole:
         return skip(f"signed by {named}: mokutil does not tell here whether that certificate is enrolled")
     known = f"enrol its certificate (mokutil --import FILE, reboot, confirm at the console); or {hint}"

@@ -44,17 +44,17 @@ def prebuilt(facts: Facts) -> list[str]:
     """Return the installed packages of modules that another host built."""
     return [
         name
-        for name, one in facts.get(PACKAGES).items()
-        if name == one.name and re.fullmatch(f".*nvidia.*{SUFFIX}", name)
+        for name, package in facts.get(PACKAGES).items()
+        if name == package.name and re.fullmatch(f".*nvidia.*{SUFFIX}", name)
     ]
 
 
 def installed(ctx: Ctx) -> dict[str, str]:
     """Return package versions by name. The build host's package counts as the package that it replaces only while a build host is
     wanted."""
-    found, mine = ctx.facts.get(PACKAGES), served(ctx.host, ctx.fragment)
-    stands = {name for name, one in found.items() if one.name == name + SUFFIX}
-    return {name: one.version for name, one in found.items() if mine or name not in stands}
+    present, is_served = ctx.facts.get(PACKAGES), served(ctx.host, ctx.fragment)
+    stands = {name for name, package in present.items() if package.name == name + SUFFIX}
+    return {name: package.version for name, package in present.items() if is_served or name not in stands}
 
 
 def tools(ctx: Ctx, names: DriverPackages, flavour: str) -> list[str]:
@@ -65,12 +65,12 @@ def tools(ctx: Ctx, names: DriverPackages, flavour: str) -> list[str]:
 def needs(ctx: Ctx, names: DriverPackages, flavour: str) -> list[str]:
     """Return what a module build needs and the host lacks: DKMS, compilers, headers of kernels, and of the kernels to come."""
     have, build = versions(ctx.facts), ctx.facts.get(BUILDING)
-    bare = [one.release for one in kernels(ctx) if not one.headers]
+    bare = [kernel.release for kernel in kernels(ctx) if not kernel.headers]
     headers = package_lists.header_packages(names.headers, bare, build.offered)
     metas = header_metapackages(ctx.fragment, ctx.facts)
-    wanted = dict.fromkeys([*tools(ctx, names, flavour), *headers, *metas])
+    requested = dict.fromkeys([*tools(ctx, names, flavour), *headers, *metas])
     missing = [*have, *build.there, *lacking(ctx, names, flavour)]
-    return [name for name in wanted if name not in missing]
+    return [name for name in requested if name not in missing]
 
 
 def lacking(ctx: Ctx, names: DriverPackages, flavour: str) -> list[str]:
@@ -88,12 +88,12 @@ def locks(ctx: Ctx) -> list[str]:
 def images(facts: Facts) -> dict[str, bool]:
     """Return the installed packages that bring a bootable kernel, or need it in their version, or its headers, for which DKMS would
     build; and whether each is held."""
-    found = facts.get(PACKAGES)
-    headers = package_lists.header_metapackages(found)
+    present = facts.get(PACKAGES)
+    headers = package_lists.header_metapackages(present)
     return {
-        name: one.held
-        for name, one in found.items()
-        if name == one.name and (name in headers or re.fullmatch(f"{BOOTING}|{MATCHED}", name))
+        name: package.held
+        for name, package in present.items()
+        if name == package.name and (name in headers or re.fullmatch(f"{BOOTING}|{MATCHED}", name))
     }
 
 
@@ -104,38 +104,40 @@ def transaction(ctx: Ctx, decision: Decision) -> Transaction:
         return Transaction(
             before=tuple(needs(ctx, names, decision.flavour)), lacking=tuple(lacking(ctx, names, decision.flavour))
         )
-    mine, elsewhere = decision.packages, served(ctx.host, ctx.fragment)
-    module, full = next(iter(mine.items()))
-    real = {name for name, one in ctx.facts.get(PACKAGES).items() if name == one.name}
+    own_packages, elsewhere = decision.packages, served(ctx.host, ctx.fragment)
+    module, full = next(iter(own_packages.items()))
+    real = {name for name, package in ctx.facts.get(PACKAGES).items() if name == package.name}
     replaced = [name for name in decision.replaced if name in real]
     known = ctx.facts.get(INSTALLED)
     related = [row for row in known.rows if names.of_source(row.source, row.version) and not row.name.endswith(SUFFIX)]
-    behind = [row for row in related if row.name not in replaced and row.version not in {full, *mine.values()}]
+    behind = [row for row in related if row.name not in replaced and row.version not in {full, *own_packages.values()}]
     alien = [row for row in behind if row.architecture not in known.own]
-    native = [row.name for row in behind if row.architecture in known.own and row.name not in mine]
+    native = [row.name for row in behind if row.architecture in known.own and row.name not in own_packages]
     targets = _targets(native, seen(ctx.fragment, ctx.facts), full, decision.version)
     moving = [f"{name}={version}" for name, version in targets.items() if have.get(name) != version] + _each(
         alien, full
     )
-    changed = [name for name, version in mine.items() if have.get(name) != version]
+    changed = [name for name, version in own_packages.items() if have.get(name) != version]
     extra = [name for name in names.extra if name not in have]
     install = (
-        [*(f"{name}={version}" for name, version in mine.items()), *moving] if moving or replaced or changed else []
+        [*(f"{name}={version}" for name, version in own_packages.items()), *moving]
+        if moving or replaced or changed
+        else []
     )
-    source_packages = [module, *(name for name in mine if name.startswith("nvidia-kernel-source"))]
+    source_packages = [module, *(name for name in own_packages if name.startswith("nvidia-kernel-source"))]
     remove, before, dkms = replaced, needs(ctx, names, decision.flavour), ctx.fragment.build == "dkms"
-    there = prebuilt(ctx.facts)
+    prebuilt_now = prebuilt(ctx.facts)
     if elsewhere:
-        install = [one for one in install if one.partition("=")[0] not in source_packages]
+        install = [pinned for pinned in install if pinned.partition("=")[0] not in source_packages]
         before = []
         remove = [
             *remove,
             *(name for name in source_packages if name in real),
-            *(n for n in there if n != module + SUFFIX),
+            *(n for n in prebuilt_now if n != module + SUFFIX),
         ]
     else:
-        remove = [*remove, *there]
-    whole = [*mine, *(row.name for row in related if row.name not in remove)]
+        remove = [*remove, *prebuilt_now]
+    whole = [*own_packages, *(row.name for row in related if row.name not in remove)]
     return Transaction(
         before=(*before, *locks(ctx)),
         install=(*install, *extra),
@@ -151,10 +153,10 @@ def transaction(ctx: Ctx, decision: Decision) -> Transaction:
 
 def made_by_nvidia(ctx: Ctx, decision: Decision) -> list[Row]:
     """Return packages of NVIDIA's repository under the names of the distribution's, which the transaction would not replace."""
-    names, mine = package_names(ctx.fragment, ctx.facts), decision.packages
-    if chosen(ctx.fragment, ctx.facts) != "distribution" or not mine:
+    names, own_packages = package_names(ctx.fragment, ctx.facts), decision.packages
+    if chosen(ctx.fragment, ctx.facts) != "distribution" or not own_packages:
         return []
-    full = next(iter(mine.values()))
+    full = next(iter(own_packages.values()))
     rows = [row for row in ctx.facts.get(INSTALLED).rows if names.of_source(row.source, row.version)]
     return [row for row in rows if "nvidia.com" in row.vendor and row.version != full]
 
@@ -162,9 +164,11 @@ def made_by_nvidia(ctx: Ctx, decision: Decision) -> list[Row]:
 def _targets(native: Iterable[str], index: Mapping[str, list[str]], full: str, version: str) -> dict[str, str]:
     """Return the version that each package moves to: the modules' own if it exists, else the newest of the same driver version."""
     form = re.compile(rf"([0-9]+:)?{re.escape(version)}(-|\Z)")
-    found = {name: full if full in index.get(name, []) else "" for name in native}
-    near = {name: next((one for one in index.get(name, []) if form.match(one)), "") for name in found}
-    return {name: one or near[name] for name, one in found.items() if one or near[name]}
+    targets = {name: full if full in index.get(name, []) else "" for name in native}
+    near = {
+        name: next((candidate for candidate in index.get(name, []) if form.match(candidate)), "") for name in targets
+    }
+    return {name: version or near[name] for name, version in targets.items() if version or near[name]}
 
 
 def _each(alien: Iterable[Row], full: str) -> list[str]:

@@ -46,8 +46,8 @@ def rules(host: HostSpec, block: Pcie) -> Iterable[Problem]:
 
 def contribute(host: HostSpec, block: Pcie) -> Kernel | None:
     """Return the IOMMU's parameters."""
-    found = catalogue.build_parameters(block.iommu, block.cpu, model(host)) if block.iommu != "keep" else {}
-    return Kernel(command_line=found) if found else None
+    parameters = catalogue.build_parameters(block.iommu, block.cpu, model(host)) if block.iommu != "keep" else {}
+    return Kernel(command_line=parameters) if parameters else None
 
 
 def export(facts: Facts) -> Fragment | None:
@@ -56,24 +56,28 @@ def export(facts: Facts) -> Fragment | None:
     if not state.config or state.file != "enabled":
         return None
     known = {device.address for device in rdma.list_hcas(facts.get(rdma.DEVICES))}
-    hcas = [one for one in state.of("hca") if one.address in known]
-    asked = dict(line.split() for line in state.config if len(line.split()) == 2)
+    hcas = [function for function in state.of("hca") if function.address in known]
+    values = dict(line.split() for line in state.config if len(line.split()) == 2)
     sizes = {
-        key: int(asked[key]) for key in ("max_read_request", "gpu_max_read_request") if is_whole(asked.get(key, ""))
+        key: int(values[key]) for key in ("max_read_request", "gpu_max_read_request") if is_whole(values.get(key, ""))
     }
-    ordering = asked.get("relaxed_ordering", "keep")
+    ordering = values.get("relaxed_ordering", "keep")
     block = Pcie(
-        acs="disabled" if asked.get("acs") == "disabled" and not any(one.acs for one in state.path()) else "keep",
+        acs="disabled"
+        if values.get("acs") == "disabled" and not any(function.acs for function in state.path())
+        else "keep",
         max_read_request=_held(sizes.get("max_read_request", 0), hcas),
         gpu_max_read_request=_held(sizes.get("gpu_max_read_request", 0), state.of("gpu")),
         relaxed_ordering=ordering if ordering in ("enabled", "disabled") else "keep",  # type: ignore[arg-type]
-        affinity="local" if asked.get("affinity") == "local" else "keep",
+        affinity="local" if values.get("affinity") == "local" else "keep",
     )
     return block if lines(block) else None
 
 
 def _held(size: int, functions: Iterable[Function]) -> int:
-    return size if size in catalogue.READ_REQUESTS and all(one.read_request == size for one in functions) else 0
+    return (
+        size if size in catalogue.READ_REQUESTS and all(function.read_request == size for function in functions) else 0
+    )
 
 
 CAPABILITY = Capability(

@@ -28,21 +28,21 @@ HIDDEN = "take the field out of pcie: what runs the virtual machine hides the ca
 def hcas(ctx: Ctx) -> tuple[Function, ...]:
     """Return the functions of RDMA devices that are not NVLink bridges."""
     known = {device.address for device in rdma.list_hcas(ctx.facts.get(rdma.DEVICES))}
-    return tuple(one for one in ctx.facts.get(PCIE).of("hca") if one.address in known)
+    return tuple(function for function in ctx.facts.get(PCIE).of("hca") if function.address in known)
 
 
 def unreadable(functions: Iterable[Function]) -> list[str]:
-    return [one.address for one in functions if not one.readable]
+    return [function.address for function in functions if not function.readable]
 
 
 def conventional(functions: Iterable[Function]) -> list[str]:
     """Return the addresses of functions without the PCI Express capability, which contains DevCtl."""
-    return [one.address for one in functions if one.control is None]
+    return [function.address for function in functions if function.control is None]
 
 
-def differing(functions: Iterable[Function], **wanted: str) -> list[Difference]:
+def differing(functions: Iterable[Function], **expected: str) -> list[Difference]:
     """Return what the boot unit's program would set."""
-    return list(list_differences(tuple(functions), wanted))
+    return list(list_differences(tuple(functions), expected))
 
 
 def register(functions: Iterable[Function], kind: str, value: str, words: str, **wanted: str) -> Group:
@@ -69,15 +69,15 @@ def iommu(ctx: Ctx) -> Outcome:
         return not_asked()
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: the IOMMU is the machine's, and so are its parameters")
-    wanted = catalogue.build_parameters(mode, ctx.fragment.cpu, model(ctx.host))
+    parameters = catalogue.build_parameters(mode, ctx.fragment.cpu, model(ctx.host))
     running = ctx.facts.get(boot.COMMAND_LINE)
-    lacking = [f"{key}={running.get(key, 'missing')}" for key, value in wanted.items() if running.get(key) != value]
-    told = " ".join(f"{key}={value}" for key, value in wanted.items())
+    lacking = [f"{key}={running.get(key, 'missing')}" for key, value in parameters.items() if running.get(key) != value]
+    listed = " ".join(f"{key}={value}" for key, value in parameters.items())
     if lacking:
-        reason = f"the kernel should be started with {told}"
-        return fail(f"IOMMU {mode}: {told}", " ".join(lacking), f"{APPLY}, then a reboot", reboot=reason)
+        reason = f"the kernel should be started with {listed}"
+        return fail(f"IOMMU {mode}: {listed}", " ".join(lacking), f"{APPLY}, then a reboot", reboot=reason)
     functions = (*state.of("gpu"), *hcas(ctx))
-    grouped = [one.address for one in functions if one.group]
+    grouped = [function.address for function in functions if function.group]
     if mode == "disabled":
         hint = "another parameter may switch it on: cat /proc/cmdline"
         return fail("no IOMMU groups", f"in IOMMU groups: {' '.join(grouped)}", hint) if grouped else ok("no IOMMU")
@@ -86,16 +86,20 @@ def iommu(ctx: Ctx) -> Outcome:
             return skip(unseen)
         return fail(f"IOMMU {mode}", "no IOMMU groups", "switch it on in the firmware: VT-d, AMD-Vi or SMMU")
     domains = catalogue.DOMAINS[mode]
-    wrong = [f"{one.address} is {one.domain}" for one in functions if one.domain and one.domain not in domains]
+    wrong = [
+        f"{function.address} is {function.domain}"
+        for function in functions
+        if function.domain and function.domain not in domains
+    ]
     if wrong:
         return fail(
             f"type {' or '.join(domains)}",
             "; ".join(wrong),
             "dmesg | grep -i iommu; an untrusted device is never let through",
         )
-    silent = any(one.group and not one.domain for one in functions)
+    silent = any(function.group and not function.domain for function in functions)
     return ok(
-        f"{told}{'; this kernel does not tell the types of groups' if silent else ', ' + counted(len(grouped), 'function')}"
+        f"{listed}{'; this kernel does not tell the types of groups' if silent else ', ' + counted(len(grouped), 'function')}"
     )
 
 
@@ -107,19 +111,19 @@ def iommu(ctx: Ctx) -> Outcome:
 )
 def acs(ctx: Ctx) -> Group | Outcome:
     """ACSCtl of GPUs, HCAs and all bridges above them is zero; with rdma_topo, what rdma_topo computes."""
-    asked, state = ctx.fragment.acs, ctx.facts.get(PCIE)
-    if asked == "keep":
+    setting, state = ctx.fragment.acs, ctx.facts.get(PCIE)
+    if setting == "keep":
         return not_asked()
     if machine := guest(ctx):
         return fail("bare metal", f"a virtual machine ({machine}): ACS is its host's", "pcie: {acs: keep}")
-    if asked == "rdma_topo":
+    if setting == "rdma_topo":
         return _computed(state)
     path = state.path()
     if not path:
         return fail("GPUs or HCAs", "none on the PCI bus", "lspci -nn")
     if hidden := unreadable(path):
         return fail("ACSCtl of each", f"not readable: {' '.join(hidden)}", ROOT)
-    having = sum(one.acs is not None for one in path)
+    having = sum(function.acs is not None for function in path)
     group = register(path, "ACSCtl", "0000", "{devices} {before}", acs="disabled")
     words = [
         msgspec.structs.replace(one, words=f"{{devices}} {catalogue.format_acs(int(group.values[one.device, ''], 16))}")
@@ -139,12 +143,12 @@ def _computed(state: State) -> Outcome:
     if not state.topo:
         return fail(expected, "no rdma_topo", "a rdma-core of version 61 or later")
     if state.topo_status:
-        told = "; ".join(state.topo_wrong) or f"rdma_topo check ends with {state.topo_status}"
+        message = "; ".join(state.topo_wrong) or f"rdma_topo check ends with {state.topo_status}"
         if state.topo_started:
             hint = "dmesg | grep -i acs: a kernel that does not know pci=config_acs needs a newer one; or acs: keep"
-            return fail(expected, f"{told}, with its masks on the command line", hint)
+            return fail(expected, f"{message}, with its masks on the command line", hint)
         reason = REASON if state.topo_grub == "same" else ""
-        return fail(expected, told, f"{APPLY}, then a reboot; rdma_topo check", reboot=reason)
+        return fail(expected, message, f"{APPLY}, then a reboot; rdma_topo check", reboot=reason)
     return ok("rdma_topo check: all is as it should be")
 
 
@@ -160,21 +164,21 @@ def max_read_request(ctx: Ctx) -> Group | Outcome:
         (ctx.fragment.max_read_request, hcas, "HCA", "max_read_request"),
         (ctx.fragment.gpu_max_read_request, _gpus, "GPU", "gpu_max_read_request"),
     ]
-    groups, told = list[Group](), []
+    groups, expected = list[Group](), []
     for size, find, what, setting in sets:
         if not size:
             continue
         functions = find(ctx)
         if problem := _without_control(functions, f"{size} bytes", f"no {what}", "ls /sys/class/infiniband; lspci -nn"):
             return problem
-        told.append(f"{size} bytes of {counted(len(functions), what)}")
+        expected.append(f"{size} bytes of {counted(len(functions), what)}")
         groups.append(register(functions, "MaxReadReq", str(size), "{devices} has {before}", **{setting: str(size)}))
     if not groups:
         return not_asked()
     return Group(
         tuple(resource for group in groups for resource in group.resources),
         {place: value for group in groups for place, value in group.values.items()},
-        expected=", ".join(told),
+        expected=", ".join(expected),
         fix=RESET,
     )
 
@@ -202,14 +206,14 @@ def _without_control(functions: tuple[Function, ...], expected: str, none: str, 
 )
 def relaxed_ordering(ctx: Ctx) -> Group | Outcome:
     """Relaxed ordering is enabled, or disabled, in DevCtl of each GPU and HCA."""
-    asked = ctx.fragment.relaxed_ordering
-    if asked == "keep":
+    setting = ctx.fragment.relaxed_ordering
+    if setting == "keep":
         return not_asked()
-    functions, expected = (*_gpus(ctx), *hcas(ctx)), f"relaxed ordering {asked}"
+    functions, expected = (*_gpus(ctx), *hcas(ctx)), f"relaxed ordering {setting}"
     if problem := _without_control(functions, expected, "no GPU and no HCA", "lspci -nn"):
         return problem
-    group = register(functions, "relaxed ordering", asked, "{before}: {devices}", relaxed_ordering=asked)
-    right = f"{asked} in {counted(len(functions), 'function')}"
+    group = register(functions, "relaxed ordering", setting, "{before}: {devices}", relaxed_ordering=setting)
+    right = f"{setting} in {counted(len(functions), 'function')}"
     return msgspec.structs.replace(group, expected=expected, right=right)
 
 
@@ -233,9 +237,9 @@ def affinity(ctx: Ctx) -> Group | Outcome:
     if group.compare():
         return group
     if state.balancer and catalogue.POLICY not in state.irqbalance:
-        told = f"irqbalance runs without it: {state.irqbalance.strip()}"
-        return fail(f"irqbalance with {catalogue.POLICY}", told, f"{APPLY}; systemctl restart irqbalance")
-    if not sum(len(one.interrupts) for one in functions):
+        problems = f"irqbalance runs without it: {state.irqbalance.strip()}"
+        return fail(f"irqbalance with {catalogue.POLICY}", problems, f"{APPLY}; systemctl restart irqbalance")
+    if not sum(len(function.interrupts) for function in functions):
         return fail(expected, "none", "the driver has none yet: bring the ports up, and verify again")
     return group
 
@@ -276,10 +280,10 @@ def masks_at_boot(ctx: Ctx) -> Group | Outcome:
         file=catalogue.GRUB,
         shown="the masks of rdma_topo",
     )
-    told = ctx.facts.get(PCIE).topo_grub
+    message = ctx.facts.get(PCIE).topo_grub
     return Group(
         (masks,),
-        {("", ""): told} if told else {},
+        {("", ""): message} if message else {},
         expected="the masks of rdma_topo with GRUB",
         right=f"the masks of rdma_topo in {catalogue.GRUB}",
     )

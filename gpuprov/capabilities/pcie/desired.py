@@ -60,10 +60,10 @@ def registers(block: Pcie) -> bool:
 
 def differs(ctx: Ctx) -> str:
     """Return what the unit has to set now; all of it if there is nothing to compare yet."""
-    wanted = settings(ctx.fragment)
+    values = settings(ctx.fragment)
     functions = set_here(ctx.facts.get(PCIE).functions.values(), container=bool(ctx.facts.get(system.CONTAINER)))
     try:
-        return ", ".join(str(one) for one in list_differences(functions, wanted))
+        return ", ".join(str(difference) for difference in list_differences(functions, values))
     except Refused:
         return ", ".join(lines(ctx.fragment))
 
@@ -75,22 +75,24 @@ def is_balanced(ctx: Ctx) -> bool:
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
     """Yield the unit, the files that it reads and runs, and irqbalance's policy; and the removal of those that are not needed."""
-    asked = lines(ctx.fragment)
+    setting_lines = lines(ctx.fragment)
     texts = {catalogue.DROP_IN: DROP_IN} if is_balanced(ctx) else {}
     programs: dict[str, str] = {}
-    if asked:
-        texts |= {CONFIG: configuration(asked), UNIT_FILE: UNIT}
+    if setting_lines:
+        texts |= {CONFIG: configuration(setting_lines), UNIT_FILE: UNIT}
         programs = PROGRAM
         yield File(catalogue.POLICY, POLICY, 0o755)
     yield from (File(path, text) for path, text in texts.items())
     yield from (Program(path, name) for path, name in programs.items())
-    there = {*texts, *programs, *([catalogue.POLICY] if asked else [])}
-    yield from (Absent(path) for path in FILES if path not in there)
-    yield Unit(name=catalogue.UNIT, enabled=bool(asked), active=bool(asked))
+    kept = {*texts, *programs, *([catalogue.POLICY] if setting_lines else [])}
+    yield from (Absent(path) for path in FILES if path not in kept)
+    yield Unit(name=catalogue.UNIT, enabled=bool(setting_lines), active=bool(setting_lines))
 
 
-def configuration(asked: tuple[str, ...]) -> str:
-    return f"{HEADER}# SETTING VALUE: what {catalogue.UNIT} sets at boot.\n" + "".join(f"{line}\n" for line in asked)
+def configuration(setting_lines: tuple[str, ...]) -> str:
+    return f"{HEADER}# SETTING VALUE: what {catalogue.UNIT} sets at boot.\n" + "".join(
+        f"{line}\n" for line in setting_lines
+    )
 
 
 def make(ctx: Ctx) -> dict[str, Any]:

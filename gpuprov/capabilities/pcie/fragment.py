@@ -62,14 +62,14 @@ class Pcie(Fragment, frozen=True):
 def lines(block: Pcie) -> tuple[str, ...]:
     """Return the configuration of the boot unit: `SETTING VALUE`. IOMMU mode and rdma_topo's masks belong to the kernel command
     line."""
-    asked = {
+    values = {
         "acs": block.acs if block.acs == "disabled" else "",
         "max_read_request": str(block.max_read_request or ""),
         "gpu_max_read_request": str(block.gpu_max_read_request or ""),
         "relaxed_ordering": block.relaxed_ordering.removesuffix("keep"),
         "affinity": block.affinity.removesuffix("keep"),
     }
-    return tuple(f"{key} {value}" for key, value in asked.items() if value)
+    return tuple(f"{key} {value}" for key, value in values.items() if value)
 
 
 def settings(block: Pcie) -> dict[str, str]:

@@ -31,82 +31,83 @@ VENDORS = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "HygonGenuine": "amd"
 )
 def hardware(ctx: Ctx) -> Outcome:
     """The spec asks for nothing that this machine does not support, or that would harm it."""
-    for expected, found, hint in (*_acs(ctx), *_registers(ctx), *_devices(ctx), *_processor(ctx)):
-        return fail(expected, found, hint)
-    asked = lines(ctx.fragment)
-    return ok("; ".join(asked)) if asked else not_asked()
+    for expected, problem, hint in (*_acs(ctx), *_registers(ctx), *_devices(ctx), *_processor(ctx)):
+        return fail(expected, problem, hint)
+    setting_lines = lines(ctx.fragment)
+    return ok("; ".join(setting_lines)) if setting_lines else not_asked()
 
 
 Refusal = Iterator[tuple[str, str, str]]
 
 
 def _acs(ctx: Ctx) -> Refusal:
-    asked, state = ctx.fragment.acs, ctx.facts.get(PCIE)
-    if asked == "keep":
+    setting, state = ctx.fragment.acs, ctx.facts.get(PCIE)
+    if setting == "keep":
         return
     if kind := guest(ctx):
         yield "bare metal", f"a virtual machine ({kind}): ACS is its host's, and needed there", KEEP
-    if asked == "disabled":
+    if setting == "disabled":
         yield from _zeros(state)
         return
     kin = family(ctx.facts.get(system.OS_RELEASE))
     if not state.topo:
         yield "rdma_topo", "no rdma_topo", f"a rdma-core of version 61 or later; or {KEEP}"
     elif not state.topo_grub:
-        told = "; ".join(state.topo_wrong) or "it does not say which masks"
-        yield "a topology that rdma_topo knows", told, KEEP
+        message = "; ".join(state.topo_wrong) or "it does not say which masks"
+        yield "a topology that rdma_topo knows", message, KEEP
     elif kin in TO:
         hint = f"rdma_topo write-grub-acs --dry-run, and give to {TO[kin]} what it prints; {KEEP}"
         yield "GRUB with drop-ins, which rdma_topo writes", f"a host of the {NAMES[kin]} family", hint
 
 
 def _zeros(state: State) -> Refusal:
-    computed = dict.fromkeys(name for one in state.others if (name := catalogue.find_acs_kind(one)))
+    computed = dict.fromkeys(name for other in state.others if (name := catalogue.find_acs_kind(other)))
     if computed:
         hint = f"pcie: {{acs: rdma_topo}}, with rdma-core 61 or later; or {KEEP}"
         yield "ACS that may be off everywhere", f"{', '.join(computed)}: each port needs a mask of its own", hint
-    lent = [one for one in state.path() if is_lent(one.driver)]
+    lent = [function for function in state.path() if is_lent(function.driver)]
     if lent:
-        drivers = ", ".join(dict.fromkeys(one.driver for one in lent))
-        told = f"{' '.join(one.address for one in lent)} belong to {drivers}: without ACS, virtual machines are not kept apart"
-        yield "no function for virtual machines", told, KEEP
+        drivers = ", ".join(dict.fromkeys(function.driver for function in lent))
+        addresses = " ".join(function.address for function in lent)
+        message = f"{addresses} belong to {drivers}: without ACS, virtual machines are not kept apart"
+        yield "no function for virtual machines", message, KEEP
 
 
 def _registers(ctx: Ctx) -> Refusal:
-    state, asked = ctx.facts.get(PCIE), ctx.fragment
-    written = any((asked.acs == "disabled", asked.max_read_request, asked.gpu_max_read_request))
-    if (written or asked.relaxed_ordering != "keep") and state.lockdown not in ("", "none"):
+    state, block = ctx.facts.get(PCIE), ctx.fragment
+    written = any((block.acs == "disabled", block.max_read_request, block.gpu_max_read_request))
+    if (written or block.relaxed_ordering != "keep") and state.lockdown not in ("", "none"):
         hint = "set it in the firmware, switch Secure Boot off, or take it out of the spec"
         yield "a kernel that lets root write configuration space", f"lockdown {state.lockdown}, by Secure Boot", hint
     broken = [
-        f"{one.address} ({name})"
-        for one in state.of("bridge")
-        if (name := catalogue.find_excluded_processor(one.identifier))
+        f"{bridge.address} ({name})"
+        for bridge in state.of("bridge")
+        if (name := catalogue.find_excluded_processor(bridge.identifier))
     ]
-    if asked.relaxed_ordering == "enabled" and broken:
-        told = f"an erratum, for which the kernel switches it off: {' '.join(broken)}"
-        yield "root ports that take relaxed ordering", told, "pcie: {relaxed_ordering: keep}"
+    if block.relaxed_ordering == "enabled" and broken:
+        message = f"an erratum, for which the kernel switches it off: {' '.join(broken)}"
+        yield "root ports that take relaxed ordering", message, "pcie: {relaxed_ordering: keep}"
 
 
 def _devices(ctx: Ctx) -> Refusal:
-    state, asked = ctx.facts.get(PCIE), ctx.fragment
-    if (asked.max_read_request or asked.affinity == "local") and "rdma" not in ctx.host.capabilities:
+    state, block = ctx.facts.get(PCIE), ctx.fragment
+    if (block.max_read_request or block.affinity == "local") and "rdma" not in ctx.host.capabilities:
         known = {device.address for device in rdma.list_hcas(ctx.facts.get(rdma.DEVICES))}
-        if not any(one.address in known for one in state.of("hca")):
+        if not any(hca.address in known for hca in state.of("hca")):
             yield "an HCA", "no HCA in /sys/class/infiniband", "add rdma to the spec, or take out what is set of HCAs"
     own = re.search(r"(?:--policyscript[= ]|-l )(\S+)", state.irqbalance)
-    if asked.affinity == "local" and own and own[1] != catalogue.POLICY:
+    if block.affinity == "local" and own and own[1] != catalogue.POLICY:
         hint = "have it print ban=true for HCAs, with affinity: keep; or remove it"
         yield "irqbalance without a policy script of its own", f"irqbalance runs with {own[1]}", hint
 
 
 def _processor(ctx: Ctx) -> Refusal:
-    found = VENDORS.get(ctx.facts.get(PCIE).vendor, "")
-    if ctx.fragment.iommu == "keep" or not found:
+    vendor = VENDORS.get(ctx.facts.get(PCIE).vendor, "")
+    if ctx.fragment.iommu == "keep" or not vendor:
         return
     meant = catalogue.list_processors(ctx.fragment.cpu, model(ctx.host))
-    if found not in meant:
-        yield f"a processor of {' or '.join(meant)}", f"one of {found}", f"pcie: {{cpu: {found}}}"
+    if vendor not in meant:
+        yield f"a processor of {' or '.join(meant)}", f"one of {vendor}", f"pcie: {{cpu: {vendor}}}"
 
 
 CHECKS = (hardware,)

@@ -34,8 +34,8 @@ __all__ = ["CAPABILITY", "Persistence"]
 )
 def mode_on(ctx: Context[Persistence]) -> Group | Outcome:
     """Every GPU on the bus reports persistence mode Enabled, except GPUs bound to vfio-pci."""
-    found = pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
-    if not found:
+    on_bus = pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
+    if not on_bus:
         return skip("no NVIDIA GPU on the PCI bus")
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the GPUs are the machine's, not this host's")
@@ -44,7 +44,7 @@ def mode_on(ctx: Context[Persistence]) -> Group | Outcome:
         return fail("persistence mode Enabled", smi.complaint, "see nvidia_driver.loaded")
     mode = Setting(kind="persistence mode", value="Enabled", words="not Enabled: {devices}", missing="not listed")
     return Group(
-        tuple(msgspec.structs.replace(mode, device=one.address) for one in sorted(found, key=lambda one: one.address)),
+        tuple(msgspec.structs.replace(mode, device=one.address) for one in sorted(on_bus, key=lambda one: one.address)),
         {(gpu.bus, ""): "Enabled" if gpu.persistence else "Disabled" for gpu in smi.gpus},
         expected="Enabled on every GPU",
         right=f"Enabled on {counted(len(smi.gpus), 'GPU')}",

@@ -52,14 +52,14 @@ def brought(ctx: Ctx) -> bool:
 
 def own(ctx: Ctx) -> bool:
     """Return whether the daemon would come as Debian's own package."""
-    there = bool(ctx.facts.get(persistence.PERSISTENCED).unit)
-    return ctx.facts.get(system.OS_RELEASE).id == "debian" and not (there or brought(ctx) or runfile(ctx))
+    is_present = bool(ctx.facts.get(persistence.PERSISTENCED).unit)
+    return ctx.facts.get(system.OS_RELEASE).id == "debian" and not (is_present or brought(ctx) or runfile(ctx))
 
 
 def available(ctx: Ctx) -> bool:
     """Return whether the host has the daemon, or gets it."""
-    found = ctx.facts.get(persistence.PERSISTENCED)
-    return bool(found.unit) or brought(ctx) or (own(ctx) and (found.installed or bool(found.offered)))
+    state = ctx.facts.get(persistence.PERSISTENCED)
+    return bool(state.unit) or brought(ctx) or (own(ctx) and (state.installed or bool(state.offered)))
 
 
 def by_daemon(ctx: Ctx) -> bool:
@@ -122,22 +122,26 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
         DROP_IN: drop_in(ctx.facts.get(persistence.PERSISTENCED).unit) if daemon else "",
     }
     yield from (File(path, text) if text else Absent(path) for path, text in texts.items())
-    wanted, other = units(ctx)
+    own_unit, other = units(ctx)
     why = waits(ctx)
     outdated = f"active with {IDLE}" if daemon and ctx.facts.get(persistence.PERSISTENCED).idle else ""
-    yield Unit(name=wanted, enabled=True, active=None if why else True, waits=why, outdated=outdated)
+    yield Unit(name=own_unit, enabled=True, active=None if why else True, waits=why, outdated=outdated)
     yield Unit(name=other, enabled=False, active=False)
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """Return the role's values. `install`: the daemon's package, which is fetched before anything changes; the values of its
     resources. The unit is started unless the driver has no GPU yet that it could hold."""
-    found, resources = ctx.facts.get(persistence.PERSISTENCED), list(desired(ctx))
-    missing = by_daemon(ctx) and own(ctx) and not found.installed
-    runs = next((one for one in resources if isinstance(one, Unit) and one.active), None) if found.gpus else None
+    state, resources = ctx.facts.get(persistence.PERSISTENCED), list(desired(ctx))
+    missing = by_daemon(ctx) and own(ctx) and not state.installed
+    runs = (
+        next((resource for resource in resources if isinstance(resource, Unit) and resource.active), None)
+        if state.gpus
+        else None
+    )
     tasks: dict[str, Any] = {}
-    if missing and found.offered:
-        tasks["download"] = {"install": [f"{persistence.PACKAGE}={found.offered[0]}"]}
+    if missing and state.offered:
+        tasks["download"] = {"install": [f"{persistence.PACKAGE}={state.offered[0]}"]}
     if runs:
         tasks["unit"] = started(runs, f"journalctl -u {runs.name}, on the host")
     return {

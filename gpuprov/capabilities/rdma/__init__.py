@@ -30,7 +30,7 @@ def contribute(_host: HostSpec, block: Rdma) -> Kernel | None:
     """
     modules: tuple[str, ...] = ()
     if block.fabric != "soft" and block.own_stack == "inbox":
-        drivers = {one.driver for one in block.devices if one.driver}
+        drivers = {device.driver for device in block.devices if device.driver}
         mellanox = block.fabric in ("infiniband", "roce") and (not drivers or "mlx5_core" in drivers)
         keys = ["all", block.fabric, *["ipoib"] * block.ipoib, *["mlx5_core"] * mellanox]
         modules = catalogue.list_modules(*keys)

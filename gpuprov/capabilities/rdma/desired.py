@@ -42,22 +42,22 @@ BY_UNIT = ("soft", "roce", "erdma")
 
 def asked_part(ctx: Ctx) -> at_boot.AtBoot | None:
     """Return the part that configures devices at boot; None if there is none."""
-    return next((one for part in PARTS if (one := part.at_boot(ctx))), None)
+    return next((boot_part for part in PARTS if (boot_part := part.at_boot(ctx))), None)
 
 
 def configured(ctx: Ctx) -> Iterator[Resource]:
     """Yield the unit that configures devices at boot and its program, other fabrics' units as off and removed, opensm, and openibd."""
-    asked, why = asked_part(ctx), ofed.waits(ctx)
-    texts = {**(asked.files if asked else {}), **infiniband.files(ctx)}
-    texts |= {f"{at_boot.UNITS}/{asked.unit}": asked.text} if asked else {}
-    program = files_of(at_boot.RDMA, asked.modules if asked else ())
+    boot_part, why = asked_part(ctx), ofed.waits(ctx)
+    texts = {**(boot_part.files if boot_part else {}), **infiniband.files(ctx)}
+    texts |= {f"{at_boot.UNITS}/{boot_part.unit}": boot_part.text} if boot_part else {}
+    program = files_of(at_boot.RDMA, boot_part.modules if boot_part else ())
     yield from (File(path, text) for path, text in texts.items())
     yield from (Program(path, name) for path, name in program.items())
     yield from (Absent(path) for path in OWN if path not in (*texts, *program))
     for part in PARTS:
-        if asked and asked.unit == part.SERVICE:
+        if boot_part and boot_part.unit == part.SERVICE:
             active = None if why else True
-            yield Unit(name=part.SERVICE, enabled=True, active=active, waits=why, fix=asked.way_out)
+            yield Unit(name=part.SERVICE, enabled=True, active=active, waits=why, fix=boot_part.way_out)
         else:
             yield Unit(name=part.SERVICE, enabled=False, active=False)
     yield from infiniband.units(ctx)
@@ -81,7 +81,7 @@ def decide(ctx: Ctx) -> dict[str, Any]:
     del values["on"]
     return {
         "later": ofed.waiting(ctx, ofed.decided(ctx)),
-        "fetch": [found for part in (ofed, erdma, efa) if (found := part.fetch(ctx))],
+        "fetch": [fetched for part in (ofed, erdma, efa) if (fetched := part.fetch(ctx))],
         **packages(ctx),
         "ofed": ofed.wanted(ctx, ofed.decided(ctx)),
         "erdma": erdma.software(ctx, erdma_decision.decide(ctx.fragment, ctx.facts)),
@@ -117,18 +117,18 @@ def packages(ctx: Ctx) -> dict[str, Any]:
     """Return the transaction of the requested stack."""
     if ctx.fragment.own_stack == "doca-ofed":
         hint = "remove what it names, or have it from DOCA's repository alone"
-        told = f"doca-ofed depends on its own openmpi, ucx and rdma-core in exact versions: {hint}"
-        return {"of": "DOCA-OFED", "install": list(ofed.decided(ctx).install), "hint": told}
+        advice = f"doca-ofed depends on its own openmpi, ucx and rdma-core in exact versions: {hint}"
+        return {"of": "DOCA-OFED", "install": list(ofed.decided(ctx).install), "hint": advice}
     if ctx.fragment.own_stack == "erdma-vendor":
         hint = "on EL DKMS comes from EPEL; a kernel whose headers no repository has any more is removed"
         install = erdma_decision.decide(ctx.fragment, ctx.facts).install
         return {"of": "the eRDMA driver", "install": list(install), "hint": f"correct what it says; {hint}"}
-    there = ctx.facts.get(PACKAGES)
-    told = (
+    present = ctx.facts.get(PACKAGES)
+    advice = (
         "where a package is unknown, add the distribution's own repositories, or a mirror of them; packages of DOCA-OFED and the "
         "distribution's do not go together"
     )
-    return {"of": "RDMA", "install": [name for name in wanted_packages(ctx) if name not in there], "hint": told}
+    return {"of": "RDMA", "install": [name for name in wanted_packages(ctx) if name not in present], "hint": advice}
 
 
 PROBES = (

@@ -26,50 +26,50 @@ def devices(ctx: Ctx) -> Outcome:
     """The RDMA devices that the spec asks for are present, in the right number, and on the right fabric. NVLink bridges and
     sub-devices for the subnet manager (smi) do not count, nor do SR-IOV functions that `devices` does not name. If the spec neither
     names nor counts devices, every adapter of the fabric on the PCI bus has its RDMA device."""
-    block, found = ctx.fragment, ctx.facts.get(DEVICES)
-    mine = select_devices(block, found)
-    beside = _left_out(found, mine)
+    block, present = ctx.fragment, ctx.facts.get(DEVICES)
+    selected = select_devices(block, present)
+    beside = _left_out(present, selected)
     number = str(block.count) if block.count else "one or more"
     expected = f"{number} {block.fabric} device{'s' if block.count != 1 else ''}"
-    wrong = [device for device in mine if not is_of_fabric(block.fabric, device)]
+    wrong = [device for device in selected if not is_of_fabric(block.fabric, device)]
     if wrong:
-        told = "; ".join(f"{device.name} ({device.address or device.driver}) is {_is(device)}" for device in wrong)
-        return fail(expected, told + beside, _other_way(block, wrong[0]))
-    if lost := unmet(block, found):
-        told = "; ".join(f"no device has {format_selector(one)}" for one in lost)
-        return fail(expected, told + beside, f"{SHOW}; correct rdma.devices in the spec, or {_absent(ctx)}")
-    if not mine:
-        others = [device for device in found if device.works]
-        told = "; ".join(f"{device.name} is {_is(device)}" for device in others) or "no RDMA device"
-        return fail(expected, told + beside, _other_way(block, others[0]) if others else _absent(ctx))
-    told = ", ".join(f"{device.name} ({device.address or ' '.join(device.netdevs)})" for device in mine)
-    if block.count and len(mine) != block.count:
+        problems = "; ".join(f"{device.name} ({device.address or device.driver}) is {_is(device)}" for device in wrong)
+        return fail(expected, problems + beside, _other_way(block, wrong[0]))
+    if lost := unmet(block, present):
+        problems = "; ".join(f"no device has {format_selector(selector)}" for selector in lost)
+        return fail(expected, problems + beside, f"{SHOW}; correct rdma.devices in the spec, or {_absent(ctx)}")
+    if not selected:
+        others = [device for device in present if device.works]
+        problems = "; ".join(f"{device.name} is {_is(device)}" for device in others) or "no RDMA device"
+        return fail(expected, problems + beside, _other_way(block, others[0]) if others else _absent(ctx))
+    problems = ", ".join(f"{device.name} ({device.address or ' '.join(device.netdevs)})" for device in selected)
+    if block.count and len(selected) != block.count:
         hint = f"a missing device: lspci, dmesg; one too many: name them in rdma.devices by pci; {SHOW}"
-        return fail(expected, f"{len(mine)}: {told}{beside}", hint)
+        return fail(expected, f"{len(selected)}: {problems}{beside}", hint)
     if dead := silent(block, ctx.facts.get(HOST)):
-        named = ", ".join(f"{one.address} [{one.identifier}]" for one in dead)
+        named = ", ".join(f"{function.address} [{function.identifier}]" for function in dead)
         hint = f"dmesg | grep {dead[0].address}; if it is not to have one: rdma.count, or rdma.devices by pci"
         return fail(
-            f"{expected}, all that are on the PCI bus", f"{told}; without an RDMA device: {named}{beside}", hint
+            f"{expected}, all that are on the PCI bus", f"{problems}; without an RDMA device: {named}{beside}", hint
         )
-    return ok(told + beside, expected)
+    return ok(problems + beside, expected)
 
 
-def _left_out(found: tuple[RdmaDevice, ...], mine: tuple[RdmaDevice, ...]) -> str:
-    bridges = [device.name for device in found if device.bridge]
-    virtual = sum(device.virtual for device in found if device not in mine)
-    subs = [device for device in found if not device.works and not device.bridge]
-    told = [f"{' '.join(bridges)} (NVLink bridges)"] * bool(bridges)
-    told += [f"{one.name} ({one.type} of {one.parent})" for one in subs]
-    told += [f"{virtual} SR-IOV function{'s' * (virtual > 1)}"] * bool(virtual)
-    return f"; left out: {', '.join(told)}" if told else ""
+def _left_out(present: tuple[RdmaDevice, ...], selected: tuple[RdmaDevice, ...]) -> str:
+    bridges = [device.name for device in present if device.bridge]
+    virtual = sum(device.virtual for device in present if device not in selected)
+    subs = [device for device in present if not device.works and not device.bridge]
+    parts = [f"{' '.join(bridges)} (NVLink bridges)"] * bool(bridges)
+    parts += [f"{sub.name} ({sub.type} of {sub.parent})" for sub in subs]
+    parts += [f"{virtual} SR-IOV function{'s' * (virtual > 1)}"] * bool(virtual)
+    return f"; left out: {', '.join(parts)}" if parts else ""
 
 
 def silent(block: Rdma, host: RdmaHost) -> tuple[Silent, ...]:
     """Return the fabric's dead adapters, if the spec neither counts nor names its devices."""
-    if block.count or block.fabric not in LINK_TYPE or any(one.pci or one.netdev for one in block.devices):
+    if block.count or block.fabric not in LINK_TYPE or any(device.pci or device.netdev for device in block.devices):
         return ()
-    return tuple(one for one in host.silent if one.infiniband == (block.fabric == "infiniband"))
+    return tuple(device for device in host.silent if device.infiniband == (block.fabric == "infiniband"))
 
 
 @check(
@@ -81,41 +81,41 @@ def silent(block: Rdma, host: RdmaHost) -> tuple[Silent, ...]:
 def ports(ctx: Ctx) -> Outcome:
     """Every port of these devices is ACTIVE; on InfiniBand it has a LID and knows a subnet manager. On Ethernet LID 0 is right. No
     interface of a bond is down or left out by LACP: the bond's device would stay ACTIVE regardless."""
-    mine = select_devices(ctx.fragment, ctx.facts.get(DEVICES))
-    if not mine:
+    selected = select_devices(ctx.fragment, ctx.facts.get(DEVICES))
+    if not selected:
         return fail("active ports", "no such device: see rdma.devices", SHOW)
-    told, hints = [], []
-    for device in mine:
+    problems, hints = [], []
+    for device in selected:
         for port in device.ports:
-            if said := _complaint(device, port):
-                told.append(f"{device.name} port {port.number} {said[0]}")
-                hints.append(said[1])
-        told += [f"{device.name}: {leg}" for leg in device.legs]
+            if complaint := _complaint(device, port):
+                problems.append(f"{device.name} port {port.number} {complaint[0]}")
+                hints.append(complaint[1])
+        problems += [f"{device.name}: {leg}" for leg in device.legs]
         hints += [f"ethtool {leg.partition(' ')[0]}: link detected; cat /proc/net/bonding/*" for leg in device.legs[:1]]
-    if none := [device.name for device in mine if not device.ports]:
-        told.append(f"{' '.join(none)}: no port")
+    if none := [device.name for device in selected if not device.ports]:
+        problems.append(f"{' '.join(none)}: no port")
         hints.append("dmesg")
-    if told:
-        return fail("ACTIVE ports", "; ".join(told), "; ".join(dict.fromkeys(hints)))
-    slow = [] if ctx.fragment.rate else [f"; {one}" for one in slow_ports(mine)]
-    return ok(f"{counted(sum(len(device.ports) for device in mine), 'port')} ACTIVE{''.join(slow)}")
+    if problems:
+        return fail("ACTIVE ports", "; ".join(problems), "; ".join(dict.fromkeys(hints)))
+    slow = [] if ctx.fragment.rate else [f"; {port}" for port in slow_ports(selected)]
+    return ok(f"{counted(sum(len(device.ports) for device in selected), 'port')} ACTIVE{''.join(slow)}")
 
 
 @check("rdma.rate", DEVICES, fields=("rate",), evidence="cat /sys/class/infiniband/*/ports/*/rate")
 def rate(ctx: Ctx) -> Outcome:
     """Every port runs at the rate that the spec asks for, or faster: a worn cable reduces a link to fewer lanes or a lower speed."""
-    asked = ctx.fragment.rate
-    mine = select_devices(ctx.fragment, ctx.facts.get(DEVICES))
-    rows = [(device, port) for device in mine for port in device.ports]
-    if not asked:
+    speed = ctx.fragment.rate
+    selected = select_devices(ctx.fragment, ctx.facts.get(DEVICES))
+    rows = [(device, port) for device in selected for port in device.ports]
+    if not speed:
         return not_asked()
     if not rows:
-        return fail(f"{asked} Gb/s", "no such device: see rdma.devices", SHOW)
-    slow = [f"{device.name} port {port.number}: {port.rate:g} Gb/s" for device, port in rows if port.rate < asked]
+        return fail(f"{speed} Gb/s", "no such device: see rdma.devices", SHOW)
+    slow = [f"{device.name} port {port.number}: {port.rate:g} Gb/s" for device, port in rows if port.rate < speed]
     if slow:
         hint = "the cable, its seat, and the switch's port; mlxlink -d DEVICE shows lanes and errors"
-        return fail(f"{asked} Gb/s or more", "; ".join(slow), hint)
-    return ok(f"{min(port.rate for _, port in rows):g} Gb/s", f"{asked} Gb/s or more")
+        return fail(f"{speed} Gb/s or more", "; ".join(slow), hint)
+    return ok(f"{min(port.rate for _, port in rows):g} Gb/s", f"{speed} Gb/s or more")
 
 
 def _is(device: RdmaDevice) -> str:

@@ -42,8 +42,8 @@ def files(ctx: Ctx) -> dict[str, str]:
 
 def units(ctx: Ctx) -> Iterator[Unit]:
     """Yield opensm's unit: on for the hosts that the spec names, off elsewhere; nothing if the spec does not mention it."""
-    asked, here = ctx.fragment.opensm, managed(ctx)
-    if ctx.fragment.fabric == "infiniband" and (asked.hosts or asked.elsewhere):
+    manager, here = ctx.fragment.opensm, managed(ctx)
+    if ctx.fragment.fabric == "infiniband" and (manager.hosts or manager.elsewhere):
         # Its unit is active without a process where it found no port as it started.
         silent = "without a process" if here and not ctx.facts.get(HOST).managers else ""
         fix = "a port in state DOWN, or no ib_umad: /var/log/opensm*, ibstat -p"
@@ -88,25 +88,25 @@ def ipoib(ctx: Ctx) -> Outcome:
     """Each InfiniBand device has an IP network interface, if the spec asks for that."""
     if not ctx.fragment.ipoib:
         return not_asked()
-    host, mine = ctx.facts.get(HOST), select_devices(ctx.fragment, ctx.facts.get(DEVICES))
+    host, selected = ctx.facts.get(HOST), select_devices(ctx.fragment, ctx.facts.get(DEVICES))
     if fault := unloaded("ib_ipoib", host):
         return fault
-    there = {one.address: one.name for one in host.netdevs if one.kind == IPOIB}
-    without = [device.name for device in mine if device.address not in there]
-    if without or not mine:
-        told = f"none for {' '.join(without)}" if without else "no InfiniBand device: see rdma.devices"
-        return fail("an IPoIB interface for each device", told, "dmesg | grep ipoib; ip -d link show type ipoib")
-    return ok(" ".join(there[device.address] for device in mine))
+    names = {netdev.address: netdev.name for netdev in host.netdevs if netdev.kind == IPOIB}
+    without = [device.name for device in selected if device.address not in names]
+    if without or not selected:
+        message = f"none for {' '.join(without)}" if without else "no InfiniBand device: see rdma.devices"
+        return fail("an IPoIB interface for each device", message, "dmesg | grep ipoib; ip -d link show type ipoib")
+    return ok(" ".join(names[device.address] for device in selected))
 
 
 @check("rdma.opensm", HOST, fields=("opensm",), evidence="pgrep -a opensm")
 def opensm(ctx: Ctx) -> Outcome:
     """No opensm runs on a host that is not to manage the fabric, whoever started it."""
-    asked, count = ctx.fragment.opensm, ctx.facts.get(HOST).managers
-    if not asked.hosts and not asked.elsewhere:
+    manager, count = ctx.fragment.opensm, ctx.facts.get(HOST).managers
+    if not manager.hosts and not manager.elsewhere:
         return not_asked("opensm runs, and the spec does not mention it" if count else "not in the spec")
     if count and not managed(ctx):
-        where = ", ".join(asked.hosts) or "another subnet manager's fabric"
+        where = ", ".join(manager.hosts) or "another subnet manager's fabric"
         hint = f"systemctl disable --now {OPENSM_UNIT} ({APPLY} does); what still runs was not started by it: pgrep -a opensm"
         return fail(f"no opensm here, but on {where}", counted(count, "opensm process"), hint)
     return ok(f"{counted(count, 'opensm process')}, where it is wanted" if count else "no opensm process")

@@ -49,9 +49,9 @@ DROP_INS = Probe(
 """Drop-ins that gpuprov wrote: a unit that has one had too low a limit."""
 
 
-def enough(found: str, wanted: str, *, unit: int = 1) -> bool:
+def enough(actual: str, required: str, *, unit: int = 1) -> bool:
     """Return whether a limit (a number of `unit` bytes, or no limit) is at least the wanted value: `unlimited`, or KiB."""
-    return is_met(in_bytes(wanted, 1024), in_bytes(found, unit), LEAST)
+    return is_met(in_bytes(required, 1024), in_bytes(actual, unit), LEAST)
 
 
 def in_bytes(limit: str, unit: int = 1) -> str:
@@ -63,31 +63,31 @@ def in_bytes(limit: str, unit: int = 1) -> str:
        evidence="ulimit -l; systemctl show | grep MEMLOCK; grep locked /proc/$(pidof containerd)/limits")  # fmt: skip
 def memlock(ctx: Ctx) -> Outcome:
     """Login sessions, services, and the services that start containers and jobs may now lock as much memory as the spec asks for."""
-    wanted = ctx.fragment.memlock
-    if not wanted:
+    limit = ctx.fragment.memlock
+    if not limit:
         return not_asked()
-    told, hints = list[str](), list[str]()
+    texts, hints = list[str](), list[str]()
     login = ctx.facts.get(boot.LOGIN_LIMITS).get("memlock", "unset")
-    if not all(enough(one, wanted, unit=1024) for one in login.split(":")):
-        told.append(f"login sessions: {login}")
+    if not all(enough(part, limit, unit=1024) for part in login.split(":")):
+        texts.append(f"login sessions: {login}")
         hints.append(f"{APPLY} writes /etc/security/limits.d, which counts from the next login on")
     default = ctx.facts.get(systemd.DEFAULT_LIMITS).get("memlock", "unset")
-    if not enough(default, wanted):
-        told.append(f"services: {default} bytes")
+    if not enough(default, limit):
+        texts.append(f"services: {default} bytes")
         hints.append(f"{APPLY} sets DefaultLimitMEMLOCK: limits.conf counts for login sessions only")
-    found = ctx.facts.get(HOST)
-    low = [daemon for daemon in found.daemons if not enough(daemon.now, wanted)]
-    if low and found.bound and not told:
+    host = ctx.facts.get(HOST)
+    low = [daemon for daemon in host.daemons if not enough(daemon.now, limit)]
+    if low and host.bound and not texts:
         listed = ", ".join(f"{daemon.unit} {daemon.now} bytes" for daemon in low)
         return skip(f"root may lift no limit here ({BOUND}): {listed}; {OUTSIDE}")
-    if not found.bound:
+    if not host.bound:
         for daemon in low:
-            told.append(f"{daemon.unit} now: {daemon.now} bytes")
+            texts.append(f"{daemon.unit} now: {daemon.now} bytes")
             hints.append(f"{APPLY} raises it with prlimit; a service keeps the limit that it was started with")
-    if told:
-        changes = [] if found.bound else list_changes(daemon_limits(found, wanted).compare())
-        return fail(wanted, "; ".join(told), "; ".join(dict.fromkeys(hints)), changes=changes)
-    return ok(wanted)
+    if texts:
+        changes = [] if host.bound else list_changes(daemon_limits(host, limit).compare())
+        return fail(limit, "; ".join(texts), "; ".join(dict.fromkeys(hints)), changes=changes)
+    return ok(limit)
 
 
 def daemon_limits(host: RdmaHost, wanted: str, moment: Literal["now", "next-boot"] = "now") -> Group:
@@ -122,27 +122,29 @@ def daemon_limits(host: RdmaHost, wanted: str, moment: Literal["now", "next-boot
 )
 def memlock_boot(ctx: Ctx) -> Group | Outcome:
     """No running service that starts containers or jobs has a lower limit in its unit, which the default does not raise."""
-    wanted = ctx.fragment.memlock
-    return daemon_limits(ctx.facts.get(HOST), wanted, "next-boot") if wanted else not_asked()
+    limit = ctx.fragment.memlock
+    return daemon_limits(ctx.facts.get(HOST), limit, "next-boot") if limit else not_asked()
 
 
 def wanted(ctx: Ctx) -> dict[str, Any]:
     """Return `files`: limits of units that have a lower limit of their own, which DefaultLimitMEMLOCK does not raise, or had a lower
     one until gpuprov raised it. `raise`: for each service that runs with a lower limit, the command that raises it without a restart;
     processes that it starts from then on inherit it. If root may not raise limits, there is no command, as it would fail."""
-    asked = ctx.fragment.memlock
-    daemons = ctx.facts.get(HOST).daemons if asked else ()
+    limit = ctx.fragment.memlock
+    daemons = ctx.facts.get(HOST).daemons if limit else ()
     written = ctx.facts.get(DROP_INS) if daemons else ()
-    value = "" if asked in ENDLESS else str(int(asked or 0) * 1024)
+    value = "" if limit in ENDLESS else str(int(limit or 0) * 1024)
     text = f"""{HEADER}[Service]
 # A container that registers memory with an adapter has the limit of the service that started it.
 LimitMEMLOCK={value or "infinity"}
 """
     found = ctx.facts.get(HOST)
-    low = [one.device for one in daemon_limits(found, asked).compare()] if daemons and not found.bound else []
-    lower = {one.device for one in daemon_limits(found, asked, "next-boot").compare()} if daemons else set()
+    low = [daemon.device for daemon in daemon_limits(found, limit).compare()] if daemons and not found.bound else []
+    lower = {daemon.device for daemon in daemon_limits(found, limit, "next-boot").compare()} if daemons else set()
     return {
-        "files": {path: text for one in daemons if (path := drop_in(one.unit)) in written or one.unit in lower},
+        "files": {
+            path: text for daemon in daemons if (path := drop_in(daemon.unit)) in written or daemon.unit in lower
+        },
         "raise": [["sh", "-c", RAISE, "sh", unit, value or "unlimited"] for unit in low],
     }
 

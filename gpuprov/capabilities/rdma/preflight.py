@@ -29,21 +29,21 @@ def _keys(ctx: Ctx) -> tuple[str, ...]:
 @check("rdma.packages", PACKAGES, system.OS_RELEASE, fields=("stack",), evidence="dpkg -l rdma-core; rpm -q rdma-core")
 def packages(ctx: Ctx) -> Outcome:
     """The inbox stack's packages for this fabric are installed completely."""
-    wanted, there = wanted_packages(ctx), ctx.facts.get(PACKAGES)
-    if not wanted:
+    required, installed = wanted_packages(ctx), ctx.facts.get(PACKAGES)
+    if not required:
         return not_asked(f"the stack is {ctx.fragment.own_stack}")
     kind = family(ctx.facts.get(system.OS_RELEASE))
     if lacking := catalogue.list_unknown(kind, *_keys(ctx)) if kind else ():
-        told = f"no package names are known for {' or '.join(lacking)} on {ctx.facts.get(system.OS_RELEASE).name}"
-        return fail(" ".join(wanted), told, f"another host for {lacking[0]}")
-    broken = [name for name in wanted if name in there and not there[name].whole]
-    said = words(ctx.facts.get(system.OS_RELEASE))
-    absent = " ".join(name for name in wanted if name not in there)
-    if missing := find_missing(wanted, there, f"gpuprov apply, or {said.install} {absent}"):
+        message = f"no package names are known for {' or '.join(lacking)} on {ctx.facts.get(system.OS_RELEASE).name}"
+        return fail(" ".join(required), message, f"another host for {lacking[0]}")
+    broken = [name for name in required if name in installed and not installed[name].whole]
+    manager_words = words(ctx.facts.get(system.OS_RELEASE))
+    absent = " ".join(name for name in required if name not in installed)
+    if missing := find_missing(required, installed, f"gpuprov apply, or {manager_words.install} {absent}"):
         return missing
     if broken:
-        return fail(" ".join(wanted), f"half-installed: {' '.join(broken)}", said.repair)
-    return ok(" ".join(f"{name} {there[name].version}" for name in wanted[:2]), " ".join(wanted))
+        return fail(" ".join(required), f"half-installed: {' '.join(broken)}", manager_words.repair)
+    return ok(" ".join(f"{name} {installed[name].version}" for name in required[:2]), " ".join(required))
 
 
 def needed_modules(block: Rdma) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ def kernel(ctx: Ctx) -> Outcome:
     if absent:
         known = (catalogue.explain_absence(name, distribution.id, release) for name in absent)
         hint = next(
-            (one for one in known if one), f"{words(distribution).install} a kernel that has {' '.join(absent)}"
+            (hint for hint in known if hint), f"{words(distribution).install} a kernel that has {' '.join(absent)}"
         )
         return fail(expected, f"{release} has no {' '.join(absent)}", hint)
     return ok(expected)
@@ -86,19 +86,19 @@ def netdevs(ctx: Ctx) -> Outcome:
     """The network interfaces that should have software devices are present: by name, by address or by the default route."""
     if ctx.fragment.fabric != "soft":
         return not_asked()
-    found, there = interfaces(ctx.fragment, ctx.facts), ctx.facts.get(HOST)
-    has = " ".join(one.name for one in there.netdevs)
-    missing = [name for name, one in found.items() if one is None]
+    selected, host = interfaces(ctx.fragment, ctx.facts), ctx.facts.get(HOST)
+    has = " ".join(netdev.name for netdev in host.netdevs)
+    missing = [name for name, netdev in selected.items() if netdev is None]
     if missing and not ctx.fragment.soft.netdevs:
         return fail("a default route", f"none; the host has {has}", "rdma.soft.netdevs: [NAME]")
     if missing:
-        return fail(" ".join(found), f"no {' '.join(missing)}; the host has {has}", "correct rdma.soft.netdevs")
-    names = [one.name for one in found.values() if one]
+        return fail(" ".join(selected), f"no {' '.join(missing)}; the host has {has}", "correct rdma.soft.netdevs")
+    names = [netdev.name for netdev in selected.values() if netdev]
     if twice := {name for name in names if names.count(name) > 1}:
         return fail(
             "one entry for an interface", f"{' '.join(twice)} is named twice", "take one out of rdma.soft.netdevs"
         )
-    vlans = [one.name for one in found.values() if one and one.vlan]
+    vlans = [netdev.name for netdev in selected.values() if netdev and netdev.vlan]
     if vlans and ctx.fragment.soft.driver == "rxe":
         hint = "name the interface below it: rxe serves its VLANs, too"
         return fail("an interface that is no VLAN", f"{' '.join(vlans)} is a VLAN, which rxe refuses", hint)
@@ -112,7 +112,9 @@ def port(ctx: Ctx) -> Outcome:
         return not_asked()
     host = ctx.facts.get(HOST)
     if host.port_users and host.modules.get("rdma_rxe") != "loaded":
-        holders = ", ".join("the kernel (eRDMA in compat mode?)" if one == "kernel" else one for one in host.port_users)
+        holders = ", ".join(
+            "the kernel (eRDMA in compat mode?)" if user == "kernel" else user for user in host.port_users
+        )
         hint = "end that program; or rmmod erdma, or soft: {driver: siw}"
         return fail(f"UDP port {catalogue.ROCE_PORT} free", f"held by {holders}", hint)
     return ok("rxe has it" if host.port_users else "free")

@@ -41,39 +41,40 @@ def export(facts: Facts) -> Fragment | None:
     fabric = _fabric(devices)
     if not fabric:
         return None
-    told: dict[str, Any] = {"fabric": fabric, "memlock": _memlock(facts)}
+    spec_block: dict[str, Any] = {"fabric": fabric, "memlock": _memlock(facts)}
     if fabric == "soft":
         made = _soft(devices, host)
         if made is None:
             return None
-        told["soft"] = made
+        spec_block["soft"] = made
     elif fabric == "erdma":
         known = erdma.exported(facts)
         if known is None:
             return None
-        told |= known
+        spec_block |= known
     elif fabric == "efa":
-        told |= efa.exported(facts)
+        spec_block |= efa.exported(facts)
     elif fabric in ("infiniband", "roce") and (known := roce_reality.ofed(facts)):
-        told |= {"stack": "doca-ofed", "ofed": known}
-    mine = select_devices(Rdma(fabric=fabric), devices)  # type: ignore[arg-type]
-    slow = {(one.device, one.port) for one in slow_ports(mine)}
-    rates = [port.rate for device in mine for port in device.ports if (device.name, port.number) not in slow]
+        spec_block |= {"stack": "doca-ofed", "ofed": known}
+    selected = select_devices(Rdma(fabric=fabric), devices)  # type: ignore[arg-type]
+    slow = {(port.device, port.port) for port in slow_ports(selected)}
+    rates = [port.rate for device in selected for port in device.ports if (device.name, port.number) not in slow]
     if fabric == "efa":
-        told |= {"count": len(mine)}
+        spec_block |= {"count": len(selected)}
     elif fabric not in ("soft", "erdma"):
-        told |= {"count": len(mine), "rate": int(min(rates)) if rates else 0}
+        spec_block |= {"count": len(selected), "rate": int(min(rates)) if rates else 0}
     if fabric == "infiniband":
-        lids = [port.sm_lid for device in mine for port in device.ports]
-        told |= {"opensm": {"elsewhere": any(lids) and not host.managers}}
-        told |= {
-            "ipoib": {device.address for device in mine} <= {one.address for one in host.netdevs if one.kind == 32}
+        lids = [port.sm_lid for device in selected for port in device.ports]
+        spec_block |= {"opensm": {"elsewhere": any(lids) and not host.managers}}
+        spec_block |= {
+            "ipoib": {device.address for device in selected}
+            <= {netdev.address for netdev in host.netdevs if netdev.kind == 32}
         }
-    block, _ = convert(told, Rdma)
+    block, _ = convert(spec_block, Rdma)
     if not isinstance(block, Rdma):
         return None
-    told |= {"nccl": nccl.exported(facts, block), "roce": roce_reality.roce(facts, block)}
-    block, _ = convert(told, Rdma)
+    spec_block |= {"nccl": nccl.exported(facts, block), "roce": roce_reality.roce(facts, block)}
+    block, _ = convert(spec_block, Rdma)
     return block if isinstance(block, Rdma) else None
 
 

@@ -41,8 +41,8 @@ def stacks(block: Rdma) -> Iterable[Problem]:
         yield problem(("stack",), f" is efa-vendor, and rdma.fabric is {block.fabric}", "fabric: efa, or stack: inbox")
     if block.stack == "doca-ofed" and block.fabric in ("soft", "iwarp"):
         # DOCA-OFED replaces ib_core; what was built for the kernel's own does not load beside it.
-        told = f" is doca-ofed, whose ib_core the kernel's {block.fabric} drivers do not load with"
-        yield problem(("stack",), told, "stack: inbox")
+        message = f" is doca-ofed, whose ib_core the kernel's {block.fabric} drivers do not load with"
+        yield problem(("stack",), message, "stack: inbox")
 
 
 def fields(block: Rdma) -> Iterable[Problem]:
@@ -52,8 +52,8 @@ def fields(block: Rdma) -> Iterable[Problem]:
             ("ipoib",), f" has no effect: rdma.fabric is {block.fabric}", "fabric: infiniband, or leave it out"
         )
     if block.opensm.hosts and block.opensm.elsewhere:
-        told = ": the subnet manager is elsewhere, and rdma.opensm.hosts names hosts that run it"
-        yield problem(("opensm", "elsewhere"), told, "leave one of them out")
+        message = ": the subnet manager is elsewhere, and rdma.opensm.hosts names hosts that run it"
+        yield problem(("opensm", "elsewhere"), message, "leave one of them out")
     for number, name in enumerate(block.opensm.hosts):
         if name in block.opensm.hosts[:number]:
             yield problem(("opensm", "hosts", number), f' is "{name}" again', "take one out")
@@ -62,20 +62,20 @@ def fields(block: Rdma) -> Iterable[Problem]:
             yield problem(("soft", "netdevs", number), f' is "{name}" again', "take one out")
     if block.rate and block.fabric in ("soft", "erdma"):
         # erdma says EDR 4X whatever the instance has: drivers/infiniband/hw/erdma/erdma_verbs.c
-        told = f" says nothing of the bandwidth with fabric {block.fabric}, whose drivers tell one constant rate"
-        yield problem(("rate",), told, "leave it out; acceptance measures")
+        message = f" says nothing of the bandwidth with fabric {block.fabric}, whose drivers tell one constant rate"
+        yield problem(("rate",), message, "leave it out; acceptance measures")
 
 
 def slots(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     """Yield a warning of a rate that the slots beside the host's GPUs do not carry."""
     board = topology.find_board(gpus.find_gpu(host.gpu.model)) if host.gpu else None
     if host.gpu and board and block.rate > board.slot_gbits:
-        told = (
+        message = (
             f" is {block.rate} Gb/s, and boards with {host.gpu.model} have PCIe {board.generation}.0, of which 16 lanes carry "
             f"{board.slot_gbits} Gb/s: such a port is slower than its link there"
         )
         yield problem(
-            ("rate",), told, "rate: 200; or leave it, if the adapters are in slots of a newer PCIe", warning=True
+            ("rate",), message, "rate: 200; or leave it, if the adapters are in slots of a newer PCIe", warning=True
         )
 
 
@@ -83,22 +83,22 @@ def selectors(block: Rdma) -> Iterable[Problem]:
     """Yield problems of the named devices: each must be named once, by some property, and no more than `count`."""
     if block.devices and block.fabric == "soft":
         yield problem(("devices",), " has no effect: rdma.fabric is soft", "rdma.soft.netdevs names the interfaces")
-    for number, one in enumerate(block.devices):
-        if not (one.pci or one.driver or one.netdev):
+    for number, selector in enumerate(block.devices):
+        if not (selector.pci or selector.driver or selector.netdev):
             yield problem(("devices", number), " is empty", 'give pci: "0000:3b:00.0", driver or netdev')
-        if one in block.devices[:number]:
+        if selector in block.devices[:number]:
             yield problem(
                 ("devices", number),
                 f" is {common.format_selector(common.convert_selectors(block)[number])} again",
                 "take one out",
             )
-    single = [one for one in block.devices if one.pci or one.netdev]
+    single = [device for device in block.devices if device.pci or device.netdev]
     if block.count and len(single) == len(block.devices) > 0 and block.count != len(single):
-        told = f" is {block.count}, and rdma.devices names {len(single)}"
-        yield problem(("count",), told, f"count: {len(single)}, or name the others, too")
+        message = f" is {block.count}, and rdma.devices names {len(single)}"
+        yield problem(("count",), message, f"count: {len(single)}, or name the others, too")
     if block.count and block.fabric == "soft" and block.count != max(len(block.soft.netdevs), 1):
-        told = f" is {block.count}, and rdma.soft makes {max(len(block.soft.netdevs), 1)}"
-        yield problem(("count",), told, "leave it out, or name as many interfaces in rdma.soft.netdevs")
+        message = f" is {block.count}, and rdma.soft makes {max(len(block.soft.netdevs), 1)}"
+        yield problem(("count",), message, "leave it out, or name as many interfaces in rdma.soft.netdevs")
 
 
 def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
@@ -110,19 +110,24 @@ def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: 
         if block.fabric != "infiniband":
             continue
         if not block.opensm.hosts and not block.opensm.elsewhere:
-            told = " names no host, and rdma.opensm.elsewhere is false: without a subnet manager every port stays INIT"
+            message = (
+                " names no host, and rdma.opensm.elsewhere is false: without a subnet manager every port stays INIT"
+            )
             hint = "opensm: {hosts: [NAME]}; or opensm: {elsewhere: true} where a managed switch or UFM does it"
-            yield name, problem(("opensm",), told, hint, warning=True)
-        for number, asked in enumerate(block.opensm.hosts):
+            yield name, problem(("opensm",), message, hint, warning=True)
+        for number, manager in enumerate(block.opensm.hosts):
             path: Path = ("opensm", "hosts", number)
-            other = blocks.get(asked)
+            other = blocks.get(manager)
             if other is None and whole:
                 yield (
                     name,
-                    problem(path, f' is "{asked}", which has no rdma block', "a host of the inventory, with rdma"),
+                    problem(path, f' is "{manager}", which has no rdma block', "a host of the inventory, with rdma"),
                 )
             elif other and other.fabric != "infiniband":
-                yield name, problem(path, f' is "{asked}", whose rdma.fabric is {other.fabric}', "a host on InfiniBand")
-            elif other and asked not in other.opensm.hosts:
-                told = f' is "{asked}", whose own rdma.opensm.hosts does not name it: it would not run opensm'
-                yield name, problem(path, told, f"opensm: {{hosts: [{asked}]}} for all hosts of the fabric")
+                yield (
+                    name,
+                    problem(path, f' is "{manager}", whose rdma.fabric is {other.fabric}', "a host on InfiniBand"),
+                )
+            elif other and manager not in other.opensm.hosts:
+                message = f' is "{manager}", whose own rdma.opensm.hosts does not name it: it would not run opensm'
+                yield name, problem(path, message, f"opensm: {{hosts: [{manager}]}} for all hosts of the fabric")

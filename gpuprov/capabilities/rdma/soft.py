@@ -60,29 +60,29 @@ def soft(ctx: Ctx) -> Group | Outcome:
     if block.fabric != "soft":
         return not_asked()
     module = catalogue.SOFT_MODULES[block.soft.driver]
-    wanted = interfaces(block, ctx.facts)
-    absent = tuple(f"no network interface {name}" for name, netdev in wanted.items() if netdev is None)
+    netdevs = interfaces(block, ctx.facts)
+    absent = tuple(f"no network interface {name}" for name, netdev in netdevs.items() if netdev is None)
     links, values, good = list[Setting](), dict[tuple[str, str], str](), list[str]()
-    for netdev, mine, others in devices(block, ctx.facts):
+    for netdev, own, others in devices(block, ctx.facts):
         other = ", ".join(f"{device.name} is {device.driver}" for device in others)
         words = f"{netdev.name} has no {block.soft.driver} device" + (f" ({other})" if other else "")
         link = Setting(kind="rdma link", device=netdev.name, value=block.soft.driver, words=words, before=other)
         links.append(msgspec.structs.replace(link, name=f"rdma link, {netdev.name}"))
-        if mine:
-            good.append(f"{mine[0].name} on {netdev.name}")
+        if own:
+            good.append(f"{own[0].name} on {netdev.name}")
             values[netdev.name, ""] = block.soft.driver
-    expected = f"{block.soft.driver} on {', '.join(wanted)}"
+    expected = f"{block.soft.driver} on {', '.join(netdevs)}"
     return Group(tuple(links), values, expected=expected, right=", ".join(good), fix=_hint(ctx, module), beside=absent)
 
 
 def devices(block: Rdma, facts: Facts) -> list[tuple[Netdev, list[RdmaDevice], list[RdmaDevice]]]:
     """Return each requested interface that is present, its software devices of the requested driver, and its other ones."""
-    module, found = catalogue.SOFT_MODULES[block.soft.driver], []
+    module, entries = catalogue.SOFT_MODULES[block.soft.driver], []
     for netdev in filter(None, interfaces(block, facts).values()):
         on = onhost.select_of_netdev(netdev.name, facts.get(DEVICES))
-        mine = [device for device in on if device.driver == module]
-        found.append((netdev, mine, [device for device in on if device not in mine]))
-    return found
+        own = [device for device in on if device.driver == module]
+        entries.append((netdev, own, [device for device in on if device not in own]))
+    return entries
 
 
 def at_boot(ctx: Ctx) -> AtBoot | None:
@@ -90,7 +90,7 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
     block = ctx.fragment
     if block.fabric != "soft":
         return None
-    wanting = [netdev.name for netdev, mine, _ in devices(block, ctx.facts) if not mine]
+    wanting = [netdev.name for netdev, own, _ in devices(block, ctx.facts) if not own]
     about = f"DRIVER INTERFACE; an interface is a name, a MAC address, or {DEFAULT}: that of the default route."
     return AtBoot(
         unit=SERVICE,

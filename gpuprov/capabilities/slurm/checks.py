@@ -22,18 +22,18 @@ QUICK = 2000
 @check("slurm.node", SLURM, moment="preflight", evidence=f"slurmd -V; ls -l {onhost.FOLDER}")
 def node(ctx: Ctx) -> Outcome:
     """The host has slurmd, and slurm.conf in /etc/slurm: a node that gets its files from slurmctld reads no gres.conf of its own."""
-    found = ctx.facts.get(SLURM)
+    state = ctx.facts.get(SLURM)
     expected = f"slurmd, and {CONF}"
-    if not found.slurmd:
+    if not state.slurmd:
         return fail(
             expected,
             "slurmd is not installed",
             "install your cluster's version of it (Debian, Ubuntu: slurmd); or slurm: false",
         )
-    if found.settings is None:
+    if state.settings is None:
         hint = "put the cluster's slurm.conf there; for a configless node set GPUs in slurmctld's gres.conf, and slurm: false"
-        return fail(expected, f"{found.slurmd}, and no {CONF}", hint)
-    return ok(f"{found.version or found.slurmd}, {CONF}")
+        return fail(expected, f"{state.slurmd}, and no {CONF}", hint)
+    return ok(f"{state.version or state.slurmd}, {CONF}")
 
 
 @check("slurm.autodetect", SLURM, fields=("gres",), moment="preflight", evidence="find / -xdev -name gpu_nvml.so")
@@ -41,13 +41,13 @@ def autodetect(ctx: Ctx) -> Outcome:
     """slurmd was built with NVML, if AutoDetect=nvml is asked for: another one stops with an error, or finds no GPU."""
     if ctx.fragment.gres != "nvml":
         return not_asked(f"gres: {ctx.fragment.gres}")
-    found = ctx.facts.get(SLURM)
-    if not found.nvml:
+    state = ctx.facts.get(SLURM)
+    if not state.nvml:
         hint = "gres: auto or files; or a slurmd that was built where NVML's header is (slurm's --with-nvml)"
         return fail(
-            "a slurmd with gpu_nvml.so", f"{found.version or 'slurmd'} without gpu_nvml.so in its PluginDir", hint
+            "a slurmd with gpu_nvml.so", f"{state.version or 'slurmd'} without gpu_nvml.so in its PluginDir", hint
         )
-    return ok(f"{found.version} with gpu_nvml.so")
+    return ok(f"{state.version} with gpu_nvml.so")
 
 
 @check("slurm.own", SLURM, fields=("gres",), moment="preflight", evidence=f"head -n 1 {onhost.GRES}")
@@ -74,45 +74,47 @@ def gres(ctx: Ctx) -> Outcome:
     """slurmd makes of slurm.conf and gres.conf exactly the GPUs, MIG devices and shards that the host has and the spec asks for."""
     if not pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus")
-    found, state = ctx.facts.get(SLURM), ctx.facts.get(mig.STATE)
-    if not found.slurmd:
+    slurm, state = ctx.facts.get(SLURM), ctx.facts.get(mig.STATE)
+    if not slurm.slurmd:
         return fail("slurmd", "slurmd is not installed", "see slurm.node")
     if state.complaint or not state.gpus:
         return fail("the GPUs as NVML has them", state.complaint or "NVML lists no GPU", "see nvidia_driver.loaded")
-    asked = wanted(ctx)
+    options = wanted(ctx)
     try:
-        here = devices(ctx, asked)
+        here = devices(ctx, options)
     except Refused as problem:
         return fail("a device file for each MIG device", str(problem), "see mig.capabilities")
-    kinds = Counter(one.kind for one in here)
+    kinds = Counter(device.kind for device in here)
     named = [f"gpu{f':{kind}' if kind else ''}:{count}" for kind, count in kinds.items()]
-    named += [f"shard:{asked['shards'] * len(here)}"] * bool(asked["shards"])
+    named += [f"shard:{options['shards'] * len(here)}"] * bool(options["shards"])
     expected = ",".join(named)
-    text = onhost.text(asked, here)
-    if asked["gres"] != "site" and found.gres_conf != text:
-        change = Change(kind="file", name=onhost.GRES, before=found.gres_conf, after=text)
-        what = "another text" if found.gres_conf else "absent"
+    text = onhost.text(options, here)
+    if options["gres"] != "site" and slurm.gres_conf != text:
+        change = Change(kind="file", name=onhost.GRES, before=slurm.gres_conf, after=text)
+        what = "another text" if slurm.gres_conf else "absent"
         return fail(expected, f"{onhost.GRES}: {what}", APPLY, changes=[change])
-    typed = asked["gres"] == "files"
-    want = Counter((one.kind if typed else "", frozenset(one.files)) for one in here)
-    has = Counter((one.kind if typed else "", frozenset(one.files)) for one in found.gres if one.name == "gpu")
-    shards = {one.files[0]: one.count for one in found.gres if one.name == "shard" and one.count}
-    if has == want and (not asked["shards"] or shards == {one.files[0]: asked["shards"] for one in here}):
+    typed = options["gres"] == "files"
+    want = Counter((device.kind if typed else "", frozenset(device.files)) for device in here)
+    has = Counter(
+        (gre_line.kind if typed else "", frozenset(gre_line.files)) for gre_line in slurm.gres if gre_line.name == "gpu"
+    )
+    shards = {gre.files[0]: gre.count for gre in slurm.gres if gre.name == "shard" and gre.count}
+    if has == want and (not options["shards"] or shards == {device.files[0]: options["shards"] for device in here}):
         return ok(expected)
-    if any(len(one.files) == 1 and "/nvidia-caps/" in one.files[0] for one in found.gres):
-        told = "slurmd takes each device file of a MIG device for a GPU of its own"
+    if any(len(gre.files) == 1 and "/nvidia-caps/" in gre.files[0] for gre in slurm.gres):
+        message = "slurmd takes each device file of a MIG device for a GPU of its own"
         return fail(
-            expected, told, f"take shard and mps out of GresTypes in {CONF} of the cluster, as Slurm 22.05 needs it"
+            expected, message, f"take shard and mps out of GresTypes in {CONF} of the cluster, as Slurm 22.05 needs it"
         )
     total = sum(shards.values())
-    told = "; ".join(
-        found.complaints[-2:]
-    ) or f"slurmd finds {counted(has.total(), 'GPU')}" + f" and {total} shards" * bool(asked["shards"])
-    types = "GresTypes=gpu,shard" if asked["shards"] else "GresTypes=gpu"
+    message = "; ".join(
+        slurm.complaints[-2:]
+    ) or f"slurmd finds {counted(has.total(), 'GPU')}" + f" and {total} shards" * bool(options["shards"])
+    types = "GresTypes=gpu,shard" if options["shards"] else "GresTypes=gpu"
     hint = f"in {CONF} of the cluster: {types}, and Gres={expected} for this node" + (
         "" if typed else ", with the types that slurmd -G prints"
     )
-    return fail(expected, told[:300], f"{hint}; then scontrol reconfigure")
+    return fail(expected, message[:300], f"{hint}; then scontrol reconfigure")
 
 
 @check(
@@ -130,9 +132,11 @@ def constrained(ctx: Ctx) -> Outcome:
     lacking = ["TaskPlugin=task/affinity,task/cgroup"] * ("cgroup" not in tasks)
     lacking += ["ProctrackType=proctrack/cgroup"] * (tracking not in ("", "proctrack/cgroup", "cgroup"))
     if lacking:
-        told = f"TaskPlugin={tasks or 'none'}, ProctrackType={tracking or 'proctrack/cgroup'}: a job can use every GPU"
+        message = (
+            f"TaskPlugin={tasks or 'none'}, ProctrackType={tracking or 'proctrack/cgroup'}: a job can use every GPU"
+        )
         return fail(
-            expected, told, f"in {CONF} of the cluster: {', '.join(lacking)}; then restart slurmctld and slurmd"
+            expected, message, f"in {CONF} of the cluster: {', '.join(lacking)}; then restart slurmctld and slurmd"
         )
     return ok(expected)
 
@@ -144,10 +148,10 @@ def constrained(ctx: Ctx) -> Outcome:
 )
 def current(ctx: Ctx) -> Outcome:
     """A running slurmd was started after gres.conf and cgroup.conf were last written."""
-    found = ctx.facts.get(SLURM)
-    if not found.started:
+    state = ctx.facts.get(SLURM)
+    if not state.started:
         return skip("slurmd does not run: gpuprov leaves it off")
-    if found.written > found.started + 1:
+    if state.written > state.started + 1:
         return fail(
             "slurmd newer than its files",
             "slurmd was started before its files were written",
@@ -161,8 +165,8 @@ def health_check(ctx: Ctx) -> Outcome:
     """slurm.conf runs gpuprov's health check at intervals; here it answers within two seconds, and finds the GPUs fit for work."""
     if not ctx.fragment.health_check:
         return not_asked("health_check: false")
-    found = ctx.facts.get(SLURM)
-    settings, judged = found.settings or {}, found.judged
+    state = ctx.facts.get(SLURM)
+    settings, judged = state.settings or {}, state.judged
     if judged is None:
         return fail(HEALTH, "not there", APPLY)
     if judged.status:
@@ -179,11 +183,11 @@ def health_check(ctx: Ctx) -> Outcome:
         )
     program, interval = settings.get("healthcheckprogram", ""), settings.get("healthcheckinterval", "0")
     if program != HEALTH or interval == "0":
-        told = f"HealthCheckProgram={program or 'none'}, HealthCheckInterval={interval}"
+        message = f"HealthCheckProgram={program or 'none'}, HealthCheckInterval={interval}"
         hint = (
             f"in {CONF} of the cluster: HealthCheckProgram={HEALTH}, HealthCheckInterval=300; then scontrol reconfigure"
         )
-        return fail(f"HealthCheckProgram={HEALTH}", told, hint)
+        return fail(f"HealthCheckProgram={HEALTH}", message, hint)
     return ok(f"every {interval} s, in {judged.milliseconds} ms")
 
 

@@ -64,11 +64,11 @@ def wanted(ctx: Ctx) -> dict[str, Any]:
     """Return the content of slurm.json, the input of the programs on the host."""
     block, host = ctx.fragment, ctx.host
     known = xids.read_xids_file().xids
-    found = {
+    fatal_xids = {
         str(number): needs.words
-        for one in known
-        if (needs := xids.find_resolution(one.nvidia)) and needs.action in FATAL
-        for number in one.xids
+        for xid in known
+        if (needs := xids.find_resolution(xid.nvidia)) and needs.action in FATAL
+        for number in xid.xids
     }
     detected = "nvml" if ctx.facts.get(SLURM).nvml else "files"
     return {
@@ -77,13 +77,13 @@ def wanted(ctx: Ctx) -> dict[str, Any]:
         "shards": block.shards,
         "count": (host.gpu.count or 0) if host.gpu else 0,
         "xid": xids.XID.pattern,
-        "xids": found,
+        "xids": fatal_xids,
         "block": msgspec.to_builtins(block),
     }
 
 
-def devices(ctx: Ctx, wanted: Mapping[str, Any]) -> list[onhost.Device]:
+def devices(ctx: Ctx, options: Mapping[str, Any]) -> list[onhost.Device]:
     """Return the devices that jobs should be able to have: GPUs, and MIG devices as they are now. Raises Refused."""
-    nodes = {one.path: one.node for one in ctx.facts.get(mig.CAPABILITIES)}
-    found: list[dict[str, Any]] = msgspec.to_builtins(ctx.facts.get(mig.STATE).gpus)
-    return list(onhost.devices(found, nodes, wanted["type"]))
+    nodes = {fact.path: fact.node for fact in ctx.facts.get(mig.CAPABILITIES)}
+    mig_gpus: list[dict[str, Any]] = msgspec.to_builtins(ctx.facts.get(mig.STATE).gpus)
+    return list(onhost.devices(mig_gpus, nodes, options["type"]))

@@ -39,19 +39,19 @@ def _nvlinks(host: HostSpec, block: Topology) -> Iterable[Problem]:
 
 def _hcas(host: HostSpec, block: Topology) -> Iterable[Problem]:
     """Yield problems of HCA settings, which need devices on the PCI bus, and something that brings them up."""
-    asked = [
+    fields = [
         key
         for key, none in (("gpu_hca", "any"), ("rails", "any"), ("same_socket", False), ("hcas", 0))
         if getattr(block, key) != none
     ]
     rdma = host.capabilities.get("rdma")
-    if asked and rdma is None:
-        message = f"topology.{asked[0]} asks for HCAs, and nothing in the spec brings RDMA devices up"
+    if fields and rdma is None:
+        message = f"topology.{fields[0]} asks for HCAs, and nothing in the spec brings RDMA devices up"
         hint = "rdma: {fabric: ...} in the spec, unless the image has their drivers already"
-        yield Problem(path=(HERE, asked[0]), message=message, hint=hint, severity="warning")
-    if asked and getattr(rdma, "fabric", "") == "soft":
-        message = f"topology.{asked[0]} asks for HCAs, and rdma.fabric is soft: its devices are not on the PCI bus"
-        yield Problem(path=(HERE, asked[0]), message=message, hint=f"leave {', '.join(asked)} out, or another fabric")
+        yield Problem(path=(HERE, fields[0]), message=message, hint=hint, severity="warning")
+    if fields and getattr(rdma, "fabric", "") == "soft":
+        message = f"topology.{fields[0]} asks for HCAs, and rdma.fabric is soft: its devices are not on the PCI bus"
+        yield Problem(path=(HERE, fields[0]), message=message, hint=f"leave {', '.join(fields)} out, or another fabric")
     least = getattr(rdma, "count", None) or 0
     if isinstance(least, int) and 0 < block.hcas < least:
         yield problem("hcas", f"is {block.hcas}, and rdma.count is {least}", f"allowed: {least} and more")
@@ -66,7 +66,7 @@ def export(facts: Facts) -> Fragment | None:
     linked = [gpu for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.active]
     if not wiring.gpus or not (wiring.hcas or len(linked) > 1):
         return None
-    full = not any(one.is_defect for one in find_lowered(wiring))
+    full = not any(lowered.is_defect for lowered in find_lowered(wiring))
     return Topology(
         gpu_hca=_farthest(wiring) or "any",
         rails="matched" if build_rails(wiring, _limit(wiring)).matched else "any",

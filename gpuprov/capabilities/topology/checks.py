@@ -45,11 +45,11 @@ def gpu_hca(ctx: Ctx) -> Outcome:
     expected = f"an HCA within {limit} of each GPU"
     if wanting := _wanting(wiring, expected):
         return wanting
-    told, far = [], []
+    distances, far = [], []
     best = assign_hcas(wiring)
     for gpu in wiring.gpus:
         distance, _ = wiring.near(gpu)
-        told.append(str(distance))
+        distances.append(str(distance))
         if distance and DISTANCES.index(distance) > DISTANCES.index(limit):
             far.append(f"{gpu.name} {distance} to {best[gpu.index].name}")
     if far and (unseen := _unseen(wiring)):
@@ -57,7 +57,7 @@ def gpu_hca(ctx: Ctx) -> Outcome:
     if far:
         return fail(expected, "; ".join(far), f"compare the HCA's slot with the machine's manual; {SEE}")
     return ok(
-        f"{counted(len(wiring.gpus), 'GPU')}, at most {max(told, key=lambda one: DISTANCES.index(_known(one)))}",
+        f"{counted(len(wiring.gpus), 'GPU')}, at most {max(distances, key=lambda distance: DISTANCES.index(_known(distance)))}",
         expected,
     )
 
@@ -78,7 +78,9 @@ def _wanting(wiring: Wiring, expected: str) -> Outcome | None:
         return fail(expected, "no NVIDIA GPU on the PCI bus", "see topology.visible")
     if wiring.hcas:
         return None
-    silent = f"; without an RDMA device: {', '.join(one.address for one in wiring.silent)}" if wiring.silent else ""
+    silent = (
+        f"; without an RDMA device: {', '.join(device.address for device in wiring.silent)}" if wiring.silent else ""
+    )
     soft = f"; {' '.join(wiring.unplaced)} is no PCI function" if wiring.unplaced else ""
     return fail(expected, f"{NO_HCA}{silent}{soft}", DRIVER)
 
@@ -93,21 +95,21 @@ def rail(ctx: Ctx) -> Outcome:
     expected = f"an HCA within {limit} for each GPU, its own or evenly shared"
     if wanting := _wanting(wiring, expected):
         return wanting
-    found, best = build_rails(wiring, limit), assign_hcas(wiring)
+    rails, best = build_rails(wiring, limit), assign_hcas(wiring)
     hint = f"compare the HCAs' slots with the machine's manual; {SEE}"
-    told = [f"{gpu.name} has none: {best[gpu.index].name} is {wiring.near(gpu)[0]}" for gpu in found.without]
-    told += [f"{hca.name} is shared by {' and '.join(gpu.name for gpu in gpus)}" for hca, gpus in found.crowded]
-    left = ", ".join(name_function(wiring, hca.function.address) for hca in find_spare(wiring, found))
-    if told:
-        told += [f"paired with no GPU: {left}"] * bool(left and found.pairs)
+    problems = [f"{gpu.name} has none: {best[gpu.index].name} is {wiring.near(gpu)[0]}" for gpu in rails.without]
+    problems += [f"{hca.name} is shared by {' and '.join(gpu.name for gpu in gpus)}" for hca, gpus in rails.crowded]
+    left = ", ".join(name_function(wiring, hca.function.address) for hca in find_spare(wiring, rails))
+    if problems:
+        problems += [f"paired with no GPU: {left}"] * bool(left and rails.pairs)
         if unseen := _unseen(wiring):
-            return skip(f"{'; '.join(told)}; {unseen}", "give the guest the host's PCIe switches; else rails: any")
-        if not found.pairs:
+            return skip(f"{'; '.join(problems)}; {unseen}", "give the guest the host's PCIe switches; else rails: any")
+        if not rails.pairs:
             hint = f"gpu_hca: NODE, for a machine whose HCAs are below no GPU's PCIe switch; {SEE}"
-        return fail(expected, "; ".join(told), hint)
-    share = f", each shared by {found.share}" if found.share > 1 else ""
+        return fail(expected, "; ".join(problems), hint)
+    share = f", each shared by {rails.share}" if rails.share > 1 else ""
     return ok(
-        f"{counted(len(found.pairs), 'GPU')} with {counted(len({hca.name for hca in found.pairs.values()}), 'HCA')}{share}",
+        f"{counted(len(rails.pairs), 'GPU')} with {counted(len({hca.name for hca in rails.pairs.values()}), 'HCA')}{share}",
         expected,
     )
 
@@ -121,16 +123,16 @@ def same_socket(ctx: Ctx) -> Outcome:
     expected = "each GPU's nearest HCA on its own socket"
     if wanting := _wanting(wiring, expected):
         return wanting
-    told, unknown = [], []
+    distant, unknown = [], []
     for gpu in wiring.gpus:
         near = wiring.near(gpu)[1]
         if wiring.socket(gpu.function) is None or all(wiring.socket(hca.function) is None for hca in near):
             unknown.append(gpu.name)
         elif all(is_across_sockets(wiring, gpu, hca) for hca in near):
-            told.append(f"{gpu.name} to {near[0].name}")
-    if told:
+            distant.append(f"{gpu.name} to {near[0].name}")
+    if distant:
         return fail(
-            expected, f"on different sockets: {'; '.join(told)}", f"move the HCA to a slot of that socket; {SEE}"
+            expected, f"on different sockets: {'; '.join(distant)}", f"move the HCA to a slot of that socket; {SEE}"
         )
     if unknown:
         where = f"the machine does not tell on which socket {', '.join(unknown)} or its nearest HCA is"
@@ -143,37 +145,39 @@ def same_socket(ctx: Ctx) -> Outcome:
 @check("topology.hcas", *PROBES, fields=("hcas",), evidence="ls -l /sys/class/infiniband; lspci -nn -d 15b3:")
 def hcas(ctx: Ctx) -> Outcome:
     """The host has as many HCAs as the spec asks for; NVLink bridges (SW_MNG), SR-IOV functions and software devices do not count."""
-    wanted = ctx.fragment.hcas
-    if not wanted:
+    expected_count = ctx.fragment.hcas
+    if not expected_count:
         return not_asked("hcas: 0")
     wiring = read(ctx.facts)
     names = ", ".join(hca.name for hca in wiring.hcas) or NO_HCA
-    if len(wiring.hcas) == wanted:
-        return ok(f"{counted(wanted, 'HCA')}: {names}", counted(wanted, "HCA"))
-    silent = f"; without an RDMA device: {', '.join(one.address for one in wiring.silent)}" if wiring.silent else ""
-    return fail(counted(wanted, "HCA"), f"{counted(len(wiring.hcas), 'HCA')}: {names}{silent}", DRIVER)
+    if len(wiring.hcas) == expected_count:
+        return ok(f"{counted(expected_count, 'HCA')}: {names}", counted(expected_count, "HCA"))
+    silent = (
+        f"; without an RDMA device: {', '.join(device.address for device in wiring.silent)}" if wiring.silent else ""
+    )
+    return fail(counted(expected_count, "HCA"), f"{counted(len(wiring.hcas), 'HCA')}: {names}{silent}", DRIVER)
 
 
 @check("topology.pcie", *PROBES, fields=("pcie",), evidence="lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'")
 def pcie(ctx: Ctx) -> Outcome:
     """Each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both ends support."""
     wiring = read(ctx.facts)
-    found = tuple(defects.find_narrow_links(wiring))
-    told = "; ".join(one.brief for one in found)
+    narrow = tuple(defects.find_narrow_links(wiring))
+    message = "; ".join(defect.brief for defect in narrow)
     if ctx.fragment.pcie == "any":
-        return not_asked("; ".join(filter(None, ("pcie: any", told))))
+        return not_asked("; ".join(filter(None, ("pcie: any", message))))
     expected = "PCIe links at full width and speed"
     if not wiring.gpus:
         return fail(expected, "no NVIDIA GPU on the PCI bus", "see topology.visible")
-    if bad := [one for one in found if not one.unproven]:
+    if bad := [defect for defect in narrow if not defect.unproven]:
         hint = f"{bad[0].fix}; pcie: any, if the machine was built so"
-        return fail(expected, "; ".join(one.brief for one in bad), hint, action=bad[0].action)
-    if found:
-        return skip(told, "see the machine itself, or pcie: any")
+        return fail(expected, "; ".join(defect.brief for defect in bad), hint, action=bad[0].action)
+    if narrow:
+        return skip(message, "see the machine itself, or pcie: any")
     ends = [*(gpu.function for gpu in wiring.gpus), *(hca.function for hca in wiring.hcas)]
-    if not any(one.link.width for one in ends):
+    if not any(end.link.width for end in ends):
         return skip("the bus reports no link's width, as in some VMs")
-    idle = sum(one.idle for one in find_lowered(wiring))
+    idle = sum(defect.idle for defect in find_lowered(wiring))
     slow = f"; {idle} idle GPUs' links are slow now, which says nothing" if idle else ""
     return ok(f"{counted(len(ends), 'device')}{slow}", expected)
 
@@ -183,15 +187,17 @@ def pcie(ctx: Ctx) -> Outcome:
 )
 def links(ctx: Ctx) -> Outcome:
     """Each GPU that is not in MIG mode has as many NVLinks up as the spec asks for, else as its model has."""
-    wiring, asked = read(ctx.facts), number(ctx.fragment)
+    wiring, requested = read(ctx.facts), number(ctx.fragment)
     if ctx.fragment.nvlinks == "any":
-        return not_asked("; ".join(["nvlinks: any", *(one.brief for one in defects.find_missing_nvlinks(wiring))]))
+        return not_asked(
+            "; ".join(["nvlinks: any", *(nvlink.brief for nvlink in defects.find_missing_nvlinks(wiring))])
+        )
     known = [of_model(gpu.entry) for gpu in wiring.gpus]
-    wanted = f"{asked}" if asked else " or ".join(dict.fromkeys(str(one) for one in known if one))
-    expected = f"{wanted or 'equally many'} NVLinks up on each GPU"
+    link_count = f"{requested}" if requested else " or ".join(dict.fromkeys(str(count) for count in known if count))
+    expected = f"{link_count or 'equally many'} NVLinks up on each GPU"
     if not wiring.gpus:
         return fail(expected, "no NVIDIA GPU on the PCI bus", "see topology.visible")
-    if not asked and all(one == 0 for one in known):
+    if not requested and all(count == 0 for count in known):
         return not_asked(f"{wiring.gpus[0].model} has no NVLink")
     hint = "nvidia-smi nvlink -s; journalctl -k | grep -E 'Xid|SXid'; systemctl status nvidia-fabricmanager"
     untold = [gpu.name for gpu in wiring.gpus if gpu.nvlink is None]
@@ -199,20 +205,20 @@ def links(ctx: Ctx) -> Outcome:
     if kind and not ctx.facts.get(nvidia.DRIVER).version:
         return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
     bridged = all(gpu.entry and gpu.entry.nvlink in ("no", "bridge") for gpu in wiring.gpus)
-    if wiring.nvlinks.complaint and not untold and bridged and not asked:
+    if wiring.nvlinks.complaint and not untold and bridged and not requested:
         return skip(f"{wiring.nvlinks.complaint}; {wiring.gpus[0].model} may have no bridge")
-    if wiring.nvlinks.complaint and not untold and len(wiring.gpus) == 1 and not asked:
+    if wiring.nvlinks.complaint and not untold and len(wiring.gpus) == 1 and not requested:
         return skip(f"{wiring.nvlinks.complaint}, {ALONE}")
     if wiring.nvlinks.complaint or untold:
-        told = wiring.nvlinks.complaint or f"nvidia-smi does not show {', '.join(untold)}"
-        return fail(expected, told, "see nvidia_driver.user_space; nvidia-smi nvlink -s")
-    if missing := tuple(defects.find_missing_nvlinks(wiring, asked)):
-        return fail(expected, "; ".join(one.brief for one in missing), hint, action=missing[0].action)
+        message = wiring.nvlinks.complaint or f"nvidia-smi does not show {', '.join(untold)}"
+        return fail(expected, message, "see nvidia_driver.user_space; nvidia-smi nvlink -s")
+    if missing := tuple(defects.find_missing_nvlinks(wiring, requested)):
+        return fail(expected, "; ".join(defect.brief for defect in missing), hint, action=missing[0].action)
     cut = [gpu.name for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.mig]
     if len(cut) == len(wiring.gpus):
         return skip("every GPU is in MIG mode, where NVLinks carry nothing")
-    told = " or ".join(sorted({str(gpu.nvlink.active) for gpu in wiring.gpus if gpu.nvlink and not gpu.nvlink.mig}))
-    return ok(f"{told} on each of {counted(len(wiring.gpus) - len(cut), 'GPU')}", expected)
+    message = " or ".join(sorted({str(gpu.nvlink.active) for gpu in wiring.gpus if gpu.nvlink and not gpu.nvlink.mig}))
+    return ok(f"{message} on each of {counted(len(wiring.gpus) - len(cut), 'GPU')}", expected)
 
 
 CHECKS = (gpu_hca, rail, same_socket, hcas, pcie, links, visible)

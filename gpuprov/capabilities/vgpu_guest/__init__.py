@@ -64,14 +64,19 @@ def token_rules(block: VgpuGuest) -> Iterable[Problem]:
     secrets."""
     if not block.token_file or block.licensing != "token":
         return
-    found = token.read(block.token_file)
-    expired = 0 < found.expires <= time.time()
-    problem = found.problem or (f"{block.token_file} expired {token.day(found.expires)}" if expired else "")
+    client_token = token.read(block.token_file)
+    expired = 0 < client_token.expires <= time.time()
+    problem = client_token.problem or (
+        f"{block.token_file} expired {token.day(client_token.expires)}" if expired else ""
+    )
     if problem:
         message = f"vgpu_guest.token_file: {problem}"
         hint = "make a client configuration token in NVIDIA's licensing portal"
         yield Problem(
-            path=(HERE, "token_file"), message=message, hint=hint, severity="warning" if found.missing else "error"
+            path=(HERE, "token_file"),
+            message=message,
+            hint=hint,
+            severity="warning" if client_token.missing else "error",
         )
 
 
@@ -100,7 +105,7 @@ def export(facts: Facts) -> Fragment | None:
             continue
         value = back.get(text.casefold(), text)
         values[setting.field] = value == "True" if kind is bool else int(value) if kind is int else value
-    if licensing == "token" and all(one.mode == "0600" for one in gridd.tokens):
+    if licensing == "token" and all(token.mode == "0600" for token in gridd.tokens):
         values["token_mode"] = "0600"
     return VgpuGuest(**values)  # type: ignore[arg-type]
 

@@ -40,7 +40,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     """Yield gridd.conf, and the daemon with it and with the token."""
     gridd = ctx.facts.get(GRIDD)
     yield File(catalogue.CONFIG, gridd_conf(ctx.fragment), differs="; ".join(differences(ctx.fragment, gridd.settings)))
-    newest = max([gridd.configured, *(one.changed for one in gridd.tokens)])
+    newest = max([gridd.configured, *(token.changed for token in gridd.tokens)])
     outdated = "older than its configuration or token" if 0 < gridd.started < newest else ""
     yield Unit(
         name=catalogue.UNIT,
@@ -58,10 +58,12 @@ def make(ctx: Ctx) -> dict[str, Any]:
     block = ctx.fragment
     by_token = block.licensing == "token"
     folder = block.token_directory if by_token else ""
-    there = [one.path for one in ctx.facts.get(GRIDD).tokens if by_token and one.path.startswith(f"{folder}/")]
+    token_paths = [
+        token.path for token in ctx.facts.get(GRIDD).tokens if by_token and token.path.startswith(f"{folder}/")
+    ]
     dest = f"{folder}/{block.token_file.rpartition('/')[2]}" if by_token and block.token_file else ""
     tasks: dict[str, Any] = {
-        "own": [] if dest else [{"path": path, "mode": block.token_mode} for path in there],
+        "own": [] if dest else [{"path": path, "mode": block.token_mode} for path in token_paths],
         "unit": {**DAEMON, "files": [catalogue.CONFIG, *([folder] if folder else [])]},
     }
     if folder:
@@ -70,7 +72,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
         tasks["token"] = {"src": block.token_file, "dest": dest, "mode": block.token_mode}
     return {
         "files": role_values(desired(ctx), "files", "on")["files"],
-        "absent": [path for path in there if dest and path != dest],
+        "absent": [path for path in token_paths if dest and path != dest],
         "tasks": tasks,
     }
 

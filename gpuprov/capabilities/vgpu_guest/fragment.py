@@ -102,24 +102,24 @@ TOKEN_FIELDS = ("token_file", "token_mode")
 
 def wanted_settings(fragment: VgpuGuest) -> dict[str, str]:
     """Return the keys that gridd.conf should have, in order; keys at gridd's defaults are omitted."""
-    found = {}
+    settings = {}
     for setting in catalogue.list_settings(fragment.licensing):
         value = catalogue.format_value(setting, getattr(fragment, setting.field))
         if value != setting.default:
-            found[setting.key] = value
-    return found
+            settings[setting.key] = value
+    return settings
 
 
-def differences(fragment: VgpuGuest, found: dict[str, str]) -> list[str]:
+def differences(fragment: VgpuGuest, actual: dict[str, str]) -> list[str]:
     """Return how the keys of a gridd.conf differ in effect from the requested ones."""
-    wanted = wanted_settings(fragment)
-    defaults = {one.key: one.default for one in catalogue.read_vgpu_file().settings}
-    told = []
-    for key in dict.fromkeys([*wanted, *found]):
-        asked, is_set = wanted.get(key, defaults.get(key, "")), found.get(key, defaults.get(key, ""))
-        if asked.casefold() != is_set.casefold():
-            told.append(f"{key} is {is_set or 'not set'}, expected {asked or 'nothing'}")
-    return told
+    desired = wanted_settings(fragment)
+    defaults = {setting.key: setting.default for setting in catalogue.read_vgpu_file().settings}
+    problems = []
+    for key in dict.fromkeys([*desired, *actual]):
+        expected, is_set = desired.get(key, defaults.get(key, "")), actual.get(key, defaults.get(key, ""))
+        if expected.casefold() != is_set.casefold():
+            problems.append(f"{key} is {is_set or 'not set'}, expected {expected or 'nothing'}")
+    return problems
 
 
 def needs_vgpu(fragment: VgpuGuest) -> bool:

@@ -29,32 +29,32 @@ def token_installed(ctx: Ctx) -> Outcome:
     block = ctx.fragment
     if block.licensing != "token":
         return not_asked(f"licensing is {block.licensing}: no token is needed")
-    found = [one for one in ctx.facts.get(GRIDD).tokens if one.path.startswith(f"{block.token_directory}/")]
-    wanted = block.token_file.rpartition("/")[2]
-    place = f"{block.token_directory}/{wanted or catalogue.TOKEN_NAME}"
+    tokens = [token for token in ctx.facts.get(GRIDD).tokens if token.path.startswith(f"{block.token_directory}/")]
+    file_name = block.token_file.rpartition("/")[2]
+    place = f"{block.token_directory}/{file_name or catalogue.TOKEN_NAME}"
     expected = f"{place}, root's, mode {block.token_mode}"
-    mine = [one for one in found if not wanted or one.path == place]
-    if not mine:
-        hint = APPLY if wanted else "vgpu_guest.token_file: PATH"
+    matching = [entry for entry in tokens if not file_name or entry.path == place]
+    if not matching:
+        hint = APPLY if file_name else "vgpu_guest.token_file: PATH"
         return fail(expected, "no such token", hint, changes=list_changes([Difference(place, "", "installed")]))
-    if wanted:
+    if file_name:
         theirs = token.read(block.token_file)
         if theirs.problem:
             return fail(expected, theirs.problem, "correct vgpu_guest.token_file")
-        if theirs.sha256 and theirs.sha256 != mine[0].sha256:
-            before, after = mine[0].sha256[:12], theirs.sha256[:12]
-            told = f"sha256 {before}, the controller's is {after}"
-            return fail(expected, told, APPLY, changes=list_changes([Difference(place, before, after)]))
-        others = [one.path for one in found if one.path != place]
+        if theirs.sha256 and theirs.sha256 != matching[0].sha256:
+            before, after = matching[0].sha256[:12], theirs.sha256[:12]
+            message = f"sha256 {before}, the controller's is {after}"
+            return fail(expected, message, APPLY, changes=list_changes([Difference(place, before, after)]))
+        others = [entry.path for entry in tokens if entry.path != place]
         if others:
             changes = list_changes(Difference(path, "", "removed") for path in others)
             return fail(expected, f"other tokens beside it: {' '.join(others)}", APPLY, changes=changes)
-    wrong = [one for one in mine if (one.mode, one.owner) != (block.token_mode, "root")]
+    wrong = [entry for entry in matching if (entry.mode, entry.owner) != (block.token_mode, "root")]
     if wrong:
-        told = ", ".join(f"{one.path} is {one.owner}'s, mode {one.mode}" for one in wrong)
+        message = ", ".join(f"{entry.path} is {entry.owner}'s, mode {entry.mode}" for entry in wrong)
         changes = list_changes(Difference(one.path, f"mode {one.mode}", f"mode {block.token_mode}") for one in wrong)
-        return fail(expected, told, f"{APPLY}, or chown root and chmod {block.token_mode}", changes=changes)
-    return ok(f"{' '.join(one.path for one in mine)}: root's, mode {block.token_mode}", expected)
+        return fail(expected, message, f"{APPLY}, or chown root and chmod {block.token_mode}", changes=changes)
+    return ok(f"{' '.join(entry.path for entry in matching)}: root's, mode {block.token_mode}", expected)
 
 
 def find_complaint(gridd: Gridd) -> str:
@@ -85,24 +85,24 @@ def licensed(ctx: Ctx) -> Outcome:
     if licences.complaint:
         return fail(expected, licences.complaint, "see nvidia_driver.loaded")
     foreign = [
-        f"{one.bus} {one.mode}" for one in licences.gpus if needs_vgpu(ctx.fragment) and one.mode not in ("VGPU", "")
+        f"{gpu.bus} {gpu.mode}" for gpu in licences.gpus if needs_vgpu(ctx.fragment) and gpu.mode not in ("VGPU", "")
     ]
     if foreign:
         return fail("Virtualization Mode VGPU", ", ".join(foreign), "see vgpu_guest.gpu")
-    without = [one.bus for one in licences.gpus if not one.status]
+    without = [gpu.bus for gpu in licences.gpus if not gpu.status]
     if without:
-        told = f"no licensed product: {' '.join(without)}; the driver is not NVIDIA's vGPU guest driver, or gridd never asked"
-        return fail(expected, told + said(gridd), f"{catalogue.PORTAL}; {JOURNAL}")
-    bad = [one for one in licences.gpus if not one.status.startswith("Licensed")]
+        message = f"no licensed product: {' '.join(without)}; the driver is not NVIDIA's vGPU guest driver, or gridd never asked"
+        return fail(expected, message + said(gridd), f"{catalogue.PORTAL}; {JOURNAL}")
+    bad = [gpu for gpu in licences.gpus if not gpu.status.startswith("Licensed")]
     if bad:
-        told = ", ".join(f"{one.bus} {one.status}" for one in bad)
-        return fail(expected, told + said(gridd), f"{meaning(bad[0].status)}; {JOURNAL}")
+        message = ", ".join(f"{gpu.bus} {gpu.status}" for gpu in bad)
+        return fail(expected, message + said(gridd), f"{meaning(bad[0].status)}; {JOURNAL}")
     now = ctx.facts.get(system.CLOCK)
-    late = [one for one in licences.gpus if 0 < one.expires <= now]
+    late = [gpu for gpu in licences.gpus if 0 < gpu.expires <= now]
     if late:
-        told = ", ".join(f"{one.bus} {one.status}" for one in late)
-        return fail(expected, f"expired: {told}{said(gridd)}", f"can the host reach its licence server? {JOURNAL}")
-    return ok(", ".join(f"{one.bus} {one.product}: {one.status}" for one in licences.gpus), expected)
+        message = ", ".join(f"{gpu.bus} {gpu.status}" for gpu in late)
+        return fail(expected, f"expired: {message}{said(gridd)}", f"can the host reach its licence server? {JOURNAL}")
+    return ok(", ".join(f"{gpu.bus} {gpu.product}: {gpu.status}" for gpu in licences.gpus), expected)
 
 
 def meaning(status: str) -> str:

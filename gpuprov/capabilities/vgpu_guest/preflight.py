@@ -29,12 +29,12 @@ def gpu(ctx: Ctx) -> Outcome:
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return fail("a GPU to license", "no NVIDIA GPU on the PCI bus", "give the VM a vGPU, or take vgpu_guest out")
     functions = ctx.facts.get(FUNCTIONS)
-    shared = [one.address for one in functions if one.kind == "vgpu"]
-    whole = [one.address for one in functions if one.kind == "physical"]
-    unread = [one.address for one in functions if one.kind == "unknown"]
+    shared = [function.address for function in functions if function.kind == "vgpu"]
+    whole = [function.address for function in functions if function.kind == "physical"]
+    unread = [function.address for function in functions if function.kind == "unknown"]
     if unread:
-        told = f"configuration space not readable: {' '.join(unread)}"
-        return fail("GPUs that say whether they are vGPUs", told, "let gpuprov become root on the host")
+        message = f"configuration space not readable: {' '.join(unread)}"
+        return fail("GPUs that say whether they are vGPUs", message, "let gpuprov become root on the host")
     if ctx.fragment.licensing == "provider":
         return ok(
             f"{counted(len(shared), 'vGPU')} and {counted(len(whole), 'whole GPU')}: the provider licenses either"
@@ -56,11 +56,11 @@ def driver(ctx: Ctx) -> Outcome:
     gridd = ctx.facts.get(GRIDD)
     if gridd.installed and gridd.load == "not-found":
         # https://github.com/Azure/aks-gpu/pull/90: some installers of the driver bring the program without a unit
-        told = f"{catalogue.UNIT} does not exist, although {catalogue.PROGRAM} does"
+        message = f"{catalogue.UNIT} does not exist, although {catalogue.PROGRAM} does"
         hint = (
             "install the guest driver's packages instead of its .run, which brings the unit only where it finds systemd"
         )
-        return fail(catalogue.UNIT, told, hint)
+        return fail(catalogue.UNIT, message, hint)
     if gridd.installed:
         return ok(catalogue.PROGRAM)
     return fail(catalogue.PROGRAM, f"{catalogue.PROGRAM} is not there: no vGPU guest driver", catalogue.PORTAL)
@@ -80,21 +80,21 @@ def branch(ctx: Ctx) -> Outcome:
     if not version:
         return skip("no driver is installed: see vgpu_guest.driver")
     guest = drivers.derive_branch(version)
-    known = [one.branch for one in catalogue.read_vgpu_file().releases]
-    if guest not in known and int(guest) < max(int(one) for one in known):
-        near = min(known, key=lambda one: abs(int(one) - int(guest)))
+    known = [release.branch for release in catalogue.read_vgpu_file().releases]
+    if guest not in known and int(guest) < max(int(number) for number in known):
+        near = min(known, key=lambda number: abs(int(number) - int(guest)))
         hint = f'the nearest is "{near}" (vGPU {catalogue.release_of(near)}): {catalogue.PORTAL}'
         return fail(f"a guest driver of branch {', '.join(known)}", f"driver {version}: no vGPU release has it", hint)
-    for one in ctx.facts.get(FUNCTIONS):
-        if one.kind == "vgpu" and one.host_branch and not catalogue.is_compatible(guest, one.host_branch):
-            found = f"guest driver {version}, vGPU manager {one.host_driver or one.host_branch} ({one.address})"
-            hint = f"the guest driver of branch {one.host_branch}, or another vGPU manager on the hypervisor"
-            return fail("a guest driver of the vGPU manager's branch, or of the one before it", found, hint)
+    for fact in ctx.facts.get(FUNCTIONS):
+        if fact.kind == "vgpu" and fact.host_branch and not catalogue.is_compatible(guest, fact.host_branch):
+            actual = f"guest driver {version}, vGPU manager {fact.host_driver or fact.host_branch} ({fact.address})"
+            hint = f"the guest driver of branch {fact.host_branch}, or another vGPU manager on the hypervisor"
+            return fail("a guest driver of the vGPU manager's branch, or of the one before it", actual, hint)
     last = catalogue.read_vgpu_file().legacy_server_last.branch
     if ctx.fragment.licensing == "server" and int(guest) > int(last):
-        found = f"driver {version}: guest drivers after branch {last} know no legacy licence server"
+        actual = f"driver {version}: guest drivers after branch {last} know no legacy licence server"
         return fail(
-            f"branch {last} or older, for licensing server", found, "licensing: token, of NVIDIA's License System"
+            f"branch {last} or older, for licensing server", actual, "licensing: token, of NVIDIA's License System"
         )
     release = catalogue.release_of(guest)
     return ok(f"driver {version}, {f'vGPU {release}' if release else 'newer than the vGPU releases that are known'}")
@@ -114,32 +114,36 @@ def usable(ctx: Ctx) -> Outcome:
         return not_asked(f"licensing is {block.licensing}: no token is needed")
     now = ctx.facts.get(system.CLOCK)
     if block.token_file:
-        mine = token.read(block.token_file)
-        if mine.problem:
+        own_token = token.read(block.token_file)
+        if own_token.problem:
             return fail(
                 block.token_file,
-                mine.problem,
+                own_token.problem,
                 "make one in NVIDIA's licensing portal, or correct vgpu_guest.token_file",
             )
-        if 0 < mine.expires <= now:
+        if 0 < own_token.expires <= now:
             hint = "make a new client configuration token in NVIDIA's licensing portal"
-            return fail("a token that has not expired", f"{block.token_file} expired {token.day(mine.expires)}", hint)
+            return fail(
+                "a token that has not expired", f"{block.token_file} expired {token.day(own_token.expires)}", hint
+            )
         return ok(
-            f"{block.token_file}, sha256 {mine.sha256[:12]}"
-            if mine.sha256
+            f"{block.token_file}, sha256 {own_token.sha256[:12]}"
+            if own_token.sha256
             else f"{block.token_file}, in Ansible's vault"
         )
-    found = [one for one in ctx.facts.get(GRIDD).tokens if one.path.startswith(f"{block.token_directory}/")]
-    if not found:
+    tokens = [token for token in ctx.facts.get(GRIDD).tokens if token.path.startswith(f"{block.token_directory}/")]
+    if not tokens:
         hint = f"vgpu_guest.token_file: PATH of a {catalogue.TOKEN_NAME} on the controller"
         return fail(f"a token in {block.token_directory}", "no token there, and no token_file", hint)
-    good = [one for one in found if not 0 < one.expires <= now]
+    good = [entry for entry in tokens if not 0 < entry.expires <= now]
     if not good:
-        told = f"expired: {' '.join(f'{one.path} ({token.day(one.expires)})' for one in found)}"
+        message = f"expired: {' '.join(f'{entry.path} ({token.day(entry.expires)})' for entry in tokens)}"
         return fail(
-            "a token that has not expired", told, "make a new client configuration token in NVIDIA's licensing portal"
+            "a token that has not expired",
+            message,
+            "make a new client configuration token in NVIDIA's licensing portal",
         )
-    return ok(f"{' '.join(one.path for one in good)}")
+    return ok(f"{' '.join(entry.path for entry in good)}")
 
 
 CHECKS = (gpu, driver, branch, usable)

@@ -178,10 +178,10 @@ def build_packages(distribution: Distribution, source: Source) -> DriverPackages
 def build_precompiled(distribution: Distribution, source: Source) -> DriverPackages | None:
     """Return the set for a host that installs modules instead of building them; None if the source has no such modules."""
     base, origin = build_packages(distribution, source), _origin(distribution, source)
-    found = list_entries(distribution, origin, "prebuilt-modules")
-    if not found:
+    entries = list_entries(distribution, origin, "prebuilt-modules")
+    if not entries:
         return None
-    names, beside = group_by_flavour(found), list_prebuilt_names(distribution, origin)
+    names, beside = group_by_flavour(entries), list_prebuilt_names(distribution, origin)
     modules = [entry for entry in of_driver(list_entries(distribution, origin, PARTS[0])) if entry.flavour]
     built = {
         name: make_rule(entry, name, "") | {"mark": True, "built": True} for entry in modules for name in entry.packages
@@ -191,7 +191,7 @@ def build_precompiled(distribution: Distribution, source: Source) -> DriverPacka
     def rules(kind: Flavour) -> tuple[dict[str, Any], ...]:
         first, *rest = (entry for entry in base.sets[kind] if entry["name"] not in built)
         # They follow the newest kernel, so they leave: their name fits no version.
-        leaving = [name for entry in found for name in entry.alternatives]
+        leaving = [name for entry in entries for name in entry.alternatives]
         last = [{"name": name, "min": 0, "max": NO_LIMIT, "companion": True} for name in leaving]
         return ({**first, "proof": list(names.get(kind, ()))}, *rest, *last)
 
@@ -202,7 +202,7 @@ def build_precompiled(distribution: Distribution, source: Source) -> DriverPacka
         others=(*(entry for entry in base.others if entry["name"] not in beside), *built.values()),
         ask=tuple(name for name in base.ask if name not in asked_for),
         conflicts=tuple(pattern for pattern in base.conflicts if pattern not in PREBUILT),
-        streams={str(entry.flavour): entry.module_stream for entry in found if entry.module_stream},
+        streams={str(entry.flavour): entry.module_stream for entry in entries if entry.module_stream},
         headers=(),
         dkms=(),
         compilers={},
@@ -219,10 +219,10 @@ def group_by_flavour(package_sets: Iterable[PackageSet]) -> dict[str, tuple[str,
 
 def list_prebuilt_names(distribution: Distribution, origin: str) -> list[str]:
     """Return all names of precompiled modules."""
-    found = [e for part in ("prebuilt-modules", "prebuilt-objects") for e in list_entries(distribution, origin, part)]
+    entries = [e for part in ("prebuilt-modules", "prebuilt-objects") for e in list_entries(distribution, origin, part)]
     return [
-        *(name for entry in found for name in group_by_flavour([entry])[str(entry.flavour)]),
-        *(name for entry in found for name in entry.alternatives),
+        *(name for entry in entries for name in group_by_flavour([entry])[str(entry.flavour)]),
+        *(name for entry in entries for name in entry.alternatives),
     ]
 
 

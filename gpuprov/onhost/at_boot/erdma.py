@@ -70,7 +70,8 @@ def apply(seconds: int) -> None:
         if not errors[pair.device]:
             tell(str(frame))
     remaining = [
-        f"{one} ({errors.get(pair.device) or 'it did not stay'})" for pair, one in compare_mtu(look(), mtus[-1])
+        f"{difference} ({errors.get(pair.device) or 'it did not stay'})"
+        for pair, difference in compare_mtu(look(), mtus[-1])
     ]
     if remaining:
         raise Refused("; ".join(remaining))

@@ -47,8 +47,8 @@ def read_request() -> Asked:
 class Host:
     """The host's ports as last read, and messages about those that cannot be set."""
 
-    def __init__(self, wanted: Asked) -> None:
-        self.wanted = wanted
+    def __init__(self, desired: Asked) -> None:
+        self.wanted = desired
         self.complaints: dict[tuple[str, str], str] = {}
 
     def look(self) -> bool:

@@ -59,17 +59,17 @@ class Asked(NamedTuple):
 
 def parse(text: str) -> tuple[RocePort, ...]:
     """Parse the reader's output about ports."""
-    found: dict[tuple[str, int], list[tuple[str, dict[str, str], bool]]] = {}
+    entries: dict[tuple[str, int], list[tuple[str, dict[str, str], bool]]] = {}
     for line in text.splitlines():
         kind, _, rest = line.partition("|")
         if kind == "port":
             device, number, netdev, *leg = rest.split("|")
-            found.setdefault((device, int(number)), []).append((netdev, {}, bool(leg)))
+            entries.setdefault((device, int(number)), []).append((netdev, {}, bool(leg)))
         elif kind == "value":
             device, number, key, value = rest.split("|", 3)
-            found[device, int(number)][-1][1][key] = value
+            entries[device, int(number)][-1][1][key] = value
     return tuple(
-        RocePort(*place, netdev, values, leg) for place in sorted(found) for netdev, values, leg in found[place]
+        RocePort(*place, netdev, values, leg) for place in sorted(entries) for netdev, values, leg in entries[place]
     )
 
 

@@ -71,11 +71,11 @@ def _profile(name: str, slices: int) -> str:
     return name_device(name, slices)
 
 
-def lines(wanted: Mapping[str, Any], found: Sequence[Device]) -> list[str]:
+def lines(config: Mapping[str, Any], listed: Sequence[Device]) -> list[str]:
     """Return the lines of gres.conf for these devices."""
-    made = ["AutoDetect=nvml"] if wanted["gres"] == "nvml" else [_line(device) for device in found]
-    shards = [f"Name=shard Count={wanted['shards']} File={device.files[0]}" for device in found]
-    return made + (shards if wanted["shards"] else [])
+    made = ["AutoDetect=nvml"] if config["gres"] == "nvml" else [_line(device) for device in listed]
+    shards = [f"Name=shard Count={config['shards']} File={device.files[0]}" for device in listed]
+    return made + (shards if config["shards"] else [])
 
 
 def _line(device: Device) -> str:
@@ -83,9 +83,9 @@ def _line(device: Device) -> str:
     return f"Name=gpu{kind} {'MultipleFiles' if len(device.files) > 1 else 'File'}={','.join(device.files)}"
 
 
-def text(wanted: Mapping[str, Any], found: Sequence[Device]) -> str:
+def text(config: Mapping[str, Any], listed: Sequence[Device]) -> str:
     """Return gres.conf for these devices."""
-    return HEADER + "".join(f"{line}\n" for line in lines(wanted, found))
+    return HEADER + "".join(f"{line}\n" for line in lines(config, listed))
 
 
 def load() -> dict[str, Any]:
@@ -109,23 +109,23 @@ def ask_nvml(limit: float) -> dict[str, Any]:
         errors="replace",
     )
     try:
-        said, _ = reader.communicate(timeout=limit)
-        return dict(json.loads(said))
+        output, _ = reader.communicate(timeout=limit)
+        return dict(json.loads(output))
     except subprocess.TimeoutExpired:
         reader.kill()
         return {"complaint": f"NVML does not answer within {limit:g} s"}
     except ValueError:
-        return {"complaint": f"NVML cannot be asked: {' '.join(said.split())[:100]}"}
+        return {"complaint": f"NVML cannot be asked: {' '.join(output.split())[:100]}"}
 
 
 def write_gres(seconds: int) -> None:
     """Wait until the host has all of its GPUs and write gres.conf from those that it has then."""
-    wanted, state = load(), dict[str, Any]()
+    config, state = load(), dict[str, Any]()
 
     def ready() -> bool:
         state.clear()
         state.update(ask_nvml(30))
-        return len(state.get("gpus", ())) >= max(int(wanted["count"]), 1)
+        return len(state.get("gpus", ())) >= max(int(config["count"]), 1)
 
     wait(seconds, ready)
     if not os.path.exists(UVM):
@@ -134,12 +134,12 @@ def write_gres(seconds: int) -> None:
         tell(f"there is no {UVM}, without which CUDA does not start")
     if not state.get("gpus"):
         raise Refused(f"{GRES} stays as it is: {state.get('complaint') or 'NVML lists no GPU'}")
-    if len(state["gpus"]) < wanted["count"]:
+    if len(state["gpus"]) < config["count"]:
         others = "; ".join(state["unread"]) or "the others are missing"
-        tell(f"{len(state['gpus'])} of {wanted['count']} GPUs after {seconds} s: {others}")
-    if wanted["gres"] == "site":
+        tell(f"{len(state['gpus'])} of {config['count']} GPUs after {seconds} s: {others}")
+    if config["gres"] == "site":
         return
-    made = text(wanted, list(devices(state["gpus"], _nodes(), wanted["type"])))
+    made = text(config, list(devices(state["gpus"], _nodes(), config["type"])))
     before = _file(GRES)
     if before and not before.startswith(MARK):
         raise Refused(f"{GRES} is not gpuprov's: move it away, or slurm: {{gres: site}}")
@@ -166,20 +166,20 @@ def _file(path: str) -> str:
         return ""
 
 
-def unfit(wanted: Mapping[str, Any], state: Mapping[str, Any], log: str) -> str:
+def unfit(config: Mapping[str, Any], state: Mapping[str, Any], log: str) -> str:
     """Return why these GPUs are not fit for work, in one line; empty if they are. `log`: the kernel's, since the boot.
-    `wanted` has, from the catalogue, the form of an Xid's line, and what is to be done after which."""
-    pattern, texts = re.compile(wanted["xid"]), (line.partition("] ")[2] or line for line in log.splitlines())
-    found = {(match[1], match[2]) for text in texts if (match := pattern.match(text))}
-    fatal = sorted((address, number) for address, number in found if number in wanted["xids"])
+    `config` has, from the catalogue, the form of an Xid's line, and what is to be done after which."""
+    pattern, texts = re.compile(config["xid"]), (line.partition("] ")[2] or line for line in log.splitlines())
+    logged = {(match[1], match[2]) for text in texts if (match := pattern.match(text))}
+    fatal = sorted((address, number) for address, number in logged if number in config["xids"])
     if state.get("complaint"):
         return str(state["complaint"])
     if state.get("unread"):
         return "; ".join(state["unread"])
-    if len(state["gpus"]) < wanted["count"]:
-        return f"{len(state['gpus'])} of {wanted['count']} GPUs"
+    if len(state["gpus"]) < config["count"]:
+        return f"{len(state['gpus'])} of {config['count']} GPUs"
     if fatal:
-        return "; ".join(f"Xid {number} of {address}: {wanted['xids'][number]}" for address, number in fatal[:3])
+        return "; ".join(f"Xid {number} of {address}: {config['xids'][number]}" for address, number in fatal[:3])
     return "" if os.path.exists(UVM) else f"no {UVM}"
 
 

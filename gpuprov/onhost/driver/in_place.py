@@ -133,9 +133,9 @@ def _remove_strangers(family: str, version: str, kernel: str) -> None:
         if (ran.status == 0 and ran.out.strip() == version) or run(owner).status == 0:
             continue
         folder = os.path.dirname(file)
-        for one in glob.glob(f"{glob.escape(folder)}/nvidia.ko*") + glob.glob(f"{glob.escape(folder)}/nvidia-*.ko*"):
+        for path in glob.glob(f"{glob.escape(folder)}/nvidia.ko*") + glob.glob(f"{glob.escape(folder)}/nvidia-*.ko*"):
             with suppress(FileNotFoundError):
-                os.unlink(one)
+                os.unlink(path)
 
 
 def _configure(family: str, package: str) -> str:

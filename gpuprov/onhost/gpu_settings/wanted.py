@@ -51,15 +51,15 @@ def is_named(name: Name, gpu: Gpu) -> bool:
 def select_targets(config: Mapping[str, Any], gpus: Sequence[Gpu]) -> dict[int, Settings]:
     """Return the settings of each GPU that any are requested for, by number; of two entries the later wins. Raises
     WantedError."""
-    found: dict[int, Settings] = {gpu.number: merge_settings({}, config["all"]) for gpu in gpus}
+    merged: dict[int, Settings] = {gpu.number: merge_settings({}, config["all"]) for gpu in gpus}
     for entry in config["per_gpu"]:
         chosen = list(gpus)
         if entry["gpus"] != "all":
             _refuse_strangers(entry["gpus"], gpus)
             chosen = [gpu for gpu in gpus if any(is_named(name, gpu) for name in entry["gpus"])]
         for gpu in chosen:
-            found[gpu.number] = merge_settings(found[gpu.number], entry["settings"])
-    return {number: settings for number, settings in found.items() if settings}
+            merged[gpu.number] = merge_settings(merged[gpu.number], entry["settings"])
+    return {number: settings for number, settings in merged.items() if settings}
 
 
 def _refuse_strangers(names: list[Name], gpus: Sequence[Gpu]) -> None:

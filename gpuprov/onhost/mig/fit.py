@@ -252,22 +252,22 @@ def find_nearest(
     limit = weigh(known, like)
     fewer, smaller = [], []
     for counts in list_sets(list(known.values()), grid):
-        found = Counter({name: counts[n] for n, name in enumerate(known) if counts[n]})
-        count, *slices = weigh(known, found)
-        score = sum((found & like).values()), slices
-        if not found - like:
-            fewer.append((score, found))
-        elif count == limit[0] and all(slices[n] <= limit[n + 1] for n in (0, 1)) and {*map(_kind_of, found)} <= kinds:
-            smaller.append((score, found))
+        trial = Counter({name: counts[n] for n, name in enumerate(known) if counts[n]})
+        count, *slices = weigh(known, trial)
+        score = sum((trial & like).values()), slices
+        if not trial - like:
+            fewer.append((score, trial))
+        elif count == limit[0] and all(slices[n] <= limit[n + 1] for n in (0, 1)) and {*map(_kind_of, trial)} <= kinds:
+            smaller.append((score, trial))
     result: list[Counter[str]] = []
     for sets, most in ((fewer, 1), (smaller, 2), (fewer, 3)):
-        for _, found in sorted(sets, key=lambda item: item[0], reverse=True):
-            new = found and all(found - other for other in result) and result[:1] != [like]
-            free = [_Free(name) for name in found.elements()]
+        for _, trial in sorted(sets, key=lambda item: item[0], reverse=True):
+            new = trial and all(trial - other for other in result) and result[:1] != [like]
+            free = [_Free(name) for name in trial.elements()]
             if new and len(result) < most and _search(known, grid, free, (), fixed) is not None:
-                result.append(found)
+                result.append(trial)
     largest = {name: (-profile.size, -profile.slices, name) for name, profile in known.items()}
-    return tuple(tuple(sorted(found.elements(), key=largest.__getitem__)) for found in result)
+    return tuple(tuple(sorted(counter.elements(), key=largest.__getitem__)) for counter in result)
 
 
 def weigh(known: Mapping[str, Profile], names: Counter[str]) -> tuple[int, int, int]:

@@ -151,10 +151,10 @@ def parse_instances(place: str, requested: Any) -> tuple[Instance, ...]:
         return parse_counted(place, requested)
     fix = "write {profile: count}, or a list of {profile, placement, count, compute}"
     _refuse(not isinstance(requested, (list, tuple)), f"{place}: {fix}")
-    return tuple(one for number, item in enumerate(requested) for one in parse_listed(f"{place}[{number}]", item))
+    return tuple(part for number, item in enumerate(requested) for part in parse_listed(f"{place}[{number}]", item))
 
 
-def parse_counted(place: str, asked: Mapping[Any, Any]) -> tuple[Instance, ...]:
+def parse_counted(place: str, counts: Mapping[Any, Any]) -> tuple[Instance, ...]:
     """Return MIG devices as mig-parted counts them: compute instances of one profile share GPU instances as long as they fit.
 
     mig-parted tries orders, largest first, until the driver accepts one. If GPU instances are scarce, that results in the fewest
@@ -162,12 +162,12 @@ def parse_counted(place: str, asked: Mapping[Any, Any]) -> tuple[Instance, ...]:
     (SetMigConfig)
     """
     devices: list[tuple[ProfileName, int]] = []
-    for text, count in asked.items():
+    for text, count in counts.items():
         name = parse_profile(text, place)
         devices += [(name, name.compute or name.slices)] * parse_number(f"{place}: {text}", count)
-    _refuse(asked and not devices, f"{place}: all counts are 0; for a GPU with MIG mode and no instances write {{}}")
+    _refuse(counts and not devices, f"{place}: all counts are 0; for a GPU with MIG mode and no instances write {{}}")
     packed: list[Any] = []
-    for name, size in sorted(devices, key=lambda one: (-one[0].slices, one[0].gpu_instance, -one[1])):
+    for name, size in sorted(devices, key=lambda pair: (-pair[0].slices, pair[0].gpu_instance, -pair[1])):
         room = [p for p in packed if p[0] == name.gpu_instance and sum(p[2]) + size <= name.slices]
         if room:
             room[0][2].append(size)

@@ -157,9 +157,9 @@ class Nvml:
             count = ctypes.c_uint(kind.instanceCount)
             instances = (self.lib.c_nvmlComputeInstance_t * kind.instanceCount)()
             self.lib.nvmlGpuInstanceGetComputeInstances(instance, kind.id, instances, ctypes.byref(count))
-            for one in list(instances)[: count.value]:
-                info = self.lib.nvmlComputeInstanceGetInfo_v2(one)
-                yield Compute(info.id, info.placement.start, info.placement.size), one
+            for handle in list(instances)[: count.value]:
+                info = self.lib.nvmlComputeInstanceGetInfo_v2(handle)
+                yield Compute(info.id, info.placement.start, info.placement.size), handle
 
 
 def derive_profile_name(number: int, slices: int, megabytes: int, total: int) -> str:

@@ -63,9 +63,9 @@ def remove_environments(config: Config, name: str, but: Sequence[str] = ()) -> b
             written = file.read().split("\n")
     except OSError:
         return False
-    for one in written:
-        if one and one not in but and os.path.exists(one):
-            os.unlink(one)
+    for path in written:
+        if path and path not in but and os.path.exists(path):
+            os.unlink(path)
             gone = True
     os.unlink(listed)
     return gone

@@ -15,7 +15,7 @@ from .environments import remove_environments, write_environments
 def get_old_control(name: str, config: Config, process: Process) -> Control:
     """Return the running daemon, by its own environment."""
     _, words, environment = process
-    mine = {
+    daemon = {
         "name": name,
         "pipe": environment.get("CUDA_MPS_PIPE_DIRECTORY", ""),
         "log": environment.get("CUDA_MPS_LOG_DIRECTORY", ""),
@@ -23,7 +23,7 @@ def get_old_control(name: str, config: Config, process: Process) -> Control:
         "gpus": [],
         "mig": False,
     }
-    return Control(mine, dict(config, protocol="v3" if "-p" in words else "v2"))
+    return Control(daemon, dict(config, protocol="v3" if "-p" in words else "v2"))
 
 
 def refuse_clients(name: str, config: Config, process: Process, why: str) -> None:

@@ -49,34 +49,34 @@ def read(manager: Manager, params: Asked, check: bool) -> Answer:
 
 def prepare_transaction(manager: Manager, params: Asked, check: bool) -> Answer:
     """Refuse a forbidden transaction; else download its packages."""
-    wanted = complete_for_holds(manager, params)
-    if wanted.empty:
+    transaction = complete_for_holds(manager, params)
+    if transaction.empty:
         return {**make_answer([]), "trial": []}
-    trial = try_transaction(manager, wanted, params.get("driver", {}))
+    trial = try_transaction(manager, transaction, params.get("driver", {}))
     if not check:
-        download_packages(manager, wanted)
+        download_packages(manager, transaction)
     return {**make_answer([]), "trial": trial.rows}
 
 
 def judge_transaction(manager: Manager, params: Asked, check: bool) -> Answer:
     """Refuse packages of another driver than the host's, and nothing else: other problems may be solved by the driver that this run
     installs."""
-    wanted = complete_for_holds(manager, params)
-    rows = [] if wanted.empty else manager.attempt(wanted).rows
-    refuse_other_driver(manager, wanted, rows, params.get("driver", {}))
+    transaction = complete_for_holds(manager, params)
+    rows = [] if transaction.empty else manager.attempt(transaction).rows
+    refuse_other_driver(manager, transaction, rows, params.get("driver", {}))
     return {**make_answer([]), "trial": rows}
 
 
 def settle(manager: Manager, params: Asked, check: bool) -> Answer:
     """Install, remove, hold and release, as far as necessary."""
-    wanted = complete_for_holds(manager, params)
+    transaction = complete_for_holds(manager, params)
     rows: list[str] = []
     warnings: list[str] = []
-    if not wanted.empty:
+    if not transaction.empty:
         rows, warnings = (
-            foresee_transaction(manager, wanted)
+            foresee_transaction(manager, transaction)
             if check
-            else run_transaction(manager, wanted, params.get("driver", {}))
+            else run_transaction(manager, transaction, params.get("driver", {}))
         )
     if params["hold"] or params["release"]:
         rows = rows + manager.hold(params["hold"], params["release"], check)
@@ -117,10 +117,10 @@ def run_transaction(manager: Manager, desired: Transaction, driver: Asked) -> tu
 
 def complete_for_holds(manager: Manager, params: Asked) -> Transaction:
     """Return the transaction, with the packages needed for holds, if there are any."""
-    wanted = build_transaction(params)
+    transaction = build_transaction(params)
     needs = manager.read([]).lock_needs if params["hold"] else []
-    lacking = [name for name in needs if name not in wanted.install]
-    return replace(wanted, of=wanted.of or ", ".join(lacking), install=(*lacking, *wanted.install))
+    lacking = [name for name in needs if name not in transaction.install]
+    return replace(transaction, of=transaction.of or ", ".join(lacking), install=(*lacking, *transaction.install))
 
 
 def build_transaction(params: Asked) -> Transaction:

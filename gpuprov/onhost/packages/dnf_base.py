@@ -102,7 +102,7 @@ def list_identities(packages: Iterable[Any]) -> Set[Identity]:
 
 def read_database() -> Set[Identity]:
     """Return the current contents of rpm's own database, bypassing everything dnf had read before."""
-    found = set()
+    installed = set()
     for header in rpm.TransactionSet().dbMatch():
         # Bytes in the rpm of early EL 8.
         name, arch, version, release = (
@@ -110,8 +110,8 @@ def read_database() -> Set[Identity]:
             for text in (header[tag] for tag in ("name", "arch", "version", "release"))
         )
         epoch = "%d:" % header["epoch"] if header["epoch"] else ""
-        found.add((name, arch, "%s%s-%s" % (epoch, version, release)))
-    return found
+        installed.add((name, arch, "%s%s-%s" % (epoch, version, release)))
+    return installed
 
 
 def describe_unfinished(coming: Set[Identity], going: Set[Identity], installed: Set[Identity]) -> List[str]:

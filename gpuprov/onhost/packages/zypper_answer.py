@@ -38,13 +38,13 @@ def list_changes(answer: ElementTree.Element) -> list[str]:
 
 def list_offered(answer: ElementTree.Element, archs: tuple[str, ...]) -> dict[str, list[str]]:
     """Return versions by name, newest first, as zypper sorts them."""
-    found: dict[str, list[str]] = {}
+    offered: dict[str, list[str]] = {}
     for solvable in answer.iter("solvable"):
         name, edition = solvable.get("name", ""), solvable.get("edition", "")
         available = solvable.get("arch") in archs and solvable.get("repository") != "(System Packages)"
-        if name and available and edition not in found.setdefault(name, []):
-            found[name].append(edition)
-    return {name: versions for name, versions in found.items() if versions}
+        if name and available and edition not in offered.setdefault(name, []):
+            offered[name].append(edition)
+    return {name: versions for name, versions in offered.items() if versions}
 
 
 def list_failed_scripts(ran: Ran) -> list[str]:

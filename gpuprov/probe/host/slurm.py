@@ -57,7 +57,7 @@ class Slurm(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse(output: Output) -> Slurm:
     rows = output.rows()
-    said = rows.get("said", [])
+    lines = rows.get("said", [])
     settings = [match for line in rows.get("conf", []) if (match := SETTING.match(line))]
     health, clock = rows.get("health", [""])[0].split("|", 2), rows.get("clock", ["0 0 0 0"])[0].split()
     now, up, started = float(clock[0]), float(clock[1]), int(clock[2] or 0) / 1e6
@@ -69,10 +69,10 @@ def parse(output: Output) -> Slurm:
         gres_conf="".join(f"{line}\n" for line in rows.get("gres", [])),
         gres=tuple(
             Gres(match[1], match[2] or "", int(match[3]), tuple(match[4].split(",")))
-            for line in said
+            for line in lines
             if (match := GRES.search(line))
         ),
-        complaints=tuple(match[1] for line in said if (match := FAILED.match(line))),
+        complaints=tuple(match[1] for line in lines if (match := FAILED.match(line))),
         wanted=rows.get("wanted", [""])[0],
         judged=Judged(int(health[0]), int(health[1]), health[2]) if health[0] else None,
         started=now - up + started if started else 0,

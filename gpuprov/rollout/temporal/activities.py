@@ -54,10 +54,10 @@ class Activities:
             hosts = messages.packed(await asyncio.to_thread(self._hosts, fleet))
         except GpuprovError as error:
             raise ApplicationError(error.message, type="files") from error
-        while found := await self._registry(Hosts.claim, [rollout, hosts]):
-            if await self._is_open(msgspec.convert(found, Refusal).rollout):
-                return found
-            await self._registry(Hosts.release, [msgspec.convert(found, Refusal).rollout])
+        while refusal := await self._registry(Hosts.claim, [rollout, hosts]):
+            if await self._is_open(msgspec.convert(refusal, Refusal).rollout):
+                return refusal
+            await self._registry(Hosts.release, [msgspec.convert(refusal, Refusal).rollout])
         return None
 
     def _hosts(self, fleet: str) -> list[tuple[str, str]]:
@@ -80,32 +80,32 @@ class Activities:
 
     async def _is_open(self, rollout: str) -> bool:
         try:
-            found = await self._client.get_workflow_handle(messages.workflow_id(rollout)).describe()
+            described = await self._client.get_workflow_handle(messages.workflow_id(rollout)).describe()
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return False
             raise
-        return found.status == WorkflowExecutionStatus.RUNNING
+        return described.status == WorkflowExecutionStatus.RUNNING
 
     @activity.defn(name="work")
     async def work(self, words: dict[str, Any]) -> Any:
         """Do a job in its own process. If a process that an earlier worker started here is still alive, wait for it."""
-        asked = msgspec.convert(words, JobAsked)
+        request = msgspec.convert(words, JobAsked)
         try:
-            place = self._files.place(asked.rollout)
-            made = await self._made(asked.rollout, asked.fleet, asked.policy)
+            place = self._files.place(request.rollout)
+            made = await self._made(request.rollout, request.fleet, request.policy)
         except GpuprovError as error:
             return messages.plain(JobEnded(ends=(), message=error.message))
-        return messages.plain(await self._worked(asked, made, place))
+        return messages.plain(await self._worked(request, made, place))
 
-    async def _worked(self, asked: JobAsked, made: Project, place: Path) -> JobEnded:
-        job = Job(asked.number, asked.act, asked.hosts, {*asked.hosts})
-        words = [*self._words, "--run", asked.rollout, *made.words(asked.act)]
-        worker, begun = Worker(place, asked.rollout, job, words), False
+    async def _worked(self, request: JobAsked, made: Project, place: Path) -> JobEnded:
+        job = Job(request.number, request.act, request.hosts, {*request.hosts})
+        words = [*self._words, "--run", request.rollout, *made.words(request.act)]
+        worker, begun = Worker(place, request.rollout, job, words), False
         ends: dict[str, HostEnd] = {}
         while True:
             lives = worker.lives()  # before its results are read: what it wrote last is among them then
-            ends |= {one.host: one for one in worker.new()}
+            ends |= {end.host: end for end in worker.new()}
             activity.heartbeat(len(ends), len(job.hosts))
             if not lives and (begun or len(ends) == len(job.hosts)):
                 message = "" if len(ends) == len(job.hosts) else worker.last_words()

@@ -46,17 +46,19 @@ class Asking:
 
     def go_on(self, state: State, returns: Iterable[decide.Return], now: float) -> float | None:
         """Ask the questions that are due; return the time of the next ones."""
-        wanted: dict[str, Ask] = {one.host: "return" if one.green else "keep" for one in returns}
+        desired: dict[str, Ask] = {returned.host: "return" if returned.green else "keep" for returned in returns}
         for name, host in state.hosts.items():
-            if host.stage == "draining" and name not in wanted:
-                wanted[name] = "drained" if name in self._out else "drain"
-        for name in [one for one in self._asked if one not in wanted and one not in self._calls]:
+            if host.stage == "draining" and name not in desired:
+                desired[name] = "drained" if name in self._out else "drain"
+        for name in [
+            host_name for host_name in self._asked if host_name not in desired and host_name not in self._calls
+        ]:
             del self._asked[name]
             self.waits.pop(name, None)
             self._out.discard(name)
         due: dict[str, Ask] = {}
         later: list[float] = []
-        for name, ask in wanted.items():
+        for name, ask in desired.items():
             if name in self._calls:
                 continue
             before, at = self._asked.get(name, (ask, now))
@@ -69,11 +71,11 @@ class Asking:
             self._calls.update(dict.fromkeys(hosts, task))
         return min(later, default=None)
 
-    async def _ask(self, site: str, asked: list[tuple[Ask, str]]) -> None:
+    async def _ask(self, site: str, questions: list[tuple[Ask, str]]) -> None:
         begin = self._begin
-        words = Questions(rollout=begin.rollout, fleet=begin.fleet, policy=begin.policy, asked=tuple(asked))
+        words = Questions(rollout=begin.rollout, fleet=begin.fleet, policy=begin.policy, asked=tuple(questions))
         try:
-            told = await workflow.execute_activity(
+            answers = await workflow.execute_activity(
                 "ask",
                 messages.plain(words),
                 task_queue=messages.queue(site),
@@ -81,12 +83,12 @@ class Asking:
                 heartbeat_timeout=timedelta(seconds=begin.heartbeat),
                 retry_policy=AGAIN,
             )
-            steps = msgspec.convert(told, Answers).steps
+            steps = msgspec.convert(answers, Answers).steps
         except ActivityError as error:
             broken = Step(host="", node="", state="unknown", message=str(error.cause or error))
-            steps = (broken,) * len(asked)
+            steps = (broken,) * len(questions)
         now = workflow.now().timestamp()
-        for (ask, name), step in zip(asked, steps, strict=True):
+        for (ask, name), step in zip(questions, steps, strict=True):
             del self._calls[name]
             self._asked[name] = (ask, now + self._poll)
             if event := follows(ask, name, step, now):

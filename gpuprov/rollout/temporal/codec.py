@@ -31,29 +31,29 @@ class Encrypted(PayloadCodec):
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Encrypt each payload."""
-        return [self._encrypted(one) for one in payloads]
+        return [self._encrypted(payload) for payload in payloads]
 
-    def _encrypted(self, one: Payload) -> Payload:
+    def _encrypted(self, payload: Payload) -> Payload:
         nonce = os.urandom(NONCE)
-        data = nonce + self._keys[self._first].encrypt(nonce, one.SerializeToString(), self._first)
+        data = nonce + self._keys[self._first].encrypt(nonce, payload.SerializeToString(), self._first)
         return Payload(metadata={"encoding": ENCODING, KEY: self._first}, data=data)
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Decrypt payloads. Refuses a payload that is not encrypted: senders without the key are not trusted."""
-        return [self._decrypted(one) for one in payloads]
+        return [self._decrypted(payload) for payload in payloads]
 
-    def _decrypted(self, one: Payload) -> Payload:
-        name = one.metadata.get(KEY, b"")
-        if one.metadata.get("encoding") != ENCODING:
+    def _decrypted(self, payload: Payload) -> Payload:
+        name = payload.metadata.get(KEY, b"")
+        if payload.metadata.get("encoding") != ENCODING:
             raise ValueError("a payload is not encrypted, and this side has a --payload-key")
         if name not in self._keys:
             raise ValueError(f"a payload is encrypted with the key {name.decode(errors='replace')}, which is not here")
         try:
-            found = Payload.FromString(self._keys[name].decrypt(one.data[:NONCE], one.data[NONCE:], name))
+            decrypted = Payload.FromString(self._keys[name].decrypt(payload.data[:NONCE], payload.data[NONCE:], name))
         except InvalidTag:
             raise ValueError("a payload was altered after it was encrypted") from None
-        assert isinstance(found, Payload)
-        return found
+        assert isinstance(decrypted, Payload)
+        return decrypted
 
 
 def key(path: Path) -> bytes:
@@ -63,10 +63,10 @@ def key(path: Path) -> bytes:
         data = reading.read_own_contents(str(path), 4096)
         if path.stat().st_mode & 0o077:
             raise GpuprovError(f"{path}: others may read the key", f"chmod 600 {path}")
-        found = base64.b64decode(data, validate=False) if data else b""
+        key_bytes = base64.b64decode(data, validate=False) if data else b""
     except (OSError, reading.NotOwn, reading.Unreadable, binascii.Error) as error:
-        told = getattr(error, "strerror", None) or error
-        raise GpuprovError(f"{path}: the key cannot be read: {told}", hint) from error
-    if len(found) != 32:
+        reason = getattr(error, "strerror", None) or error
+        raise GpuprovError(f"{path}: the key cannot be read: {reason}", hint) from error
+    if len(key_bytes) != 32:
         raise GpuprovError(f"{path} has no key of 32 bytes in base64", hint)
-    return found
+    return key_bytes

@@ -41,21 +41,21 @@ def _settings(given: Connection) -> dict[str, Any]:
     from temporalio.service import TLSConfig
 
     try:
-        found: dict[str, Any] = {**ClientConfigProfile.load().to_client_connect_config()}
+        config: dict[str, Any] = {**ClientConfigProfile.load().to_client_connect_config()}
     except RuntimeError as error:
         raise GpuprovError(f"Temporal's configuration cannot be read: {error}") from error
-    found["target_host"] = given.address or found.get("target_host", DEFAULT)
-    found["namespace"] = given.namespace or found.get("namespace", "default")
+    config["target_host"] = given.address or config.get("target_host", DEFAULT)
+    config["namespace"] = given.namespace or config.get("namespace", "default")
     if given.tls_ca or given.tls_cert or given.tls_name:
         if (given.tls_cert is None) != (given.tls_key is None):
             raise GpuprovError("--tls-cert and --tls-key go together", "name both files")
-        found["tls"] = TLSConfig(
+        config["tls"] = TLSConfig(
             server_root_ca_cert=_bytes(given.tls_ca),
             domain=given.tls_name or None,
             client_cert=_bytes(given.tls_cert),
             client_private_key=_bytes(given.tls_key),
         )
-    return found
+    return config
 
 
 def _bytes(path: Path | None) -> bytes | None:
@@ -77,12 +77,12 @@ async def connected(given: Connection) -> Client:
     if given.payload_keys:
         from gpuprov.rollout.temporal.codec import Encrypted, key
 
-        codec = Encrypted([key(one) for one in given.payload_keys])
+        codec = Encrypted([key(path) for path in given.payload_keys])
         failures = DefaultFailureConverterWithEncodedAttributes
         converter = dataclasses.replace(converter, payload_codec=codec, failure_converter_class=failures)
     try:
         return await Client.connect(**settings, data_converter=converter)
     except (RuntimeError, ValueError) as error:
-        told = f"Temporal at {settings['target_host']} is not reached: {error}"
+        message = f"Temporal at {settings['target_host']} is not reached: {error}"
         hint = "--address HOST:PORT; --tls-ca, --tls-cert and --tls-key where the server wants TLS"
-        raise UnreachableError(told, hint) from error
+        raise UnreachableError(message, hint) from error

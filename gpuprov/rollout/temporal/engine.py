@@ -79,10 +79,10 @@ class Temporal:
 
     def all(self) -> list[Kept]:
         async def listed() -> list[Kept]:
-            found = self._client.list_workflows(f'WorkflowType = "{messages.ROLLOUT}"')
-            return [await _kept(one) async for one in found if one.status not in GONE]
+            executions = self._client.list_workflows(f'WorkflowType = "{messages.ROLLOUT}"')
+            return [await _kept(execution) async for execution in executions if execution.status not in GONE]
 
-        return sorted(self._asked(listed()), key=lambda one: (one.begun, one.id))
+        return sorted(self._asked(listed()), key=lambda kept: (kept.begun, kept.id))
 
     def one(self, rollout: str = "") -> Kept:
         if not rollout:
@@ -90,22 +90,22 @@ class Temporal:
 
         async def described() -> Kept | None:
             try:
-                found = await self._handle(rollout).describe()
+                execution = await self._handle(rollout).describe()
             except RPCError as error:
                 if error.status == RPCStatusCode.NOT_FOUND:
                     return None
                 raise
-            return None if found.status in GONE else await _kept(found)
+            return None if execution.status in GONE else await _kept(execution)
 
         return self._asked(described()) or chosen(self.all(), rollout)
 
     def plan(self, rollout: str) -> Plan:
         if rollout not in self._plans:
-            found = self._query(rollout, "plan")
-            if found is None:
-                told = f"the roll-out {rollout} has not begun yet: no worker has read its files"
-                raise GpuprovError(told, "gpuprov fleet worker says what it lacks; then ask again")
-            self._plans[rollout] = msgspec.convert(found, Loaded).plan()
+            loaded = self._query(rollout, "plan")
+            if loaded is None:
+                message = f"the roll-out {rollout} has not begun yet: no worker has read its files"
+                raise GpuprovError(message, "gpuprov fleet worker says what it lacks; then ask again")
+            self._plans[rollout] = msgspec.convert(loaded, Loaded).plan()
         return self._plans[rollout]
 
     def policy(self, rollout: str) -> str:
@@ -115,20 +115,20 @@ class Temporal:
         return self._asked(memo())
 
     def events(self, rollout: str, seen: int = 0) -> list[Event]:
-        found: list[Event] = []
+        received: list[Event] = []
         while True:
-            some = messages.unpacked(self._query(rollout, "events", seen + len(found)), list[Event])
-            found += some
+            some = messages.unpacked(self._query(rollout, "events", seen + len(received)), list[Event])
+            received += some
             if len(some) < messages.EVENTS_AT_ONCE:
-                return found
+                return received
 
     def now(self, rollout: str) -> Now | None:
         is_open = self.one(rollout).open
         if not is_open or not self._has_worker(messages.QUEUE, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW):
             return None
-        found = msgspec.convert(self._query(rollout, "now"), Site)
+        site = msgspec.convert(self._query(rollout, "now"), Site)
         lacking = [*self._without_worker(self.plan(rollout))]
-        return Now(waits=[*found.waits, *lacking], until=found.until, hosts=found.hosts)
+        return Now(waits=[*site.waits, *lacking], until=site.until, hosts=site.hosts)
 
     def _without_worker(self, plan: Plan) -> list[str]:
         """List the sites without a worker."""
@@ -141,10 +141,10 @@ class Temporal:
         ]
 
     def _has_worker(self, queue: str, kind: TaskQueueType.ValueType) -> bool:
-        asked = DescribeTaskQueueRequest(
+        request = DescribeTaskQueueRequest(
             namespace=self._client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
         )
-        return bool(self._asked(self._client.workflow_service.describe_task_queue(asked)).pollers)
+        return bool(self._asked(self._client.workflow_service.describe_task_queue(request)).pollers)
 
     def results(self, rollout: str) -> str:
         folder = self._files.place(rollout) / "results"
@@ -153,15 +153,15 @@ class Temporal:
     def check(self, made: Project) -> None:
         checked_id(made.id)
         if len(made.fleet.hosts) > MOST:
-            told = f"{len(made.fleet.hosts):,} hosts in one roll-out: at most {MOST:,} on this engine"
-            raise GpuprovError(told, "one roll-out for each part of them: --limit")
+            message = f"{len(made.fleet.hosts):,} hosts in one roll-out: at most {MOST:,} on this engine"
+            raise GpuprovError(message, "one roll-out for each part of them: --limit")
         if not self._has_worker(messages.QUEUE, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW):
-            told = f"no worker of this version is there ({messages.QUEUE}): nothing was begun"
+            message = f"no worker of this version is there ({messages.QUEUE}): nothing was begun"
             raise GpuprovError(
-                told, "gpuprov fleet worker --site SITE, at each site, with the same --address and --namespace"
+                message, "gpuprov fleet worker --site SITE, at each site, with the same --address and --namespace"
             )
-        for one in self._without_worker(made.plan):
-            console.progress(one)
+        for warning in self._without_worker(made.plan):
+            console.progress(warning)
 
     def begin(self, made: Project, policy_text: bytes) -> None:
         checked_id(made.id)
@@ -185,8 +185,8 @@ class Temporal:
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
                 memo=about,
             )
-            found = await handle.execute_update(Rollout.begun, id=f"begun-{name}", rpc_timeout=PATIENCE)
-            return msgspec.convert(found, Refusal) if found else None
+            refusal = await handle.execute_update(Rollout.begun, id=f"begun-{name}", rpc_timeout=PATIENCE)
+            return msgspec.convert(refusal, Refusal) if refusal else None
 
         try:
             if refused := self._asked(started()):
@@ -194,20 +194,20 @@ class Temporal:
         except WorkflowAlreadyStartedError as error:
             raise used(name) from error
 
-    def say(self, rollout: str, said: Said) -> Event | None:
+    def say(self, rollout: str, request: Said) -> Event | None:
         if not self.one(rollout).open:
             raise is_over(rollout)
-        call = self._handle(rollout).execute_update("say", messages.plain(said), rpc_timeout=PATIENCE)
+        call = self._handle(rollout).execute_update("say", messages.plain(request), rpc_timeout=PATIENCE)
         try:
-            found = self._asked(call)
+            event = self._asked(call)
         except WorkflowUpdateFailedError as error:
             raise _refusal(error) from error
-        return msgspec.convert(found, Event) if found else None
+        return msgspec.convert(event, Event) if event else None
 
     def carry_out(self, rollout: str, tell: Tell) -> bool:
         """Wait until the roll-out is over or stopped, retrying if the server is not reached. Workers carry it out."""
         state: State | None = None
-        said: list[str] = []
+        reported: list[str] = []
         while True:
             try:
                 state = state or State(self.plan(rollout))
@@ -219,9 +219,9 @@ class Temporal:
             except UnreachableError as error:
                 waits = [f"{error.message}; the roll-out goes on without this process"]
             for why in waits:
-                if why not in said:
+                if why not in reported:
                     tell(why)
-            said = waits
+            reported = waits
             if state and (state.finished or (state.stopped and not state.busy)):
                 return True
             self._pause(rollout, tell)
@@ -235,10 +235,10 @@ class Temporal:
             raise
 
 
-async def _kept(found: WorkflowExecution) -> Kept:
-    memo = await found.memo()
-    name = found.id.removeprefix(messages.workflow_id(""))
-    is_open = found.status == WorkflowExecutionStatus.RUNNING
+async def _kept(execution: WorkflowExecution) -> Kept:
+    memo = await execution.memo()
+    name = execution.id.removeprefix(messages.workflow_id(""))
+    is_open = execution.status == WorkflowExecutionStatus.RUNNING
     return Kept(name, memo["fleet"], float(memo["begun"]), memo["by"], is_open, int(memo["hosts"]))
 
 

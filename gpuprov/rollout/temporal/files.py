@@ -70,10 +70,10 @@ class Files:
 
     def fleet_of(self, digest: str) -> Fleet:
         """Return the fleet with this digest. Raises GpuprovError if it is not here."""
-        found = stored.load_fleet(self._there(self.fleet(digest)))
-        if found.digest != digest:
+        fleet = stored.load_fleet(self._there(self.fleet(digest)))
+        if fleet.digest != digest:
             raise GpuprovError(f"{self.fleet(digest)} is another fleet: its digest does not fit", "copy it again")
-        return found
+        return fleet
 
     def _project(self, rollout: str, fleet: str, policy: str) -> Project:
         return Project(rollout, self.fleet_of(fleet), self._policy(policy), Given(words=()))
@@ -95,9 +95,9 @@ class Files:
 
     def loaded(self, fleet: str, policy: str) -> Loaded:
         """Return what a workflow needs from both files."""
-        found = self.project("any", fleet, policy)
-        zone, now = found.plan.zone, time.time()
+        opened = self.project("any", fleet, policy)
+        zone, now = opened.plan.zone, time.time()
         pinned = changes(zone, now - 366 * 86400, now + AHEAD) if zone else []
         return Loaded(
-            members=packed(project.members(found.fleet, found.policy)), policy=plain(found.policy), zone=pinned
+            members=packed(project.members(opened.fleet, opened.policy)), policy=plain(opened.policy), zone=pinned
         )

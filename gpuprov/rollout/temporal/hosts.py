@@ -30,15 +30,13 @@ class Hosts:
     @workflow.update
     def claim(self, rollout: str, hosts: str) -> dict[str, Any] | None:
         """Claim these hosts, packed pairs of address and name; or return the roll-out that has some of them."""
-        mine = dict(messages.unpacked(hosts, list[tuple[str, str]]))
+        own = dict(messages.unpacked(hosts, list[tuple[str, str]]))
         for other, theirs in self._known.items():
             if other == rollout:
                 continue
-            if shared := [
-                name for address, name in messages.unpacked(theirs, list[tuple[str, str]]) if address in mine
-            ]:
-                found: dict[str, Any] = messages.plain(Refusal(other, shared))
-                return found
+            if shared := [name for address, name in messages.unpacked(theirs, list[tuple[str, str]]) if address in own]:
+                refusal: dict[str, Any] = messages.plain(Refusal(other, shared))
+                return refusal
         self._known[rollout] = hosts
         return None
 

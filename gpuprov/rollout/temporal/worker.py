@@ -33,9 +33,9 @@ def run(given: Connection, site: str, folder: Path, words: Sequence[str]) -> int
 async def _run(given: Connection, site: str, files: Files, words: Sequence[str]) -> int:
     client = await connected(given)
     over = asyncio.Event()
-    for one in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(one, over.set)
-    working = [asyncio.create_task(one.run()) for one in workers(client, site, files, words)]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, over.set)
+    working = [asyncio.create_task(worker.run()) for worker in workers(client, site, files, words)]
     console.progress(f"the worker of site {site} is at work; it keeps what it does in {files.folder}")
     ending = asyncio.create_task(over.wait())
     await asyncio.wait([ending, *working], return_when=asyncio.FIRST_COMPLETED)

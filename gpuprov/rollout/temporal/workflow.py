@@ -86,7 +86,7 @@ class Rollout:
         self._changed = False
         now = self._now()
         ends = workflow.info().is_continue_as_new_suggested()
-        actions = [one for one in decide.following(self.state, now) if not (ends and isinstance(one, NEW))]
+        actions = [action for action in decide.following(self.state, now) if not (ends and isinstance(action, NEW))]
         recorded = False
         for action in actions:
             if (event := decide.event_of(action, self.state, now)) is not None:
@@ -94,9 +94,9 @@ class Rollout:
                 recorded = True
         if recorded:
             return
-        waits = [one for one in actions if isinstance(one, decide.Wait)]
-        self._waits = [] if self.state.paused or self.state.stopped else [one.why for one in waits]
-        self._until = min((one.until for one in waits if one.until is not None), default=None)
+        waits = [action for action in actions if isinstance(action, decide.Wait)]
+        self._waits = [] if self.state.paused or self.state.stopped else [wait.why for wait in waits]
+        self._until = min((wait.until for wait in waits if wait.until is not None), default=None)
         if ends and not self._jobs and not self._asking.busy and workflow.all_handlers_finished():
             workflow.continue_as_new(
                 messages.plain(msgspec.structs.replace(self._begin, log=messages.packed(self._log)))
@@ -104,9 +104,9 @@ class Rollout:
         for number, job in self.state.jobs.items():
             if number not in self._jobs:
                 self._jobs[number] = asyncio.create_task(self._job(job))
-        returns = [one for one in actions if isinstance(one, decide.Return)]
+        returns = [action for action in actions if isinstance(action, decide.Return)]
         due = None if ends else self._asking.go_on(self.state, returns, now)
-        moments = [one for one in (self._until, due) if one is not None]
+        moments = [moment for moment in (self._until, due) if moment is not None]
         await self._wait(max(min(moments) - now, 0.0) if moments else None)
 
     async def _wait(self, seconds: float | None) -> None:
@@ -124,7 +124,7 @@ class Rollout:
     async def _job(self, job: Job) -> None:
         """Have a job done by its site's worker, with as many attempts as it takes; only its results count."""
         begin, site = self._begin, self.state.plan.sites.get(job.hosts[0], "")
-        asked = JobAsked(
+        request = JobAsked(
             rollout=begin.rollout,
             fleet=begin.fleet,
             policy=begin.policy,
@@ -133,16 +133,16 @@ class Rollout:
             hosts=job.hosts,
         )
         try:
-            told = await workflow.execute_activity(
+            answer = await workflow.execute_activity(
                 "work",
-                messages.plain(asked),
+                messages.plain(request),
                 task_queue=messages.queue(site),
                 activity_id=f"job-{job.number}",
                 start_to_close_timeout=LONGEST_JOB,
                 heartbeat_timeout=timedelta(seconds=begin.heartbeat),
                 retry_policy=AGAIN,
             )
-            ended = msgspec.convert(told, JobEnded)
+            ended = msgspec.convert(answer, JobEnded)
         except ActivityError as error:
             ended = JobEnded(ends=(), message=str(error.cause or error))
         if ended.ends:
@@ -206,5 +206,5 @@ class Rollout:
     def now(self) -> dict[str, Any]:
         """Return what it is waiting for."""
         hosts = self._asking.waits if self._state else {}
-        found: dict[str, Any] = messages.plain(messages.Site(self._waits, self._until, hosts))
-        return found
+        site: dict[str, Any] = messages.plain(messages.Site(self._waits, self._until, hosts))
+        return site

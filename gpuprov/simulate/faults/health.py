@@ -14,15 +14,21 @@ def _gpu(name: str, what: str, caught_by: str) -> Fault:
 
 def _line(name: str, what: str, caught_by: str, *lines: str, gpu: bool = False) -> Fault:
     """Return a fault that logs kernel lines as real hosts do, at the time of planting. $b in them is the GPU's address."""
-    said = "\n".join(f'say "{line}"' for line in lines)
+    commands = "\n".join(f'say "{line}"' for line in lines)
     plant = (
         f"{GPUS}\n"
         + ('b=$(bus "$1")\n' if gpu else "")
-        + f'say() {{ printf \'%s.000001 %s kernel: %s\\n\' "$(date +%s)" "$(hostname)" "$1" >> {LOG}; }}\n{said}'
+        + f'say() {{ printf \'%s.000001 %s kernel: %s\\n\' "$(date +%s)" "$(hostname)" "$1" >> {LOG}; }}\n{commands}'
     )
-    told = f"{what} (parameter: the GPU's index)" if gpu else what
+    summary = f"{what} (parameter: the GPU's index)" if gpu else what
     return Fault(
-        name, told, caught_by, plant=plant, heal=f"sed -i 1q {LOG}", parameter="0" if gpu else "", kinds=("container",)
+        name,
+        summary,
+        caught_by,
+        plant=plant,
+        heal=f"sed -i 1q {LOG}",
+        parameter="0" if gpu else "",
+        kinds=("container",),
     )
 
 

@@ -62,9 +62,9 @@ def check(name: str, parameter: str, description: Description) -> None:
         return
     if description.hcas == 0 and not parameter.startswith("gpu"):
         raise GpuprovError(f'fault "{name}" needs a host with HCAs', hint="describe them: hcas: 8")
-    wanted = "roce" if name.startswith("roce-") else "infiniband" if name == "ib-port-init" else description.fabric
-    if description.fabric != wanted:
-        raise GpuprovError(f'fault "{name}" needs HCAs on {wanted}, the host has fabric: {description.fabric}')
+    fabric = "roce" if name.startswith("roce-") else "infiniband" if name == "ib-port-init" else description.fabric
+    if description.fabric != fabric:
+        raise GpuprovError(f'fault "{name}" needs HCAs on {fabric}, the host has fabric: {description.fabric}')
     role, index = "hca", parameter
     if name == "pcie-link-narrow":
         match = NARROWED.fullmatch(parameter)

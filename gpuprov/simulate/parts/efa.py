@@ -55,8 +55,8 @@ def part(name: str, description: Description) -> Part:
 
 def instance(count: int) -> str:
     """Return an instance type that can have this many adapters, with the smallest limit."""
-    known = [one for one in catalogue.read_efa_file().instances if one.devices >= count]
-    return min(known, key=lambda one: one.devices).type
+    known = [instance for instance in catalogue.read_efa_file().instances if instance.devices >= count]
+    return min(known, key=lambda row: row.devices).type
 
 
 def _function(name: str, index: int, count: int) -> Function:

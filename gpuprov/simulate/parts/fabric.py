@@ -66,10 +66,10 @@ def packages(target: Path, distribution: str, version: str) -> list[Path]:
             standin_deb(target, name, f"{version}-1", description=f"NVIDIA IMEX service {version}", files=imex_files(version),
                         depends="python3", scripts={"postinst": RELOAD, "postrm": RELOAD, **stop})
         )  # fmt: skip
-    for kind, told in switch_libraries.SUMMARIES.items():
+    for kind, summary in switch_libraries.SUMMARIES.items():
         files = switch_libraries.files(kind, version, "/usr/lib/x86_64-linux-gnu")
         made += [
-            standin_deb(target, name, f"{version}-1", description=f"{told} {version}", files=files,
+            standin_deb(target, name, f"{version}-1", description=f"{summary} {version}", files=files,
                         scripts=switch_libraries.DEB_SCRIPTS)
             for name in _names(distribution, kind, version)
         ]  # fmt: skip

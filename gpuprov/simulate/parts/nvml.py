@@ -32,13 +32,13 @@ def part(_name: str, description: Description) -> Part:
     if description.gpu is None:
         return Part()
     gpu = description.gpu.known
-    said = {
+    settings = {
         **nvml_models.settings(gpu),
         "fabric": ATTACHED if gpu.fabric_manager.imex else int(description.nvswitch > 0),
         **_cuda(),
     }
     files = {
-        f"{CONFIGURATION}/nvml.tsv": text(SAID + "name, value\n" + _lines(said.items())),
+        f"{CONFIGURATION}/nvml.tsv": text(SAID + "name, value\n" + _lines(settings.items())),
         # The persistence daemon is not root, and whoever is root switches its mode too.
         TMPFILES: text(f"d {RUN} 0755 root root\nd {PERSISTENCE} 0777 root root\nd {STATE}/mig 0755 root root\n"),
     }
@@ -55,14 +55,14 @@ def package_files(version: str) -> Mapping[str, File]:
 
 def mig_table(gpu: Gpu) -> list[tuple[str | int, ...]]:
     """Return the MIG profiles of the GPU; empty for one without MIG. Raises GpuprovError if the catalogue lacks placements."""
-    found = find_class(gpu)
-    if found is None:
+    mig_class = find_class(gpu)
+    if mig_class is None:
         return []
     numbers = nvml_models.model(gpu)
-    if found.grid_size is None:
+    if mig_class.grid_size is None:
         raise GpuprovError(f"gpu.model is {gpu.key}: the catalogue does not know where its MIG profiles can be placed")
-    most = max(profile.slices or 0 for profile in found.profiles)
-    return [_row(profile, numbers, found.grid_size, most) for profile in found.profiles]
+    most = max(profile.slices or 0 for profile in mig_class.profiles)
+    return [_row(profile, numbers, mig_class.grid_size, most) for profile in mig_class.profiles]
 
 
 def _row(profile: Profile, numbers: nvml_models.Model, grid: int, most: int) -> tuple[str | int, ...]:

@@ -97,7 +97,7 @@ def _packages(archive: Archive, pool: Path, offered: Iterable[Package], names: D
               content: Content) -> list[tuple[str, str]]:  # fmt: skip
     kept = image.cache_dir() / "packages"
     kept.mkdir(exist_ok=True)
-    wanted = [
+    packages = [
         package
         for package in offered
         if not names.of_source(package.source)
@@ -105,7 +105,7 @@ def _packages(archive: Archive, pool: Path, offered: Iterable[Package], names: D
         or (chosen.rewritten and upstream(package.version) == chosen.base)
     ]
     rows: list[tuple[str, str]] = []
-    for package, deb in zip(wanted, archive.download(wanted, kept), strict=True):
+    for package, deb in zip(packages, archive.download(packages, kept), strict=True):
         of_driver, version = names.of_source(package.source), upstream(package.version)
         if of_driver and version == chosen.base:
             rows += [(standin(deb, package, pool, content, new).name, "stand-in") for new in chosen.rewritten]
@@ -119,10 +119,10 @@ def _packages(archive: Archive, pool: Path, offered: Iterable[Package], names: D
 
 
 def _names(distribution: str) -> DriverPackages:
-    found = find_packages("debian", distribution.removeprefix("debian"))
-    if found is None:
+    listed = find_packages("debian", distribution.removeprefix("debian"))
+    if listed is None:
         raise GpuprovError(f"the catalogue has no driver packages for {distribution}")
-    return found
+    return listed
 
 
 def _set(names: DriverPackages) -> list[str]:
@@ -139,10 +139,10 @@ def _key(description: Description, content: Content) -> str:
     """Return a hash of everything that determines the content, except Debian's current offer: as with images, `rebuild` fetches
     that."""
     digest = hashlib.sha256()
-    mine = Path(__file__).parents[1]
-    told = (description.distribution, description.driver, description.served, sources.read(), description.ofed)
-    digest.update(repr(told).encode())
-    for file in sorted(file for pattern in CODE for file in mine.glob(pattern)):
+    root = Path(__file__).parents[1]
+    inputs = (description.distribution, description.driver, description.served, sources.read(), description.ofed)
+    digest.update(repr(inputs).encode())
+    for file in sorted(file for pattern in CODE for file in root.glob(pattern)):
         digest.update(file.name.encode() + file.read_bytes())
     if description.known.stands_in or "nvidia" in description.served:
         digest.update(standins_driver.key())

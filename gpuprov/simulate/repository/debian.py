@@ -55,11 +55,11 @@ class Archive:
         """Return every version of every package on offer, fetched now."""
         self._apt("update", "--quiet", "--error-on=any")
         lists = self._apt("indextargets", "--format", "$(FILENAME)", "Created-By: Packages").split()
-        found: dict[tuple[str, str], Package] = {}
+        unique: dict[tuple[str, str], Package] = {}
         for name in lists:
             for package in parse(Path(name).read_text(encoding="utf-8")):
-                found.setdefault((package.name, package.version), package)
-        return tuple(found.values())
+                unique.setdefault((package.name, package.version), package)
+        return tuple(unique.values())
 
     def download(self, packages: Iterable[Package], target: Path) -> list[Path]:
         """Download the packages' files into the folder `target`, except those already there."""

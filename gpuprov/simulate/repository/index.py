@@ -33,10 +33,14 @@ def apt(folder: Path, release: Release, signer: Signer) -> None:
     pool = "pool" if release.suite else "."
     listing = tools.run(["env", f"--chdir={folder}", "apt-ftparchive", *only_sha256, "packages", pool])
     (index / "Packages").write_text(listing, encoding="utf-8")
-    told = {"Origin": release.origin, "Label": release.label, "Architectures": "amd64"}
+    fields = {"Origin": release.origin, "Label": release.label, "Architectures": "amd64"}
     if release.suite:
-        told |= {"Suite": release.suite, "Codename": release.codename or release.suite, "Components": release.component}
-    options = [flag for key, value in told.items() for flag in ("-o", f"APT::FTPArchive::Release::{key}={value}")]
+        fields |= {
+            "Suite": release.suite,
+            "Codename": release.codename or release.suite,
+            "Components": release.component,
+        }
+    options = [flag for key, value in fields.items() for flag in ("-o", f"APT::FTPArchive::Release::{key}={value}")]
     text = tools.run(["apt-ftparchive", *only_sha256, *options, "release", str(place)])
     (place / "Release").write_text(text, encoding="utf-8")
     signer.inline(place / "Release", place / "InRelease")

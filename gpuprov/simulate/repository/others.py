@@ -36,8 +36,8 @@ def distribution(folder: Path, description: Description, signer: Signer) -> Rows
     if known.family == "redhat":
         own = known.driver_source and "distribution" in description.served
         driver = _nvidia_rpms(folder / DRIVER, description, signer, modular=False) if own else []
-        there = _rpms(folder / EL, known, signer, el.installed(known), el.offered(known))
-        return [*there, *driver]
+        built = _rpms(folder / EL, known, signer, el.installed(known), el.offered(known))
+        return [*built, *driver]
     if known.family == "suse":
         return _rpms(folder / SUSE, known, signer, suse.installed(known), suse.offered(known))
     pool = folder / ARCHIVE / "pool"
@@ -82,7 +82,7 @@ def _nvidia_rpms(place: Path, description: Description, signer: Signer, *, modul
 
 
 def _rpms(folder: Path, known: Distribution, signer: Signer, installed: list[Standin], offered: list[Standin]) -> Rows:
-    there = rpms.build(folder / INSTALLED, installed)
+    built = rpms.build(folder / INSTALLED, installed)
     more = rpms.build(folder, [*offered, *standins.extras(known, "distribution")])
     index.rpm(folder, signer)
-    return [(file.name, "stand-in") for file in (*there, *more)]
+    return [(file.name, "stand-in") for file in (*built, *more)]

@@ -14,13 +14,13 @@ NEWEST = {"535": "535.309.01", "550": "550.163.01", "570": "570.211.01", "575": 
 def newest(branch: str) -> str:
     """Return the newest known release of a branch. Raises GpuprovError if none is known."""
     entry = find_branch(branch)
-    found = (entry.newest_seen if entry else "") or NEWEST.get(branch, "")
-    if not found:
+    seen = (entry.newest_seen if entry else "") or NEWEST.get(branch, "")
+    if not seen:
         raise GpuprovError(
             f'driver is "{branch}"; neither Debian nor the catalogue has a release of that branch',
             hint="give an exact version, for instance 570.124.06",
         )
-    return found
+    return seen
 
 
 def versions(driver: str) -> tuple[str, ...]:

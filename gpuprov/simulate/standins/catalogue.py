@@ -32,9 +32,9 @@ DEBIAN_RELATIONS = {
 
 def names(distribution: Distribution, source: Repository, version: str) -> list[str]:
     """Return the driver's packages in this version, of both flavours."""
-    found = find_packages(distribution.id, distribution.major, source)
+    listed = find_packages(distribution.id, distribution.major, source)
     branch = derive_branch(version)
-    rules = [rule for of_flavour in found.sets.values() for rule in of_flavour] if found else []
+    rules = [rule for of_flavour in listed.sets.values() for rule in of_flavour] if listed else []
     fits = [rule for rule in rules if rule["min"] <= int(branch) <= rule["max"]]
     return list(dict.fromkeys(rule["name"].format(branch=branch, version=version) for rule in fits))
 
@@ -46,16 +46,16 @@ def part_names(distribution: Distribution, part: str, version: str) -> list[str]
 
 
 def whole(distribution: Distribution, source: Repository, version: str, made: Iterable[Standin],
-          one: partial[Standin]) -> list[Standin]:  # fmt: skip
+          standin: partial[Standin]) -> list[Standin]:  # fmt: skip
     """Return the packages, and empty ones for the missing names."""
-    there = {package.name: package for package in made}
-    wanted = [name for name in names(distribution, source, version) if name not in there]
-    return [*there.values(), *(one(name, summary=f"{name}: an empty package") for name in wanted)]
+    present = {package.name: package for package in made}
+    missing = [name for name in names(distribution, source, version) if name not in present]
+    return [*present.values(), *(standin(name, summary=f"{name}: an empty package") for name in missing)]
 
 
-def nvidia_for_debian(distribution: Distribution, version: str, one: partial[Standin]) -> list[Standin]:
+def nvidia_for_debian(distribution: Distribution, version: str, standin: partial[Standin]) -> list[Standin]:
     """Return NVIDIA's packages for Debian, which have Debian's names."""
-    full = one.keywords["version"]
+    full = standin.keywords["version"]
     files: dict[str, dict[str, File]] = {
         "libnvidia-ml1": pieces.management_library(version, DEB),
         "libcuda1": pieces.libraries(version, DEB, "libcuda"),
@@ -72,7 +72,7 @@ def nvidia_for_debian(distribution: Distribution, version: str, one: partial[Sta
         if name in DEBIAN_KERNEL:
             flavour, package = DEBIAN_KERNEL[name]
             made.append(
-                one(name, summary=f"NVIDIA kernel modules ({flavour}), built by DKMS",
+                standin(name, summary=f"NVIDIA kernel modules ({flavour}), built by DKMS",
                     files=pieces.modules(version, flavour, package), requires=("dkms", f"nvidia-kernel-support (= {full})"),
                     scripts={"postinst": SHELL + pieces.build(version, package), "prerm": SHELL + pieces.forget(version, package)},
                     ).instead_of("nvidia-kernel-dkms-any")
@@ -81,10 +81,12 @@ def nvidia_for_debian(distribution: Distribution, version: str, one: partial[Sta
         scripts = PERSISTENCE if name == "nvidia-persistenced" else LDCONFIG if name.startswith("lib") else {}
         requires = tuple(f"{other} (= {full})" for other in DEBIAN_RELATIONS.get(name, ()))
         made.append(
-            one(name, summary=f"NVIDIA driver: {name}", files=files.get(name, {}), requires=requires, scripts=scripts)
+            standin(
+                name, summary=f"NVIDIA driver: {name}", files=files.get(name, {}), requires=requires, scripts=scripts
+            )
         )
     for name, kernel in (("nvidia-open", "nvidia-kernel-open-dkms"), ("cuda-drivers", "nvidia-kernel-dkms")):
         if name not in {package.name for package in made}:
             requires = tuple(f"{other} (= {full})" for other in (kernel, "nvidia-driver"))
-            made.append(one(name, summary="NVIDIA driver metapackage", requires=requires))
+            made.append(standin(name, summary="NVIDIA driver metapackage", requires=requires))
     return made

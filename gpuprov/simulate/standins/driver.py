@@ -127,9 +127,9 @@ def persistence(place: Place, *, on: bool) -> Mapping[str, File]:
 
 def key() -> bytes:
     """Return a hash input for all of that content."""
-    mine = Path(__file__).parents[1]
+    root = Path(__file__).parents[1]
     digest = hashlib.sha256()
-    for file in (mine / "parts/nvml_files", mine / "parts/silicon_files/nvidia"):
+    for file in (root / "parts/nvml_files", root / "parts/silicon_files/nvidia"):
         for each in sorted(file.iterdir()):
             digest.update(each.read_bytes())
     return digest.digest()

@@ -55,7 +55,7 @@ def _content(version: str) -> dict[str, bytes]:
         "libfabric-aws-bin/opt/amazon/efa/bin/fi_info": "fi_info",
     }
     packages = {
-        **{f"{name}/DEBIAN/control": installers.control(name, *told) for name, told in PACKAGES.items()},
+        **{f"{name}/DEBIAN/control": installers.control(name, *fields) for name, fields in PACKAGES.items()},
         **{path: text.encode() for path, text in TEXTS.items()},
         **{path: (FILES / name).read_bytes() for path, name in copied.items()},
     }

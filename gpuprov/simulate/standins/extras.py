@@ -15,17 +15,17 @@ def extras(distribution: Distribution, repository: Repository) -> list[Standin]:
     form: Form = "rpm" if distribution.rpms else "deb"
     made = []
     for extra in EXTRAS:
-        told = extra.rpm if form == "rpm" else extra.deb
-        if told is None or extra.repository != repository:
+        packaged = extra.rpm if form == "rpm" else extra.deb
+        if packaged is None or extra.repository != repository:
             continue
         if extra.distributions and distribution.key not in extra.distributions:
             continue
-        made.append(_standin(extra, told, form, distribution))
+        made.append(_standin(extra, packaged, form, distribution))
     return made
 
 
-def _standin(extra: Extra, told: Packaged, form: Form, distribution: Distribution) -> Standin:
-    version = told.version.replace("{tag}", distribution.tag)
+def _standin(extra: Extra, packaged: Packaged, form: Form, distribution: Distribution) -> Standin:
+    version = packaged.version.replace("{tag}", distribution.tag)
     places = {"version": version, "libdir": LIBDIR[form]}
     files = extra.files(form) if callable(extra.files) else extra.files
 
@@ -33,7 +33,7 @@ def _standin(extra: Extra, told: Packaged, form: Form, distribution: Distributio
         return tuple(value.format(**places) for value in values)
 
     return Standin(
-        name=told.name or extra.name, version=version, summary=extra.summary, epoch=extra.epoch,
-        files={path.format(**places): file for path, file in files.items()}, requires=filled(told.requires),
-        provides=filled(told.provides), conflicts=filled(told.conflicts), scripts=told.scripts,
+        name=packaged.name or extra.name, version=version, summary=extra.summary, epoch=extra.epoch,
+        files={path.format(**places): file for path, file in files.items()}, requires=filled(packaged.requires),
+        provides=filled(packaged.provides), conflicts=filled(packaged.conflicts), scripts=packaged.scripts,
     )  # fmt: skip

@@ -117,7 +117,7 @@ def release(version: str) -> list[Extra]:
     lib = f"{root}/targets/x86_64-linux/lib"
     compiler = text(NVCC.format(**words), 0o755)
     sdk = {"cuda": {"name": "CUDA SDK", "version": version}, "cuda_nvcc": {"name": "CUDA NVCC", "version": nvcc}}
-    told = text(json.dumps(sdk, indent=3))
+    document = text(json.dumps(sdk, indent=3))
     common = {
         f"cuda-toolkit-{kit}-config-common": cudart,
         f"cuda-toolkit-{major}-config-common": cudart,
@@ -144,7 +144,7 @@ def release(version: str) -> list[Extra]:
         package(f"cuda-cudart-{kit}", f"{cudart}-1", f"runtime of {tag}", runtime, common, scripts=(LDCONFIG, "")),
         package(f"libcublas-{kit}", f"{cublas}-1", f"BLAS of {tag}", cublas_files, common, scripts=(LDCONFIG, "")),
         package(f"cuda-nvcc-{kit}", f"{nvcc}-1", f"compiler of {tag}", {f"{root}/bin/nvcc": compiler}, common),
-        package(f"cuda-documentation-{kit}", f"{cudart}-1", f"documents of {tag}", {f"{root}/version.json": told}),
+        package(f"cuda-documentation-{kit}", f"{cudart}-1", f"documents of {tag}", {f"{root}/version.json": document}),
         package(f"cuda-compiler-{kit}", f"{version}-1", f"compilers of {tag}", None, {f"cuda-nvcc-{kit}": nvcc}),
         package(f"cuda-libraries-{kit}", f"{version}-1", f"libraries of {tag}", None,
                 {f"cuda-cudart-{kit}": cudart, f"libcublas-{kit}": cublas}),
@@ -171,16 +171,18 @@ def cudnn(version: str, headers: bool, major: str) -> list[Extra]:
     def files(form: Form) -> Mapping[str, File]:
         return {f"{LIBDIR[form]}/libcudnn.so.{short}": File(library("libcudnn.so.9"))}
 
-    there = {"/usr/include/cudnn_version.h": text(header)}
+    header_files = {"/usr/include/cudnn_version.h": text(header)}
     needs = {run: f"={version}-1"} | ({f"libcudnn9-headers-cuda-{major}": f"={version}-1"} if headers else {})
     made = [
         package(run, f"{version}-1", f"cuDNN for CUDA {major}", files, conflicts=run.replace(major, other), scripts=(LDCONFIG, "")),
-        package(dev, f"{version}-1", f"cuDNN for CUDA {major}, to build with", {} if headers else there, needs,
+        package(dev, f"{version}-1", f"cuDNN for CUDA {major}, to build with", {} if headers else header_files, needs,
                 other=f"libcudnn9-devel-cuda-{major}"),
     ]  # fmt: skip
     if headers:
         made.append(
-            package(f"libcudnn9-headers-cuda-{major}", f"{version}-1", f"headers of cuDNN for CUDA {major}", there)
+            package(
+                f"libcudnn9-headers-cuda-{major}", f"{version}-1", f"headers of cuDNN for CUDA {major}", header_files
+            )
         )
     return made
 

@@ -91,14 +91,14 @@ def package(
 ) -> Extra:  # fmt: skip
     """Return one package of DCGM. `needs`: others of the same version. `of_system`: Debian packages required by the stand-in. A
     `piece` has files that the core of older releases has."""
-    wanted = list(needs)
+    required = list(needs)
     older = {"deb": f"{CORE} (<< 1:{SPLIT})", "rpm": f"{CORE} < 1:{SPLIT}"}
     against = {form: (*conflicts, *([relation] if piece else [])) for form, relation in older.items()}
     deb, rpm = scripts(dcgm.UNIT, USER) if unit else ({}, {})
     return Extra(
         name=name, summary=f"NVIDIA Data Center GPU Manager {version}: {name}", files=files, epoch=1,
-        deb=Packaged(f"{version}{revision}", requires=(*exactly(wanted, "deb"), *of_system), conflicts=against["deb"], scripts=deb),
-        rpm=Packaged(f"{version}-1", requires=exactly(wanted, "rpm"), conflicts=against["rpm"], scripts=rpm),
+        deb=Packaged(f"{version}{revision}", requires=(*exactly(required, "deb"), *of_system), conflicts=against["deb"], scripts=deb),
+        rpm=Packaged(f"{version}-1", requires=exactly(required, "rpm"), conflicts=against["rpm"], scripts=rpm),
     )  # fmt: skip
 
 

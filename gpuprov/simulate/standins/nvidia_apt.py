@@ -42,62 +42,62 @@ PREFERENCES = "/etc/apt/preferences.d/cuda-repository-pin-600"
 
 def packages(distribution: Distribution, version: str) -> list[Standin]:
     """Return the packages of one driver version."""
-    one = partial(Standin, version=full_version(distribution, version), source="nvidia-graphics-drivers")
+    make = partial(Standin, version=full_version(distribution, version), source="nvidia-graphics-drivers")
     made = (
-        _ubuntu(distribution, version, one)
+        _ubuntu(distribution, version, make)
         if distribution.id == "ubuntu"
-        else nvidia_for_debian(distribution, version, one)
+        else nvidia_for_debian(distribution, version, make)
     )
     for name in part_names(distribution, "fabric-manager", version):
         made.append(
-            one(name, summary=f"Fabric Manager for NVSwitch based systems {version}", requires=("python3",),
+            make(name, summary=f"Fabric Manager for NVSwitch based systems {version}", requires=("python3",),
                 files=fabric.fabric_manager_files(version), scripts=FABRIC_SCRIPTS).instead_of("nvidia-fabricmanager-any")
         )  # fmt: skip
     for name in part_names(distribution, "imex", version):
         scripts = {key: script.replace("nvidia-fabricmanager", "nvidia-imex") for key, script in FABRIC_SCRIPTS.items()}
         files = {**fabric.imex_files(version), "/DEBIAN/conffiles": text("/etc/nvidia-imex/config.cfg\n")}
-        made.append(one(name, summary=f"NVIDIA IMEX service {version}", requires=("python3",),
+        made.append(make(name, summary=f"NVIDIA IMEX service {version}", requires=("python3",),
                         files=files, scripts=scripts))  # fmt: skip
-    for part, told in switch_libraries.SUMMARIES.items():
+    for part, summary in switch_libraries.SUMMARIES.items():
         files = switch_libraries.files(part, version, DEB.libraries)
         made += [
-            one(name, summary=f"{told} {version}", files=files, scripts=switch_libraries.DEB_SCRIPTS)
+            make(name, summary=f"{summary} {version}", files=files, scripts=switch_libraries.DEB_SCRIPTS)
             for name in part_names(distribution, part, version)
         ]
     return made
 
 
-def _ubuntu(distribution: Distribution, version: str, one: partial[Standin]) -> list[Standin]:
+def _ubuntu(distribution: Distribution, version: str, standin: partial[Standin]) -> list[Standin]:
     branch = derive_branch(version)
     end = "" if int(branch) >= UNSUFFIXED else f"-{branch}"
     firmware = f"nvidia-firmware{end}" if int(branch) >= SPLIT else f"nvidia-firmware-{branch}-{version}"
     made = [
-        *_user_space(one, version, end, split=int(branch) >= SPLIT),
-        one(f"libnvidia-gpucomp{end}", summary="NVIDIA GPU compiler library").instead_of("libnvidia-gpucomp"),
-        one(firmware, summary="Firmware files used by the kernel module", files=pieces.firmware(version)),
-        kernel_common(one, end, firmware),
+        *_user_space(standin, version, end, split=int(branch) >= SPLIT),
+        standin(f"libnvidia-gpucomp{end}", summary="NVIDIA GPU compiler library").instead_of("libnvidia-gpucomp"),
+        standin(firmware, summary="Firmware files used by the kernel module", files=pieces.firmware(version)),
+        kernel_common(standin, end, firmware),
     ]
     for flavour, is_open in FLAVOURS:
-        made += [*kernel(one, version, end, flavour, DKMS), *headless(one, end, is_open)]
-    return whole(distribution, "nvidia", version, [*made, *_metapackages(one, branch, end)], one)
+        made += [*kernel(standin, version, end, flavour, DKMS), *headless(standin, end, is_open)]
+    return whole(distribution, "nvidia", version, [*made, *_metapackages(standin, branch, end)], standin)
 
 
-def _user_space(one: partial[Standin], version: str, end: str, *, split: bool) -> list[Standin]:
+def _user_space(standin: partial[Standin], version: str, end: str, *, split: bool) -> list[Standin]:
     """Return user-space packages. `split`: the daemon and nvidia-modprobe have separate packages."""
-    made = user_space(one, version, end)
+    made = user_space(standin, version, end)
     if not split:
         return made
     utils = f"nvidia-compute-utils{end}"
-    full = one.keywords["version"]
+    full = standin.keywords["version"]
     # Which package has MPS from 590 on is not known; here it keeps the one of before.
     mps = pieces.programs("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
     return [
         *(package for package in made if package.name != utils),
-        one(utils, summary="NVIDIA compute utilities", files=mps,
+        standin(utils, summary="NVIDIA compute utilities", files=mps,
             requires=exact(full, f"libnvidia-compute{end}", "nvidia-persistenced")),
-        one("nvidia-persistenced", summary="NVIDIA Persistence Daemon", files=dict(pieces.persistence(DEB, on=True)),
+        standin("nvidia-persistenced", summary="NVIDIA Persistence Daemon", files=dict(pieces.persistence(DEB, on=True)),
             requires=("passwd",), scripts=PERSISTENCE),
-        one("nvidia-modprobe", summary="NVIDIA kernel module loader", files=pieces.programs("nvidia-modprobe")),
+        standin("nvidia-modprobe", summary="NVIDIA kernel module loader", files=pieces.programs("nvidia-modprobe")),
     ]  # fmt: skip
 
 
@@ -110,11 +110,11 @@ def full_version(distribution: Distribution, version: str) -> str:
 
 def pinning(versions: tuple[str, ...]) -> list[Standin]:
     """Return the packages that pin a branch or a version: each holds a file of apt preferences."""
-    wanted = {derive_branch(version): f"{derive_branch(version)}.*" for version in versions} | {
+    pins = {derive_branch(version): f"{derive_branch(version)}.*" for version in versions} | {
         v: f"{v}-*" for v in versions
     }
     made = []
-    for name, pattern in wanted.items():
+    for name, pattern in pins.items():
         if int(derive_branch(name)) >= FIRST_PINNED:
             pin = f"Package: *nvidia* *cuda-drivers* libnvsdm*\nPin: version {pattern}\nPin-Priority: 1000\n"
             path = f"/etc/apt/preferences.d/nvidia-driver-pinning-{name}"
@@ -125,9 +125,9 @@ def pinning(versions: tuple[str, ...]) -> list[Standin]:
     return made
 
 
-def _metapackages(one: partial[Standin], branch: str, end: str) -> list[Standin]:
-    full = one.keywords["version"]
-    meta = partial(one, summary="NVIDIA driver metapackage")
+def _metapackages(standin: partial[Standin], branch: str, end: str) -> list[Standin]:
+    full = standin.keywords["version"]
+    meta = partial(standin, summary="NVIDIA driver metapackage")
     made = []
     for _, is_open in FLAVOURS:
         parts = [f"nvidia-dkms{end}{is_open}", f"nvidia-kernel-source{end}{is_open}"]

@@ -45,55 +45,55 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
     release = f"{version}-1.{distribution.tag}"
     upstream, full = f"= {EPOCH}:{version}", f"= {EPOCH}:{release}"
 
-    one = partial(Standin, version=release, epoch=EPOCH, source=SOURCE)
-    base = libraries(distribution, one, version)
+    make = partial(Standin, version=release, epoch=EPOCH, source=SOURCE)
+    base = libraries(distribution, make, version)
     nvml, cfg = base[0].name, base[-1].name  # of newer branches: one
     made = [
         *base,
-        one("nvidia-driver", summary="NVIDIA's proprietary display driver",
+        make("nvidia-driver", summary="NVIDIA's proprietary display driver",
             requires=(f"nvidia-driver-libs {upstream}", f"nvidia-kmod-common {upstream}")),
-        one("nvidia-driver-libs", summary="Libraries for nvidia-driver"),
-        one("nvidia-driver-cuda", summary="CUDA integration for nvidia-driver",
+        make("nvidia-driver-libs", summary="Libraries for nvidia-driver"),
+        make("nvidia-driver-cuda", summary="CUDA integration for nvidia-driver",
             files=pieces.programs("nvidia-smi", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server"),
             requires=(f"nvidia-driver-cuda-libs {upstream}", f"nvidia-kmod-common {upstream}",
                       f"nvidia-persistenced {upstream}")),
-        one("nvidia-driver-cuda-libs", summary="Libraries for nvidia-driver-cuda", scripts=LDCONFIG,
+        make("nvidia-driver-cuda-libs", summary="Libraries for nvidia-driver-cuda", scripts=LDCONFIG,
             files=pieces.libraries(version, RPM, "libcuda", "libnvidia-ptxjitcompiler"),
             requires=tuple(dict.fromkeys((f"{nvml} {full}", f"{cfg} {full}")))),
-        *([one("libnvidia-gpucomp", summary="NVIDIA library for shader compilation")] if len(base) > 1 else []),
-        one("libnvidia-fbc", summary="NVIDIA OpenGL-based Framebuffer Capture libraries",
+        *([make("libnvidia-gpucomp", summary="NVIDIA library for shader compilation")] if len(base) > 1 else []),
+        make("libnvidia-fbc", summary="NVIDIA OpenGL-based Framebuffer Capture libraries",
             requires=(f"nvidia-driver-cuda-libs {upstream}",)),
-        one("nvidia-kmod-common", summary="Common files for the NVIDIA kernel modules", provides=("nvidia-kmod-common-any",),
+        make("nvidia-kmod-common", summary="Common files for the NVIDIA kernel modules", provides=("nvidia-kmod-common-any",),
             files={**pieces.firmware(version), "/usr/lib/modprobe.d/nvidia.conf": text(pieces.MODPROBE),
                    "/usr/lib/dracut/dracut.conf.d/99-nvidia.conf": text(OMIT)},
             requires=(f"nvidia-kmod {upstream}",), scripts={"post": GRUBBY}),
-        one("nvidia-persistenced", summary="A daemon to maintain persistent software state in the NVIDIA driver",
+        make("nvidia-persistenced", summary="A daemon to maintain persistent software state in the NVIDIA driver",
             files=pieces.persistence(RPM, on=True), requires=(f"{cfg} {upstream}",),
             scripts={"post": pieces.ACCOUNT + pieces.RELOAD,
                      "preun": f'if [ "$1" = 0 ]; then systemctl --quiet disable --now {UNIT} || :; fi\n',
                      "postun": pieces.RELOAD}),
-        one("nvidia-modprobe", summary="NVIDIA kernel module loader", files=pieces.programs("nvidia-modprobe")),
-        *(_kernel(one, version, name, flavour, upstream) for name, flavour in MODULES.items()),
-        one("nvidia-open", summary="NVIDIA open driver metapackage",
+        make("nvidia-modprobe", summary="NVIDIA kernel module loader", files=pieces.programs("nvidia-modprobe")),
+        *(_kernel(make, version, name, flavour, upstream) for name, flavour in MODULES.items()),
+        make("nvidia-open", summary="NVIDIA open driver metapackage",
             requires=(f"kmod-nvidia-open-dkms {upstream}", f"nvidia-driver {upstream}", f"nvidia-driver-cuda {upstream}",
                       f"nvidia-modprobe {upstream}")),
-        one("cuda-drivers", summary="NVIDIA driver metapackage",
+        make("cuda-drivers", summary="NVIDIA driver metapackage",
             requires=(f"kmod-nvidia-latest-dkms {upstream}", f"nvidia-driver {upstream}", f"nvidia-driver-cuda {upstream}",
                       f"nvidia-modprobe {upstream}")),
     ]  # fmt: skip
-    return [*whole(distribution, "nvidia", version, made, one), *_fabric(distribution, version)]
+    return [*whole(distribution, "nvidia", version, made, make), *_fabric(distribution, version)]
 
 
-def libraries(distribution: Distribution, one: partial[Standin], version: str) -> list[Standin]:
+def libraries(distribution: Distribution, standin: partial[Standin], version: str) -> list[Standin]:
     """Return the packages with libnvidia-ml and libnvidia-cfg: one each, or one for both if the catalogue says so."""
-    full = f"= {EPOCH}:{one.keywords['version']}"
+    full = f"= {EPOCH}:{standin.keywords['version']}"
     nvml, configuration = pieces.management_library(version, RPM), pieces.configuration(version, RPM)
-    old = f"< {EPOCH}:{one.keywords['version']}"
+    old = f"< {EPOCH}:{standin.keywords['version']}"
     if "libnvidia-ml" not in names(distribution, "nvidia", version):
         both = {**nvml, **configuration}
         gone = tuple(f"{name} {old}" for name in ("libnvidia-ml", "libnvidia-cfg", "libnvidia-gpucomp"))
         return [
-            one(
+            standin(
                 "nvidia-driver-common",
                 summary="Common libraries of the driver",
                 files=both,
@@ -102,17 +102,17 @@ def libraries(distribution: Distribution, one: partial[Standin], version: str) -
             )
         ]
     return [
-        one("libnvidia-ml", summary="NVIDIA Management Library (NVML)", scripts=LDCONFIG, files=nvml,
+        standin("libnvidia-ml", summary="NVIDIA Management Library (NVML)", scripts=LDCONFIG, files=nvml,
             provides=(f"cuda-nvml {full}", f"nvidia-driver-NVML {full}"), replaces=(f"nvidia-driver-NVML {old}",)),
-        one("libnvidia-cfg", summary="NVIDIA Config public interface (nvcfg)", scripts=LDCONFIG, files=configuration),
+        standin("libnvidia-cfg", summary="NVIDIA Config public interface (nvcfg)", scripts=LDCONFIG, files=configuration),
     ]  # fmt: skip
 
 
-def _kernel(one: partial[Standin], version: str, name: str, flavour: Flavour, upstream: str) -> Standin:
+def _kernel(standin: partial[Standin], version: str, name: str, flavour: Flavour, upstream: str) -> Standin:
     package = silicon.rpm_dkms_name(version, flavour)
     tree = f"/usr/src/{package}-{version}"
     compiler = ("gcc-c++",) if flavour == "open" else ()
-    return one(
+    return standin(
         name, summary=f"NVIDIA kernel modules ({flavour}), built by DKMS",
         files={f"{tree}/{path}": File(content) for path, content in silicon.rpm_source(version, flavour).items()},
         requires=("dkms", *compiler, f"nvidia-kmod-common {upstream}"), provides=(f"nvidia-kmod {upstream}",),

@@ -29,7 +29,7 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
     if branch < BY_DKMS_SINCE:
         return []
     end, same = ("G07" if branch >= G07_SINCE else "G06"), f"= {version}"
-    one = partial(Standin, version=f"{version}-1")
+    make = partial(Standin, version=f"{version}-1")
     apart = {
         "libnvidia-ml": pieces.management_library(version, RPM),
         "libnvidia-cfg": pieces.configuration(version, RPM),
@@ -39,29 +39,29 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
         apart = {}
     within = {} if apart else {**pieces.management_library(version, RPM), **pieces.configuration(version, RPM)}
     made = [
-        one(f"nvidia-compute-{end}", summary="NVIDIA driver for computing with GPGPU", scripts=LDCONFIG,
+        make(f"nvidia-compute-{end}", summary="NVIDIA driver for computing with GPGPU", scripts=LDCONFIG,
             files={**pieces.libraries(version, RPM, "libcuda", "libnvidia-ptxjitcompiler"), **within},
             requires=(f"nvidia-common-{end} {same}", f"nvidia-persistenced >= {version}", *(f"{n} {same}" for n in apart)),
             conflicts=(f"nvidia-compute-{'G06' if end == 'G07' else 'G07'}",)),
-        one(f"nvidia-compute-utils-{end}", summary="NVIDIA driver tools for computing with GPGPU",
+        make(f"nvidia-compute-utils-{end}", summary="NVIDIA driver tools for computing with GPGPU",
             files=pieces.programs("nvidia-smi", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server"),
             requires=(f"nvidia-compute-{end} {same}",)),
-        *(one(name, summary=f"{name} of NVIDIA's driver", scripts=LDCONFIG, files=files) for name, files in apart.items()),
-        one(f"nvidia-common-{end}", summary="Common files for the NVIDIA driver packages",
+        *(make(name, summary=f"{name} of NVIDIA's driver", scripts=LDCONFIG, files=files) for name, files in apart.items()),
+        make(f"nvidia-common-{end}", summary="Common files for the NVIDIA driver packages",
             files={**pieces.firmware(version), "/etc/modprobe.d/50-nvidia.conf": text(pieces.MODPROBE),
                    "/etc/dracut.conf.d/60-nvidia.conf": text(OMIT)},
             requires=(f"nvidia-modprobe >= {version}", "perl-Bootloader"),
             conflicts=(f"nvidia-common-{'G06' if end == 'G07' else 'G07'}",)),
-        one("nvidia-persistenced", summary="A daemon to maintain persistent software state in the NVIDIA driver",
+        make("nvidia-persistenced", summary="A daemon to maintain persistent software state in the NVIDIA driver",
             files=pieces.persistence(RPM, on=True),
             scripts={"post": pieces.ACCOUNT + pieces.RELOAD,
                      "preun": f'if [ "$1" = 0 ]; then systemctl --quiet disable --now {UNIT} || :; fi\n',
                      "postun": pieces.RELOAD}),
-        one("nvidia-modprobe", summary="NVIDIA kernel module loader", files=pieces.programs("nvidia-modprobe")),
-        _kernel(one, version, f"nvidia-open-driver-{end}", f"nvidia-driver-{end}", "open"),
-        _kernel(one, version, f"nvidia-driver-{end}", f"nvidia-open-driver-{end}", "proprietary"),
+        make("nvidia-modprobe", summary="NVIDIA kernel module loader", files=pieces.programs("nvidia-modprobe")),
+        _kernel(make, version, f"nvidia-open-driver-{end}", f"nvidia-driver-{end}", "open"),
+        _kernel(make, version, f"nvidia-driver-{end}", f"nvidia-open-driver-{end}", "proprietary"),
     ]  # fmt: skip
-    return [*whole(distribution, "nvidia", version, made, one), *_fabric(distribution, version)]
+    return [*whole(distribution, "nvidia", version, made, make), *_fabric(distribution, version)]
 
 
 def beside() -> list[Standin]:
@@ -72,12 +72,12 @@ def beside() -> list[Standin]:
     ]
 
 
-def _kernel(one: partial[Standin], version: str, name: str, other: str, flavour: Flavour) -> Standin:
+def _kernel(standin: partial[Standin], version: str, name: str, other: str, flavour: Flavour) -> Standin:
     package = silicon.rpm_dkms_name(version, flavour)
     tree = f"/usr/src/{package}-{version}"
     compiler = ("gcc-c++",) if flavour == "open" else ("gcc",)
     end = name.rpartition("-")[2]
-    return one(
+    return standin(
         name, summary=f"NVIDIA kernel modules ({flavour}), built by DKMS",
         files={f"{tree}/{path}": File(content) for path, content in silicon.rpm_source(version, flavour).items()},
         requires=("dkms", "make", *compiler, f"nvidia-common-{end} = {version}"), conflicts=(other, *_older(name, end)),

@@ -105,8 +105,8 @@ def write(folder: Path) -> Path:
 def packages() -> Iterable[Standin]:
     """Return the repository's packages; its dkms is newer than the distribution's but unusable, so that installing it shows up."""
     trees = [f"{name}-dkms" for name in MODULES]
-    mine = [*trees, "mlnx-ofed-kernel-utils", "mlnx-tools", "ofed-scripts"]
-    exact = (*(f"{name} (= {VERSION})" for name in mine), "openmpi (= 4.1.9-1)", "rdma-core (= 2510.0.11-1)", "mft")
+    own = [*trees, "mlnx-ofed-kernel-utils", "mlnx-tools", "ofed-scripts"]
+    exact = (*(f"{name} (= {VERSION})" for name in own), "openmpi (= 4.1.9-1)", "rdma-core (= 2510.0.11-1)", "mft")
     tools = {f"/usr/bin/{name}": File(FILES / name, 0o755) for name in ("mlnx_qos",)}
     tools |= {f"/usr/sbin/{name}": File(FILES / name, 0o755) for name in ("cma_roce_mode", "cma_roce_tos")}
     return [

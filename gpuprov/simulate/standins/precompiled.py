@@ -54,7 +54,7 @@ def ubuntu(distribution: Distribution, versions: Iterable[str]) -> list[Standin]
     kernel = distribution.kernel
     base, build, kind = kernel.split("-", 2)
     plain = f"{base}-{build}.{build}"
-    one = partial(Standin, source="linux-restricted-modules")
+    make = partial(Standin, source="linux-restricted-modules")
     made = [
         Standin(f"linux-image-{kernel}", plain, "Signed kernel image: the host's is Debian's", source="linux-signed"),
         Standin(f"linux-image-{kind}", plain, "Generic Linux kernel image", requires=(f"linux-image-{kernel}",), source="linux-meta"),
@@ -67,7 +67,7 @@ def ubuntu(distribution: Distribution, versions: Iterable[str]) -> list[Standin]
         full = f"{plain}+{spin}" if spin else plain
         exact = f"(= {full})"
         made.append(
-            one(
+            make(
                 f"linux-signatures-nvidia-{kernel}",
                 full,
                 f"Linux kernel signatures for nvidia modules for version {kernel}",
@@ -79,13 +79,13 @@ def ubuntu(distribution: Distribution, versions: Iterable[str]) -> list[Standin]
             common = f"nvidia-kernel-common-{branch}-server"
             driver = (f"{common} (<= {version}-1)", f"{common} (>= {version})")
             made += [
-                one(f"linux-objects-nvidia-{name}-{kernel}", full, f"Linux kernel nvidia modules for version {kernel} (objects)",
+                make(f"linux-objects-nvidia-{name}-{kernel}", full, f"Linux kernel nvidia modules for version {kernel} (objects)",
                     files={f"{place}/bits/{each}.o": File(module(version, flavour)) for each in MODULES}),
-                one(f"linux-modules-nvidia-{name}-{kernel}", full, f"Linux kernel nvidia modules for version {kernel}",
+                make(f"linux-modules-nvidia-{name}-{kernel}", full, f"Linux kernel nvidia modules for version {kernel}",
                     requires=(f"linux-image-{kernel} | linux-image-unsigned-{kernel}", f"linux-signatures-nvidia-{kernel} {exact}",
                               f"linux-objects-nvidia-{name}-{kernel} {exact}", *driver),
                     scripts={"postinst": LINK.format(place=place, kernel=kernel), "prerm": UNLINK.format(place=place, kernel=kernel)}),
-                one(f"linux-modules-nvidia-{name}-{kind}", full, f"Extra drivers for nvidia-{name} for the {kind} flavour",
+                make(f"linux-modules-nvidia-{name}-{kind}", full, f"Extra drivers for nvidia-{name} for the {kind} flavour",
                     requires=(f"linux-modules-nvidia-{name}-{kernel} {exact}",)),
             ]  # fmt: skip
     unique = {(package.name, package.version): package for package in made}

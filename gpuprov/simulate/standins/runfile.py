@@ -47,8 +47,8 @@ def runfile(version: str) -> bytes:
     archive = _archive(_content(version))
     header = (FILES / "runfile.sh").read_text(encoding="utf-8")
     lines = str(header.count("\n") + 1)
-    told = {"@VERSION@": version, "@SKIP@": lines, "@SHA256@": hashlib.sha256(archive).hexdigest()}
-    for word, value in told.items():
+    replacements = {"@VERSION@": version, "@SKIP@": lines, "@SHA256@": hashlib.sha256(archive).hexdigest()}
+    for word, value in replacements.items():
         header = header.replace(word, value)
     return header.encode() + archive
 

@@ -52,7 +52,7 @@ def offered(distribution: Distribution) -> list[Standin]:
     ]
     compiler = Standin("gcc-c++", "7-3.9.1", "C++ support for GCC: as much as the stand-ins' source needs",
                        files={"/usr/bin/g++": text(COMPILER, 0o755)}, requires=("gcc",))  # fmt: skip
-    return [*rows, compiler, *(one for one in kernels(distribution) if one.name != "kernel-default")]
+    return [*rows, compiler, *(kernel for kernel in kernels(distribution) if kernel.name != "kernel-default")]
 
 
 def kernels(distribution: Distribution) -> list[Standin]:

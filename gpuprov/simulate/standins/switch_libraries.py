@@ -38,9 +38,9 @@ def rpms(distribution: Distribution, version: str) -> list[Standin]:
     """Return the packages of them in NVIDIA's repository for this driver version."""
     return [
         Standin(
-            name, f"{version}-1", f"{told} {version}", files=files(part, version, RPM.libraries), scripts=RPM_SCRIPTS
+            name, f"{version}-1", f"{summary} {version}", files=files(part, version, RPM.libraries), scripts=RPM_SCRIPTS
         )
-        for part, told in SUMMARIES.items()
+        for part, summary in SUMMARIES.items()
         for name in part_names(distribution, part, version)
     ]
 

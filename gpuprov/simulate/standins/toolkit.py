@@ -89,8 +89,8 @@ def _build(folder: Path, version: str) -> None:
     tools.run([golang.go(WHAT), "install", "-ldflags", flags, *targets], environment=environment)
     sources = golang.sources(WHAT, MODULE, version) / "deployments"
     for name in PLACES:
-        for found in sources.rglob(name):
-            shutil.copyfile(found, folder / name)
+        for file in sources.rglob(name):
+            shutil.copyfile(file, folder / name)
 
 
 def _packages(form: Form, version: str, built: Path) -> list[Standin]:

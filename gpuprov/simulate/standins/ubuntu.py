@@ -31,30 +31,30 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
     """Return the packages of one driver version."""
     branch, number = f"{derive_branch(version)}-server", derive_branch(version)
     full = f"{version}-0{distribution.tag}"
-    one = partial(Standin, version=full, source=f"nvidia-graphics-drivers-{branch}")
+    make = partial(Standin, version=full, source=f"nvidia-graphics-drivers-{branch}")
     firmware = f"nvidia-firmware-{branch}-{version}"
     made = [
-        *user_space(one, version, f"-{branch}"),
-        one(firmware, summary="Firmware files used by the kernel module", files=pieces.firmware(version)),
-        kernel_common(one, f"-{branch}", firmware, (f"nvidia-kernel-common-{branch}-{version}",)),
-        one(f"nvidia-fabricmanager-{number}", summary=f"Fabric Manager for NVSwitch based systems {version}",
+        *user_space(make, version, f"-{branch}"),
+        make(firmware, summary="Firmware files used by the kernel module", files=pieces.firmware(version)),
+        kernel_common(make, f"-{branch}", firmware, (f"nvidia-kernel-common-{branch}-{version}",)),
+        make(f"nvidia-fabricmanager-{number}", summary=f"Fabric Manager for NVSwitch based systems {version}",
             files=fabric.fabric_manager_files(version), requires=("python3", f"nvidia-kernel-common-{branch}-{version}"),
             scripts=FABRIC_SCRIPTS).instead_of("nvidia-fabricmanager-any"),
-        one(f"libnvidia-nscq-{number}", summary=f"NVSwitch Configuration and Query library {version}",
+        make(f"libnvidia-nscq-{number}", summary=f"NVSwitch Configuration and Query library {version}",
             files=switch_libraries.files("nscq", version, DEB.libraries), scripts=switch_libraries.DEB_SCRIPTS),
     ]  # fmt: skip
     for flavour, end in FLAVOURS:
-        made += kernel(one, version, f"-{branch}", flavour, DKMS)
+        made += kernel(make, version, f"-{branch}", flavour, DKMS)
         parts = [f"nvidia-{part}-{branch}{end}" for part in ("dkms", "kernel-source")]
         parts += [f"libnvidia-{part}-{branch}" for part in ("compute", "cfg1", *HOLLOW)]
         parts += [f"nvidia-{part}-{branch}" for part in ("compute-utils", "utils")]
         made.append(
-            one(
+            make(
                 f"nvidia-driver-{branch}{end}", summary="NVIDIA Server Driver metapackage", requires=exact(full, *parts)
             )
         )
-        made += headless(one, f"-{branch}", end)
-    return whole(distribution, "distribution", version, made, one)
+        made += headless(make, f"-{branch}", end)
+    return whole(distribution, "distribution", version, made, make)
 
 
 def exact(full: str, *names: str) -> tuple[str, ...]:
@@ -62,50 +62,50 @@ def exact(full: str, *names: str) -> tuple[str, ...]:
     return tuple(f"{name} (= {full})" for name in names)
 
 
-def user_space(one: partial[Standin], version: str, end: str) -> list[Standin]:
+def user_space(standin: partial[Standin], version: str, end: str) -> list[Standin]:
     """Return libraries and programs; `end` is the suffix of package names."""
-    full = one.keywords["version"]
+    full = standin.keywords["version"]
     return [
-        one(f"libnvidia-compute{end}", summary="NVIDIA libcompute package", scripts=LDCONFIG,
+        standin(f"libnvidia-compute{end}", summary="NVIDIA libcompute package", scripts=LDCONFIG,
             files=pieces.management_library(version, DEB) | pieces.libraries(version, DEB, "libcuda", "libnvidia-ptxjitcompiler"),
             provides=(f"libnvidia-ml1 (= {full})", f"libcuda1 (= {full})")).instead_of("libnvidia-compute"),
-        one(f"libnvidia-cfg1{end}", summary="NVIDIA binary OpenGL/GLX configuration library", scripts=LDCONFIG,
+        standin(f"libnvidia-cfg1{end}", summary="NVIDIA binary OpenGL/GLX configuration library", scripts=LDCONFIG,
             files=pieces.configuration(version, DEB)).instead_of("libnvidia-cfg1-any"),
-        *(one(f"libnvidia-{part}{end}", summary=f"NVIDIA {part} libraries").instead_of(f"libnvidia-{part}") for part in HOLLOW),
-        one(f"nvidia-utils{end}", summary="NVIDIA driver support binaries",
+        *(standin(f"libnvidia-{part}{end}", summary=f"NVIDIA {part} libraries").instead_of(f"libnvidia-{part}") for part in HOLLOW),
+        standin(f"nvidia-utils{end}", summary="NVIDIA driver support binaries",
             files=pieces.programs("nvidia-smi")).instead_of("nvidia-utils", "nvidia-smi"),
-        one(f"nvidia-compute-utils{end}", summary="NVIDIA compute utilities", requires=(f"libnvidia-compute{end}", "passwd"),
+        standin(f"nvidia-compute-utils{end}", summary="NVIDIA compute utilities", requires=(f"libnvidia-compute{end}", "passwd"),
             files={**pieces.persistence(DEB, on=False),
                    **pieces.programs("nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-modprobe")},
             scripts=PERSISTENCE).instead_of("nvidia-persistenced"),
     ]  # fmt: skip
 
 
-def kernel_common(one: partial[Standin], end: str, firmware: str, provides: tuple[str, ...] = ()) -> Standin:
+def kernel_common(standin: partial[Standin], end: str, firmware: str, provides: tuple[str, ...] = ()) -> Standin:
     """Return the package that blacklists nouveau."""
-    return one(
+    return standin(
         f"nvidia-kernel-common{end}", summary="Shared files used with the kernel module", requires=(firmware,),
         files={"/lib/modprobe.d/nvidia-graphics-drivers.conf": text(pieces.MODPROBE)}, provides=provides,
     ).instead_of("nvidia-kernel-common")  # fmt: skip
 
 
-def kernel(one: partial[Standin], version: str, end: str, flavour: Flavour, package: str) -> list[Standin]:
+def kernel(standin: partial[Standin], version: str, end: str, flavour: Flavour, package: str) -> list[Standin]:
     """Return the kernel modules' source and the package that makes DKMS build it under the name `package`."""
     is_open = "-open" if flavour == "open" else ""
     tree = pieces.modules(version, flavour, package)
     configuration = {path: file for path, file in tree.items() if path.endswith("/dkms.conf")}
     source = f"nvidia-kernel-source{end}{is_open}"
     return [
-        one(source, summary=f"NVIDIA kernel source package ({flavour})",
+        standin(source, summary=f"NVIDIA kernel source package ({flavour})",
             files={path: file for path, file in tree.items() if path not in configuration}).instead_of("nvidia-kernel-source"),
-        one(f"nvidia-dkms{end}{is_open}", summary=f"NVIDIA DKMS package ({flavour})", files=configuration,
-            requires=("dkms", source, *exact(one.keywords["version"], f"nvidia-kernel-common{end}")),
+        standin(f"nvidia-dkms{end}{is_open}", summary=f"NVIDIA DKMS package ({flavour})", files=configuration,
+            requires=("dkms", source, *exact(standin.keywords["version"], f"nvidia-kernel-common{end}")),
             scripts={"postinst": SHELL + pieces.build(version, package), "prerm": SHELL + pieces.forget(version, package)},
             ).instead_of("nvidia-dkms-kernel"),
     ]  # fmt: skip
 
 
-def headless(one: partial[Standin], end: str, is_open: str) -> list[Standin]:
+def headless(standin: partial[Standin], end: str, is_open: str) -> list[Standin]:
     """Return the metapackages without a display; the outer one pins nothing."""
     inner = f"nvidia-headless-no-dkms{end}{is_open}"
     parts = (
@@ -115,8 +115,8 @@ def headless(one: partial[Standin], end: str, is_open: str) -> list[Standin]:
         f"libnvidia-cfg1{end}",
     )
     return [
-        one(inner, summary="NVIDIA headless metapackage - no DKMS", requires=exact(one.keywords["version"], *parts)),
-        one(f"nvidia-headless{end}{is_open}", summary="NVIDIA headless metapackage",
+        standin(inner, summary="NVIDIA headless metapackage - no DKMS", requires=exact(standin.keywords["version"], *parts)),
+        standin(f"nvidia-headless{end}{is_open}", summary="NVIDIA headless metapackage",
             requires=(inner, f"nvidia-dkms{end}{is_open}")),
     ]  # fmt: skip
 
@@ -125,9 +125,9 @@ def headers(distribution: Distribution) -> list[Standin]:
     """Return the packages of the kernel's headers, which are Debian's under another name."""
     kernel_name = distribution.kernel
     base, build, _ = kernel_name.split("-")
-    name, told = f"linux-headers-{kernel_name}", f"Linux kernel headers for {kernel_name}: Debian's under this name"
+    name, summary = f"linux-headers-{kernel_name}", f"Linux kernel headers for {kernel_name}: Debian's under this name"
     return [
-        Standin(name, f"{base}-{build}.{build}", told, source="linux"),
+        Standin(name, f"{base}-{build}.{build}", summary, source="linux"),
         Standin("linux-headers-generic", f"{base}-{build}.{build}", "Generic Linux kernel headers", requires=(name,),
                 source="linux-meta"),
     ]  # fmt: skip

@@ -52,8 +52,8 @@ def function(ctx: Ctx) -> Outcome:
         )
         known = catalogue.read_efa_file().functions
         return fail(f"PCI functions {known[0].id} to {known[-1].id}", "none", hint)
-    mine = state.mine
-    if not (mine and mine.path) and not state.loaded and not (vendor(ctx.fragment) and digest):
+    module = state.mine
+    if not (module and module.path) and not state.loaded and not (vendor(ctx.fragment) and digest):
         return fail(
             "a driver efa", "the kernel has none, and the spec names no installer", 'rdma.efa.installer: "1.47.0"'
         )
@@ -87,9 +87,9 @@ def source(ctx: Ctx) -> Outcome:
         )
         return fail(expected, why, APPLY, changes=list_changes([moved]))
     if ctx.fragment.efa.installer and state.installer != ctx.fragment.efa.installer:
-        told = f"/opt/amazon/efa_installed_packages says {state.installer or 'nothing'}: somebody ran another since"
+        message = f"/opt/amazon/efa_installed_packages says {state.installer or 'nothing'}: somebody ran another since"
         hint = f"rm {onhost.RECORD}, on the host, then {APPLY}"
-        return fail(f"installer {ctx.fragment.efa.installer}", told, hint)
+        return fail(f"installer {ctx.fragment.efa.installer}", message, hint)
     return ok(f"{expected}, version {state.installer or 'unknown'}")
 
 
@@ -103,22 +103,22 @@ def source(ctx: Ctx) -> Outcome:
 def driver(ctx: Ctx) -> Outcome:
     """The driver is loaded, is both the build on disk and the version that the spec asks for, and every EFA function is bound to
     it."""
-    state, asked = ctx.facts.get(EFA), vendor(ctx.fragment)
-    whose = "AWS's" if asked else "the kernel's own"
+    state, by_vendor = ctx.facts.get(EFA), vendor(ctx.fragment)
+    whose = "AWS's" if by_vendor else "the kernel's own"
     expected = f"{whose} driver efa, loaded"
     loaded, module = Modules(loaded=(DRIVER,) * state.loaded), KernelModule(name=DRIVER, loaded=True)
     if fault := find_fault(module, loaded, expected, "not loaded", fix=f"modprobe efa; dmesg | grep -w efa; {APPLY}"):
         return fault
     used = ", ".join(f"{name} ({pid})" for pid, name in state.users)
-    told = "another build than the one on disk" if state.version else "the kernel's own, and another is on disk"
-    told += f"; in use by {used}" if used else ""
+    message = "another build than the one on disk" if state.version else "the kernel's own, and another is on disk"
+    message += f"; in use by {used}" if used else ""
     reason = f"another build of efa is loaded, in use by {used}" if used else ""
     hint = "reboot, or end them, then gpuprov apply" if used else APPLY
     other = KernelModule(name=DRIVER, loaded=True, outdated="another build" * state.stale, reboot=reason)
-    if fault := find_fault(other, loaded, expected, f"the loaded module is {told}", fix=hint):
+    if fault := find_fault(other, loaded, expected, f"the loaded module is {message}", fix=hint):
         return fault
     # AWS's driver has a version, the kernel's own has none.
-    if asked and installer_sha256(ctx.fragment) and not state.version:
+    if by_vendor and installer_sha256(ctx.fragment) and not state.version:
         hint = f"{APPLY}; modinfo -n efa says which one modprobe takes; dkms status efa"
         return fail(expected, "the kernel's own driver is loaded, which has no version", hint)
     unbound = [address for address, name in state.functions if name != DRIVER]
@@ -141,18 +141,18 @@ def interfaces(ctx: Ctx) -> Outcome:
     An interface that was left out at launch costs its share of the bandwidth, and nothing reports it.
     """
     state = ctx.facts.get(EFA)
-    found = sum(device.driver == DRIVER for device in ctx.facts.get(DEVICES))
+    count = sum(device.driver == DRIVER for device in ctx.facts.get(DEVICES))
     most = catalogue.count_devices(state.product)
     if ctx.fragment.count:
         return not_asked("rdma.count says how many, and rdma.devices compares it")
     if not most:
         return skip(
-            f"how many {state.product or 'this machine'} can have is not in the catalogue; rdma.count: {found} says it"
+            f"how many {state.product or 'this machine'} can have is not in the catalogue; rdma.count: {count} says it"
         )
-    if found != most:
-        hint = f"a network interface of type efa or efa-only on each network card of the launch template; or rdma.count: {found}"
-        return fail(f"{most} EFA devices on {state.product}", str(found), hint)
-    return ok(f"{found} on {state.product}")
+    if count != most:
+        hint = f"a network interface of type efa or efa-only on each network card of the launch template; or rdma.count: {count}"
+        return fail(f"{most} EFA devices on {state.product}", str(count), hint)
+    return ok(f"{count} on {state.product}")
 
 
 @check("rdma.efa_libfabric", EFA, DEVICES, fields=("efa",), evidence="/opt/amazon/efa/bin/fi_info -p efa -t FI_EP_RDM")
@@ -224,13 +224,13 @@ def gpudirect(ctx: Ctx) -> Outcome:
             "the driver has no such file: it is the kernel's own",
             "stack: efa-vendor; or gpudirect: false, and DMA-BUF",
         )
-    without = [name for name, told in state.p2p.items() if told in ("", "0")]
+    without = [name for name, value in state.p2p.items() if value in ("", "0")]
     if without:
-        told = "" if ctx.facts.get(nvidia.DRIVER).version else "; NVIDIA's driver is not loaded"
+        suffix = "" if ctx.facts.get(nvidia.DRIVER).version else "; NVIDIA's driver is not loaded"
         hint = (
             "load NVIDIA's driver first; from its branch 580 on, efa 2.17.3 or newer is needed; rmmod efa; modprobe efa"
         )
-        return fail(expected, f"empty on {' '.join(without)}{told}", hint)
+        return fail(expected, f"empty on {' '.join(without)}{suffix}", hint)
     return ok(", ".join(sorted(set(state.p2p.values()))), expected)
 
 
@@ -245,8 +245,8 @@ def environment(ctx: Ctx) -> Outcome:
         if one.name == name and (not one.value or re.fullmatch(one.value, value))
     ]
     if wrong:
-        told = "; ".join(f"{file} says {name}={value}: {text}" for file, name, value, text in wrong)
-        return fail("nothing that leaves EFA out", told, f"take the line out of {wrong[0][0]}")
+        message = "; ".join(f"{file} says {name}={value}: {text}" for file, name, value, text in wrong)
+        return fail("nothing that leaves EFA out", message, f"take the line out of {wrong[0][0]}")
     return ok("nothing in the way")
 
 
@@ -262,7 +262,7 @@ def kernels(ctx: Ctx) -> Outcome:
     """Each installed kernel has the driver that the spec asks for, so that EFA also works after booting another kernel."""
     state = ctx.facts.get(EFA)
     needs_version = vendor(ctx.fragment) and bool(installer_sha256(ctx.fragment))
-    without = [one.release for one in state.kernels if not one.path or (needs_version and not one.version)]
+    without = [kernel.release for kernel in state.kernels if not kernel.path or (needs_version and not kernel.version)]
     expected = f"{'AWS' if needs_version else 'a'} driver efa for each installed kernel"
     if without or not state.kernels:
         changes = build_modules("efa", dict.fromkeys(without, ""))

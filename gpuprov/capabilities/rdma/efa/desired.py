@@ -24,17 +24,17 @@ def archive(digest: str) -> str:
 
 def fetch(ctx: Ctx) -> Fetch | None:
     """Return the installer to fetch; None if it has already run with these options."""
-    block, asked = ctx.fragment, ctx.fragment.efa
+    block, efa_block = ctx.fragment, ctx.fragment.efa
     digest = installer_sha256(block) if block.fabric == "efa" else ""
     if not digest or not onhost.explain_installation(
         ctx.facts.get(EFA).record, digest, onhost.build_options(options(block))
     ):
         return None
-    url = installers.address(asked, catalogue.read_efa_file())
+    url = installers.address(efa_block, catalogue.read_efa_file())
     return Fetch(
         of="rdma.efa",
         url=url,
-        file="" if url else asked.file,
+        file="" if url else efa_block.file,
         path=archive(digest),
         sha256=digest,
         most=catalogue.MOST,

@@ -28,31 +28,29 @@ def installer_sha256(block: Rdma) -> str:
 
 def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     """Yield every problem of `rdma.efa`."""
-    asked = block.efa
+    options = block.efa
     if block.fabric != "efa":
         return
     if block.stack == "doca-ofed":
         message = "rdma.stack is doca-ofed, whose ib_core AWS's driver does not load with"
         yield Problem(path=("rdma", "stack"), message=message, hint="stack: efa-vendor")
-    yield from _sources(asked)
-    if not vendor(block) and asked.gpudirect:
+    yield from _sources(options)
+    if not vendor(block) and options.gpudirect:
         message = "is true, and rdma.stack inbox is the kernel's driver, which reaches GPU memory by DMA-BUF alone"
         yield _problem("gpudirect", message, "stack: efa-vendor, or gpudirect: false")
     yield from _neighbours(host, block)
 
 
-def _sources(asked: Efa) -> Iterable[Problem]:
-    named = [key for key in ("installer", "url", "file") if getattr(asked, key)]
+def _sources(options: Efa) -> Iterable[Problem]:
+    named = [key for key in ("installer", "url", "file") if getattr(options, key)]
     known = catalogue.read_efa_file()
     if len(named) > 1:
         yield _problem(named[1], f"and {named[0]} both name the installer", "one of installer, url and file")
-    listed = (
-        f"{', '.join(one.version for one in known.installers[:4])} and older, down to {known.installers[-1].version}"
-    )
+    listed = f"{', '.join(installer.version for installer in known.installers[:4])} and older, down to {known.installers[-1].version}"
     archive = "aws-efa-installer-VERSION.tar.gz"
-    yield from installers.problems(_problem, asked, known, archive=archive, by="AWS", listed=listed)
-    yield from installers.unchecked(_problem, asked, VERIFY)
-    if asked.mpi != "none" and not named:
+    yield from installers.problems(_problem, options, known, archive=archive, by="AWS", listed=listed)
+    yield from installers.unchecked(_problem, options, VERIFY)
+    if options.mpi != "none" and not named:
         yield _problem(
             "mpi", "has no effect: it comes with the installer", "name installer, url or file; or leave it out"
         )
@@ -68,7 +66,7 @@ def _neighbours(host: HostSpec, block: Rdma) -> Iterable[Problem]:
         yield Problem(path=("rdma", "nccl", "topo_file"), message=message, hint="leave it out", severity="warning")
     kernel = host.capabilities.get("kernel")
     if isinstance(kernel, Kernel) and (
-        bad := [one for one in ("efa", "ib_uverbs", "ib_core") if one in kernel.blacklist]
+        bad := [name for name in ("efa", "ib_uverbs", "ib_core") if name in kernel.blacklist]
     ):
         message = f"kernel.blacklist has {', '.join(bad)}, which EFA needs"
         yield Problem(path=("kernel", "blacklist"), message=message, hint="take it out, or rdma: false")

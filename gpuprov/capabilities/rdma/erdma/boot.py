@@ -28,18 +28,18 @@ def kernels(ctx: Ctx) -> Outcome:
     expected = "Alibaba's driver for each installed kernel, by DKMS"
     without = [kernel for kernel in state.kernels if not kernel.vendor]
     if without or not state.kernels:
-        told = "; ".join(_lacks(kernel) for kernel in without) or "no kernel in /lib/modules"
+        message = "; ".join(_lacks(kernel) for kernel in without) or "no kernel in /lib/modules"
         changes = build_modules("erdma", {kernel.release: "" for kernel in without})
-        return fail(expected, told, f"{APPLY}; or dkms install erdma/VERSION -k KERNEL", changes=changes)
+        return fail(expected, message, f"{APPLY}; or dkms install erdma/VERSION -k KERNEL", changes=changes)
     if not state.registered:
         hint = "run Alibaba's installer again: its package registers erdma with DKMS"
         return fail(expected, "dkms status does not know erdma: the next kernel will have none", hint)
     simple = [kernel.release for kernel in state.kernels if not kernel.mad] if compat else []
     if simple:
-        told = f"built without MAD for {' '.join(simple)}: no address handles, and so no rdma_cm, in compat mode"
+        message = f"built without MAD for {' '.join(simple)}: no address handles, and so no rdma_cm, in compat mode"
         changes = build_modules("erdma", dict.fromkeys(simple, "without MAD"), "with MAD")
         hint = f"{APPLY}; or ERDMA_FORCE_MAD_ENABLE=1 dkms build --force erdma/VERSION -k KERNEL, then dkms install --force"
-        return fail(expected, told, hint, changes=changes)
+        return fail(expected, message, hint, changes=changes)
     return ok(f"{counted(len(state.kernels), 'kernel')}; {state.registered[0]}", expected)
 
 
@@ -60,39 +60,41 @@ def _lacks(kernel: ErdmaKernel) -> str:
 def options(ctx: Ctx) -> Outcome:
     """modprobe gives the driver the mode and the parameters that the spec asks for, from gpuprov's own file; the driver package's file
     still has its softdep, and no other file's options interfere."""
-    state, asked = ctx.facts.get(ERDMA), wanted(ctx.fragment)
-    expected = "options erdma " + " ".join(f"{name}={value}" for name, value in asked.items())
-    if wrong := _options(state, asked, expected):
+    state, values = ctx.facts.get(ERDMA), wanted(ctx.fragment)
+    expected = "options erdma " + " ".join(f"{name}={value}" for name, value in values.items())
+    if wrong := _options(state, values, expected):
         return wrong
     foreign = [(file, line) for file, line in state.files if file != catalogue.OPTIONS]
     if foreign:
         file, line = foreign[0]
-        told = f'{file} says "{line}", too'
+        message = f'{file} says "{line}", too'
         return fail(
-            f"{catalogue.OPTIONS} alone says it", told, f"take that line out of {file}: of two, the later file counts"
+            f"{catalogue.OPTIONS} alone says it",
+            message,
+            f"take that line out of {file}: of two, the later file counts",
         )
     if state.vendor_file and not state.vendor_softdep:
-        told = (
+        message = (
             f"{catalogue.VENDOR_OPTIONS} has lost its softdep: it was overwritten, perhaps by a recipe for compat_mode"
         )
         hint = f"echo '{catalogue.SOFTDEP}' > {catalogue.VENDOR_OPTIONS}"
-        return fail(catalogue.SOFTDEP, told, hint)
+        return fail(catalogue.SOFTDEP, message, hint)
     if not state.softdep:
         change = Change(kind="file", name=catalogue.OPTIONS, after=catalogue.SOFTDEP)
         return fail(catalogue.SOFTDEP, "modprobe knows no softdep of erdma", APPLY, changes=[change])
     return ok(expected)
 
 
-def _options(state: State, asked: dict[str, str], expected: str) -> Outcome | None:
+def _options(state: State, values: dict[str, str], expected: str) -> Outcome | None:
     wrong = {
         name: state.options.get(name, "")
-        for name in asked
-        if not is_same_value(state.options.get(name, ""), asked[name])
+        for name in values
+        if not is_same_value(state.options.get(name, ""), values[name])
     }
-    spare = sorted(set(state.options) - set(asked))
+    spare = sorted(set(state.options) - set(values))
     if not wrong and not spare:
         return None
-    told = " ".join(
+    message = " ".join(
         [f"{name} is {value or 'left to the build'}" for name, value in wrong.items()]
         + [f"{name} is set" for name in spare]
     )
@@ -103,7 +105,7 @@ def _options(state: State, asked: dict[str, str], expected: str) -> Outcome | No
         before=" ".join(f"{name}={value}" for name, value in state.options.items()),
     )
     return fail(
-        expected, told, f"{APPLY}; modprobe -c | grep '^options erdma' says what modprobe gives it", changes=[change]
+        expected, message, f"{APPLY}; modprobe -c | grep '^options erdma' says what modprobe gives it", changes=[change]
     )
 
 
@@ -117,10 +119,10 @@ def initramfs(ctx: Ctx) -> Outcome:
     armed = [image for image in images if not image.holds_configuration]
     if armed:
         changes = rebuild_images(image.image for image in armed)
-        told = (
+        message = (
             f"{' '.join(image.image for image in armed)} holds erdma without {catalogue.OPTIONS}, or is older than it"
         )
-        return fail(f"{catalogue.OPTIONS} inside", told, armed[0].rebuild, changes=changes)
+        return fail(f"{catalogue.OPTIONS} inside", message, armed[0].rebuild, changes=changes)
     return ok(f"erdma and its options in {counted(len(images), 'image')}")
 
 

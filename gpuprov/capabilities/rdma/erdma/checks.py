@@ -24,8 +24,10 @@ def exported(facts: Facts) -> dict[str, Any] | None:
     if not state.loaded or setting is None or state.config is None:
         return None
     value = state.parameters.get("compat_mode", "")
-    said = dict(line.split()[1:] for line in state.config if line.startswith("parameter ") and len(line.split()) == 3)
-    others = {name: shown for name, shown in said.items() if name != "compat_mode"}
+    configured = dict(
+        line.split()[1:] for line in state.config if line.startswith("parameter ") and len(line.split()) == 3
+    )
+    others = {name: shown for name, shown in configured.items() if name != "compat_mode"}
     parameters = {name: shown == "Y" if shown in ("Y", "N") else int(shown) for name, shown in others.items()}
     return {
         "stack": "erdma-vendor" if value else "inbox",

@@ -53,11 +53,11 @@ def decide(block: Rdma, facts: Facts) -> Decision:
     lacking = tuple(kernel.release for kernel in state.kernels if not _right(kernel, block))
     kind, needs, unknown = family(facts.get(system.OS_RELEASE)), [], ""
     if run or lacking:
-        known = [one for one in catalogue.read_erdma_file().build if one.family == kind]
+        known = [entry for entry in catalogue.read_erdma_file().build if entry.family == kind]
         needs = _needs(known[0].packages, state) if known else []
         unknown = "" if known else facts.get(system.OS_RELEASE).name
-    there = {*facts.get(BUILD), *facts.get(packages.PACKAGES), *state.packages}
-    install = [name for name in dict.fromkeys([*needs, *block.erdma.packages]) if name not in there]
+    present = {*facts.get(BUILD), *facts.get(packages.PACKAGES), *state.packages}
+    install = [name for name in dict.fromkeys([*needs, *block.erdma.packages]) if name not in present]
     return Decision(
         named=named,
         sha256=digest,
@@ -93,5 +93,7 @@ def _needs(forms: tuple[str, ...], state: State) -> list[str]:
 def _anew(block: Rdma, state: State, *, built: bool) -> list[str]:
     if not state.loaded:
         return []
-    asked = wanted(block)
-    return [one.name for one in compare_driver(state.onhost, asked) if one.name in asked] + [BUILT] * built
+    values = wanted(block)
+    return [difference.name for difference in compare_driver(state.onhost, values) if difference.name in values] + [
+        BUILT
+    ] * built

@@ -86,9 +86,9 @@ def software(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     }
 
 
-def options(asked: dict[str, str]) -> str:
+def options(values: dict[str, str]) -> str:
     """Return the text of gpuprov's own file in modprobe.d."""
-    given = " ".join(f"{name}={value}" for name, value in asked.items())
+    given = " ".join(f"{name}={value}" for name, value in values.items())
     about = f"# A file of gpuprov's own: {catalogue.VENDOR_OPTIONS} is the driver package's, and has its softdep."
     return f"{HEADER}{about}\noptions erdma {given}\n{catalogue.SOFTDEP}\n"
 
@@ -97,7 +97,7 @@ def differences(ctx: Ctx) -> Iterator[str]:
     """Yield how the driver and the interfaces differ from the spec."""
     state, mtu = ctx.facts.get(ERDMA).onhost, catalogue.get_mtu(ctx.fragment.erdma.mtu)
     yield from map(str, onhost.compare_driver(state, wanted(ctx.fragment)))
-    yield from (str(one) for _, one in onhost.compare_mtu(state, mtu))
+    yield from (str(difference) for _, difference in onhost.compare_mtu(state, mtu))
 
 
 def outruns_images(ctx: Ctx) -> bool:

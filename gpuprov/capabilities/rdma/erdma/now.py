@@ -36,35 +36,37 @@ SYSFS = "/sys/module/erdma/parameters"
 @of_erdma
 def driver(ctx: Ctx) -> Outcome:
     """The loaded driver is the one that the spec asks for: Alibaba's has parameters, the kernel's own has none."""
-    state, asked = ctx.facts.get(ERDMA), vendor(ctx.fragment)
-    expected = f"{'Alibaba' if asked else 'the kernel'}'s driver erdma, loaded"
+    state, by_vendor = ctx.facts.get(ERDMA), vendor(ctx.fragment)
+    expected = f"{'Alibaba' if by_vendor else 'the kernel'}'s driver erdma, loaded"
     mine = state.mine
     if state.lacks:
-        symbol, told = catalogue.read_erdma_file().ofed.symbol, "a tree of OFED was there when it was built"
+        symbol, message = catalogue.read_erdma_file().ofed.symbol, "a tree of OFED was there when it was built"
         hint = "boot into OFED's ib_core, or build erdma anew without that tree: see docs/how-to/erdma.md"
-        return fail(expected, f"Unknown symbol {symbol}: no module of this kernel has it; {told}", hint)
+        return fail(expected, f"Unknown symbol {symbol}: no module of this kernel has it; {message}", hint)
     on_disk = f"{mine.path} is not" if mine and mine.path else "no module erdma of this kernel: none is"
     loaded, has = Modules(loaded=("erdma",) * state.loaded), "compat_mode" in state.parameters
     module = KernelModule(name="erdma", loaded=True)
     fix = f"modprobe erdma; dmesg | grep erdma; {APPLY}"
     if fault := find_fault(module, loaded, expected, f"{on_disk} loaded", fix=fix):
         return fault
-    if has != asked:
-        told = "Alibaba's driver is loaded" if has else "the kernel's own driver is loaded, which has no parameters"
-        if not asked:
-            return fail(expected, told, "stack: erdma-vendor; or remove the package erdma, rmmod erdma, modprobe erdma")
+    if has != by_vendor:
+        message = "Alibaba's driver is loaded" if has else "the kernel's own driver is loaded, which has no parameters"
+        if not by_vendor:
+            return fail(
+                expected, message, "stack: erdma-vendor; or remove the package erdma, rmmod erdma, modprobe erdma"
+            )
         other = msgspec.structs.replace(module, outdated="the kernel's", right="Alibaba's")
         hint = f"{APPLY} with rdma.erdma.installer; modinfo -n erdma says which one modprobe takes"
-        return find_fault(other, loaded, expected, told, fix=hint) or ok(expected)
+        return find_fault(other, loaded, expected, message, fix=hint) or ok(expected)
     other = msgspec.structs.replace(module, outdated="another build" * state.stale)
-    told = "the loaded module is another build than the one on disk"
-    if fault := find_fault(other, loaded, expected, told, fix=f"{APPLY}; or rmmod erdma; modprobe erdma"):
+    message = "the loaded module is another build than the one on disk"
+    if fault := find_fault(other, loaded, expected, message, fix=f"{APPLY}; or rmmod erdma; modprobe erdma"):
         return fault
     unbound = [address for address, name in state.functions if name != "erdma"]
     if unbound:
         hint = "dmesg | grep erdma; the network interface of the same MAC address must be there first"
         return fail("each eRDMA function bound to erdma", f"not bound: {' '.join(unbound)}", hint)
-    return ok(f"{'Alibaba' if asked else 'the kernel'}'s driver, {mine.path if mine and mine.path else 'loaded'}")
+    return ok(f"{'Alibaba' if by_vendor else 'the kernel'}'s driver, {mine.path if mine and mine.path else 'loaded'}")
 
 
 @check(
@@ -76,21 +78,21 @@ def driver(ctx: Ctx) -> Outcome:
 @of_vendor
 def source(ctx: Ctx) -> Outcome:
     """The driver came from the installer with that checksum, or the packages that the spec names are installed."""
-    state, asked = ctx.facts.get(ERDMA), ctx.fragment.erdma
-    if missing := find_missing(asked.packages, state.packages):
+    state, options = ctx.facts.get(ERDMA), ctx.fragment.erdma
+    if missing := find_missing(options.packages, state.packages):
         return missing
     digest = checksum(ctx.fragment)
     if not digest:
         return (
-            ok(" ".join(asked.packages))
-            if asked.packages
+            ok(" ".join(options.packages))
+            if options.packages
             else not_asked("the spec names no installer: the driver was there")
         )
     ran = state.record.partition(" ")[0]
     if ran != digest:
         changes = move_packages({"erdma_installer": digest}, {"erdma_installer": ran})
-        told = f"the one that gpuprov ran has {ran}" if ran else "gpuprov ran none here"
-        return fail(f"the installer with SHA-256 {digest}", told, APPLY, changes=changes)
+        message = f"the one that gpuprov ran has {ran}" if ran else "gpuprov ran none here"
+        return fail(f"the installer with SHA-256 {digest}", message, APPLY, changes=changes)
     return ok(f"the installer with SHA-256 {digest}")
 
 
@@ -106,22 +108,22 @@ def mode(ctx: Ctx) -> Outcome:
     value = state.parameters.get("compat_mode", "")
     if value and not is_same_value(value, catalogue.format_parameter(compat)):
         used = holders(state)
-        told = f"compat_mode is {value}" + (f", and {used} hold the devices" if used else "")
+        message = f"compat_mode is {value}" + (f", and {used} hold the devices" if used else "")
         rebooted = way_out(state, ctx.fragment)
         hint = f"end them, then {APPLY}{rebooted}" if used else f"{APPLY}; or rmmod erdma; modprobe erdma"
         setting = parameter("compat_mode", catalogue.format_parameter(compat))
         reason = f"{used} hold eRDMA devices" if used and rebooted else ""
         values = {("", "compat_mode"): value}
-        return find_fault(setting, values, expected, told, fix=hint, reboot=reason) or ok(expected)
+        return find_fault(setting, values, expected, message, fix=hint, reboot=reason) or ok(expected)
     if vendor(ctx.fragment) and not value:
         return fail(expected, "the loaded driver has no compat_mode: it is the kernel's", "see rdma.erdma_driver")
-    strange = [one.name for one in devices(ctx) if (one.node_type == IWARP) == compat] if value else []
+    strange = [device.name for device in devices(ctx) if (device.node_type == IWARP) == compat] if value else []
     if strange:
-        told = (
+        message = (
             f"compat_mode is {value}, and {' '.join(strange)} {'is' if len(strange) == 1 else 'are'} of the other kind"
         )
-        return fail(expected, told, f"rmmod erdma; modprobe erdma; or {APPLY}")
-    kinds = " ".join(f"{one.name} {one.node_type}" for one in devices(ctx))
+        return fail(expected, message, f"rmmod erdma; modprobe erdma; or {APPLY}")
+    kinds = " ".join(f"{device.name} {device.node_type}" for device in devices(ctx))
     return ok(
         f"{expected}; {kinds or 'no device'}" if value else f"the kernel's driver: {kinds or 'no device'}", expected
     )
@@ -132,19 +134,19 @@ def mode(ctx: Ctx) -> Outcome:
 def parameters(ctx: Ctx) -> Group | Outcome:
     """The driver's other parameters match the spec, read back from sysfs."""
     state = ctx.facts.get(ERDMA)
-    asked = {name: value for name, value in wanted(ctx.fragment).items() if name != "compat_mode"}
-    if not asked:
+    values = {name: value for name, value in wanted(ctx.fragment).items() if name != "compat_mode"}
+    if not values:
         return not_asked("none is asked for")
-    expected = " ".join(f"{name}={value}" for name, value in asked.items())
-    missing = [name for name in asked if name not in state.parameters]
+    expected = " ".join(f"{name}={value}" for name, value in values.items())
+    missing = [name for name in values if name not in state.parameters]
     if missing and state.loaded:
         return fail(expected, f"this build of erdma has no {' '.join(missing)}", "take it out of rdma.erdma.parameters")
     return Group(
-        tuple(parameter(name, value) for name, value in asked.items()),
+        tuple(parameter(name, value) for name, value in values.items()),
         {
-            ("", name): asked[name] if is_same_value(value, asked[name]) else value
+            ("", name): values[name] if is_same_value(value, values[name]) else value
             for name, value in state.parameters.items()
-            if name in asked
+            if name in values
         },
         expected=expected,
         fix=f"{APPLY}; or rmmod erdma; modprobe erdma",
@@ -165,8 +167,8 @@ def parameter(name: str, value: str) -> Setting:
 @of_erdma
 def mtu(ctx: Ctx) -> Group | Outcome:
     """Each device's network interface has the MTU of the instance's jumbo frame setting; NCCL's LL128 corrupts data with another."""
-    state, asked = ctx.facts.get(ERDMA), catalogue.get_mtu(ctx.fragment.erdma.mtu)
-    expected = f"MTU {asked} ({ctx.fragment.erdma.mtu})"
+    state, target = ctx.facts.get(ERDMA), catalogue.get_mtu(ctx.fragment.erdma.mtu)
+    expected = f"MTU {target} ({ctx.fragment.erdma.mtu})"
     if not state.pairs:
         return fail(expected, "no eRDMA device", "see rdma.erdma_driver and rdma.erdma_function")
     alone = [pair.device for pair in state.pairs if not pair.netdev]
@@ -179,14 +181,14 @@ def mtu(ctx: Ctx) -> Group | Outcome:
             Setting(
                 kind="mtu",
                 device=pair.netdev,
-                value=str(asked),
+                value=str(target),
                 words=f"{{devices}} of {pair.device} has MTU {{before}}",
             )
             for pair in state.pairs
         ),
         {(pair.netdev, ""): str(pair.mtu) for pair in state.pairs},
         expected=expected,
-        right=f"MTU {asked}: {' '.join(f'{pair.netdev} ({pair.device})' for pair in state.pairs)}",
+        right=f"MTU {target}: {' '.join(f'{pair.netdev} ({pair.device})' for pair in state.pairs)}",
         fix=hint,
     )
 
@@ -211,9 +213,9 @@ def ports(ctx: Ctx) -> Outcome:
     open_ports = [port for port in needed if first <= port <= last and port not in state.reserved]
     span = f"{needed[0]}-{needed[-1]}"
     if open_ports:
-        told = f"net.ipv4.ip_local_port_range is {first} {last}, and any connection may be given one of {span}"
+        message = f"net.ipv4.ip_local_port_range is {first} {last}, and any connection may be given one of {span}"
         hint = f'kernel: {{sysctl: {{net.ipv4.ip_local_reserved_ports: "{span}"}}}}'
-        return fail(f"TCP {span} for eRDMA alone", told, hint)
+        return fail(f"TCP {span} for eRDMA alone", message, hint)
     return ok(f"TCP {span}, UDP {catalogue.read_erdma_file().ports.udp} for eRDMA")
 
 
@@ -225,10 +227,10 @@ def clashes(ctx: Ctx) -> Outcome | None:
     if taken := sorted(state.listening & set(needed)):
         hint = f"ss -tlnp 'sport = :{taken[0]}' says who; or rdma.erdma.parameters: {{reserve_ports_base: NUMBER}}"
         return fail(expected, f"somebody listens on TCP {', '.join(map(str, taken))}", hint)
-    soft = [one.name for one in ctx.facts.get(DEVICES) if one.soft and one.node_type != IWARP]
+    soft = [fact.name for fact in ctx.facts.get(DEVICES) if fact.soft and fact.node_type != IWARP]
     if soft:
-        told = f"{' '.join(soft)}: rxe has UDP {known.udp}, which compat mode needs"
-        return fail(expected, told, f"rdma link delete {soft[0]}; rmmod rdma_rxe, and whatever makes it at boot")
+        message = f"{' '.join(soft)}: rxe has UDP {known.udp}, which compat mode needs"
+        return fail(expected, message, f"rdma link delete {soft[0]}; rmmod rdma_rxe, and whatever makes it at boot")
     return None
 
 
@@ -236,12 +238,12 @@ def clashes(ctx: Ctx) -> Outcome | None:
 @of_vendor
 def eadm(ctx: Ctx) -> Outcome:
     """Alibaba's diagnostic program, if installed, reaches the driver and reports its version."""
-    said = ctx.facts.get(ERDMA).eadm
-    if said is None:
+    output = ctx.facts.get(ERDMA).eadm
+    if output is None:
         return skip("eadm is not installed; it comes with Alibaba's installer, and nothing needs it")
-    if not re.search("[0-9]", said):
-        return fail("eadm ver reports a version", said or "nothing", "modprobe erdma; dmesg | grep erdma")
-    return ok(said)
+    if not re.search("[0-9]", output):
+        return fail("eadm ver reports a version", output or "nothing", "modprobe erdma; dmesg | grep erdma")
+    return ok(output)
 
 
 CHECKS = (driver, source, mode, parameters, mtu, ports, eadm)

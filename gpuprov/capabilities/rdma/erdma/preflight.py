@@ -27,30 +27,32 @@ def function(ctx: Ctx) -> Outcome:
     if not state.functions:
         hint = "bind an elastic RDMA interface (ERI) to the instance; DescribeInstanceTypes.EriQuantity 0: the type has none"
         return fail(f"a PCI function {identifier}", "none", hint)
-    mine = state.mine
-    if not vendor(ctx.fragment) and not (mine and mine.path):
-        release = mine.release if mine else "this kernel"
-        told = f"{release} is built without erdma"
+    module = state.mine
+    if not vendor(ctx.fragment) and not (module and module.path):
+        release = module.release if module else "this kernel"
+        message = f"{release} is built without erdma"
         return fail(
             "the kernel's own driver erdma",
-            told,
+            message,
             "stack: erdma-vendor, with rdma.erdma.installer; Debian's kernels have none",
         )
     sources = (block.installer, block.url, block.file, *block.packages)
-    there = any(kernel.vendor for kernel in state.kernels)
-    if vendor(ctx.fragment) and not any(sources) and not there:
-        told = "the host has none, and the spec names no installer"
-        return fail("Alibaba's driver", told, 'rdma.erdma.installer: "1.5.7", or url or file with sha256, or packages')
-    if vendor(ctx.fragment) and not state.kernels:
-        told = "neither a kernel in /boot nor kernel headers in /lib/modules: there is nothing to build for"
+    has_vendor = any(kernel.vendor for kernel in state.kernels)
+    if vendor(ctx.fragment) and not any(sources) and not has_vendor:
+        message = "the host has none, and the spec names no installer"
         return fail(
-            "a kernel", told, "install a kernel, or, in a container, the headers package of the machine's kernel"
+            "Alibaba's driver", message, 'rdma.erdma.installer: "1.5.7", or url or file with sha256, or packages'
+        )
+    if vendor(ctx.fragment) and not state.kernels:
+        message = "neither a kernel in /boot nor kernel headers in /lib/modules: there is nothing to build for"
+        return fail(
+            "a kernel", message, "install a kernel, or, in a container, the headers package of the machine's kernel"
         )
     if unknown := decide(ctx.fragment, ctx.facts).unknown:
-        told = f"no names are known on {unknown} of the packages that its build needs"
+        message = f"no names are known on {unknown} of the packages that its build needs"
         return fail(
             "Alibaba's driver for each kernel",
-            told,
+            message,
             "another distribution; or an image that has the driver for each kernel",
         )
     return ok(f"{identifier} at {' '.join(address for address, _ in state.functions)}")
@@ -71,9 +73,9 @@ def users(ctx: Ctx) -> Outcome:
     wrong = decide(ctx.fragment, ctx.facts).anew
     used = holders(state)
     if wrong and used:
-        told = f"{', '.join(wrong)} must change, and {used} hold its devices"
+        message = f"{', '.join(wrong)} must change, and {used} hold its devices"
         out = "" if BUILT in wrong else way_out(state, ctx.fragment)
-        return fail("nobody uses erdma", told, f"end them, then apply again{out}")
+        return fail("nobody uses erdma", message, f"end them, then apply again{out}")
     return ok(f"{used} hold it, and nothing must change" if used else "nobody uses it")
 
 
@@ -110,11 +112,11 @@ def ofed(ctx: Ctx) -> Outcome:
     if not state.ofed:
         return skip("no tree of OFED: erdma is built for the kernel's own ib_core")
     if "/kernel/drivers/" in state.core or not state.core:
-        told = (
+        message = (
             f"{state.ofed} is there, and ib_core is {state.core or 'not there'}: erdma would not load (Unknown symbol)"
         )
         hint = "rdma.stack doca-ofed first, or remove its packages (mlnx-ofed-kernel-dkms); or move that folder away for the build"
-        return fail("OFED's sources and OFED's ib_core, or neither", told, hint)
+        return fail("OFED's sources and OFED's ib_core, or neither", message, hint)
     return ok(f"{state.ofed} and {state.core}")
 
 

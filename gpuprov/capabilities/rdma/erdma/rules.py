@@ -20,30 +20,30 @@ _problem = report_under(*HERE)
 
 def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     """Yield every problem of `rdma.erdma`."""
-    asked = block.erdma
+    options = block.erdma
     if block.fabric != "erdma":
         return
     yield from together(block)
-    yield from _sources(asked)
-    yield from _parameters(asked)
+    yield from _sources(options)
+    yield from _parameters(options)
     yield from _neighbours(host, block)
 
 
 def together(block: Rdma) -> Iterable[Problem]:
     """Yield what is missing or inconsistent, without which nothing can be set up."""
-    asked = block.erdma
-    if asked.compat_mode is None:
+    options = block.erdma
+    if options.compat_mode is None:
         hint = "true: RoCE-like, for NCCL on GPU instances; false: iWARP, as ordinary instances are. The two do not talk to each other"
         yield _problem("compat_mode", "is missing, and the driver's default depends on how it was built", hint)
-    if not asked.mtu:
+    if not options.mtu:
         hint = "jumbo where the instance has jumbo frames enabled (MTU 8500), else standard (1400): a wrong one corrupts NCCL's LL128"
         yield _problem("mtu", "is missing", hint)
     yield from _stack(block, vendor=block.own_stack == "erdma-vendor")
-    yield from installers.unchecked(_problem, asked, "what Alibaba publishes")
+    yield from installers.unchecked(_problem, options, "what Alibaba publishes")
 
 
 def _stack(block: Rdma, *, vendor: bool) -> Iterable[Problem]:
-    asked = block.erdma
+    options = block.erdma
     if block.stack == "doca-ofed":
         hint = "stack: erdma-vendor; where OFED is installed already, its driver is built against it"
         yield Problem(
@@ -51,28 +51,28 @@ def _stack(block: Rdma, *, vendor: bool) -> Iterable[Problem]:
         )
     elif not vendor:
         way = "stack: erdma-vendor, or leave it out"
-        if asked.compat_mode:
+        if options.compat_mode:
             yield _problem(
                 "compat_mode",
                 "is true, and rdma.stack inbox is the kernel's driver, which has no such mode",
                 "stack: erdma-vendor, or compat_mode: false",
             )
         for key in ("installer", "url", "file", "sha256", "packages", "parameters"):
-            if getattr(asked, key):
+            if getattr(options, key):
                 yield _problem(key, "goes with Alibaba's driver, and rdma.stack is inbox", way)
 
 
-def _sources(asked: Erdma) -> Iterable[Problem]:
-    named = [key for key in ("installer", "url", "file", "packages") if getattr(asked, key)]
+def _sources(options: Erdma) -> Iterable[Problem]:
+    named = [key for key in ("installer", "url", "file", "packages") if getattr(options, key)]
     if len(named) > 1:
         yield _problem(named[1], f"and {named[0]} both name the driver", "one of installer, url, file and packages")
     known, archive = catalogue.read_erdma_file(), "erdma_installer-VERSION.tar.gz"
-    listed = ", ".join(one.version for one in known.installers)
-    yield from installers.problems(_problem, asked, known, archive=archive, by="Alibaba", listed=listed)
+    listed = ", ".join(installer.version for installer in known.installers)
+    yield from installers.problems(_problem, options, known, archive=archive, by="Alibaba", listed=listed)
 
 
-def _parameters(asked: Erdma) -> Iterable[Problem]:
-    for key, value in asked.parameters.items():
+def _parameters(options: Erdma) -> Iterable[Problem]:
+    for key, value in options.parameters.items():
         known = catalogue.get_parameter(key)
         is_bool = known.least is None
         if is_bool != isinstance(value, bool):
@@ -86,43 +86,43 @@ def _parameters(asked: Erdma) -> Iterable[Problem]:
 
 def _neighbours(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     if block.nccl.addr_family == "ipv6":
-        told = "rdma.nccl.addr_family is ipv6, and an eRDMA interface has no IPv6 address"
-        yield Problem(path=("rdma", "nccl", "addr_family"), message=told, hint="addr_family: ipv4")
+        message = "rdma.nccl.addr_family is ipv6, and an eRDMA interface has no IPv6 address"
+        yield Problem(path=("rdma", "nccl", "addr_family"), message=message, hint="addr_family: ipv4")
     kernel = host.capabilities.get("kernel")
     if not isinstance(kernel, Kernel):
         return
     if options := kernel.module_options.get("erdma"):
         hint = "rdma.erdma.compat_mode and rdma.erdma.parameters"
-        told = f"kernel.module_options.erdma sets {', '.join(options)}, which rdma.erdma does in a file of its own"
-        yield Problem(path=("kernel", "module_options", "erdma"), message=told, hint=hint)
+        message = f"kernel.module_options.erdma sets {', '.join(options)}, which rdma.erdma does in a file of its own"
+        yield Problem(path=("kernel", "module_options", "erdma"), message=message, hint=hint)
     if block.erdma.compat_mode and "rdma_rxe" in kernel.modules_load:
         port = catalogue.read_erdma_file().ports.udp
-        told = f"kernel.modules_load has rdma_rxe, which binds UDP {port}, as eRDMA's compat mode does"
-        yield Problem(path=("kernel", "modules_load"), message=told, hint="take rdma_rxe out, or compat_mode: false")
+        message = f"kernel.modules_load has rdma_rxe, which binds UDP {port}, as eRDMA's compat mode does"
+        yield Problem(path=("kernel", "modules_load"), message=message, hint="take rdma_rxe out, or compat_mode: false")
     blacklisted = [name for name in ("erdma", "ib_uverbs", "ib_core") if name in kernel.blacklist]
     if blacklisted:
-        told = f"kernel.blacklist has {', '.join(blacklisted)}, which eRDMA needs"
-        yield Problem(path=("kernel", "blacklist"), message=told, hint="take it out, or rdma: false")
+        message = f"kernel.blacklist has {', '.join(blacklisted)}, which eRDMA needs"
+        yield Problem(path=("kernel", "blacklist"), message=message, hint="take it out, or rdma: false")
 
 
 def fleet_rules(hosts: Sequence[HostSpec]) -> Iterable[tuple[str, Problem]]:
     """Yield hosts whose mode differs: eRDMA hosts in compat mode and those in iWARP mode cannot talk to each other."""
     blocks = [(host.name, block) for host in hosts if isinstance(block := host.capabilities.get("rdma"), Rdma)]
-    asked = [(name, block.erdma) for name, block in blocks if block.fabric == "erdma"]
-    modes = {mode: [name for name, one in asked if one.compat_mode is mode] for mode in (True, False)}
+    instances = [(name, block.erdma) for name, block in blocks if block.fabric == "erdma"]
+    modes = {mode: [name for name, erdma in instances if erdma.compat_mode is mode] for mode in (True, False)}
     if modes[True] and modes[False]:
         few = min((True, False), key=lambda mode: len(modes[mode]))
         other = modes[not few]
         words = f"is {str(few).lower()} on {_some(modes[few])}, and {str(not few).lower()} on {_some(other)}"
         for name in modes[few]:
-            told = f"{words}: they cannot talk to each other"
-            yield name, _problem("compat_mode", told, "one mode for all; or an inventory for each fabric")
-    frames = {mtu: [name for name, one in asked if one.mtu == mtu] for mtu in ("jumbo", "standard")}
+            message = f"{words}: they cannot talk to each other"
+            yield name, _problem("compat_mode", message, "one mode for all; or an inventory for each fabric")
+    frames = {mtu: [name for name, erdma in instances if erdma.mtu == mtu] for mtu in ("jumbo", "standard")}
     if frames["jumbo"] and frames["standard"]:
         for name in frames["standard"]:
-            told = f"is standard on {_some(frames['standard'])}, and jumbo on {_some(frames['jumbo'])}"
+            message = f"is standard on {_some(frames['standard'])}, and jumbo on {_some(frames['jumbo'])}"
             hint = "jumbo frames are of use between instances that both have them"
-            yield name, _problem("mtu", told, hint, warning=True)
+            yield name, _problem("mtu", message, hint, warning=True)
 
 
 def _some(names: Sequence[str]) -> str:

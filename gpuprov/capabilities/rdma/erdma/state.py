@@ -27,8 +27,8 @@ def wanted(block: Rdma) -> dict[str, str]:
     """Return the parameters that the loaded module should have, as sysfs shows them; empty for the kernel's own driver."""
     if not vendor(block):
         return {}
-    asked = block.erdma.parameters
-    shown = {str(key): catalogue.format_parameter(asked[key]) for key in sorted(asked)}
+    parameters = block.erdma.parameters
+    shown = {str(key): catalogue.format_parameter(parameters[key]) for key in sorted(parameters)}
     return {"compat_mode": catalogue.format_parameter(bool(block.erdma.compat_mode)), **shown}
 
 
@@ -57,8 +57,8 @@ def holders(state: State) -> str:
 
 def way_out(state: State, block: Rdma) -> str:
     """Return the advice to reboot instead, if modprobe already gives the driver the requested parameters; else empty."""
-    asked = wanted(block)
-    right = all(is_same_value(state.options.get(name, ""), value) for name, value in asked.items())
+    expected = wanted(block)
+    right = all(is_same_value(state.options.get(name, ""), value) for name, value in expected.items())
     return "; or reboot: modprobe has the right options" if right else ""
 
 

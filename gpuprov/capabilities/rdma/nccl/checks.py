@@ -25,11 +25,11 @@ EXPORT_PROBES = (NCCL, DEVICES)
 def effective(lines: Iterable[str]) -> dict[str, str]:
     """Return the settings that NCCL reads from a file: the first line of a name counts, and the name is everything before the first
     =."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition("=")
-        found.setdefault(name, value)
-    return found
+        settings.setdefault(name, value)
+    return settings
 
 
 def gone(value: str, names: Iterable[str]) -> list[str]:
@@ -37,9 +37,11 @@ def gone(value: str, names: Iterable[str]) -> list[str]:
     if value.startswith("^"):
         return []
     exact = value.startswith("=")
-    there = tuple(names)
+    prefixes = tuple(names)
     entries = [entry.partition(":")[0] for entry in value.lstrip("=").split(",")]
-    return [one for one in entries if not any(name == one if exact else name.startswith(one) for name in there)]
+    return [
+        entry for entry in entries if not any(name == entry if exact else name.startswith(entry) for name in prefixes)
+    ]
 
 
 @check("rdma.nccl_file", NCCL, DEVICES, fields=("nccl", "devices"), evidence=f"cat {CONFIG}")
@@ -47,24 +49,25 @@ def file(ctx: Ctx) -> Outcome:
     """/etc/nccl.conf contains exactly what follows from the host's devices and from the spec, and no more."""
     if not ctx.fragment.nccl.manage:
         return not_asked("rdma.nccl.manage is false")
-    found = ctx.facts.get(NCCL).lines
+    installed = ctx.facts.get(NCCL).lines
     try:
-        asked = conf.lines(ctx.fragment, ctx.facts.get(DEVICES))
+        expected = conf.lines(ctx.fragment, ctx.facts.get(DEVICES))
     except conf.ConfError as error:
         return fail(f"{CONFIG} of this host's devices", str(error), "see rdma.devices; or rdma.nccl: {manage: false}")
-    if found == asked:
+    if installed == expected:
         return ok(
-            f"{counted(len(asked), 'variable')}: {asked[0]}" if asked else "no variable is needed", "; ".join(asked)
+            f"{counted(len(expected), 'variable')}: {expected[0]}" if expected else "no variable is needed",
+            "; ".join(expected),
         )
-    diff = "\n".join(unified_diff(found or (), asked, "as it is", "as it should be", lineterm="", n=0))
-    change = Change(kind="file", name=CONFIG, before="; ".join(found or ()), after="; ".join(asked), diff=diff)
-    return fail("; ".join(asked), f"{CONFIG} {_told(found, asked)}", APPLY, changes=[change])
+    diff = "\n".join(unified_diff(installed or (), expected, "as it is", "as it should be", lineterm="", n=0))
+    change = Change(kind="file", name=CONFIG, before="; ".join(installed or ()), after="; ".join(expected), diff=diff)
+    return fail("; ".join(expected), f"{CONFIG} {_told(installed, expected)}", APPLY, changes=[change])
 
 
-def _told(found: tuple[str, ...] | None, asked: tuple[str, ...]) -> str:
-    if found is None:
+def _told(installed: tuple[str, ...] | None, expected: tuple[str, ...]) -> str:
+    if installed is None:
         return "does not exist"
-    has, wants = effective(found), effective(asked)
+    has, wants = effective(installed), effective(expected)
     missing = [f"lacks {name}" for name in wants if name not in has]
     other = [f"says {name}={has[name]}" for name in wants if name in has and has[name] != wants[name]]
     foreign = [f"also says {name}={value}" for name, value in has.items() if name not in wants]
@@ -81,12 +84,12 @@ def stale(ctx: Ctx) -> Outcome:
     """No file of NCCL's, and no login environment, names RDMA devices that are gone or overrides /etc/nccl.conf."""
     state = ctx.facts.get(NCCL)
     names = [device.name for device in ctx.facts.get(DEVICES)]
-    mine = effective(state.lines or ())
-    said = [Setting(file=CONFIG, name=name, value=value) for name, value in mine.items()]
-    for setting in [*state.others, *said]:
+    file_settings = effective(state.lines or ())
+    own = [Setting(file=CONFIG, name=name, value=value) for name, value in file_settings.items()]
+    for setting in [*state.others, *own]:
         lost = gone(setting.value, names) if setting.name == "NCCL_IB_HCA" else []
         if lost:
-            told = (
+            message = (
                 f"{setting.file} says NCCL_IB_HCA={setting.value}; the host has {' '.join(names) or 'no RDMA device'}"
             )
             hint = (
@@ -94,22 +97,32 @@ def stale(ctx: Ctx) -> Outcome:
                 if setting.file == CONFIG and ctx.fragment.nccl.manage
                 else f"take the line out of {setting.file}"
             )
-            return fail("NCCL_IB_HCA of devices that are there", told, f"{hint}: even one host by itself fails with it")
-    return _overruled(state, mine, manage=ctx.fragment.nccl.manage)
+            return fail(
+                "NCCL_IB_HCA of devices that are there", message, f"{hint}: even one host by itself fails with it"
+            )
+    return _overruled(state, file_settings, manage=ctx.fragment.nccl.manage)
 
 
-def _overruled(state: NcclHost, mine: dict[str, str], *, manage: bool) -> Outcome:
-    over = [one for one in state.others if manage and one.name in mine and mine[one.name] != one.value]
+def _overruled(state: NcclHost, file_settings: dict[str, str], *, manage: bool) -> Outcome:
+    over = [
+        other
+        for other in state.others
+        if manage and other.name in file_settings and file_settings[other.name] != other.value
+    ]
     if over:
         first = over[0]
-        told = f"{first.file} says {first.name}={first.value}, which counts before {CONFIG}"
+        message = f"{first.file} says {first.name}={first.value}, which counts before {CONFIG}"
         return fail(
-            f"{first.name}={mine[first.name]}", told, f"take the line out of {first.file}, or say it in rdma.nccl"
+            f"{first.name}={file_settings[first.name]}",
+            message,
+            f"take the line out of {first.file}, or say it in rdma.nccl",
         )
-    lost = [one for one in state.others if one.name == "NCCL_CONF_FILE" and not state.files.get(one.value, True)]
+    lost = [
+        other for other in state.others if other.name == "NCCL_CONF_FILE" and not state.files.get(other.value, True)
+    ]
     if lost:
-        told = f"{lost[0].file} says NCCL_CONF_FILE={lost[0].value}, which is not there"
-        return fail("NCCL_CONF_FILE of a file that is there", told, f"take the line out of {lost[0].file}")
+        message = f"{lost[0].file} says NCCL_CONF_FILE={lost[0].value}, which is not there"
+        return fail("NCCL_CONF_FILE of a file that is there", message, f"take the line out of {lost[0].file}")
     return ok(
         f"{counted(len(state.others), 'other setting')} of NCCL, none in the way"
         if state.others
@@ -125,15 +138,15 @@ def _overruled(state: NcclHost, mine: dict[str, str], *, manage: bool) -> Outcom
 )
 def gid(ctx: Ctx) -> Outcome:
     """Each port has a GID of the type and address by which NCCL is configured to choose it."""
-    asked, ports = ctx.fragment.nccl, conf.choosing(ctx.fragment, ctx.facts.get(DEVICES))
-    if not asked.manage or asked.gid == "none" or not ports:
+    options, ports = ctx.fragment.nccl, conf.choosing(ctx.fragment, ctx.facts.get(DEVICES))
+    if not options.manage or options.gid == "none" or not ports:
         return not_asked("NCCL chooses no RoCE GID here")
-    without = [place for place, port in ports if not conf.indices(asked, port.gids)]
-    expected = f"a GID of {conf.wanted(asked)}"
+    without = [place for place, port in ports if not conf.indices(options, port.gids)]
+    expected = f"a GID of {conf.wanted(options)}"
     if without:
         hint = "ip addr show: its network interface must be up and have that address; or correct rdma.nccl.addr_range"
         return fail(expected, f"none on {', '.join(without)}", hint)
-    shown = [f"{place}: {conf.indices(asked, port.gids)[0]}" for place, port in ports]
+    shown = [f"{place}: {conf.indices(options, port.gids)[0]}" for place, port in ports]
     return ok("; ".join(shown), expected)
 
 
@@ -142,8 +155,8 @@ def gid(ctx: Ctx) -> Outcome:
 )
 def parts(ctx: Ctx) -> Outcome:
     """Everything that the settings name is present: the topology file, the network plugin (SHARP's), the interfaces."""
-    asked = ctx.fragment.nccl
-    return _there(ctx, asked.library, asked.socket_ifname)
+    options = ctx.fragment.nccl
+    return _there(ctx, options.library, options.socket_ifname)
 
 
 @check(
@@ -163,21 +176,23 @@ def named(ctx: Ctx) -> Outcome:
 
 
 def _there(ctx: Ctx, library: str, netdevs: tuple[str, ...]) -> Outcome:
-    asked, state = ctx.fragment.nccl, ctx.facts.get(NCCL)
-    if not asked.manage:
+    options, state = ctx.fragment.nccl, ctx.facts.get(NCCL)
+    if not options.manage:
         return not_asked("rdma.nccl.manage is false")
-    lost = [name for name in asked.paths if not state.files.get(name, state.lines is None)]
+    lost = [name for name in options.paths if not state.files.get(name, state.lines is None)]
     if lost:
         return fail(f"{lost[0]} is there", f"{lost[0]} is not there", "put it there, or take it out of rdma.nccl")
     if library and library not in state.plugins:
-        told = f"the dynamic linker finds no {library}" + (f", but {', '.join(state.plugins)}" if state.plugins else "")
+        message = f"the dynamic linker finds no {library}" + (
+            f", but {', '.join(state.plugins)}" if state.plugins else ""
+        )
         hint = "install nccl-rdma-sharp-plugins (HPC-X has it), and its folder in /etc/ld.so.conf.d; ldconfig"
-        return fail(library, told, hint)
+        return fail(library, message, hint)
     strange = [name for name in netdevs if name not in state.netdevs]
     if strange:
-        told = f"no {', '.join(strange)}; the host has {' '.join(state.netdevs)}"
-        return fail(" ".join(netdevs), told, "correct rdma.nccl.socket_ifname")
-    all_named = [name for name in (asked.topo_file, asked.net_plugin, library, *netdevs) if name]
+        message = f"no {', '.join(strange)}; the host has {' '.join(state.netdevs)}"
+        return fail(" ".join(netdevs), message, "correct rdma.nccl.socket_ifname")
+    all_named = [name for name in (options.topo_file, options.net_plugin, library, *netdevs) if name]
     return ok(" ".join(dict.fromkeys(all_named))) if all_named else not_asked("nothing is named")
 
 

@@ -35,23 +35,23 @@ def lines(block: Rdma, devices: Iterable[RdmaDevice]) -> tuple[str, ...]:
     if not chosen:
         meant = " that devices means" if block.devices else ""
         raise ConfError(f"the host has no RDMA device of fabric {block.fabric}{meant}")
-    found: list[Line] = _network(block, chosen)
+    settings: list[Line] = _network(block, chosen)
     plain = ((nccl.traffic_class, "NCCL_IB_TC"), (nccl.service_level, "NCCL_IB_SL"))
-    found += [(name, value) for value, name in plain if value >= 0]
+    settings += [(name, value) for value, name in plain if value >= 0]
     if nccl.socket_ifname:
-        found.append(("NCCL_SOCKET_IFNAME", "=" + ",".join(nccl.socket_ifname)))
+        settings.append(("NCCL_SOCKET_IFNAME", "=" + ",".join(nccl.socket_ifname)))
     if nccl.relaxed_ordering:
-        found.append(("NCCL_IB_PCI_RELAXED_ORDERING", ORDERING[nccl.relaxed_ordering]))
+        settings.append(("NCCL_IB_PCI_RELAXED_ORDERING", ORDERING[nccl.relaxed_ordering]))
     if nccl.sharp:
-        found.append(("NCCL_COLLNET_ENABLE", 1))
+        settings.append(("NCCL_COLLNET_ENABLE", 1))
     texts = (
         (nccl.gdr_level, "NCCL_NET_GDR_LEVEL"),
         (nccl.net_plugin, "NCCL_NET_PLUGIN"),
         (nccl.topo_file, "NCCL_TOPO_FILE"),
     )
-    found += [(name, text) for text, name in texts if text]
-    found += sorted(nccl.settings.items())
-    return tuple(f"{name}={value}" for name, value in found)
+    settings += [(name, text) for text, name in texts if text]
+    settings += sorted(nccl.settings.items())
+    return tuple(f"{name}={value}" for name, value in settings)
 
 
 def choosing(block: Rdma, devices: Iterable[RdmaDevice]) -> list[tuple[str, RdmaPort]]:
@@ -85,29 +85,29 @@ def _network(block: Rdma, chosen: Sequence[RdmaDevice]) -> list[Line]:
         raise ConfError(f"no port of {', '.join(device.name for device in usable)} has the link layer {layer}")
     if len(names) > MOST:
         raise ConfError(f"{counted(len(names), 'device')}, and NCCL takes at most {MOST}: name fewer in rdma.devices")
-    found: list[Line] = [("NCCL_IB_HCA", "=" + ",".join(names))]
-    return found if layer == "InfiniBand" else found + _gids(block.nccl, ports)
+    settings: list[Line] = [("NCCL_IB_HCA", "=" + ",".join(names))]
+    return settings if layer == "InfiniBand" else settings + _gids(block.nccl, ports)
 
 
 def _gids(nccl: Nccl, ports: Sequence[tuple[str, RdmaPort]]) -> list[Line]:
     if nccl.gid == "none":
         return []
     if nccl.gid == "automatic":
-        found: list[Line] = [
+        settings: list[Line] = [
             ("NCCL_IB_GID_INDEX", -1),
             ("NCCL_IB_ADDR_FAMILY", FAMILIES[nccl.addr_family]),
             ("NCCL_IB_ROCE_VERSION_NUM", nccl.roce_version),
         ]
-        return found + ([("NCCL_IB_ADDR_RANGE", nccl.addr_range)] if nccl.addr_range else [])
+        return settings + ([("NCCL_IB_ADDR_RANGE", nccl.addr_range)] if nccl.addr_range else [])
     fitting = {place: indices(nccl, port.gids) for place, port in ports}
-    without = [place for place, found in fitting.items() if not found]
+    without = [place for place, indexes in fitting.items() if not indexes]
     if without:
         raise ConfError(f"{', '.join(without)} has no GID of {wanted(nccl)}")
-    common = set.intersection(*(set(found) for found in fitting.values()))
+    common = set.intersection(*(set(indexes) for indexes in fitting.values()))
     if not common:
-        told = "; ".join(f"{place}: {', '.join(map(str, found))}" for place, found in fitting.items())
+        listing = "; ".join(f"{place}: {', '.join(map(str, indexes))}" for place, indexes in fitting.items())
         raise ConfError(
-            f"the GIDs of {wanted(nccl)} have no index in common ({told}), and NCCL_IB_GID_INDEX is one for all"
+            f"the GIDs of {wanted(nccl)} have no index in common ({listing}), and NCCL_IB_GID_INDEX is one for all"
         )
     return [("NCCL_IB_GID_INDEX", min(common))]
 
@@ -116,7 +116,7 @@ def indices(nccl: Nccl, gids: Iterable[Gid]) -> list[int]:
     """Return the indices of a port's GIDs that have the wanted type and address."""
     kinds = ("RoCE v2",) if nccl.roce_version == 2 else ("IB/RoCE v1", "RoCE v1")
     network = ipaddress.ip_network(nccl.addr_range, strict=False) if nccl.addr_range else None
-    found = []
+    fitting = []
     for gid in gids:
         address = ipaddress.IPv6Address(gid.gid)
         mapped = address.ipv4_mapped
@@ -125,8 +125,8 @@ def indices(nccl: Nccl, gids: Iterable[Gid]) -> list[int]:
         if not mapped and address.is_link_local:
             continue
         if network is None or (mapped or address) in network:
-            found.append(gid.index)
-    return found
+            fitting.append(gid.index)
+    return fitting
 
 
 def wanted(nccl: Nccl) -> str:

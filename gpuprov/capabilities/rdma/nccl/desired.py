@@ -18,13 +18,13 @@ ABOUT = f"As a whole: lines of others would count before these or be out of date
 def wanted(ctx: Context[Rdma]) -> dict[str, Any]:
     """Return `manage`: whether gpuprov manages the file. `path` and `text` of the file, empty if it is left as it is; `problem`: why
     it cannot be written. `keep`: the existing file is not gpuprov's, and a copy is kept beside it."""
-    found = ctx.facts.get(NCCL)
+    state = ctx.facts.get(NCCL)
     made = {
         "manage": ctx.fragment.nccl.manage,
         "path": CONFIG,
         "text": "",
         "problem": "",
-        "keep": found.lines is not None and not found.ours,
+        "keep": state.lines is not None and not state.ours,
     }
     if not ctx.fragment.nccl.manage:
         return made

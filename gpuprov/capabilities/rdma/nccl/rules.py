@@ -27,9 +27,9 @@ def iwarp(block: Rdma) -> bool:
 
 def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
     """Yield every problem of `rdma.nccl`."""
-    asked, default = block.nccl, Nccl()
-    changed = [str(key) for key in Nccl.__struct_fields__ if getattr(asked, key) != getattr(default, key)]
-    if not asked.manage:
+    nccl, default = block.nccl, Nccl()
+    changed = [str(key) for key in Nccl.__struct_fields__ if getattr(nccl, key) != getattr(default, key)]
+    if not nccl.manage:
         for key in changed:
             if key != "manage":
                 yield _problem(key, "has no effect: manage is false", "leave one of the two out")
@@ -41,32 +41,32 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
             block.fabric, "NCCL does not use iWARP devices"
         )
         yield _problem(roce[0], f"has no effect: {why}", "leave it out")
-    if asked.gid == "none" and len(roce) > 1:
+    if nccl.gid == "none" and len(roce) > 1:
         yield _problem(
             next(key for key in roce if key != "gid"), "has no effect: gid is none", "gid: automatic, or index"
         )
-    if asked.sharp and block.fabric != "infiniband":
-        told = f"is true, and rdma.fabric is {block.fabric}: SHARP is InfiniBand switches'"
-        yield _problem("sharp", told, "fabric: infiniband, or leave it out")
-    if asked.sharp and asked.net_plugin == "none":
+    if nccl.sharp and block.fabric != "infiniband":
+        message = f"is true, and rdma.fabric is {block.fabric}: SHARP is InfiniBand switches'"
+        yield _problem("sharp", message, "fabric: infiniband, or leave it out")
+    if nccl.sharp and nccl.net_plugin == "none":
         yield _problem("net_plugin", "is none, and sharp is a plugin", "sharp: false, or leave net_plugin out")
     yield from topology.rules(block)
-    yield from _range(asked)
+    yield from _range(nccl)
     yield from _settings(block)
 
 
-def _range(asked: Nccl) -> Iterable[Problem]:
-    if not asked.addr_range:
+def _range(nccl: Nccl) -> Iterable[Problem]:
+    if not nccl.addr_range:
         return
     try:
-        network = ipaddress.ip_network(asked.addr_range)
+        network = ipaddress.ip_network(nccl.addr_range)
     except ValueError as error:
-        yield _problem("addr_range", f'is "{asked.addr_range}": {error}', 'allowed: a network, "192.168.4.0/24"')
+        yield _problem("addr_range", f'is "{nccl.addr_range}": {error}', 'allowed: a network, "192.168.4.0/24"')
         return
     family = "ipv4" if network.version == 4 else "ipv6"
-    if family != asked.addr_family:
+    if family != nccl.addr_family:
         yield _problem(
-            "addr_range", f'is "{asked.addr_range}", and addr_family is {asked.addr_family}', f"addr_family: {family}"
+            "addr_range", f'is "{nccl.addr_range}", and addr_family is {nccl.addr_family}', f"addr_family: {family}"
         )
 
 
@@ -95,6 +95,6 @@ def _settings(block: Rdma) -> Iterable[Problem]:
             and "LL128" in str(value).upper()
             and not str(value).startswith("^")
         ):
-            told = f"forces LL128 ({value}): with a wrong MTU on any host, eRDMA corrupts its data"
+            message = f"forces LL128 ({value}): with a wrong MTU on any host, eRDMA corrupts its data"
             hint = "leave NCCL_PROTO out; rdma.erdma_mtu proves the MTU of each host"
-            yield _problem(("settings", name), told, hint, warning=True)
+            yield _problem(("settings", name), message, hint, warning=True)

@@ -27,22 +27,22 @@ HERE: Path = ("rdma", "nccl")
 
 def rules(block: Rdma) -> Iterable[Problem]:
     """Yield the problems of the fields, and of the file that is to be copied."""
-    asked = block.nccl
-    if not asked.topo_source:
+    nccl = block.nccl
+    if not nccl.topo_source:
         return
     path: Path = (*HERE, "topo_source")
-    if not asked.topo_file:
+    if not nccl.topo_file:
         hint = "topo_file: /etc/nccl-topo.xml, for instance"
         yield Problem(path=path, message="rdma.nccl.topo_source goes nowhere: there is no topo_file", hint=hint)
     try:
-        text = reading.read_named(asked.topo_source).decode()
+        text = reading.read_named(nccl.topo_source).decode()
         nccl_topology.parse(text)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not a text"
-        message = f"rdma.nccl.topo_source {asked.topo_source} cannot be read: {why}"
+        message = f"rdma.nccl.topo_source {nccl.topo_source} cannot be read: {why}"
         yield Problem(path=path, message=message, hint="put the topology file of this VM size there")
     except nccl_topology.TopologyError as error:
-        message = f"rdma.nccl.topo_source {asked.topo_source}: {error}"
+        message = f"rdma.nccl.topo_source {nccl.topo_source}: {error}"
         yield Problem(path=path, message=message, hint="a topology file of NCCL: NCCL_TOPO_DUMP_FILE writes one")
 
 
@@ -54,34 +54,34 @@ def rules(block: Rdma) -> Iterable[Problem]:
 )
 def topology(ctx: Ctx) -> Outcome:
     """NCCL can read the topology file, which names exactly this host's GPUs and RDMA devices, and matches the spec's file."""
-    asked, found = ctx.fragment.nccl, ctx.facts.get(NCCL_TOPOLOGY)
-    if not asked.manage and not found.path:
+    nccl, topology_state = ctx.fragment.nccl, ctx.facts.get(NCCL_TOPOLOGY)
+    if not nccl.manage and not topology_state.path:
         return not_asked("/etc/nccl.conf names no topology file")
-    if asked.manage and not asked.topo_file:
+    if nccl.manage and not nccl.topo_file:
         return not_asked("no topo_file in the spec")
-    where = asked.topo_file if asked.manage else found.path
+    where = nccl.topo_file if nccl.manage else topology_state.path
     expected = f"{where} of this machine"
-    change = Change(kind="file", name=where, before=found.sha256[:12], after="the site's file")
-    mine = [change] if asked.topo_source else []
-    if found.path != where:
-        return fail(expected, f"/etc/nccl.conf names {found.path or 'none'}", APPLY, changes=mine)
-    if found.text is None:
-        hint = APPLY if mine else f"put it there (rdma.nccl.topo_source copies it), or take topo_file out: {where}"
-        return fail(expected, f"{where} is not there", hint, changes=mine)
-    if asked.topo_source and found.sha256 != _digest(asked.topo_source):
-        told = f"{where} is another file than {asked.topo_source}"
-        return fail(f"{where} as in {asked.topo_source}", told, APPLY, changes=mine)
+    change = Change(kind="file", name=where, before=topology_state.sha256[:12], after="the site's file")
+    changes = [change] if nccl.topo_source else []
+    if topology_state.path != where:
+        return fail(expected, f"/etc/nccl.conf names {topology_state.path or 'none'}", APPLY, changes=changes)
+    if topology_state.text is None:
+        hint = APPLY if changes else f"put it there (rdma.nccl.topo_source copies it), or take topo_file out: {where}"
+        return fail(expected, f"{where} is not there", hint, changes=changes)
+    if nccl.topo_source and topology_state.sha256 != _digest(nccl.topo_source):
+        message = f"{where} is another file than {nccl.topo_source}"
+        return fail(f"{where} as in {nccl.topo_source}", message, APPLY, changes=changes)
     try:
-        topology = nccl_topology.parse(found.text)
+        topology = nccl_topology.parse(topology_state.text)
     except nccl_topology.TopologyError as error:
         return fail(
             expected, f"{where}: {error}", "NCCL_TOPO_DUMP_FILE=FILE has NCCL write a good one; or take topo_file out"
         )
-    gpus = [one.address for one in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))]
+    gpus = [gpu.address for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))]
     if not gpus:
         return skip("no NVIDIA GPU on the PCI bus to compare it with")
     used = [device.address for device in select_devices(ctx.fragment, ctx.facts.get(DEVICES)) if device.address]
-    adapters = [address for address, kind in found.functions.items() if kind.startswith(nccl_topology.NETWORK)]
+    adapters = [address for address, kind in topology_state.functions.items() if kind.startswith(nccl_topology.NETWORK)]
     if wrong := nccl_topology.strange(topology, gpus, used, [*adapters, *used]):
         hint = (
             "the file of this VM size (Azure: ndv4-topo.xml for ND A100 v4, ndv5-topo.xml for H100 v5, H200 v5; in /opt/microsoft), "

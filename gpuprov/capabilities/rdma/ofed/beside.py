@@ -25,30 +25,34 @@ OFED_NAMES = ("doca-ofed", "mlnx-ofed-kernel-dkms", "mlnx-ofa_kernel", "mlnx-ofa
 def alone(ctx: Ctx) -> Outcome:
     """There is one RDMA stack: no OFED beneath the kernel's own; with OFED, no older modules of others, and no package source that
     would replace OFED's packages."""
-    state, found = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
+    state, packages = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
     stack = ctx.fragment.own_stack
     if stack == "inbox":
-        there = [name for name in OFED_NAMES if name in found]
-        if there:
-            told = f"{' '.join(there)} is installed: modules and libraries of two stacks"
+        conflicting = [name for name in OFED_NAMES if name in packages]
+        if conflicting:
+            message = f"{' '.join(conflicting)} is installed: modules and libraries of two stacks"
             return fail(
-                "the kernel's own RDMA stack alone", told, f"stack: doca-ofed; or {catalogue.UNINSTALL}, and a reboot"
+                "the kernel's own RDMA stack alone",
+                message,
+                f"stack: doca-ofed; or {catalogue.UNINSTALL}, and a reboot",
             )
         return ok("no OFED beside the kernel's own stack")
     if stack != "doca-ofed":
         return not_asked(f"the stack is {stack}")
     older = [f"{name} for {kernel.release}" for kernel in state.targets() for name in kernel.older]
     if older:
-        told = f"built before this OFED, against another ib_core: {', '.join(older)}"
+        message = f"built before this OFED, against another ib_core: {', '.join(older)}"
         hint = "dkms remove and dkms install it anew; or its vendor's installer"
-        return fail("modules of others built against this OFED", told, hint)
-    if state.mft_open and "mft" in found and not found["mft"].held:
-        told = f"{', '.join(state.mft_open)} also offers mft, which would take the place of DOCA's, and it is not held"
+        return fail("modules of others built against this OFED", message, hint)
+    if state.mft_open and "mft" in packages and not packages["mft"].held:
+        message = (
+            f"{', '.join(state.mft_open)} also offers mft, which would take the place of DOCA's, and it is not held"
+        )
         hint = "gpuprov apply, with rdma.ofed.hold: true; or excludepkgs=mft* in that file's section"
-        return fail("mft of DOCA, held or excluded from CUDA's repository", told, hint)
+        return fail("mft of DOCA, held or excluded from CUDA's repository", message, hint)
     if family(ctx.facts.get(system.OS_RELEASE)) == "debian" and not state.dkms_pinned:
-        told = "apt would take DOCA's dkms in place of the distribution's"
-        return fail(f"{catalogue.PIN} keeps DOCA's dkms out", told, "gpuprov apply")
+        message = "apt would take DOCA's dkms in place of the distribution's"
+        return fail(f"{catalogue.PIN} keeps DOCA's dkms out", message, "gpuprov apply")
     return ok("nothing that works against DOCA-OFED")
 
 
@@ -65,23 +69,23 @@ def fits(ctx: Ctx) -> Outcome:
     """This OFED builds on this distribution, and its package is for this family."""
     if ctx.fragment.own_stack != "doca-ofed":
         return not_asked(f"the stack is {ctx.fragment.own_stack}")
-    system_is, asked = ctx.facts.get(system.OS_RELEASE), ctx.fragment.ofed
+    system_is, requested = ctx.facts.get(system.OS_RELEASE), ctx.fragment.ofed
     kind = family(system_is)
     if kind not in ENDS:
-        told = f"no package names are known for DOCA-OFED on {system_is.name or system_is.id}"
-        return fail("Debian, Ubuntu, EL or what descends from them", told, "stack: inbox")
+        message = f"no package names are known for DOCA-OFED on {system_is.name or system_is.id}"
+        return fail("Debian, Ubuntu, EL or what descends from them", message, "stack: inbox")
     end = f".{ENDS[kind]}"
     for key in ("url", "file"):
-        if (value := getattr(asked, key)) and not value.endswith(end):
+        if (value := getattr(requested, key)) and not value.endswith(end):
             return fail(
                 f"a doca-host package *{end} for {system_is.name}",
                 f"rdma.ofed.{key} is {value}",
                 "the package of this distribution",
             )
-    for version in dict.fromkeys((asked.version, ctx.facts.get(OFED).release)):
+    for version in dict.fromkeys((requested.version, ctx.facts.get(OFED).release)):
         if why := catalogue.find_unbuildable(kind, system_is.version, version):
             return fail(f"an OFED that builds on {system_is.name}", f"OFED {version}: {why.why}", why.way)
-    return ok(f"{system_is.name}, OFED {asked.version or 'of any release'}")
+    return ok(f"{system_is.name}, OFED {requested.version or 'of any release'}")
 
 
 @check(

@@ -41,25 +41,26 @@ def release(ctx: Ctx) -> Outcome:
     """DOCA-OFED is installed completely, in the release that the spec asks for."""
     if answer := other_stack(ctx):
         return answer
-    state, found = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
-    asked = ctx.fragment.ofed.version
-    expected = f"{catalogue.PROFILE}, OFED {asked or 'of any release'}"
-    told = release_of(ctx.facts, state)
-    moved = list_changes([Difference(catalogue.PROFILE, told, asked or "newest", kind="package")])
-    if catalogue.PROFILE not in found:
-        what = f"OFED {told} without {catalogue.PROFILE}" if told else f"{catalogue.PROFILE} is not installed"
-        way = f"{catalogue.UNINSTALL}, then {APPLY}" if told else APPLY
+    state, packages = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
+    version = ctx.fragment.ofed.version
+    expected = f"{catalogue.PROFILE}, OFED {version or 'of any release'}"
+    installed = release_of(ctx.facts, state)
+    moved = list_changes([Difference(catalogue.PROFILE, installed, version or "newest", kind="package")])
+    if catalogue.PROFILE not in packages:
+        what = f"OFED {installed} without {catalogue.PROFILE}" if installed else f"{catalogue.PROFILE} is not installed"
+        way = f"{catalogue.UNINSTALL}, then {APPLY}" if installed else APPLY
         return fail(expected, what, way, changes=moved)
-    broken = sorted(name for name, package in found.items() if not package.whole)
+    broken = sorted(name for name, package in packages.items() if not package.whole)
     if broken:
         return fail(
             expected, f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair, changes=moved
         )
-    if not catalogue.is_fitting(told, asked):
-        hint = f"{APPLY}, with the doca-host package of OFED {asked} in rdma.ofed, or its repository on the host"
-        return fail(expected, f"OFED {told or 'of an unknown release'}", hint, changes=moved)
+    if not catalogue.is_fitting(installed, version):
+        hint = f"{APPLY}, with the doca-host package of OFED {version} in rdma.ofed, or its repository on the host"
+        return fail(expected, f"OFED {installed or 'of an unknown release'}", hint, changes=moved)
     return ok(
-        f"{catalogue.PROFILE} {found[catalogue.PROFILE].version}, OFED {told or 'of an unknown release'}", expected
+        f"{catalogue.PROFILE} {packages[catalogue.PROFILE].version}, OFED {installed or 'of an unknown release'}",
+        expected,
     )
 
 
@@ -69,10 +70,12 @@ def held(ctx: Ctx) -> Outcome:
     if answer := other_stack(ctx):
         return answer
     kind = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
-    mine = {
-        name: one for name, one in ctx.facts.get(PACKAGES).items() if name in catalogue.list_packages(kind, held=True)
+    own = {
+        name: package
+        for name, package in ctx.facts.get(PACKAGES).items()
+        if name in catalogue.list_packages(kind, held=True)
     }
-    return answers.held(ctx.facts, mine, "DOCA-OFED", wanted=ctx.fragment.ofed.hold)
+    return answers.held(ctx.facts, own, "DOCA-OFED", wanted=ctx.fragment.ofed.hold)
 
 
 @check(
@@ -92,37 +95,39 @@ def loaded(ctx: Ctx) -> Outcome:
     expected = f"{', '.join(catalogue.list_modules('core'))} of OFED"
     if not state.loaded:
         return fail(expected, "none of them is loaded", "systemctl restart openibd; journalctl -u openibd")
-    wrong = [one.name for one in state.loaded if not one.of_ofed]
+    wrong = [module.name for module in state.loaded if not module.of_ofed]
     if not wrong:
-        return ok(f"{', '.join(one.name for one in state.loaded)} of OFED", expected)
-    right = [one.name for one in state.loaded if one.of_ofed]
+        return ok(f"{', '.join(module.name for module in state.loaded)} of OFED", expected)
+    right = [module.name for module in state.loaded if module.of_ofed]
     mixed = f", beside OFED's {' '.join(right)}: symbols of two stacks" if right else ""
-    told = f"{' '.join(wrong)}: the kernel's own, or of another OFED{mixed}"
-    if not all(probe.of_ofed(one.file) for one in state.loaded):
+    message = f"{' '.join(wrong)}: the kernel's own, or of another OFED{mixed}"
+    if not all(probe.of_ofed(module.file) for module in state.loaded):
         return fail(
-            expected, told, f"OFED is not built for {state.running}: {SKIPPED_HINT.replace('KERNEL', state.running)}"
+            expected, message, f"OFED is not built for {state.running}: {SKIPPED_HINT.replace('KERNEL', state.running)}"
         )
     if held_by := holders(state):
         why = f"DOCA-OFED's modules are not loaded, and openibd cannot restart: {held_by}"
-        return fail(expected, told, f"end what uses RDMA, then {APPLY}; or a reboot", reboot=why)
+        return fail(expected, message, f"end what uses RDMA, then {APPLY}; or a reboot", reboot=why)
     moved = restart_unit(catalogue.UNIT, "the kernel's modules", "OFED's modules")
-    return fail(expected, told, f"systemctl restart openibd ({APPLY} does)", changes=moved)
+    return fail(expected, message, f"systemctl restart openibd ({APPLY} does)", changes=moved)
 
 
 def foreign(facts: Facts) -> list[str]:
     """Return the loaded modules that are not OFED's; none in a container, where they are the machine's and cannot be changed."""
-    return [] if facts.get(system.CONTAINER) else [one.name for one in facts.get(OFED).loaded if not one.of_ofed]
+    return (
+        [] if facts.get(system.CONTAINER) else [module.name for module in facts.get(OFED).loaded if not module.of_ofed]
+    )
 
 
 def holders(state: Ofed) -> str:
     """Return what prevents a restart of openibd, in words; empty if nothing does."""
-    told = [f"{name} is in use" for name in state.busy]
-    told += [f"RDMA devices are open in {', '.join(state.clients)}"] if state.clients else []
-    told += [f"the default route runs over {state.uplink}, which would go down"] if state.uplink else []
-    told += [
+    reasons = [f"{name} is in use" for name in state.busy]
+    reasons += [f"RDMA devices are open in {', '.join(state.clients)}"] if state.clients else []
+    reasons += [f"the default route runs over {state.uplink}, which would go down"] if state.uplink else []
+    reasons += [
         f"{name} would go down, with {counted(count, 'TCP connection')} over it" for name, count in state.talks.items()
     ]
-    return "; ".join(told)
+    return "; ".join(reasons)
 
 
 @check(
@@ -142,20 +147,20 @@ def built(ctx: Ctx) -> Outcome:
     expected = f"{', '.join(names)} for each of {counted(len(targets), 'kernel')}"
     if not targets:
         return fail(expected, "no kernel that modules could be built for", "install a kernel, and its headers")
-    told = []
+    problems = []
     for kernel in targets:
         file = kernel.files.get("ib_core", "")
         lacking = [name for name in state.dkms if name not in kernel.built]
         if not probe.of_ofed(file):
-            told.append(
+            problems.append(
                 f"{kernel.release} would load {'the kernel' + chr(39) + 's own ib_core' if file else 'no ib_core'}"
             )
         elif lacking:
-            told.append(f"{kernel.release} has no {' '.join(lacking)}")
-    if told:
+            problems.append(f"{kernel.release} has no {' '.join(lacking)}")
+    if problems:
         return fail(
             expected,
-            "; ".join(told),
+            "; ".join(problems),
             "headers of that kernel, then dkms autoinstall -k KERNEL; its log: /var/lib/dkms/*/*/build/make.log",
         )
     return ok(f"{', '.join(kernel.release for kernel in targets)}", expected)
@@ -168,8 +173,10 @@ def openibd(ctx: Ctx) -> Outcome:
         return answer
     state = ctx.facts.get(OFED)
     if state.skipped:
-        told = f"openibd skipped {' '.join(state.skipped)}, as not OFED's"
-        return fail("OFED's modules loaded by openibd", told, SKIPPED_HINT.replace("KERNEL", state.running or "KERNEL"))
+        message = f"openibd skipped {' '.join(state.skipped)}, as not OFED's"
+        return fail(
+            "OFED's modules loaded by openibd", message, SKIPPED_HINT.replace("KERNEL", state.running or "KERNEL")
+        )
     return ok("openibd skipped no module")
 
 

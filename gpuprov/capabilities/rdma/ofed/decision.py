@@ -32,9 +32,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-def named(asked: Asked) -> str:
+def named(source: Asked) -> str:
     """Return the doca-host package of the spec: its URL or its file; empty if there is none."""
-    return asked.url or asked.file
+    return source.url or source.file
 
 
 def release_of(facts: Facts, state: Ofed) -> str:
@@ -42,53 +42,55 @@ def release_of(facts: Facts, state: Ofed) -> str:
     if state.release:
         return state.release
     names = catalogue.list_packages("debian", kernel=True) + catalogue.list_packages("redhat", kernel=True)
-    found = facts.get(PACKAGES)
-    return next((probe.release(found[name].version) for name in names if name in found), "")
+    installed = facts.get(PACKAGES)
+    return next((probe.release(installed[name].version) for name in names if name in installed), "")
 
 
-def decide(asked: Asked, facts: Facts) -> Decision:
+def decide(ofed: Asked, facts: Facts) -> Decision:
     """Decide; an installed OFED of the requested release stays as it is."""
-    state, there, kind = facts.get(OFED), facts.get(PACKAGES), family(facts.get(system.OS_RELEASE))
+    state, installed, kind = facts.get(OFED), facts.get(PACKAGES), family(facts.get(system.OS_RELEASE))
     if kind not in catalogue.FAMILIES:
         return Decision()
-    release, present = release_of(facts, state), catalogue.PROFILE in there
+    release, present = release_of(facts, state), catalogue.PROFILE in installed
     if release and not present:
-        told = f"OFED {release} is there without {catalogue.PROFILE}"
-        return Decision(problem=told, hint=f"{catalogue.UNINSTALL}, on the host, then apply again")
+        message = f"OFED {release} is there without {catalogue.PROFILE}"
+        return Decision(problem=message, hint=f"{catalogue.UNINSTALL}, on the host, then apply again")
     missing = tuple(_headers(kind, facts))
-    source = _source(asked, state, kind)
-    if present and catalogue.is_fitting(release, asked.version):
+    source = _source(ofed, state, kind)
+    if present and catalogue.is_fitting(release, ofed.version):
         return Decision(install=missing, source=source)
     if source:
         return Decision(source=source, waits=True)
-    return _chosen(asked, facts, kind, missing)
+    return _chosen(ofed, facts, kind, missing)
 
 
-def _chosen(asked: Asked, facts: Facts, kind: str, missing: tuple[str, ...]) -> Decision:
+def _chosen(ofed: Asked, facts: Facts, kind: str, missing: tuple[str, ...]) -> Decision:
     """Decide from the host's package sources: the requested release, of every package that has it in its version."""
     index, names = facts.get(INDEX), catalogue.list_packages(kind, kernel=True)
     offered = next((index[name] for name in names if name in index), [])
-    right = [version for version in offered if _is(version, asked.version)]
+    right = [version for version in offered if _is(version, ofed.version)]
     if catalogue.PROFILE not in index and index.busy:
-        told = "another package manager is at work on the host, and its package lists cannot be read"
-        return Decision(problem=told, hint="wait until it has ended, then do it again")
+        message = "another package manager is at work on the host, and its package lists cannot be read"
+        return Decision(problem=message, hint="wait until it has ended, then do it again")
     if catalogue.PROFILE not in index:
         return Decision(problem=f"the repositories of the host have no {catalogue.PROFILE}", hint=HINT)
-    if asked.version and not right:
-        told = f"rdma.ofed.version is {asked.version}, and the repositories of the host have {', '.join(offered) or 'none'}"
-        return Decision(problem=told, hint=HINT)
-    comes = asked.version or next((probe.release(version) for version in right), "")
+    if ofed.version and not right:
+        message = (
+            f"rdma.ofed.version is {ofed.version}, and the repositories of the host have {', '.join(offered) or 'none'}"
+        )
+        return Decision(problem=message, hint=HINT)
+    comes = ofed.version or next((probe.release(version) for version in right), "")
     distribution = facts.get(system.OS_RELEASE)
     if why := catalogue.find_unbuildable(kind, distribution.version, comes):
         return Decision(problem=f"OFED {comes} on {distribution.name}: {why.why}", hint=why.way)
-    pins = [f"{name}={right[0]}" for name in names if name in index] if asked.version else []
+    pins = [f"{name}={right[0]}" for name in names if name in index] if ofed.version else []
     return Decision(install=(*missing, catalogue.PROFILE, *pins))
 
 
-def _is(version: str, asked: str) -> bool:
+def _is(version: str, requested: str) -> bool:
     """Return whether a package's version is of this release: 25.10-1.7.1 is in 25.10.OFED.25.10.1.7.1.1-1."""
-    dotted = re.escape(asked.replace("-", "."))
-    return not asked or bool(re.search(rf"OFED[.]{dotted}([.-]|\Z)", version))
+    dotted = re.escape(requested.replace("-", "."))
+    return not requested or bool(re.search(rf"OFED[.]{dotted}([.-]|\Z)", version))
 
 
 def _headers(kind: str, facts: Facts) -> list[str]:
@@ -98,8 +100,8 @@ def _headers(kind: str, facts: Facts) -> list[str]:
     return [name for kernel in bare if (name := catalogue.name_headers(kind, kernel.release)) not in installed]
 
 
-def _source(asked: Asked, state: Ofed, kind: str) -> str:
+def _source(ofed: Asked, state: Ofed, kind: str) -> str:
     """Return the path of the named package, if it has yet to bring its package source."""
-    name = f"{asked.sha256.lower()}.{ENDS[kind]}"
-    there = name in state.fetched and bool(state.sources)
-    return "" if there or not named(asked) else f"{catalogue.PLACE}/{name}"
+    name = f"{ofed.sha256.lower()}.{ENDS[kind]}"
+    is_fetched = name in state.fetched and bool(state.sources)
+    return "" if is_fetched or not named(ofed) else f"{catalogue.PLACE}/{name}"

@@ -53,9 +53,9 @@ def fetch(ctx: Ctx) -> Fetch | None:
 
 def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     """Return what can be resolved only once the package source is present, as the preflight takes it."""
-    told = f"{catalogue.PROFILE} is resolved when apply has added {named(ctx.fragment.ofed)}"
+    message = f"{catalogue.PROFILE} is resolved when apply has added {named(ctx.fragment.ofed)}"
     why = f"{named(ctx.fragment.ofed)} brought no package source. Fix: look at it on the host, {decision.source}"
-    return {"told": told, "problem": why} if decision.waits else {}
+    return {"told": message, "problem": why} if decision.waits else {}
 
 
 def wanted(ctx: Ctx, decision: Decision) -> dict[str, Any]:
@@ -64,9 +64,9 @@ def wanted(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     why only a reboot loads its modules. `openibd`: None if it is not installed; see there."""
     if not asked(ctx):
         return NOTHING
-    state, there = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
+    state, installed = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
     kind = family(ctx.facts.get(system.OS_RELEASE)) or ""
-    theirs = [name for name in catalogue.list_packages(kind, held=True) if name in there]
+    theirs = [name for name in catalogue.list_packages(kind, held=True) if name in installed]
     return {
         "asked": True,
         "source": decision.source,
@@ -78,7 +78,7 @@ def wanted(ctx: Ctx, decision: Decision) -> dict[str, Any]:
             ["dkms", "install", f"{name}/{version}", "-k", release] for release, name, version in state.unbuilt()
         ],
         "reboot": waits(ctx),
-        "openibd": openibd(ctx) if catalogue.PROFILE in there else None,
+        "openibd": openibd(ctx) if catalogue.PROFILE in installed else None,
     }
 
 

@@ -17,37 +17,37 @@ AUTO = "SET_IPOIB_CM"
 
 def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
     """Yield errors for what cannot be installed or configured, and a warning for what defeats the stack."""
-    asked = block.ofed
+    ofed = block.ofed
     if block.own_stack != "doca-ofed":
         return
-    yield from _source(asked)
-    for key, value in asked.openib_conf.items():
+    yield from _source(ofed)
+    for key, value in ofed.openib_conf.items():
         place = (*HERE, "openib_conf", key)
         if value == "auto" and key != AUTO:
             yield Problem(path=place, message=f"rdma.ofed.openib_conf.{key} is auto", hint="allowed: yes, no")
-    if asked.openib_conf.get("ONBOOT") is False:
+    if ofed.openib_conf.get("ONBOOT") is False:
         message = "is no: openibd loads nothing at boot, and the host comes up without RDMA"
         yield problem("openib_conf.ONBOOT", message, "yes, or leave it out")
-    if asked.openib_conf.get("FORCE_MODE") is True:
+    if ofed.openib_conf.get("FORCE_MODE") is True:
         hint = "leave it out: OFED's modules are built for every kernel"
         message = "is yes: openibd also loads modules that are not OFED's, which then go unnoticed"
         yield problem("openib_conf.FORCE_MODE", message, hint, warning=True)
-    if block.ipoib and asked.openib_conf.get("IPOIB_LOAD") is False:
+    if block.ipoib and ofed.openib_conf.get("IPOIB_LOAD") is False:
         yield problem("openib_conf.IPOIB_LOAD", "is no, and rdma.ipoib is true", "yes, or ipoib: false")
 
 
-def _source(asked: Ofed) -> Iterable[Problem]:
-    if asked.url and asked.file:
+def _source(ofed: Ofed) -> Iterable[Problem]:
+    if ofed.url and ofed.file:
         yield problem("", "has both url and file", "one of them")
-    elif (asked.url or asked.file) and not asked.sha256:
+    elif (ofed.url or ofed.file) and not ofed.sha256:
         message = "rdma.ofed names a package without its sha256: whatever comes would be installed"
         hint = "sha256: the 64 digits that NVIDIA's download page shows, or sha256sum of the file"
         yield Problem(path=(*HERE, "sha256"), message=message, hint=hint)
-    elif asked.sha256 and not (asked.url or asked.file):
+    elif ofed.sha256 and not (ofed.url or ofed.file):
         yield problem("sha256", "without url or file", "url: https://... of the doca-host package, or its file")
-    if asked.file and not asked.url:
-        if not asked.file.endswith((".deb", ".rpm")):
-            yield problem("file", f"is {asked.file}", "the doca-host package, .deb or .rpm")
-        elif not File(asked.file).is_file():
-            message = f"rdma.ofed.file {asked.file} does not exist"
+    if ofed.file and not ofed.url:
+        if not ofed.file.endswith((".deb", ".rpm")):
+            yield problem("file", f"is {ofed.file}", "the doca-host package, .deb or .rpm")
+        elif not File(ofed.file).is_file():
+            message = f"rdma.ofed.file {ofed.file} does not exist"
             yield Problem(path=(*HERE, "file"), message=message, hint="put the doca-host package there")

@@ -50,24 +50,24 @@ def settings(ctx: Ctx) -> Group | Outcome:
     """Each RoCE port has every setting that the spec asks for, read back from driver and kernel."""
     if answer := _elsewhere(ctx):
         return answer
-    asked = wanted(ctx.fragment.roce)
-    if not asked:
+    desired = wanted(ctx.fragment.roce)
+    if not desired:
         return not_asked("no setting of RoCE in the spec: all are left as they are")
-    expected = " ".join(f"{key}={value}" for key, value in asked.items())
-    mine = ports(ctx)
-    if not mine:
+    expected = " ".join(f"{key}={value}" for key, value in desired.items())
+    own_ports = ports(ctx)
+    if not own_ports:
         return fail(expected, NO_PORT, NO_PORT_HINT)
     found = {(row.port.name, row.key): row.found for row in differences(ctx)}
-    each = [(port.name, key, value) for port in mine for key, value in asked.items() if port.has(key)]
+    each = [(port.name, key, value) for port in own_ports for key, value in desired.items() if port.has(key)]
     words = {
         name: f"{name} " + ", ".join(f"{key} is {before}" for (port, key), before in found.items() if port == name)
-        for name in {port.name for port in mine}
+        for name in {port.name for port in own_ports}
     }
     return Group(
         tuple(Setting(kind=key, device=name, key=key, value=value, words=words[name]) for name, key, value in each),
         {(name, key): found.get((name, key), value) for name, key, value in each},
         expected=expected,
-        right=f"{expected}, on {', '.join(port.name for port in mine)}",
+        right=f"{expected}, on {', '.join(port.name for port in own_ports)}",
         fix=f"systemctl restart {catalogue.UNIT} ({APPLY} does); what it says: journalctl -u {catalogue.UNIT}",
     )
 
@@ -77,29 +77,29 @@ def gids(ctx: Ctx) -> Outcome:
     """Each port of a RoCE device is an Ethernet port, and has a GID of the RoCE version that the spec asks for, or else of v2."""
     if answer := _elsewhere(ctx):
         return answer
-    mine = select_devices(ctx.fragment, ctx.facts.get(rdma.DEVICES))
+    selected = select_devices(ctx.fragment, ctx.facts.get(rdma.DEVICES))
     kind = "IB/RoCE v1" if ctx.fragment.roce.mode == "v1" else "RoCE v2"
     expected = f"a GID of {kind} on each Ethernet port"
-    if not mine:
+    if not selected:
         return fail(expected, NO_PORT, NO_PORT_HINT)
-    told, hints, good = [], [], []
-    for device in mine:
+    problems, hints, good = [], [], []
+    for device in selected:
         for port in device.ports:
             name = f"{device.name} port {port.number}"
-            found = [gid for gid in port.gids if gid.kind == kind]
+            matching = [gid for gid in port.gids if gid.kind == kind]
             if port.link_layer != "Ethernet":
-                told.append(f"{name} is {port.link_layer or 'of no link layer'}")
+                problems.append(f"{name} is {port.link_layer or 'of no link layer'}")
                 hints.append(
                     f"mlxconfig -d {device.address or device.name} set LINK_TYPE_P{port.number}=ETH, then a reboot"
                 )
-            elif not found:
-                told.append(f"{name} has none")
+            elif not matching:
+                problems.append(f"{name} has none")
                 hints.append(f"{up(device)}, and give it an address")
             else:
-                address = next((gid.ipv4 for gid in found if gid.ipv4), "no IPv4 address")
+                address = next((gid.ipv4 for gid in matching if gid.ipv4), "no IPv4 address")
                 good.append(f"{name} ({address})")
-    if told:
-        return fail(expected, ", ".join(told), "; ".join(dict.fromkeys(hints)))
+    if problems:
+        return fail(expected, ", ".join(problems), "; ".join(dict.fromkeys(hints)))
     return ok(", ".join(good), expected)
 
 
@@ -132,8 +132,8 @@ def alone(ctx: Ctx) -> Outcome:
     """lldpad, which sets trust and PFC too, does not run beside gpuprov's unit."""
     if answer := _elsewhere(ctx):
         return answer
-    asked = [key for key in wanted(ctx.fragment.roce) if key.partition(".")[0] in DCB]
-    if not asked:
+    keys = [key for key in wanted(ctx.fragment.roce) if key.partition(".")[0] in DCB]
+    if not keys:
         return not_asked("neither trust, dscp2prio nor pfc in the spec")
     if ctx.facts.get(ROCE).lldpad:
         hint = "systemctl disable --now lldpad.socket lldpad.service; or leave trust, dscp2prio and pfc to it"
@@ -155,25 +155,27 @@ def ways(ctx: Ctx) -> Outcome:
     """
     if answer := _elsewhere(ctx):
         return answer
-    asked = wanted(ctx.fragment.roce)
-    state, mine = ctx.facts.get(ROCE), ports(ctx)
-    if not asked:
+    desired = wanted(ctx.fragment.roce)
+    state, own_ports = ctx.facts.get(ROCE), ports(ctx)
+    if not desired:
         return not_asked("no setting of RoCE in the spec")
     if later(ctx):
         return skip("its tools and drivers come with DOCA-OFED, and openibd")
     if lost := roce_ports.describe_missing_ports(request(ctx.fragment), state.ports, ctx.facts.get(rdma.DEVICES)):
         return fail("RoCE ports", "; ".join(lost), NO_PORT_HINT)
     lacking: dict[str, list[str]] = {}
-    for port in mine:
-        for key in filter(port.has, asked):
+    for port in own_ports:
+        for key in filter(port.has, desired):
             field = "dscp2prio" if key.startswith("dscp.") else key
             shown = "trust" if field == "dscp2prio" else field
             if shown not in port.values and not (key in MANAGER and "rdma_cm" not in state.tools):
                 lacking.setdefault(field, []).append(port.name)
     if lacking:
-        told = "; ".join(f"nothing sets {key} of {', '.join(dict.fromkeys(names))}" for key, names in lacking.items())
-        return fail(f"{', '.join(asked)} can be set", told, _way_out(ctx.fragment, lacking))
-    return ok(f"{', '.join(asked)} can be set")
+        message = "; ".join(
+            f"nothing sets {key} of {', '.join(dict.fromkeys(names))}" for key, names in lacking.items()
+        )
+        return fail(f"{', '.join(desired)} can be set", message, _way_out(ctx.fragment, lacking))
+    return ok(f"{', '.join(desired)} can be set")
 
 
 def later(ctx: Ctx) -> bool:
@@ -190,7 +192,7 @@ def _ofed_runs(ctx: Ctx) -> bool:
 def _way_out(block: Rdma, lacking: dict[str, list[str]]) -> str:
     ofed = block.own_stack == "doca-ofed"
     known = [catalogue.get_setting(key) for key in lacking]
-    by = ", ".join(dict.fromkeys(one.ofed if ofed else one.inbox or "nothing" for one in known))
+    by = ", ".join(dict.fromkeys(way.ofed if ofed else way.inbox or "nothing" for way in known))
     if ofed:
         return f"they are set by {by}: have openibd load DOCA-OFED's drivers; or leave {', '.join(lacking)} out"
     return (

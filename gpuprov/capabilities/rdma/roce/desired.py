@@ -33,17 +33,18 @@ FILES = (f"{UNITS}/{SERVICE}", catalogue.CONFIG)
 
 def at_boot(ctx: Ctx) -> AtBoot | None:
     """Return the unit; None if the spec has no settings."""
-    asked = lines(ctx.fragment)
-    if not asked:
+    desired = lines(ctx.fragment)
+    if not desired:
         return None
     differs = [] if later(ctx) else differences(ctx)
     return AtBoot(
         unit=SERVICE,
         text=UNIT,
         modules=MODULES,
-        files={catalogue.CONFIG: configuration(asked, ABOUT)},
+        files={catalogue.CONFIG: configuration(desired, ABOUT)},
         differs="; ".join(
-            f"{one.port.device} port {one.port.number} {one.key}: {one.found} -> {one.value}" for one in differs
+            f"{differ.port.device} port {differ.port.number} {differ.key}: {differ.found} -> {differ.value}"
+            for differ in differs
         ),
         speaks="roce",
     )

@@ -10,9 +10,12 @@ from gpuprov.onhost.at_boot.roce_ports import Asked, get_default_priority
 NONE: Priority = "none"
 
 
-def priorities(asked: tuple[Priority, ...]) -> str:
+def priorities(values: tuple[Priority, ...]) -> str:
     """Return a list of priorities as the probe shows it: "3,4", or "none"."""
-    return ",".join(str(one) for one in sorted({int(one) for one in asked if one != NONE})) or "none"
+    return (
+        ",".join(str(priority) for priority in sorted({int(priority) for priority in values if priority != NONE}))
+        or "none"
+    )
 
 
 def wanted(block: Roce) -> dict[str, str]:
@@ -50,8 +53,10 @@ def lines(block: Rdma) -> tuple[str, ...]:
     if not values or block.fabric != "roce":
         return ()
     chosen = [
-        " ".join(["device", *(f"{key}={value}" for key in ("pci", "driver", "netdev") if (value := getattr(one, key)))])
-        for one in block.devices
+        " ".join(
+            ["device", *(f"{key}={value}" for key in ("pci", "driver", "netdev") if (value := getattr(device, key)))]
+        )
+        for device in block.devices
     ]
     counted = [f"count {block.count}"] if block.count else []
     return (*chosen, *counted, *(f"set {key} {value}" for key, value in values.items()))

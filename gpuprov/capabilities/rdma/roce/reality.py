@@ -35,23 +35,23 @@ def roce(facts: Facts, block: Rdma) -> dict[str, Any]:
         for key, value in ports[0].values.items()
         if all(port.values.get(key) == value for port in ports if port.has(key))
     }
-    told: dict[str, Any] = {key: common[key] for key in ("trust", "mode") if key in common}
-    told |= {key: int(common[key]) for key in NUMBERS if is_whole(common.get(key, ""))}
+    spec_block: dict[str, Any] = {key: common[key] for key in ("trust", "mode") if key in common}
+    spec_block |= {key: int(common[key]) for key in NUMBERS if is_whole(common.get(key, ""))}
     for key in ("pfc", "ecn"):
         if key in common and (common[key] == NONE or is_whole(common[key].replace(",", ""))):
-            told[key] = [NONE] if common[key] == NONE else [int(one) for one in common[key].split(",")]
+            spec_block[key] = [NONE] if common[key] == NONE else [int(part) for part in common[key].split(",")]
     mapped = {key.removeprefix("dscp."): int(value) for key, value in common.items() if key.startswith("dscp.")}
     own = {dscp: priority for dscp, priority in mapped.items() if priority != get_default_priority(int(dscp))}
-    return {**told, "dscp2prio": own} if own else told
+    return {**spec_block, "dscp2prio": own} if own else spec_block
 
 
 def ofed(facts: Facts) -> dict[str, Any] | None:
     """Return the block of a host with DOCA-OFED; None without it. The host does not record where its package came from."""
-    state, found = facts.get(OFED), facts.get(PACKAGES)
-    if catalogue.PROFILE not in found:
+    state, packages = facts.get(OFED), facts.get(PACKAGES)
+    if catalogue.PROFILE not in packages:
         return None
     names = catalogue.list_packages("debian", kernel=True) + catalogue.list_packages("redhat", kernel=True)
-    packaged = next((release(found[name].version) for name in names if name in found), "")
+    packaged = next((release(packages[name].version) for name in names if name in packages), "")
     keys = {key: value for key, value in (state.settings or {}).items() if key in get_args(Key)}
     values = {key: value == WORDS[True] if value in WORDS.values() else value for key, value in keys.items()}
     known = {
@@ -59,13 +59,13 @@ def ofed(facts: Facts) -> dict[str, Any] | None:
         for key, value in values.items()
         if isinstance(value, bool) or (key, value) == ("SET_IPOIB_CM", "auto")
     }
-    mine = [
-        one
-        for name, one in found.items()
+    own = [
+        package
+        for name, package in packages.items()
         if name in catalogue.list_packages("debian", held=True) + catalogue.list_packages("redhat", held=True)
     ]
     return {
         "version": state.release or packaged,
-        "hold": all(one.held for one in mine),
+        "hold": all(package.held for package in own),
         "openib_conf": {key: value for key, value in known.items() if key not in ("ONBOOT",) or value is True},
     }

@@ -24,17 +24,17 @@ Told = dict[str, Any]
 
 
 def main(verb: str, words: list[str]) -> None:
-    told: Told = json.loads(TOLD.read_text())
+    config: Told = json.loads(TOLD.read_text())
     if verb == "boot":
-        boot(told)
+        boot(config)
     elif verb == "load":
-        load(told, words)
+        load(config, words)
     elif verb == "own":
-        show(told, {})
+        show(config, {})
     elif verb == "unload":
-        unload(told)
+        unload(config)
     elif verb == "unbind" and len(words) == 1:
-        unbind(told, words[0])
+        unbind(config, words[0])
     else:
         sys.exit("usage: cloud-rdma boot | load [WORD...] | own | unload | unbind ADDRESS")
 
@@ -70,31 +70,31 @@ def cover(place: Path, hull: Path, ours: set[str]) -> None:
     if hull.exists() and os.path.samefile(hull, place):
         return
     for folder in sorted(place.iterdir()):
-        mine = hull / folder.name
-        if folder.is_dir() and folder.name not in ours and not mine.exists():
-            mine.mkdir(parents=True)
-            bind(folder, mine)
+        target = hull / folder.name
+        if folder.is_dir() and folder.name not in ours and not target.exists():
+            target.mkdir(parents=True)
+            bind(folder, target)
     for name in ours:
         (hull / name).mkdir(parents=True, exist_ok=True)
     bind(hull, place)
 
 
-def boot(told: Told) -> None:
-    for function in told["functions"]:
+def boot(config: Told) -> None:
+    for function in config["functions"]:
         folder = RUN / "pci" / function["address"]
         write(folder, function["files"])
         link = SYS / "bus/pci/devices" / function["address"]
         if not link.is_symlink():
             link.symlink_to(folder)
     cover(SYS / "module", RUN / "module", set())
-    ours = {*CLASSES, *(name.partition("/")[0] for name in told["classes"])}
+    ours = {*CLASSES, *(name.partition("/")[0] for name in config["classes"])}
     if not all(writable(SYS / "class" / name) for name in ours):
         cover(SYS / "class", RUN / "class", ours)
-    write(SYS / "class", told["classes"])
-    if told["netdev"]:
-        interface(told["netdev"])
-    if at_boot(told["module"]) and kernel_with(told["module"]):
-        load(told, [])
+    write(SYS / "class", config["classes"])
+    if config["netdev"]:
+        interface(config["netdev"])
+    if at_boot(config["module"]) and kernel_with(config["module"]):
+        load(config, [])
 
 
 def interface(netdev: dict[str, str]) -> None:
@@ -132,8 +132,8 @@ def kernel_with(module: str) -> str:
     return kernels[-1] if kernels and said("modinfo", "-k", kernels[-1], "-n", module).strip() else ""
 
 
-def load(told: Told, words: list[str]) -> None:
-    module: str = told["module"]
+def load(config: Told, words: list[str]) -> None:
+    module: str = config["module"]
     if (SYS / "module" / module).exists():
         return
     kernel = kernel_with(module)
@@ -144,7 +144,7 @@ def load(told: Told, words: list[str]) -> None:
         return said("modinfo", "-k", kernel, "-F", name, module).strip()
 
     known = {line.split(":")[0] for line in field("parm").splitlines()}
-    values = {name: value for name, value in told["parameters"].items() if name in known}
+    values = {name: value for name, value in config["parameters"].items() if name in known}
     default, _, value = field("gpuprov_default").partition("=")
     values |= {default: value} if default else {}
     options = [line.split() for line in said(str(MODPROBE), "-c").splitlines()]
@@ -154,7 +154,9 @@ def load(told: Told, words: list[str]) -> None:
         if equals and name in values:
             values[name] = shown(value, values[name])
     marks = {name: field(name) for name in ("srcversion", "version")}
-    show(told, {f"parameters/{name}": value for name, value in values.items()} | {k: v for k, v in marks.items() if v})
+    show(
+        config, {f"parameters/{name}": value for name, value in values.items()} | {k: v for k, v in marks.items() if v}
+    )
 
 
 def shown(value: str, before: str) -> str:
@@ -168,19 +170,19 @@ def shown(value: str, before: str) -> str:
         return before
 
 
-def show(told: Told, files: dict[str, str]) -> None:
+def show(config: Told, files: dict[str, str]) -> None:
     """Show the module as loaded, with these files in its folder, and each function's device."""
-    folder = SYS / "module" / told["module"]
+    folder = SYS / "module" / config["module"]
     write(folder, {"refcnt": "0", **files})
     (folder / "holders").mkdir(exist_ok=True)
-    mode: Told = next((one for one in told["modes"] if holds(one["when"], files)), {"files": {}})
-    for number, function in enumerate(told["functions"]):
+    mode: Told = next((entry for entry in config["modes"] if holds(entry["when"], files)), {"files": {}})
+    for number, function in enumerate(config["functions"]):
         here = RUN / "pci" / function["address"]
-        drivers = RUN / "drivers" / told["module"]
+        drivers = RUN / "drivers" / config["module"]
         drivers.mkdir(parents=True, exist_ok=True)
         (here / "driver").symlink_to(drivers)
         # The kernel's own driver has no version, and does without such a file.
-        if told["p2p"] and "version" in files:
+        if config["p2p"] and "version" in files:
             write(here, {"p2p": "NVIDIA" if NVIDIA.exists() else ""})
         device = SYS / "class/infiniband" / function["device"]
         write(device, {**function["shown"], **mode["files"]})
@@ -209,24 +211,24 @@ def held() -> bool:
     return False
 
 
-def unload(told: Told) -> None:
-    module = told["module"]
+def unload(config: Told) -> None:
+    module = config["module"]
     if not (SYS / "module" / module).exists():
         sys.exit(f"rmmod: ERROR: Module {module} is not currently loaded")
     if held():
         sys.exit(f"rmmod: ERROR: Module {module} is in use")
     shutil.rmtree(SYS / "module" / module, ignore_errors=True)
-    for function in told["functions"]:
-        unbind(told, function["address"])
+    for function in config["functions"]:
+        unbind(config, function["address"])
 
 
-def unbind(told: Told, address: str) -> None:
+def unbind(config: Told, address: str) -> None:
     """Unbind a function from its driver; do nothing if it has none."""
-    addresses = [function["address"] for function in told["functions"]]
+    addresses = [function["address"] for function in config["functions"]]
     if address not in addresses:
         sys.exit(f"{address} is not one of {' '.join(addresses)}")
     number = addresses.index(address)
-    device = told["functions"][number]["device"]
+    device = config["functions"][number]["device"]
     for folder in (SYS / "class/infiniband" / device, SYS / f"class/infiniband_verbs/uverbs{number}"):
         shutil.rmtree(folder, ignore_errors=True)
     for file in (RUN / "pci" / address / "driver", RUN / "pci" / address / "p2p", NODES / f"uverbs{number}"):

@@ -52,14 +52,14 @@ def main(verb: str, word: str = "") -> None:
 def run(verb: str, word: str) -> None:
     if not (SYS / DEVICES).is_dir():
         sys.exit(f"{SYS / DEVICES}: this machine has no PCI bus to lay the simulated one over")
-    told = json.loads(TOLD.read_text())
-    wanted = layout(told, planted(), word if verb in ("boot", "reload") else driver_now())
+    config = json.loads(TOLD.read_text())
+    desired = layout(config, planted(), word if verb in ("boot", "reload") else driver_now())
     if verb == "forget":
-        forget(wanted, word)
+        forget(desired, word)
         return
     before = json.loads(WRITTEN.read_text()) if WRITTEN.exists() else {}
-    write(before, wanted, afresh=verb == "boot")
-    WRITTEN.write_text(json.dumps(wanted))
+    write(before, desired, afresh=verb == "boot")
+    WRITTEN.write_text(json.dumps(desired))
     subprocess.run([SHOW], check=True)
 
 
@@ -74,11 +74,11 @@ def driver_now() -> str:
     return next((name for name in bound if name in ("nvidia", "nouveau")), "")
 
 
-def layout(told: dict[str, Any], faults: Files, driver: str) -> Files:
+def layout(config: dict[str, Any], faults: Files, driver: str) -> Files:
     """Return every simulated file and link below /sys, by path, as the kernel would show it."""
     files: Files = {}
-    numbers, loaded = iter(range(len(told["functions"]))), modules()
-    for function in disturbed(told, faults):
+    numbers, loaded = iter(range(len(config["functions"]))), modules()
+    for function in disturbed(config, faults):
         role, address, path = function["role"], function["address"], f"devices/{function['path']}"
         bound = {"gpu": driver, "nvswitch": "nvidia-nvswitch" if driver == "nvidia" else "", "bridge": "pcieport"}
         own = bound.get(role, "mlx5_core" if function["rdma"] else "")
@@ -94,7 +94,7 @@ def layout(told: dict[str, Any], faults: Files, driver: str) -> Files:
             files[f"{DEVICES}/.drivers/{own}/uevent"] = ""
         if function["rdma"]:
             files |= rdma(function, path, next(numbers), loaded)
-    if any(function["rdma"] for function in told["functions"]):
+    if any(function["rdma"] for function in config["functions"]):
         files |= {f"module/{name}/refcnt": "1\n" for name in loaded if not foreign(name)}
     return files
 
@@ -128,12 +128,12 @@ def place_name(address: str) -> str:
 
 def rdma(function: Function, path: str, number: int, loaded: set[str]) -> Files:
     """Return a function's RDMA device, its device nodes for verbs and management datagrams, and its network interface."""
-    told, ofed = function["rdma"], bool(glob.glob(str(ETC / "usr/src/ofa_kernel/*")))
+    adapter, ofed = function["rdma"], bool(glob.glob(str(ETC / "usr/src/ofa_kernel/*")))
     place = place_name(function["address"])
-    name, netdev = told["prefix"] + place, f"en{place}np0" if told["netdev"] else ""
+    name, netdev = adapter["prefix"] + place, f"en{place}np0" if adapter["netdev"] else ""
     folder = f"{path}/infiniband/{name}"
-    files = {f"{folder}/{key}": value for key, value in told["files"].items()}
-    files |= {f"{folder}/{key}": value for key, value in (told["ofed"] if ofed else {}).items()}
+    files = {f"{folder}/{key}": value for key, value in adapter["files"].items()}
+    files |= {f"{folder}/{key}": value for key, value in (adapter["ofed"] if ofed else {}).items()}
     groups: list[tuple[str, str, Files]] = [("infiniband", name, {})]
     groups.append(
         ("infiniband_verbs", f"uverbs{number}", {"ibdev": name, "abi_version": "1", "dev": f"231:{192 + number}"})
@@ -142,16 +142,16 @@ def rdma(function: Function, path: str, number: int, loaded: set[str]) -> Files:
         groups.append(("infiniband_mad", f"umad{number}", {"ibdev": name, "port": "1", "dev": f"231:{number}"}))
         files["class/infiniband_mad/abi_version"] = "5"
     files["class/infiniband_verbs/abi_version"] = "6"
-    for group, one, more in groups:
-        where = f"{path}/{group}/{one}"
+    for group, device, more in groups:
+        where = f"{path}/{group}/{device}"
         files |= {f"{where}/{key}": value for key, value in more.items()}
         files[f"{where}/device"] = link(f"{where}/device", path)
         files[f"{where}/subsystem"] = link(f"{where}/subsystem", f"class/{group}")
-        files[f"class/{group}/{one}"] = link(f"class/{group}/{one}", where)
+        files[f"class/{group}/{device}"] = link(f"class/{group}/{device}", where)
     if netdev:
         where = f"{path}/net/{netdev}"
-        own = {"address": told["netdev"]["mac"], "type": "1", "speed": str(told["netdev"]["speed"])}
-        own |= told["ofed_netdev"] if ofed else {}
+        own = {"address": adapter["netdev"]["mac"], "type": "1", "speed": str(adapter["netdev"]["speed"])}
+        own |= adapter["ofed_netdev"] if ofed else {}
         files |= {f"{where}/{key}": value for key, value in own.items()}
         files[f"{where}/device"] = link(f"{where}/device", path)
         files[f"class/net/{netdev}"] = link(f"class/net/{netdev}", where)
@@ -163,37 +163,37 @@ def rdma(function: Function, path: str, number: int, loaded: set[str]) -> Files:
 
 def modules() -> set[str]:
     """Return the RDMA modules that a boot loads."""
-    found = (file for pattern in LISTS for file in glob.glob(str(ETC / pattern)) if os.path.exists(file))
-    named = {line.split()[0] for file in found for line in Path(file).read_text().splitlines() if line.strip()}
+    files = (file for pattern in LISTS for file in glob.glob(str(ETC / pattern)) if os.path.exists(file))
+    named = {line.split()[0] for file in files for line in Path(file).read_text().splitlines() if line.strip()}
     return BROUGHT | NAMED & named
 
 
 def foreign(module: str) -> bool:
     """True if the machine underneath has loaded the module; its own folder is shown then."""
-    mine = TREE / "module" / module
-    return mine.is_symlink() or (not mine.exists() and (SYS / "module" / module).exists())
+    folder = TREE / "module" / module
+    return folder.is_symlink() or (not folder.exists() and (SYS / "module" / module).exists())
 
 
-def disturbed(told: dict[str, Any], faults: Files) -> list[Function]:
+def disturbed(config: dict[str, Any], faults: Files) -> list[Function]:
     """Return the functions with active faults applied. A fault's parameter is an index; for pcie-link-narrow, a role and an index:
     hca3."""
     made: list[Function] = []
-    for function in told["functions"]:
-        mine = {name for name, value in faults.items() if concerns(function, name, value)}
-        if "hca-missing" in mine:
+    for function in config["functions"]:
+        active = {name for name, value in faults.items() if concerns(function, name, value)}
+        if "hca-missing" in active:
             continue
         changed = {**function, "files": dict(function["files"])}
-        if "hca-misplaced" in mine:
+        if "hca-misplaced" in active:
             node = 1 - function["node"]
-            changed |= {key: told["spares"][node][key] for key in ("address", "path")} | {"node": node}
+            changed |= {key: config["spares"][node][key] for key in ("address", "path")} | {"node": node}
             changed["files"]["numa_node"] = f"{node}\n"
-        if "gpu-lost" in mine:
+        if "gpu-lost" in active:
             changed["files"]["config"] = "\xff" * SIZE
-        if "pcie-link-narrow" in mine:
+        if "pcie-link-narrow" in active:
             changed["files"] |= {"current_link_width": "4\n", "current_link_speed": "8.0 GT/s PCIe\n"}
             changed["files"]["config"] = patched(changed["files"]["config"], LINK_STATUS, 4 << 4 | 3)
         if function["rdma"]:
-            changed["rdma"] = port(function["rdma"], mine)
+            changed["rdma"] = port(function["rdma"], active)
         made.append(changed)
     return made
 
@@ -213,15 +213,15 @@ def patched(config: str, at: int, word: int) -> str:
     return config[:at] + chr(word & 0xFF) + chr(word >> 8) + config[at + 2 :]
 
 
-def port(told: dict[str, Any], faults: set[str]) -> dict[str, Any]:
+def port(adapter: dict[str, Any], faults: set[str]) -> dict[str, Any]:
     """Return the RDMA device, with the faults of its port."""
-    files = dict(told["files"])
+    files = dict(adapter["files"])
     if "ib-port-down" in faults:
-        physical = "2: Polling" if told["prefix"] == "ib" else "3: Disabled"
+        physical = "2: Polling" if adapter["prefix"] == "ib" else "3: Disabled"
         files |= {"ports/1/state": "1: DOWN", "ports/1/phys_state": physical}
     if "ib-port-init" in faults:
         files |= {"ports/1/state": "2: INIT"}
-    if {"ib-port-down", "ib-port-init"} & faults and told["prefix"] == "ib":
+    if {"ib-port-down", "ib-port-init"} & faults and adapter["prefix"] == "ib":
         files |= {"ports/1/lid": "0xffff", "ports/1/sm_lid": "0x0"}
     if "ib-rate-low" in faults:
         files["ports/1/rate"] = "100 Gb/sec (1X NDR)"
@@ -236,12 +236,12 @@ def port(told: dict[str, Any], faults: set[str]) -> dict[str, Any]:
         # The interface lost its IPv4 address, and the table what came of it.
         files = {key: NO_GID if key in ("ports/1/gids/2", "ports/1/gids/3") else value for key, value in files.items()
                  if not re.fullmatch(r"ports/1/gid_attrs/\w+/[23]", key)}  # fmt: skip
-    return {**told, "files": files}
+    return {**adapter, "files": files}
 
 
-def write(before: Files, wanted: Files, *, afresh: bool) -> None:
+def write(before: Files, desired: Files, *, afresh: bool) -> None:
     """Change one layout into another; afresh: rewrite everything, whatever was written in the meantime."""
-    for path in sorted(before.keys() - wanted.keys(), reverse=True):
+    for path in sorted(before.keys() - desired.keys(), reverse=True):
         (TREE / path).unlink(missing_ok=True)
         for folder in (TREE / path).parents:
             first, *more = folder.relative_to(TREE).parts
@@ -249,7 +249,7 @@ def write(before: Files, wanted: Files, *, afresh: bool) -> None:
             if not more or (first in ("bus", "class") and len(more) < 3 - (first == "class")) or any(folder.iterdir()):
                 break
             folder.rmdir()
-    for path, content in wanted.items():
+    for path, content in desired.items():
         if not afresh and before.get(path) == content:
             continue
         file = TREE / path
@@ -272,9 +272,9 @@ def change(file: Path, before: str, content: str) -> None:
                 opened.write(new.encode("latin-1"))
 
 
-def forget(wanted: Files, word: str) -> None:
+def forget(desired: Files, word: str) -> None:
     """Undo what a reset undoes: ACS of the bridges, read requests of the functions, RoCE settings."""
-    for path, content in wanted.items():
+    for path, content in desired.items():
         if word in ("acs", "requests") and path.endswith("/config"):
             at = ACS_CONTROL if word == "acs" else DEVICE_CONTROL
             with (TREE / path).open("r+b") as opened:

@@ -36,14 +36,14 @@ def main() -> None:
             cover(SYS / "class", RUN / "class", classes)
         known(SYS / "module", TREE / "module")
     functions = json.loads(TOLD.read_text())["functions"]
-    told = [function["rdma"]["netdev"] for function in functions if function["rdma"] and function["rdma"]["netdev"]]
-    addresses = {netdev["mac"]: netdev["address"] for netdev in told}
-    wanted = {place.name: place.resolve() for place in sorted((TREE / "class/net").glob("*"))}
-    for gone in {place.name for place in (RUN / "net").glob("*")} - wanted.keys():
+    netdevs = [function["rdma"]["netdev"] for function in functions if function["rdma"] and function["rdma"]["netdev"]]
+    addresses = {netdev["mac"]: netdev["address"] for netdev in netdevs}
+    folders = {place.name: place.resolve() for place in sorted((TREE / "class/net").glob("*"))}
+    for gone in {place.name for place in (RUN / "net").glob("*")} - folders.keys():
         subprocess.run(["umount", "--lazy", RUN / "net" / gone], check=True)
         (RUN / "net" / gone).rmdir()
         subprocess.run(["ip", "link", "delete", gone], check=True)
-    for name, folder in wanted.items():
+    for name, folder in folders.items():
         interface(name, folder, addresses)
 
 
@@ -66,11 +66,14 @@ def cover(place: Path, hull: Path, ours: Mapping[str, Path]) -> None:
     if hull.exists() and os.path.samefile(hull, place):
         return
     hull.mkdir(exist_ok=True)
-    for folder in [*(one for one in sorted(place.iterdir()) if one.is_dir() and one.name not in ours), *ours.values()]:
-        mine = hull / folder.name
-        if not mine.exists():
-            mine.mkdir()
-            bind(folder, mine)
+    for folder in [
+        *(path for path in sorted(place.iterdir()) if path.is_dir() and path.name not in ours),
+        *ours.values(),
+    ]:
+        target = hull / folder.name
+        if not target.exists():
+            target.mkdir()
+            bind(folder, target)
     bind(hull, place)
 
 
@@ -106,9 +109,9 @@ def interface(name: str, folder: Path, addresses: Mapping[str, str]) -> None:
     live.mkdir(parents=True, exist_ok=True)
     bind(virtual, live)
     for entry in live.iterdir():
-        mine = folder / entry.name
-        if not mine.exists() and not mine.is_symlink():
-            mine.symlink_to(entry)
+        target = folder / entry.name
+        if not target.exists() and not target.is_symlink():
+            target.symlink_to(entry)
     bind(folder, virtual)
 
 

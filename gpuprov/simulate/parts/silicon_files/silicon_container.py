@@ -103,19 +103,19 @@ def booted() -> State:
 
 def parameters(configuration: str, name: str, version: str) -> dict[str, str]:
     """Return parameters as /proc/driver/nvidia/params shows them: the module's defaults, overridden by modprobe's options."""
-    wanted: dict[str, str] = {}
+    given: dict[str, str] = {}
     for module in (name, "nvidia"):
         for line in configuration.splitlines():
             words = shlex.split(line, posix=True) if line.startswith("options ") else []
             if words and words[1].replace("-", "_") == module.replace("-", "_"):
-                wanted |= {key: value for key, _, value in (word.partition("=") for word in words[2:])}
+                given |= {key: value for key, _, value in (word.partition("=") for word in words[2:])}
     shown: dict[str, str] = {}
     for line in (PROGRAMS / "parameters.txt").read_text().splitlines():
         words = line.split()
         if line.startswith("#") or (len(words) > 2 and int(words[2]) > int(version.partition(".")[0])):
             continue
         taken = RESTRICT if words[0] == "RmProfilingAdminOnly" else words[0]
-        value = wanted.get(f"NVreg_{taken}", words[1].strip('"'))
+        value = given.get(f"NVreg_{taken}", words[1].strip('"'))
         shown[words[0]] = f'"{value}"' if words[1] == '""' else number(value, words[1])
     return shown
 
@@ -163,11 +163,11 @@ def show_proc(functions: Table, state: State, *, again: bool) -> None:
 
 def show_nodes(functions: Table, state: State) -> None:
     """Make character devices that can be opened and held: each is another node of /dev/null."""
-    wanted = ["nvidiactl", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools"]
-    wanted += [f"nvidia{function[1]}" for function in functions if function[0] == "gpu"]
-    there = {f"/dev/{name}" for name in wanted} if state["driver"] == "nvidia" else set()
+    names = ["nvidiactl", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools"]
+    names += [f"nvidia{function[1]}" for function in functions if function[0] == "gpu"]
+    nodes = {f"/dev/{name}" for name in names} if state["driver"] == "nvidia" else set()
     for path in Path("/dev").glob("nvidia*"):
-        if path.is_char_device() and (str(path) not in there or path.stat().st_rdev != NULL):
+        if path.is_char_device() and (str(path) not in nodes or path.stat().st_rdev != NULL):
             path.unlink()
     # As udev has it on every host for the device of that number; a container's udev replays no devices of its machine.
     link = Path(f"/dev/char/{os.major(NULL)}:{os.minor(NULL)}")
@@ -175,7 +175,7 @@ def show_nodes(functions: Table, state: State) -> None:
     if not link.is_symlink():
         link.symlink_to("../null")
     shown = state["parameters"]
-    for node in there:
+    for node in nodes:
         if not os.path.exists(node):
             os.mknod(node, 0o020000, NULL)
         os.chmod(node, int(shown["DeviceFileMode"]))

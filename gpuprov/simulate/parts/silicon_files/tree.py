@@ -35,16 +35,16 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 def told(name: str, description: Description) -> bytes:
     """Return the file, for the host of this name."""
     ends = devices(name, description)
-    hung = tree(description, [(one.role, one.index) for one in ends if one.role in NVLINK_ROLES])
+    hung = tree(description, [(end.role, end.index) for end in ends if end.role in NVLINK_ROLES])
     made = [
-        Function(role="bridge", index=index, address=one.address, path=one.path, node=one.numa_node,
-                 files=_texts(sysfs.bridge_files(one)))
-        for index, one in enumerate(hung.bridges if hung else ())
+        Function(role="bridge", index=index, address=bridge.address, path=bridge.path, node=bridge.numa_node,
+                 files=_texts(sysfs.bridge_files(bridge)))
+        for index, bridge in enumerate(hung.bridges if hung else ())
     ]  # fmt: skip
     made += [
-        Function(role=one.role, index=one.index, address=one.address, path=one.path, node=one.numa_node,
-                 files=_texts(sysfs.files(one)), rdma=rdma.device(name, description, one))
-        for one in ends
+        Function(role=end.role, index=end.index, address=end.address, path=end.path, node=end.numa_node,
+                 files=_texts(sysfs.files(end)), rdma=rdma.device(name, description, end))
+        for end in ends
     ]  # fmt: skip
     return msgspec.json.encode(Told(functions=tuple(made), spares=hung.spares if hung else ()))
 
