@@ -11,11 +11,11 @@ from pathlib import Path
 
 from benchmarks import hosts, mig_fit
 from benchmarks.clock import Timing, command, row
-from gpuprov.fleet import judge
-from gpuprov.gather.script import compose
+from gpuprov.facts.collect.script import compose
+from gpuprov.facts.probes.host import house
+from gpuprov.fleet.specs import judge
 from gpuprov.inventory import load
 from gpuprov.plan.read import probes_for
-from gpuprov.probe.host import house
 from gpuprov.verify.evaluate import probes_of
 
 BIN = Path(sys.executable).parent

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov.slices.results import Results
-from tests.slices import stub
-from tests.slices.fleet import result
+from gpuprov.jobs.results import Results
+from tests.jobs import stub
+from tests.jobs.fleet import result
 
 SPEC: dict[str, object] = {
     "gpu": {"model": "H100-SXM5-80GB", "count": 8},

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import partial
 
 from gpuprov.catalog.gpus import list_gpus
-from gpuprov.mig import Model, model_of
-from gpuprov.onhost.mig.fit import fit, list_layouts
-from gpuprov.onhost.mig.layout import Instance
+from gpuprov.hardware.mig import Model, model_of
+from gpuprov.host_code.mig.fit import fit, list_layouts
+from gpuprov.host_code.mig.layout import Instance
 
 FIT, LAYOUTS = 0.05, 1.0
 

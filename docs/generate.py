@@ -16,22 +16,22 @@ from pathlib import Path
 import click
 import yaml
 
-from gpuprov import assets
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability
 from gpuprov.catalog.distributions import list_managed
 from gpuprov.catalog.drivers import sets
 from gpuprov.cli import cli, manual, reference
-from gpuprov.errors import EXIT_CODES
+from gpuprov.core import assets
+from gpuprov.core.errors import EXIT_CODES
 from gpuprov.explain import fields
-from gpuprov.fleet_policy import policy
+from gpuprov.fleet.policy import policy
+from gpuprov.jobs import stored
 from gpuprov.plan import saved
 from gpuprov.pull import model
 from gpuprov.render import checkout
 from gpuprov.render.variables import fleet_variables
 from gpuprov.report.specs import inventory_schema_text, schema_text
 from gpuprov.simulate.distributions import TABLE
-from gpuprov.slices import stored
 
 ONE = "document.schema.json"
 """The schema of the one document, which most commands print with --json."""

@@ -10,7 +10,7 @@ from io import StringIO
 
 def run() -> None:
     """Run `main` as its own process. It exits without Python's shutdown, which threads of Temporal's SDK may abort."""
-    from gpuprov.errors import BROKEN, GpuprovError
+    from gpuprov.core.errors import BROKEN, GpuprovError
 
     try:
         try:
@@ -31,12 +31,11 @@ def main() -> None:
     """Run the command line. Errors that a user can act on are printed without a traceback; `--debug` shows it."""
     import click
 
-    from gpuprov import console
     from gpuprov.cli import cli
-    from gpuprov.errors import CODES, GpuprovError
-    from gpuprov.shared import locales, temporary
+    from gpuprov.core import locales, temporary, terminal
+    from gpuprov.core.errors import CODES, GpuprovError
 
-    console.blocking()
+    terminal.blocking()
     locales.settle()
     temporary.settle()
     if "_GPUPROV_COMPLETE" in os.environ:
@@ -44,24 +43,24 @@ def main() -> None:
 
         shells.use()
     debug, out = "--debug" in sys.argv, sys.stdout
-    sys.excepthook = console.crash
+    sys.excepthook = terminal.crash
     try:
         code = cli.main(prog_name="gpuprov", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except GpuprovError as error:
         if debug:
             raise
-        console.error(error)
+        terminal.error(error)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         buffer = StringIO()
         error.show(buffer)
-        console.progress(buffer.getvalue().rstrip("\n"))
+        terminal.progress(buffer.getvalue().rstrip("\n"))
         sys.exit(error.exit_code)
     except (click.exceptions.Abort, KeyboardInterrupt):
         from gpuprov.cli.sections import describe_interrupt
 
-        console.progress(describe_interrupt(next(iter(sys.argv[1:2]), ""), console.Progress.cut_off))
+        terminal.progress(describe_interrupt(next(iter(sys.argv[1:2]), ""), terminal.Progress.cut_off))
         sys.exit(CODES["interrupted"])
     except SystemExit as ended:
         # Where nobody reads its help, click replaces sys.stdout and ends with status 1.

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest.outcomes import Skipped
 
-from gpuprov.shown import cleaned
+from gpuprov.core.sanitize import cleaned
 
 if TYPE_CHECKING:
-    from gpuprov.errors import UnreachableError
-    from gpuprov.probe.base import Facts
+    from gpuprov.core.errors import UnreachableError
+    from gpuprov.facts.probes.base import Facts
     from gpuprov.spec.model import HostSpec, RawHost
     from gpuprov.verify import Result
 
@@ -57,8 +57,8 @@ class Plugin:
     @cached_property
     def pairs(self) -> dict[str, tuple[RawHost, HostSpec]]:
         """Return the hosts and their specs, by name; a bad inventory is a usage error."""
-        from gpuprov.errors import GpuprovError
-        from gpuprov.fleet import load_fleet
+        from gpuprov.core.errors import GpuprovError
+        from gpuprov.fleet.specs import load_fleet
 
         try:
             fleet = load_fleet(self._sources, self._limit)
@@ -69,14 +69,14 @@ class Plugin:
     @cached_property
     def gathered(self) -> dict[str, Facts | UnreachableError]:
         """Return every host's facts, read once."""
-        from gpuprov.gather import gather
+        from gpuprov.facts.collect import gather
         from gpuprov.verify import probes_of
 
         return gather([(raw, probes_of(spec)) for raw, spec in self.pairs.values()])
 
     def results(self, host: str) -> dict[str, Result]:
         """Return the host's results by check; an unreachable host has only one."""
-        from gpuprov.errors import UnreachableError
+        from gpuprov.core.errors import UnreachableError
         from gpuprov.verify import evaluate, unreachable
 
         gathered = self.gathered[host]
@@ -143,7 +143,7 @@ class Plugin:
 
     def pytest_unconfigure(self) -> None:
         if "control_path" in self.__dict__:
-            from gpuprov.gather.transport import close_shared
+            from gpuprov.facts.collect.transport import close_shared
 
             close_shared(self.control_path)
 
@@ -159,7 +159,7 @@ def fixtures(plugin: Plugin) -> ModuleType:
     @pytest.fixture(scope="session")
     def host(gpuprov_host: str) -> Any:
         """testinfra's host, reached as the inventory says."""
-        from gpuprov.gather.transport import site_host
+        from gpuprov.facts.collect.transport import site_host
 
         return site_host(plugin.pairs[gpuprov_host][0], control_path=plugin.control_path)
 
@@ -171,7 +171,7 @@ def fixtures(plugin: Plugin) -> ModuleType:
     @pytest.fixture(scope="session")
     def facts(gpuprov_host: str) -> Facts:
         """The facts that gpuprov read from the host."""
-        from gpuprov.errors import UnreachableError
+        from gpuprov.core.errors import UnreachableError
 
         gathered = plugin.gathered[gpuprov_host]
         if isinstance(gathered, UnreachableError):

@@ -26,13 +26,16 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 from links import link_to_repository, rewrite  # type: ignore[import-not-found]  # noqa: E402
 
-from gpuprov.assets import files  # noqa: E402
+from gpuprov.core.assets import files  # noqa: E402
 from gpuprov.render.carried import plugin_files, role_files  # noqa: E402
 
 NAME = "gpuprov.gpuprov"
 FOLDERS = {"library": "modules", "action_plugins": "action", "module_utils": "module_utils"}
 """Folders of plugins in a collection, by their folder beside a playbook."""
-SHARED = ("ansible.module_utils.gpuprov_onhost", f"ansible_collections.{NAME}.plugins.module_utils.gpuprov_onhost")
+SHARED = (
+    "ansible.module_utils.gpuprov_host_code",
+    f"ansible_collections.{NAME}.plugins.module_utils.gpuprov_host_code",
+)
 PATH = re.compile(
     r"(?m)^(?:# Ansible finds module_utils.*|import ansible\.module_utils|ansible\.module_utils\.__path__.*)\n"
 )

@@ -15,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 import gpuprov
 from gpuprov.catalog import reader, symptoms
 from gpuprov.catalog.drivers.data import read_drivers_file
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 LAB = re.compile(r"\b(?:lab: Lab|first: First|moved: Moved|(?:newest|older): str|versions: tuple)\b")
 """Fixtures of tests/e2e that are, or are derived from, the lab."""

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import yaml
 
-from gpuprov.errors import CODES, find_worst
+from gpuprov.core.errors import CODES, find_worst
 from gpuprov.report.document import Document, as_json
 
 READER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -71,9 +71,9 @@ def play(
 
 def moved(folder: Path, *paths: str) -> Path:
     """Make plays in this folder use gpuprov's modules with these host paths moved below the folder. Returns the folder."""
-    utils = folder / "module_utils" / "gpuprov_onhost"
+    utils = folder / "module_utils" / "gpuprov_host_code"
     utils.mkdir(parents=True)
-    whole = PLUGINS / "module_utils" / "gpuprov_onhost"
+    whole = PLUGINS / "module_utils" / "gpuprov_host_code"
     for file in whole.rglob("*.py"):
         (utils / file.relative_to(whole)).parent.mkdir(exist_ok=True)
         text = file.read_text(encoding="utf-8")

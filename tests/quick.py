@@ -19,14 +19,14 @@ ALSO = {
     "CHANGELOG.md": "tests/docs",
     "roles": "tests/roles",
     "playbooks": "tests/roles",
-    "plugins": "tests/onhost",
+    "plugins": "tests/host_code",
     "Makefile": "tests/test_workflows.py",
     ".github": "tests/test_workflows.py",
     "pyproject.toml": "tests/docs/test_long_description.py",
 }
 """Tests for files other than gpuprov's Python, by the beginning of the path."""
 FIXPOINT = "tests/contracts/test_fixpoint.py"
-ROOMS = ("capabilities", "catalog", "onhost", "plan", "probe", "resources", "shared", "spec", "verify")
+ROOMS = ("capabilities", "catalog", "facts", "host_code", "plan", "resources", "rules", "spec", "verify")
 JUDGED_BY_IT = (*(f"gpuprov/{room}/" for room in ROOMS), FIXPOINT)
 """The slowest contract is left out unless a change touches these; make check always runs it."""
 

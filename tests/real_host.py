@@ -16,10 +16,10 @@ from pathlib import Path
 
 from gpuprov.catalog.gpus import find_by_pci_id
 from gpuprov.catalog.mig import list_profiles
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus import mig
-from gpuprov.records import RecordedFacts, read
+from gpuprov.facts.captures import RecordedFacts, read
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus import mig
 
 LOCAL = "all: {hosts: {this: {ansible_connection: local, ansible_python_interpreter: %s}}}\n"
 RAW = {  # what people paste, kept beside the capture

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuprov.assets import files
+from gpuprov.core.assets import files
 from tests import collection
 
 ROOT = collection.ROOT
@@ -46,7 +46,7 @@ def test_every_role_playbook_and_plugin_is_in_it() -> None:
                           ("plugins/action", "plugins/action")):  # fmt: skip
         wanted = {f"{place}/{name}" for name in files(ROOT / folder)}
         assert wanted <= tree.keys(), folder
-    shared = {f"plugins/module_utils/gpuprov_onhost/{name}" for name in files(ROOT / "gpuprov/onhost")}
+    shared = {f"plugins/module_utils/gpuprov_host_code/{name}" for name in files(ROOT / "gpuprov/host_code")}
     assert shared <= tree.keys()
     assert "roles/mig/files/pynvml.py" in tree, "which make setup has beside gpuprov"
 

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov import console
 from gpuprov.apply.aftermath import told_interrupted
 from gpuprov.cli.sections import describe_interrupt
-from gpuprov.console import Progress
-from gpuprov.errors import GpuprovError
+from gpuprov.core import terminal
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.sanitize import hides
+from gpuprov.core.terminal import Progress
 from gpuprov.plan import durations
 from gpuprov.plan.events import Ledger
 from gpuprov.plan.interrupt import interruptible
-from gpuprov.shown import hides
 from tests.test_cli import ROOT
 
 pytestmark = pytest.mark.install
@@ -40,20 +40,20 @@ def test_what_is_said_on_a_narrow_terminal_breaks_between_words(monkeypatch: pyt
     screen, pipe = Screen(), io.StringIO()
     monkeypatch.setattr(sys, "stderr", screen)
     long = "saved: gpuprov apply friday.plan does this, and refuses if anything has changed by then"
-    console.progress(long)
-    console.warning(long)
-    console.error(GpuprovError(long, long))
+    terminal.progress(long)
+    terminal.warning(long)
+    terminal.error(GpuprovError(long, long))
     said = re.sub("\x1b\\[[0-9]*m", "", screen.getvalue())
     assert max(map(len, said.splitlines())) <= 40
     assert " ".join(said.split()) == f"{long} warning: {long} error: {long} hint: {long}"
     monkeypatch.setattr(sys, "stderr", pipe)
-    console.progress(long)
+    terminal.progress(long)
     assert pipe.getvalue() == f"{long}\n", "what is searched is left whole"
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_the_block_fits_a_terminal_and_tells_the_time(columns: int) -> None:
-    progress = console.Progress(NAMES, "applying", earlier="6 min the last time (4 hosts)")
+    progress = terminal.Progress(NAMES, "applying", earlier="6 min the last time (4 hosts)")
     start = progress._start
     progress.act("Install - packages")
     progress.update(NAMES[3], "nvidia_driver: Install the set")
@@ -78,7 +78,7 @@ def test_the_block_fits_a_terminal_and_tells_the_time(columns: int) -> None:
     "name", ["a-very-long-host-name-of-a-gpu-{:02}.dc1.example.com", "gpu{:02}.a-long-domain.of.example.com"]
 )
 def test_names_that_are_cut_are_told_apart(name: str, columns: int) -> None:
-    progress = console.Progress([name.format(number) for number in range(1, 4)], "verifying")
+    progress = terminal.Progress([name.format(number) for number in range(1, 4)], "verifying")
     rows = [line for line in progress.lines(columns, 24, progress._start + 5) if line.startswith("  ")]
     assert len(set(rows)) == 3, rows
     assert all(f"{number:02}" in row and "0:05 verifying" in row for number, row in enumerate(rows, 1))
@@ -87,14 +87,14 @@ def test_names_that_are_cut_are_told_apart(name: str, columns: int) -> None:
 
 def test_the_block_leaves_room_for_what_ctrl_c_echoes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((80, 24)))
-    block = console.Progress(NAMES, "applying")
+    block = terminal.Progress(NAMES, "applying")
     for name in NAMES:
         block.note(name, "kernel: Rebuild outdated initramfs images and boot entries")
     assert max(len(line) for line in str(block._picture()).splitlines()) == 77
 
 
 def test_one_host_is_not_counted() -> None:
-    progress = console.Progress(["gpu1"], "verifying", earlier="40 s the last time (1 host)")
+    progress = terminal.Progress(["gpu1"], "verifying", earlier="40 s the last time (1 host)")
     assert progress.lines(80, 24, progress._start + 5)[0] == "0:05, verifying, 40 s the last time (1 host)"
 
 
@@ -131,7 +131,7 @@ def test_verify_says_how_long_it_took_the_last_time(tmp_path: Path) -> None:
 
 
 def test_texts_of_hosts_bring_no_control_codes() -> None:
-    progress = console.Progress(["gpu\x1b[2J"], "applying")
+    progress = terminal.Progress(["gpu\x1b[2J"], "applying")
     progress.update("gpu\x1b[2J", "\x1b]0;title\x07\nsecond line")
     assert not any(hides(line) or "\n" in line for line in progress.lines(80, 24, 0))
 

@@ -15,11 +15,11 @@ def tree(tmp_path: Path) -> Path:
         "contracts/test_a.py",
         "plan/test_read.py",
         "plan/test_page.py",
-        "probe/gpus/test_smi.py",
+        "facts/probes/gpus/test_smi.py",
         "capabilities/test_mig_fit.py",
         "capabilities/test_mig_desired.py",
         "capabilities/test_mps.py",
-        "test_console.py",
+        "core/test_terminal.py",
     ):
         (tmp_path / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "tests" / name).touch()
@@ -31,12 +31,12 @@ def tree(tmp_path: Path) -> Path:
     [
         ("gpuprov/plan/page.py", ["tests/plan/test_page.py"]),
         ("gpuprov/plan/other.py", ["tests/plan"]),
-        ("gpuprov/probe/gpus/nvml.py", ["tests/probe/gpus"]),
+        ("gpuprov/facts/probes/gpus/nvml.py", ["tests/facts/probes/gpus"]),
         (
             "gpuprov/capabilities/mig/desired.py",
             ["tests/capabilities/test_mig_desired.py", "tests/capabilities/test_mig_fit.py"],
         ),
-        ("gpuprov/console.py", ["tests/test_console.py"]),
+        ("gpuprov/core/terminal.py", ["tests/core/test_terminal.py"]),
         ("gpuprov/nowhere.py", []),
         ("tests/plan/test_read.py", ["tests/plan/test_read.py"]),
         ("tests/plan/test_deleted.py", []),

@@ -8,7 +8,6 @@ from time import monotonic
 
 import msgspec
 
-from gpuprov import console
 from gpuprov.accept import scripts, show
 from gpuprov.accept.commands import format_commands
 from gpuprov.accept.hosts import PROBES, Pair, find_busy, leave_out, prepare
@@ -21,22 +20,23 @@ from gpuprov.accept.schedule import plan_rounds, split_rounds
 from gpuprov.accept.single import PARTS, run_across, run_part
 from gpuprov.capabilities.acceptance.judge import judge, named, told
 from gpuprov.catalog.acceptance import RESULT
-from gpuprov.errors import GpuprovError, UnreachableError, defect
-from gpuprov.gather import gather
-from gpuprov.gather.pace import Pace
+from gpuprov.core import terminal
+from gpuprov.core.errors import GpuprovError, UnreachableError, defect
+from gpuprov.core.sanitize import counted
+from gpuprov.core.signals import ended_politely
+from gpuprov.facts.collect import gather
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.probes.acceptance import LAST, Measurement, Record, parse_record
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan.extra import new_run
-from gpuprov.probe.acceptance import LAST, Measurement, Record, parse_record
-from gpuprov.probe.base import Facts, Output
 from gpuprov.report import retry
 from gpuprov.report.page import About
-from gpuprov.shared.signals import ended_politely
-from gpuprov.shown import counted
 
 
 def run(pairs: Sequence[Pair], options: Options, about: About | None = None) -> int:
     """Run the command: read, test, report. Returns the exit code. `about`: the origin of the page."""
     show.check(options)
-    outcome = accept(pairs, options, say=console.progress)
+    outcome = accept(pairs, options, say=terminal.progress)
     show.report(outcome, options, about)
     bad = ("fail", "error", "unreachable")
     retry.offer(
@@ -94,13 +94,13 @@ def _untold(kept: Mapping[str, str]) -> list[str]:
 def _confirmed(hosts: Mapping[str, Host], options: Options, findings: Sequence[Finding]) -> bool:
     """Ask a person to confirm the load; return whether they agree."""
     for finding in findings:
-        console.progress(f"{finding.host} is left out: {finding.found}")
+        terminal.progress(f"{finding.host} is left out: {finding.found}")
     planned = plan_rounds([name for name, host in hosts.items() if host.devices], options.pairs)
     count = sum(len(batch) for batch in planned)
     pairs = f", {counted(count, 'pair')} in {counted(len(planned), 'round')}" if "rdma" in options.only else ""
     where = f"{', '.join(options.only)} on {len(hosts)} host{'s' * (len(hosts) != 1)}{pairs}"
     question = f"{where}: GPUs and network are loaded fully. Run?"
-    return console.confirm(question)
+    return terminal.confirm(question)
 
 
 def _under_lock(hosts: dict[str, Host], lock: Lock, options: Options, outcome: Outcome, say: Say) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from gpuprov.accept.model import Host
 from gpuprov.accept.rails import Rail
 from gpuprov.capabilities.acceptance.fragment import program_of
-from gpuprov.probe.acceptance import Measurement, outputs
+from gpuprov.facts.probes.acceptance import Measurement, outputs
 
 PORT = "@PORT@"
 """Placeholder, in a command, of the TCP port that the server's host chooses."""

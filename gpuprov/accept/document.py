@@ -8,7 +8,7 @@ import msgspec
 
 from gpuprov.accept.model import Finding, Outcome, Status
 from gpuprov.accept.outliers import Outlier, find_outliers
-from gpuprov.probe.acceptance import Measurement
+from gpuprov.facts.probes.acceptance import Measurement
 from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
 
 AcceptVerdict = Literal["accepted", "NOT accepted", "nothing was measured", "interrupted"]

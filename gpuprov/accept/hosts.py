@@ -12,10 +12,10 @@ from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.drivers.sets import is_gpu_service
 from gpuprov.catalog.gpus import find_gpu
-from gpuprov.errors import UnreachableError, defect
-from gpuprov.probe import acceptance, rdma
-from gpuprov.probe.base import UNREADABLE, Facts, Output, Probe, ProbeFailed
-from gpuprov.probe.driver import nvidia
+from gpuprov.core.errors import UnreachableError, defect
+from gpuprov.facts.probes import acceptance, rdma
+from gpuprov.facts.probes.base import UNREADABLE, Facts, Output, Probe, ProbeFailed
+from gpuprov.facts.probes.driver import nvidia
 from gpuprov.spec.model import HostSpec, RawHost
 
 Pair = tuple[RawHost, HostSpec]

@@ -9,13 +9,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Mapping
 
-from gpuprov import __version__, reading
+from gpuprov import __version__
 from gpuprov.accept.model import Ran, Runner, Step
 from gpuprov.accept.remote import AT_A_TIME
-from gpuprov.errors import UnreachableError
-from gpuprov.onhost import process
-from gpuprov.onhost.lock import LOCK
-from gpuprov.onhost.locked import explain_refusal
+from gpuprov.core import safe_parse
+from gpuprov.core.errors import UnreachableError
+from gpuprov.host_code import process
+from gpuprov.host_code.lock import LOCK
+from gpuprov.host_code.locked import explain_refusal
 from gpuprov.plan.host_lock import command
 
 FOLDER = "/run/gpuprov/accept"
@@ -176,7 +177,7 @@ def _parse_answer(ran: Ran) -> tuple[dict[str, object], str | UnreachableError]:
     if ran.status == 127:
         return {}, "acceptance tests need Python 3 on the host"
     try:
-        answer = reading.parse_json(ran.text)
+        answer = safe_parse.parse_json(ran.text)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):

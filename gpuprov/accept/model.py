@@ -8,12 +8,12 @@ from typing import Literal
 
 import msgspec
 
-from gpuprov import errors
 from gpuprov.capabilities.acceptance.fragment import Acceptance
 from gpuprov.capabilities.acceptance.judge import Verdict
-from gpuprov.errors import Code, UnreachableError, choose_code, find_worst
-from gpuprov.probe.acceptance import Measurement, Network, Tools
-from gpuprov.probe.rdma import RdmaDevice
+from gpuprov.core import errors
+from gpuprov.core.errors import Code, UnreachableError, choose_code, find_worst
+from gpuprov.facts.probes.acceptance import Measurement, Network, Tools
+from gpuprov.facts.probes.rdma import RdmaDevice
 from gpuprov.spec.model import HostSpec, RawHost
 
 KINDS = ("rdma", "nccl", "nvbandwidth", "dcgm", "stream")

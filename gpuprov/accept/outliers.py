@@ -9,9 +9,9 @@ import msgspec
 
 from gpuprov.accept.maps import MUCH, Cell, Level, Map, format_figure, maps
 from gpuprov.accept.model import ORDER, Finding, Outcome, Status
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.acceptance import Measurement
 from gpuprov.inventory.names import fold_names as names
-from gpuprov.probe.acceptance import Measurement
-from gpuprov.shown import counted
 
 BAD: tuple[Level, ...] = ("far", "none", "missed", "slow")
 """Levels that stand out, the worst first."""

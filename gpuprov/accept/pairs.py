@@ -15,8 +15,8 @@ from gpuprov.accept.lock import LOST, Lock
 from gpuprov.accept.model import Host, Ran, Say
 from gpuprov.accept.rails import list_rails, pair_rails
 from gpuprov.accept.schedule import Pair
-from gpuprov.probe.acceptance import Measurement
-from gpuprov.probe.acceptance.outputs import Unreadable, complaint, error_in
+from gpuprov.facts.probes.acceptance import Measurement
+from gpuprov.facts.probes.acceptance.outputs import Unreadable, complaint, error_in
 
 
 def list_units(host: Host, other: Host) -> list[Unit]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuprov.accept.maps import SAMPLES, Cell, Level, Map, format_cell
-from gpuprov.topology.canvas import Canvas
+from gpuprov.hardware.topology.canvas import Canvas
 
 CELL_WIDTH, CELL_HEIGHT, MARGIN, CHARACTER = 64, 34, 16, 7.2
 COLUMNS, WIDE = 6, 1400

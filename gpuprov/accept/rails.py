@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from gpuprov.accept.model import Host
-from gpuprov.probe.rdma import Gid, RdmaDevice, RdmaPort
+from gpuprov.facts.probes.rdma import Gid, RdmaDevice, RdmaPort
 
 Speech = Literal["InfiniBand", "RoCE", "iWARP"]
 

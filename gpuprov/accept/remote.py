@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from gpuprov.accept.model import Ran, Runner, Step
-from gpuprov.errors import GpuprovError, UnreachableError
-from gpuprov.gather.children import run_all
-from gpuprov.gather.script import compose, split
-from gpuprov.gather.transport import Answer, job
-from gpuprov.gather.unreached import Unreached
-from gpuprov.probe.base import Output, Probe
+from gpuprov.core.errors import GpuprovError, UnreachableError
+from gpuprov.facts.collect.children import run_all
+from gpuprov.facts.collect.script import compose, split
+from gpuprov.facts.collect.transport import Answer, job
+from gpuprov.facts.collect.unreached import Unreached
+from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.spec.model import RawHost
 
 AT_A_TIME = 256

@@ -6,20 +6,20 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from gpuprov import console
 from gpuprov.accept.document import WORDS, build_document, format_summary
 from gpuprov.accept.maps import maps
 from gpuprov.accept.model import Finding, Options, Outcome, Status
 from gpuprov.accept.outliers import Outlier, find_outliers
 from gpuprov.accept.page import list_skipped, list_tests, page
 from gpuprov.accept.picture import document
+from gpuprov.core import terminal
+from gpuprov.core.sanitize import cleaned, wrapped
 from gpuprov.report import junit
 from gpuprov.report.document import fill
 from gpuprov.report.files import check_writable
 from gpuprov.report.page import About
 from gpuprov.report.results import deliver
 from gpuprov.report.text import COLOURS, labelled
-from gpuprov.shown import cleaned, wrapped
 from gpuprov.verify.evaluate import Result
 
 
@@ -40,7 +40,7 @@ def report(outcome: Outcome, options: Options, about: About | None = None) -> No
         deliver(build_document(outcome), text, files)
     finally:
         for note in outcome.notes:
-            console.warning(note)
+            terminal.warning(note)
 
 
 def as_results(outcome: Outcome) -> list[Result]:
@@ -61,7 +61,7 @@ def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
     for test, why, hosts in skipped:
         lines += wrapped(
             f"{_paint('skip', 'skip')}  {test}  {cleaned(why)}  [{cleaned(hosts)}]",
-            console.width(),
+            terminal.width(),
             hang=" " * 6,
         )
     lines += [""] if skipped else []
@@ -79,7 +79,7 @@ def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
 def _format_outlier(outlier: Outlier) -> list[str]:
     head = {"pass": "SLOW"}.get(outlier.status, outlier.status.upper())
     text = f"{head}  {cleaned(outlier.test)}{': ' * bool(outlier.test)}{cleaned(outlier.sentence)}"
-    first, *rest = wrapped(text, max(console.width(), 40), hang=" " * 6)
+    first, *rest = wrapped(text, max(terminal.width(), 40), hang=" " * 6)
     painted = first.replace(head, _paint(head, "error" if outlier.status == "pass" else outlier.status), 1)
     return [painted, *rest, *_format_labelled((("see", outlier.evidence), ("fix", outlier.hint)))]
 
@@ -95,7 +95,7 @@ def _format_finding(finding: Finding) -> list[str]:
 
 
 def _format_labelled(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    return [line for label, value in pairs for line in labelled(label, value, console.width(), whole=label == "see")]
+    return [line for label, value in pairs for line in labelled(label, value, terminal.width(), whole=label == "see")]
 
 
 def _format_tests(outcome: Outcome) -> list[str]:
@@ -126,4 +126,4 @@ def _format_verdict(outcome: Outcome) -> str:
 
 
 def _paint(text: str, status: Status) -> str:
-    return console.paint(text, COLOURS[status], sys.stdout)
+    return terminal.paint(text, COLOURS[status], sys.stdout)

@@ -17,9 +17,9 @@ from gpuprov.capabilities.acceptance.judge import ACROSS, LOOPBACK
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.catalog import dcgm
 from gpuprov.catalog.gpus import find_gpu
-from gpuprov.probe.acceptance import Measurement, outputs
-from gpuprov.probe.acceptance.outputs import Unreadable
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.acceptance import Measurement, outputs
+from gpuprov.facts.probes.acceptance.outputs import Unreadable
 
 DIAG_SECONDS = {1: 300.0, 2: 900.0, 3: 3600.0, 4: 10800.0}
 """Longest time of a level: https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html, doubled."""

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from gpuprov import assets, reading
-from gpuprov.errors import GpuprovError, UnreachableError
-from gpuprov.gather.children import Job, run_all
-from gpuprov.gather.script import compose, split
-from gpuprov.gather.transport import Answer, job
+from gpuprov.core import assets, safe_parse
+from gpuprov.core.errors import GpuprovError, UnreachableError
+from gpuprov.facts.collect.children import Job, run_all
+from gpuprov.facts.collect.script import compose, split
+from gpuprov.facts.collect.transport import Answer, job
+from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.events import Ledger
 from gpuprov.plan.host_lock import command
-from gpuprov.probe.base import Output, Probe
 from gpuprov.spec.model import RawHost
 
 WAIT = 10
@@ -97,7 +97,7 @@ def _noted(by_host: dict[str, Left], host: str) -> Callable[[Answer], None]:
 
 def _left(output: Output) -> Left:
     try:
-        answer = reading.parse_json(output.text)
+        answer = safe_parse.parse_json(output.text)
     except ValueError:
         answer = None
     if not isinstance(answer, Mapping) or not isinstance(answer.get("running"), list):

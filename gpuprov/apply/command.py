@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from gpuprov import console
 from gpuprov.apply.document import build_document
 from gpuprov.apply.execution import Agreed
 from gpuprov.apply.model import Act, ApplyRun, HostOutcome, Options
 from gpuprov.apply.on_failure import apply
 from gpuprov.apply.rollback import acknowledge, rollback
 from gpuprov.apply.text import as_text
+from gpuprov.core import terminal
 from gpuprov.plan import HostPlan
 from gpuprov.plan import as_text as plan_text
 from gpuprov.plan.read import Pair
@@ -37,7 +37,7 @@ def run(
     """Apply, print the result, return the exit code. Asks only if a person can answer. agreed: refuses changes that were not
     approved. html: the page, with `about`. left_out: hosts that take no part, and why; they are reported beside the others."""
     check_writable(html)
-    interactive = console.can_ask()
+    interactive = terminal.can_ask()
     outcome = apply(
         pairs,
         options,
@@ -62,7 +62,7 @@ def run(
 
 def _deliver(outcome: ApplyRun, options: Options, files: Files = ()) -> None:
     def text() -> str:
-        width, colour = console.room(sys.stdout), console.coloured(sys.stdout)
+        width, colour = terminal.room(sys.stdout), terminal.coloured(sys.stdout)
         return as_text(outcome, verbose=options.verbose, width=width, colour=colour)
 
     deliver(build_document(outcome), None if options.as_json else text, files)
@@ -70,7 +70,7 @@ def _deliver(outcome: ApplyRun, options: Options, files: Files = ()) -> None:
 
 def run_rollback(hosts: Sequence[RawHost], options: Options, to: str = "") -> int:
     """Roll back, print the result, return the exit code."""
-    interactive = console.can_ask()
+    interactive = terminal.can_ask()
     ask = partial(confirm, act=options.act) if interactive else None
     outcome = rollback(hosts, options, Terminal(verbose=options.verbose), to=to, confirm=ask)
     _deliver(outcome, options)
@@ -81,6 +81,6 @@ def run_rollback(hosts: Sequence[RawHost], options: Options, to: str = "") -> in
 
 def confirm(plans: list[HostPlan], act: Act = "apply") -> bool:
     """Show the plans and ask for confirmation."""
-    colour = console.coloured(sys.stderr)
-    console.progress(plan_text(plans, colour=colour, width=console.room(sys.stderr), ahead=True), in_colour=colour)
-    return console.confirm(f"{act}?")
+    colour = terminal.coloured(sys.stderr)
+    terminal.progress(plan_text(plans, colour=colour, width=terminal.room(sys.stderr), ahead=True), in_colour=colour)
+    return terminal.confirm(f"{act}?")

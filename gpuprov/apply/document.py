@@ -6,7 +6,7 @@ from collections import Counter
 
 from gpuprov.apply.model import Act, AppliedItem, ApplyRun, HostOutcome, Lap, State
 from gpuprov.apply.text import summary
-from gpuprov.errors import Outcome
+from gpuprov.core.errors import Outcome
 from gpuprov.report.as_json import Boot
 from gpuprov.report.document import Document, HostDocument, Seconds, Summary, conclude, fill, sum_up
 from gpuprov.verify.evaluate import Result

@@ -11,17 +11,18 @@ import msgspec
 
 from gpuprov.apply import keeping, nodes, policy
 from gpuprov.apply.aftermath import leave, told_interrupted
+from gpuprov.apply.durations import Laps
 from gpuprov.apply.first_look import duplicate, first_look, lost
 from gpuprov.apply.keeper import Keeper
-from gpuprov.apply.laps import Laps
-from gpuprov.apply.left_behind import give_back
+from gpuprov.apply.leftovers import give_back
 from gpuprov.apply.lists import Lists
 from gpuprov.apply.log import Log
 from gpuprov.apply.model import ApplyRun, HostOutcome, Known, Options
 from gpuprov.apply.outcome import judge
-from gpuprov.drain import in_play
-from gpuprov.errors import GpuprovError
-from gpuprov.gather.pace import Pace
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.signals import ended_politely
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.fleet.drain import in_play
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan import durations, playbook
 from gpuprov.plan.events import Ledger, given_up
@@ -31,7 +32,6 @@ from gpuprov.plan.model import HOST, HostPlan
 from gpuprov.plan.read import Pair, Reading, duplicates, for_ansible, read
 from gpuprov.plan.show import Show
 from gpuprov.plan.workspace import place, remove_leftovers, workspace
-from gpuprov.shared.signals import ended_politely
 from gpuprov.spec.model import is_secret
 from gpuprov.verify.evaluate import MOMENTS
 

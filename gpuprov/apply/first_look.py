@@ -8,14 +8,14 @@ from datetime import datetime
 
 from gpuprov.apply.model import HostOutcome, Options
 from gpuprov.apply.outcome import asked_at
-from gpuprov.errors import GpuprovError, UnreachableError
-from gpuprov.gather.unreached import Unreached
-from gpuprov.onhost import fence, machine
+from gpuprov.core.errors import GpuprovError, UnreachableError
+from gpuprov.facts.collect.unreached import Unreached
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.host import house
+from gpuprov.host_code import fence, machine
 from gpuprov.plan.decide import decide
 from gpuprov.plan.extra import of_rollback
 from gpuprov.plan.read import Pair, Reading
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.host import house
 from gpuprov.render import digests
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.overrides import get_max_clock_skew

@@ -7,14 +7,14 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpuprov import reading
 from gpuprov.apply.aftermath import WORKERS, composed
-from gpuprov.errors import GpuprovError, UnreachableError
-from gpuprov.gather.children import Job, run_all
-from gpuprov.gather.script import split
-from gpuprov.gather.transport import Answer, job
+from gpuprov.core import safe_parse
+from gpuprov.core.errors import GpuprovError, UnreachableError
+from gpuprov.facts.collect.children import Job, run_all
+from gpuprov.facts.collect.script import split
+from gpuprov.facts.collect.transport import Answer, job
+from gpuprov.facts.probes.base import Output
 from gpuprov.plan.host_lock import command
-from gpuprov.probe.base import Output
 from gpuprov.spec.model import RawHost
 
 SHARE = 4
@@ -78,6 +78,6 @@ def _refused(answer: Answer) -> bool:
     if isinstance(answer, UnreachableError):
         return False
     with contextlib.suppress(ValueError):
-        leave_answer = reading.parse_json((split(answer) or {}).get("leave", Output("")).text)
+        leave_answer = safe_parse.parse_json((split(answer) or {}).get("leave", Output("")).text)
         return isinstance(leave_answer, Mapping) and leave_answer.get("held") is False
     return False

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gpuprov import checkpoints
 from gpuprov.apply.model import HostOutcome
-from gpuprov.gather.pace import Pace
+from gpuprov.facts.collect.pace import Pace
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.read import Pair, Reading
 

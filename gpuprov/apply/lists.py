@@ -10,8 +10,8 @@ import msgspec
 from gpuprov.apply.items import After, applied
 from gpuprov.apply.model import AppliedItem, HostOutcome, Options
 from gpuprov.apply.outcome import asked_at
-from gpuprov.errors import defect
-from gpuprov.gather.pace import Pace
+from gpuprov.core.errors import defect
+from gpuprov.facts.collect.pace import Pace
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import Decision
 from gpuprov.plan.exact import Answer, with_answer

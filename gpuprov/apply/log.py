@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from gpuprov import console
-from gpuprov.errors import GpuprovError
+from gpuprov.core import terminal
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.sanitize import MASK, cleaned
 from gpuprov.plan.saved import SHORTEST
 from gpuprov.report.files import refuse_anothers, state_folder
-from gpuprov.shown import MASK, cleaned
 
 MOST = 1000
 """Maximum number of logs of one run in one second."""
@@ -63,7 +63,7 @@ class Log:
             if not self._is_begun:
                 raise self._refused(error) from error
             self._is_lost = True
-            console.warning(f"the log {self.path} ends here: {error.strerror}; the run goes on without it")
+            terminal.warning(f"the log {self.path} ends here: {error.strerror}; the run goes on without it")
         self._is_begun = True
 
     def masked(self, text: str) -> str:

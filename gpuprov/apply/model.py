@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov.errors import Code, Outcome, choose_code, find_worst
-from gpuprov.limits import ACT_LIMIT, LEASE
+from gpuprov.core.errors import Code, Outcome, choose_code, find_worst
+from gpuprov.core.time_limits import ACT_LIMIT, LEASE
 from gpuprov.plan.model import Item
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import verdict

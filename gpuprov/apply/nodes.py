@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from gpuprov import reading
 from gpuprov.apply.aftermath import LIMIT, composed, leave
 from gpuprov.apply.model import HostOutcome, Known
-from gpuprov.drain import in_play, noted
-from gpuprov.drain.in_play import Asked
-from gpuprov.drain.many import AT_ONCE
-from gpuprov.errors import GpuprovError, UnreachableError
-from gpuprov.gather.script import split
-from gpuprov.gather.transport import run
+from gpuprov.core import safe_parse
+from gpuprov.core.errors import GpuprovError, UnreachableError
+from gpuprov.facts.collect.script import split
+from gpuprov.facts.collect.transport import run
+from gpuprov.facts.probes.base import Output
+from gpuprov.fleet.drain import in_play, noted
+from gpuprov.fleet.drain.in_play import Asked
+from gpuprov.fleet.drain.many import AT_ONCE
 from gpuprov.plan.extra import of_rollback
 from gpuprov.plan.host_lock import command
-from gpuprov.probe.base import Output
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import IN_SERVICE
 
@@ -105,7 +105,7 @@ def _locked(raw: RawHost, owner: Mapping[str, object]) -> bool:
             break
         try:
             stdout = run(raw, composed(command("take", owner, raw.name), LIMIT), rest)
-            answer = reading.parse_json((split(stdout.encode()) or {}).get("leave", Output("")).text)
+            answer = safe_parse.parse_json((split(stdout.encode()) or {}).get("leave", Output("")).text)
         except (UnreachableError, ValueError):
             continue
         if isinstance(answer, Mapping) and isinstance(answer.get("taken"), bool):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuprov.apply.model import Act, HostOutcome
-from gpuprov.fleet import place
+from gpuprov.fleet.specs import place
 from gpuprov.plan.events import Ledger, Tally
 from gpuprov.plan.playbook import Ended
 from gpuprov.spec.model import HostSpec

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gpuprov.apply.model import DONE, Act, HostOutcome, Options
-from gpuprov.fleet_policy.events import HostEnd, Verdict, verdict_of
-from gpuprov.fleet_policy.in_memory import InMemory
-from gpuprov.fleet_policy.options import OPTIONS, policy_of
-from gpuprov.fleet_policy.planned import Member, planned
-from gpuprov.fleet_policy.policy import Policy
+from gpuprov.fleet.policy.events import HostEnd, Verdict, verdict_of
+from gpuprov.fleet.policy.in_memory import InMemory
+from gpuprov.fleet.policy.options import OPTIONS, policy_of
+from gpuprov.fleet.policy.planned import Member, planned
+from gpuprov.fleet.policy.policy import Policy
 from gpuprov.plan.read import Pair
 from gpuprov.verify.verify import verdict
 

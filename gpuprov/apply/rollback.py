@@ -12,20 +12,20 @@ from gpuprov.apply.first_look import duplicate, lost
 from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
 from gpuprov.checkpoints import Back, Refused, back, on_hosts, trusted
 from gpuprov.checkpoints.choose import told
-from gpuprov.errors import UnreachableError
-from gpuprov.fleet import Fleet, judge
-from gpuprov.gather import gather
-from gpuprov.gather.pace import Pace
-from gpuprov.onhost import locked, process
-from gpuprov.onhost.machine import find_duplicates
+from gpuprov.core.errors import UnreachableError
+from gpuprov.facts.collect import gather
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.host import house
+from gpuprov.facts.probes.host.checkpoints import CHECKPOINTS
+from gpuprov.fleet.specs import Fleet, judge
+from gpuprov.host_code import locked, process
+from gpuprov.host_code.machine import find_duplicates
 from gpuprov.plan.extra import checked_run, new_run, owner
 from gpuprov.plan.host_lock import of_host
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.no_way_back import until_boot
 from gpuprov.plan.show import Show
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.host import house
-from gpuprov.probe.host.checkpoints import CHECKPOINTS
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import SpecError
 

@@ -10,13 +10,13 @@ import msgspec
 
 from gpuprov.apply.fates import fates, in_numbers, timeless, untouched
 from gpuprov.apply.model import DONE, AppliedItem, ApplyRun, Became, HostOutcome
+from gpuprov.core.sanitize import BOLD, GREEN, RED, YELLOW, cleaned, counted, hanging, paint
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.items import sizes
 from gpuprov.plan.rows import rows
 from gpuprov.plan.text import SIGNS
 from gpuprov.report.folded import that_follow
 from gpuprov.report.text import unproven
-from gpuprov.shown import BOLD, GREEN, RED, YELLOW, cleaned, counted, hanging, paint
 
 WORDS = ("changed", "unchanged", "failed", "blocked", "locked", "unreachable", "not-started", "prepared")
 COLOURS: dict[Became, str] = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 
-from gpuprov.errors import GpuprovError
-from gpuprov.onhost import files as onhost
-from gpuprov.onhost import systemd, unit_files, units, wanted_units
-from gpuprov.probe.host.contents import Contents
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.probes.host.contents import Contents
+from gpuprov.host_code import files as onhost
+from gpuprov.host_code import systemd, unit_files, units, wanted_units
 from gpuprov.resources import Absent, Difference, File, Lines, Resource, Unit, differences
 
 

@@ -14,26 +14,28 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import __version__, console, fleet, reading
+from gpuprov import __version__
 from gpuprov.apply.model import NOT_DONE, HostOutcome
 from gpuprov.bake import files
 from gpuprov.bake.ensure import ensure
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.generated import desired
-from gpuprov.errors import CODES, Code, GpuprovError, UnreachableError, choose_code
-from gpuprov.gather.gather import gather
-from gpuprov.judge.judging import judge
-from gpuprov.limits import ACT_LIMIT
-from gpuprov.onhost import lock, receipt
+from gpuprov.core import safe_parse, terminal
+from gpuprov.core.errors import CODES, Code, GpuprovError, UnreachableError, choose_code
+from gpuprov.core.time_limits import ACT_LIMIT
+from gpuprov.facts.collect.gather import gather
+from gpuprov.facts.probes.base import Facts, Probe, ProbeFailed
+from gpuprov.facts.probes.host.contents import CONTENTS
+from gpuprov.fleet import specs
+from gpuprov.host_code import lock, receipt
+from gpuprov.jobs import frozen, outcome, stored
+from gpuprov.jobs.model import HostResult
 from gpuprov.plan.extra import new_run, owner
 from gpuprov.plan.read import Pair, probes_for
-from gpuprov.probe.base import Facts, Probe, ProbeFailed
-from gpuprov.probe.host.contents import CONTENTS
+from gpuprov.play.preflight.judging import judge
 from gpuprov.render.spec_digest import digests
 from gpuprov.report.files import write_atomic
-from gpuprov.slices import frozen, outcome, stored
-from gpuprov.slices.model import HostResult
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify import images
 from gpuprov.verify.evaluate import JUDGED, MOMENTS, Result, evaluate
@@ -59,10 +61,10 @@ def main() -> int:
     try:
         report = finish(Path(files.FOLDER))
     except GpuprovError as error:
-        console.error(error)
+        terminal.error(error)
         return CODES["failed"]
     for line in describe(report):
-        console.progress(line)
+        terminal.progress(line)
     return report.exit_code
 
 
@@ -72,7 +74,7 @@ def finish(folder: Path) -> Report:
     if (earlier := read_report(folder / "done.json")) and earlier.machine == here and earlier.exit_code == 0:
         return earlier
     job = stored.load_job(folder / "job.json")
-    (pair,) = fleet.judge(frozen.raw_hosts(job.hosts, job.specs), whole=False).pairs
+    (pair,) = specs.judge(frozen.raw_hosts(job.hosts, job.specs), whole=False).pairs
     run, started = new_run(), outcome.now()
     host_outcome, changed = HostOutcome(host=pair[0].name), list[str]()
     with _held(owner(run, ACT_LIMIT), host_outcome) as leader:
@@ -85,14 +87,14 @@ def finish(folder: Path) -> Report:
         changed=tuple(changed),
         result=outcome.of_apply(common, host_outcome),
     )
-    write_atomic(folder / "done.json", reading.format_document(report) + "\n", mode=0o644)
+    write_atomic(folder / "done.json", safe_parse.format_document(report) + "\n", mode=0o644)
     return report
 
 
 def read_report(path: Path) -> Report | None:
     """Read the report of an earlier boot; None if there is none, or it cannot be understood."""
-    with suppress(OSError, reading.Unreadable):
-        return reading.parse_typed_json(reading.read_contents(str(path), LARGEST), Report, largest=LARGEST)
+    with suppress(OSError, safe_parse.Unreadable):
+        return safe_parse.parse_typed_json(safe_parse.read_contents(str(path), LARGEST), Report, largest=LARGEST)
     return None
 
 

@@ -12,17 +12,18 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov import __version__, reading
+from gpuprov import __version__
 from gpuprov.bake import files, place
 from gpuprov.bake.model import Options
 from gpuprov.capabilities import BY_NAME
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet import Fleet
-from gpuprov.onhost.pull.limits import FILES, UNPACKED, WHEEL
-from gpuprov.onhost.pull.refused import Refused
-from gpuprov.onhost.pull.wheels import CANDIDATES, PROBE, Python, choose, unpack
+from gpuprov.core import safe_parse
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.specs import Fleet
+from gpuprov.host_code.pull.limits import FILES, UNPACKED, WHEEL
+from gpuprov.host_code.pull.refused import Refused
+from gpuprov.host_code.pull.wheels import CANDIDATES, PROBE, Python, choose, unpack
+from gpuprov.jobs import cut, frozen, stored
 from gpuprov.pull.bundles import OLDEST_PYTHON, list_files, make_local_job
-from gpuprov.slices import cut, frozen, stored
 from gpuprov.spec.model import HostSpec
 
 NEEDED = ("gpuprov", "msgspec", "pyyaml", "markupsafe")
@@ -48,7 +49,7 @@ def prepare(fleet: Fleet, options: Options) -> Prepared:
         message = f"{raw.name}: its spec names {absent[0]}, which the first boot reads, and which is not in the image"
         raise GpuprovError(message, "copy it into the image, to the same place")
     python = find_python(options.root)
-    wheels = {name: reading.read_contents(str(path), WHEEL) for name, path in _wheels(options.wheels).items()}
+    wheels = {name: safe_parse.read_contents(str(path), WHEEL) for name, path in _wheels(options.wheels).items()}
     chosen, missing = choose([{"name": name, "sha256": "", "size": len(data)} for name, data in wheels.items()], python)
     if missing:
         version = ".".join(map(str, python.version))
@@ -82,8 +83,8 @@ def find_python(root: Path) -> Python:
         if len(lines) != 2 or not PATH.fullmatch(lines[0]):
             continue
         try:
-            version, machine, libc = reading.parse_typed_json(lines[1], tuple[tuple[int, int], str, str])
-        except reading.Unreadable:
+            version, machine, libc = safe_parse.parse_typed_json(lines[1], tuple[tuple[int, int], str, str])
+        except safe_parse.Unreadable:
             continue
         numbers = re.fullmatch(r"glibc (\d{1,3})\.(\d{1,3}).*", libc)
         glibc = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)

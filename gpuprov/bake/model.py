@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from gpuprov.errors import CODES, Code
-from gpuprov.limits import ACT_LIMIT
+from gpuprov.core.errors import CODES, Code
+from gpuprov.core.time_limits import ACT_LIMIT
 from gpuprov.verify.evaluate import Result
 
 State = Literal["baked", "blocked", "failed", "interrupted"]

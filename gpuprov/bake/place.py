@@ -14,8 +14,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpuprov.errors import GpuprovError
-from gpuprov.shared import chroot
+from gpuprov.core import chroot
+from gpuprov.core.errors import GpuprovError
 
 INSIDE = "GPUPROV_BAKE_INSIDE"
 """Environment variable of the process that runs in the namespaces."""

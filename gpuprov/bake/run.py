@@ -15,16 +15,16 @@ from gpuprov.apply.model import HostOutcome
 from gpuprov.apply.outcome import judge as judge_events
 from gpuprov.bake import clean, first_boot, hardware, place
 from gpuprov.bake.model import Baked, Options
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet import Fleet
+from gpuprov.core import chroot
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.signals import ended_politely
+from gpuprov.fleet.specs import Fleet
 from gpuprov.plan import playbook
 from gpuprov.plan.events import Ledger
 from gpuprov.plan.extra import extra_variables, new_run, owner
 from gpuprov.plan.read import Pair, Reading, for_ansible, read
 from gpuprov.plan.show import Show
 from gpuprov.plan.workspace import workspace
-from gpuprov.shared import chroot
-from gpuprov.shared.signals import ended_politely
 from gpuprov.spec.model import RACK, SITE_VARIABLES
 from gpuprov.verify import images
 from gpuprov.verify.evaluate import MOMENTS, Result, is_broken

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import msgspec
 
 from gpuprov.bake.model import Baked
-from gpuprov.reading import format_document
-from gpuprov.shown import counted
+from gpuprov.core.safe_parse import format_document
+from gpuprov.core.sanitize import counted
 from gpuprov.verify.images import AT_FIRST_BOOT
 
 

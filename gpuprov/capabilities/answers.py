@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpuprov.capabilities.base import Change, Outcome, fail, ok
-from gpuprov.onhost.packages.dnf import LOCK_PLUGIN
-from gpuprov.probe.base import Facts
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import words
-from gpuprov.probe.software.packages import LOCKING, NO_LOCK_PLUGIN, Package
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import words
+from gpuprov.facts.probes.software.packages import LOCKING, NO_LOCK_PLUGIN, Package
+from gpuprov.host_code.packages.dnf import LOCK_PLUGIN
 
 APPLY = "gpuprov apply"
 HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"

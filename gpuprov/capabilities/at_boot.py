@@ -1,11 +1,11 @@
-"""Programs of gpuprov/onhost/at_boot as a capability installs them on its hosts: as a package with its name."""
+"""Programs of gpuprov/host_code/at_boot as a capability installs them on its hosts: as a package with its name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from gpuprov.capabilities.answers import HEADER
-from gpuprov.onhost.files import ABOVE, PYTHON
+from gpuprov.host_code.files import ABOVE, PYTHON
 
 __all__ = ("ABOVE", "COMMON", "PATH", "carried", "command", "files", "unit")
 
@@ -44,4 +44,4 @@ def files(capability: str, modules: Iterable[str]) -> dict[str, str]:
 
 def carried(modules: Iterable[str]) -> tuple[str, ...]:
     """Return the Python names of these modules."""
-    return tuple(f"gpuprov.onhost.at_boot{'' if name == '__init__' else f'.{name}'}" for name in modules)
+    return tuple(f"gpuprov.host_code.at_boot{'' if name == '__init__' else f'.{name}'}" for name in modules)

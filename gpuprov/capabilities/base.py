@@ -10,9 +10,9 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from gpuprov.capabilities.tasks import Stages
-from gpuprov.onhost.unit_files import Loaded
-from gpuprov.probe.base import Facts, Probe
-from gpuprov.probe.host import system
+from gpuprov.facts.probes.base import Facts, Probe
+from gpuprov.facts.probes.host import system
+from gpuprov.host_code.unit_files import Loaded
 from gpuprov.resources import Packages, Resource, packages_of
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from gpuprov.capabilities.base import Outcome, not_asked, skip
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.host import system
-from gpuprov.probe.kernel import modules
-from gpuprov.probe.kernel.modules import KernelModules
-from gpuprov.probe.kernel.next_boot import NEXT_BOOT, NextBoot
-from gpuprov.shared import package_lists
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.kernel import modules
+from gpuprov.facts.probes.kernel.modules import KernelModules
+from gpuprov.facts.probes.kernel.next_boot import NEXT_BOOT, NextBoot
+from gpuprov.rules import package_lists
 
 
 class Coming(msgspec.Struct, frozen=True, kw_only=True):

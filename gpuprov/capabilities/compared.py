@@ -12,8 +12,8 @@ import msgspec
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome, check, fail, not_asked, ok
-from gpuprov.probe.base import Facts, Probe
-from gpuprov.probe.kernel import modules
+from gpuprov.facts.probes.base import Facts, Probe
+from gpuprov.facts.probes.kernel import modules
 from gpuprov.resources import Difference, KernelModule, Modules, Setting, Values, compare_packages
 from gpuprov.resources.kernel_module import MODPROBE_FILE
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuprov.probe.base import Facts
-from gpuprov.probe.driver import nvidia
-from gpuprov.shared import resolve
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.rules import resolve
 from gpuprov.spec.model import HostSpec
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from gpuprov.capabilities.answers import APPLY, by_unit, enabling
 from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome, fail, not_asked, ok, skip
-from gpuprov.onhost import wanted_units
-from gpuprov.onhost.files import select_own_folders
-from gpuprov.onhost.unit_files import derive_unit, is_drop_in
-from gpuprov.probe.base import Probe, ProbeFailed
-from gpuprov.probe.host import contents, house
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import Probe, ProbeFailed
+from gpuprov.facts.probes.host import contents, house
+from gpuprov.host_code import wanted_units
+from gpuprov.host_code.files import select_own_folders
+from gpuprov.host_code.unit_files import derive_unit, is_drop_in
 from gpuprov.resources import Difference, File, Lines, Program, Resource, Unit, differences
-from gpuprov.shown import counted
 from gpuprov.spec.model import HostSpec
 
 

@@ -9,12 +9,12 @@ import msgspec
 from gpuprov.capabilities.base import Capability, Context, Desired, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.compared import Group, compared, keep_out, rebuild_images
 from gpuprov.capabilities.tasks import Stages, step
-from gpuprov.probe.base import Facts
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.kernel import initramfs, modules
-from gpuprov.probe.kernel.modules import underscored
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.kernel import initramfs, modules
+from gpuprov.facts.probes.kernel.modules import underscored
 from gpuprov.resources import KernelModule, Modules
-from gpuprov.shown import counted
 from gpuprov.spec.kernel import Kernel, ModuleName, Scalar
 from gpuprov.spec.model import Fragment, HostSpec
 

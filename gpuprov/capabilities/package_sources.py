@@ -12,11 +12,11 @@ from gpuprov.capabilities.compared import list_changes, move_packages
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import repositories as catalogue
 from gpuprov.catalog.drivers.sets import pick_source
-from gpuprov.onhost import checkpoints, openpgp, sources
-from gpuprov.probe.base import Facts
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import Family, family
-from gpuprov.probe.software.repositories import REPOSITORIES
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import Family, family
+from gpuprov.facts.probes.software.repositories import REPOSITORIES
+from gpuprov.host_code import checkpoints, openpgp, sources
 from gpuprov.resources import Difference
 from gpuprov.spec import repository as block
 

@@ -14,10 +14,10 @@ from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Capability, Context, Desired, Outcome, Resources, check, fail, ok
 from gpuprov.capabilities.tasks import Stages, step, unit
 from gpuprov.capabilities.tasks import files as files_task
-from gpuprov.onhost import readings as onhost
-from gpuprov.onhost.files import PYTHON
-from gpuprov.probe.base import Facts
-from gpuprov.probe.host.readings import PROGRAM, READINGS, SERVICE, TIMER
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host.readings import PROGRAM, READINGS, SERVICE, TIMER
+from gpuprov.host_code import readings as onhost
+from gpuprov.host_code.files import PYTHON
 from gpuprov.resources import File, Resource, Unit, role_values
 from gpuprov.spec.model import Fragment
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Capability, Context
-from gpuprov.onhost import sources
-from gpuprov.probe.base import Probe
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import family
-from gpuprov.probe.software.repositories import REPOSITORIES
+from gpuprov.facts.probes.base import Probe
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import family
+from gpuprov.facts.probes.software.repositories import REPOSITORIES
+from gpuprov.host_code import sources
 from gpuprov.resources import Absent, File, Program, Unit
 
 

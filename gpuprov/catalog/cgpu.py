@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpuprov.catalog.reader import Fact, File, load
-from gpuprov.onhost.at_boot import cgpu as program
+from gpuprov.host_code.at_boot import cgpu as program
 
 ROOT, CONFIG = program.ROOT, program.CONFIG
 UNIT = "gpuprov-cgpu.service"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from gpuprov.catalog import gpus
-from gpuprov.shared import resolve
+from gpuprov.rules import resolve
 
 Line = Literal["3", "4"]
 Parts = Mapping[str, bool]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from gpuprov.catalog.reader import Fact, File, load
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 Family = Literal["debian", "redhat", "suse"]
 Signed = Literal["packages", "index", "both"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from gpuprov.catalog.reader import Fact, File, load
-from gpuprov.shared.engines import number
+from gpuprov.rules.engines import number
 
 Engine = Literal["docker", "containerd", "crio", "podman"]
 

@@ -13,9 +13,9 @@ from gpuprov.catalog.drivers import list_branches
 from gpuprov.catalog.drivers.data import Setting, read_drivers_file
 from gpuprov.catalog.gpus import Gpu, list_gpus
 from gpuprov.catalog.packages import list_origins, list_package_sets
-from gpuprov.reading import is_whole
-from gpuprov.shared import followers
-from gpuprov.shared.resolve import Rules
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.rules import followers
+from gpuprov.rules.resolve import Rules
 
 UNIT = "nvidia-fabricmanager.service"
 PROGRAM = "/usr/bin/nv-fabricmanager"
@@ -79,7 +79,7 @@ def explain_absence(gpu: Gpu) -> str:
 
 @cache
 def build_rules(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[dict[str, Any], ...]:
-    """Return the package's names on a distribution (`part` imex: nvidia-imex's), for `gpuprov.shared.resolve`: `name` with
+    """Return the package's names on a distribution (`part` imex: nvidia-imex's), for `gpuprov.rules.resolve`: `name` with
     {branch}, `min` and `max` branch, and `needs`, a package of the driver of one archive, if it only goes with that."""
     distribution = find_distribution(os_id, version_id)
     if distribution is None:
@@ -114,7 +114,7 @@ def read_libraries() -> dict[str, str]:
 
 
 def list_followed(platforms: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    """Return the data of `gpuprov.shared.followers`. `platforms`: ID and VERSION_ID of /etc/os-release by the
+    """Return the data of `gpuprov.rules.followers`. `platforms`: ID and VERSION_ID of /etc/os-release by the
     platform's key."""
     data: dict[str, Any] = {"library": read_libraries()}
     for prefix, part in (("", "fabric-manager"), ("imex_", "imex"), ("nscq_", "nscq"), ("nvsdm_", "nvsdm")):

@@ -10,7 +10,7 @@ from gpuprov.catalog.chips import cards, described, generation_of
 from gpuprov.catalog.instances import find_instance, find_nearest_types, find_vendor, parse_label
 from gpuprov.catalog.models import ARCHITECTURES, Architecture, Flavour, Gpu, GpusFile
 from gpuprov.catalog.reader import choose_fix, load
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 _VENDOR = "10de"
 NEEDS = {

@@ -10,7 +10,7 @@ import msgspec
 from gpuprov.catalog import cuda, drivers, mig, recipes
 from gpuprov.catalog.gpus import find_gpu, list_gpus, list_of_stem
 from gpuprov.catalog.reader import LEGEND, mark
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 
 class Table(NamedTuple):

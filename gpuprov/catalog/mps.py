@@ -7,8 +7,8 @@ from typing import Literal
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.catalog.mig import list_profiles
 from gpuprov.catalog.reader import Fact, File, load
-from gpuprov.onhost.mps import daemon
-from gpuprov.reading import is_whole
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.host_code.mps import daemon
 
 CONTROL = "nvidia-cuda-mps-control"
 UNIT = "gpuprov-mps@.service"

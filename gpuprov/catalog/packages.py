@@ -6,7 +6,7 @@ from gpuprov.catalog.drivers import derive_branch
 from gpuprov.catalog.drivers.data import Offer, Origin, PackageSet, list_same_packages, read_drivers_file
 from gpuprov.catalog.gpus import Flavour
 from gpuprov.catalog.reader import choose_fix
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 
 def list_origins(distribution: str) -> tuple[Origin, ...]:

@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from gpuprov import keep, reading
-from gpuprov.errors import GpuprovError
+from gpuprov.core import disk_cache, safe_parse
+from gpuprov.core.errors import GpuprovError
 from gpuprov.spec.problem import format_path
 
 Confidence = Literal["confirmed", "inferred", "unconfirmed"]
@@ -93,12 +93,12 @@ def load(name: str, kind: type[T]) -> T:
     plain = read_yaml(text, where) if before is None else before
     _loaded[name] = data = convert_to(plain, kind, where, text)
     if before is None:
-        keep.write(ROOM, kept, msgspec.msgpack.encode(plain), KEPT)
+        disk_cache.write(ROOM, kept, msgspec.msgpack.encode(plain), KEPT)
     return data
 
 
 def keep_name(name: str) -> object:
-    body = keep.read(ROOM, name)
+    body = disk_cache.read(ROOM, name)
     try:
         return None if body is None else msgspec.msgpack.decode(body)
     except msgspec.MsgspecError:
@@ -114,8 +114,8 @@ def choose_fix(of_contributor: str = "correct the file") -> str:
 def read_yaml(text: str | bytes, where: str) -> object:
     """Return plain data; `where` names the file in errors, including those for duplicate keys."""
     try:
-        return reading.parse_placed_yaml(text, reading.FILE)[0]
-    except reading.Unreadable as error:
+        return safe_parse.parse_placed_yaml(text, safe_parse.FILE)[0]
+    except safe_parse.Unreadable as error:
         place = f"{where}:{error.line}" if error.line else where
         raise GpuprovError(f"{place}: {error}", choose_fix()) from error
 
@@ -152,7 +152,7 @@ def _find_duplicates(plain: object) -> list[Finding]:
 def _describe(plain: object, findings: list[Finding], where: str, text: str | bytes) -> GpuprovError:
     """Return the error with all mistakes of a file, a line each: its place, the row by its name, the value, and the permitted
     values."""
-    places = reading.parse_placed_yaml(text, reading.FILE)[1] if text else {}
+    places = safe_parse.parse_placed_yaml(text, safe_parse.FILE)[1] if text else {}
     lines = []
     for path, message, allowed in findings[:SHOWN]:
         position = next((places[path[:n]] for n in range(len(path), 0, -1) if path[:n] in places), None)

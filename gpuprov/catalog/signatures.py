@@ -12,7 +12,7 @@ import msgspec
 from gpuprov.catalog.context import XID, compile_any, find_xid, fold, is_whole_line, strip_host
 from gpuprov.catalog.nics import NicLine, find_nic_line, find_speakers, read_nics_file
 from gpuprov.catalog.symptoms import Symptom, list_symptoms, resolve_for_line
-from gpuprov.reading import is_whole, parse_whole
+from gpuprov.core.safe_parse import is_whole, parse_whole
 
 DENIED = re.compile(r"\w*\s*:\s*(not active|inactive|no|none|n/a|not supported|disabled|0|\d+ us)\s*\Z")
 """Text after a message that is the name of a row of nvidia-smi -q, meaning that the named error is absent, or only counted."""

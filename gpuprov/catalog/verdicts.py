@@ -28,7 +28,7 @@ from gpuprov.catalog.xids import (
     get_recovery,
     recovery_word,
 )
-from gpuprov.onhost.kernel_lines import OF_A_PROGRAM
+from gpuprov.host_code.kernel_lines import OF_A_PROGRAM
 
 Standing = Literal["unfit", "reported", "unknown", "recovered"]
 """Whether a line makes the host unfit for work, is only reported, has no documented meaning, or ends earlier lines."""

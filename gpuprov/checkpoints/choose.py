@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from gpuprov.capabilities import BY_NAME
+from gpuprov.facts.probes.host.checkpoints import Checkpoint, Checkpoints
+from gpuprov.facts.probes.host.house import Receipt
 from gpuprov.plan import no_way_back
-from gpuprov.probe.host.checkpoints import Checkpoint, Checkpoints
-from gpuprov.probe.host.house import Receipt
 from gpuprov.render.spec_digest import is_comparable
 
 

@@ -12,15 +12,15 @@ from gpuprov import __version__
 from gpuprov.capabilities import BY_NAME
 from gpuprov.checkpoints.choose import find_current
 from gpuprov.checkpoints.program import on_hosts
-from gpuprov.errors import UnreachableError
-from gpuprov.fleet import build_spec, with_site
-from gpuprov.gather import gather
-from gpuprov.gather.pace import Pace
+from gpuprov.core.errors import UnreachableError
+from gpuprov.facts.collect import gather
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.host import house
+from gpuprov.facts.probes.host.checkpoints import CHECKPOINTS
+from gpuprov.fleet.specs import build_spec, with_site
 from gpuprov.plan.host_lock import of_host
 from gpuprov.plan.read import Pair, Reading
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.host import house
-from gpuprov.probe.host.checkpoints import CHECKPOINTS
 from gpuprov.render import digests
 from gpuprov.spec.model import HostSpec, RawHost
 

@@ -1,4 +1,4 @@
-"""gpuprov/onhost/checkpoints.py, run on many hosts at a time."""
+"""gpuprov/host_code/checkpoints.py, run on many hosts at a time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.gather.pace import Pace
-from gpuprov.onhost import checkpoints
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.host_code import checkpoints
 from gpuprov.plan.host_code import run_on_hosts
 from gpuprov.spec.model import RawHost
 

@@ -33,12 +33,12 @@ from gpuprov.cli.show import show
 from gpuprov.cli.simulate import simulate
 from gpuprov.cli.test import test
 from gpuprov.cli.topology import topology
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
 
 FILE = Written()
 
 if TYPE_CHECKING:
-    from gpuprov.fleet import Fleet
+    from gpuprov.fleet.specs import Fleet
 
 BAD = ("fail", "error", "unreachable")
 
@@ -95,7 +95,7 @@ def check(
     def fleet() -> Fleet:
         loaded = options.load(sources, reading, warn=None if form == "github" else True)
         if bundle:
-            from gpuprov.offline import opened
+            from gpuprov.bundle import opened
 
             opened.made_for(opened.opened(bundle, signers), loaded.pairs)
         return loaded
@@ -113,7 +113,7 @@ def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
     Example: gpuprov render inventory.yaml --out build
              ansible-playbook -i build/inventory.yml build/site.yml
     """
-    from gpuprov import console
+    from gpuprov.core import terminal
     from gpuprov.render import render as project
     from gpuprov.render import write
 
@@ -121,9 +121,9 @@ def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
     rendered = project(fleet.pairs)
     write(rendered, out)
     for secret in rendered.left_out:
-        console.warning(f"not rendered, because it is a secret: {secret}")
-    console.progress(f"{counted(len(fleet.pairs), 'host')}, {counted(len(rendered.files), 'file')} in {out}")
-    console.progress(f"next: cd {shlex.quote(str(out))} && ansible-playbook site.yml; {out / 'README.md'} says more")
+        terminal.warning(f"not rendered, because it is a secret: {secret}")
+    terminal.progress(f"{counted(len(fleet.pairs), 'host')}, {counted(len(rendered.files), 'file')} in {out}")
+    terminal.progress(f"next: cd {shlex.quote(str(out))} && ansible-playbook site.yml; {out / 'README.md'} says more")
     return 0
 
 
@@ -159,10 +159,10 @@ def verify(
     Example: gpuprov verify inventory.yaml --junit report.xml --html report.html
              gpuprov verify inventory.yaml --limit gpu017 --from nvidia-bug-report.log.gz
     """
-    from gpuprov import console
+    from gpuprov.core import terminal
+    from gpuprov.facts.probes.base import Facts
     from gpuprov.inventory.names import fold_names
     from gpuprov.plan import durations
-    from gpuprov.probe.base import Facts
     from gpuprov.report import results as reporting
     from gpuprov.report import retry
     from gpuprov.report.files import check_writable
@@ -196,11 +196,11 @@ def verify(
             fleet.pairs, options.read_records(records), only=options.only(only), named=bool(reading["limit"])
         )
         if left := recorded.left_out(fleet.pairs, results):
-            console.progress(f"not judged, since no record is of them: {fold_names(left)}")
+            terminal.progress(f"not judged, since no record is of them: {fold_names(left)}")
     else:
         earlier = durations.earlier("verify", selected)
         names = [raw.name for raw, _ in fleet.pairs]
-        with console.Progress(names, "verifying", quiet=True, earlier=earlier) as progress:
+        with terminal.Progress(names, "verifying", quiet=True, earlier=earlier) as progress:
 
             def done(host: str, outcome: Any) -> None:
                 if files["html"] and isinstance(outcome, Facts):

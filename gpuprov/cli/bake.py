@@ -38,11 +38,11 @@ def bake(sources: tuple[str, ...], root: Path, wheels: Path, as_json: bool, **gi
     \b
     Example: gpuprov bake inventory.yaml --limit gpu001 --root /srv/image --wheels wheels
     """
-    from gpuprov import console
     from gpuprov.bake import place, run, text
     from gpuprov.bake.model import Options
+    from gpuprov.core import terminal
+    from gpuprov.jobs import frozen
     from gpuprov.plan.show import Terminal
-    from gpuprov.slices import frozen
 
     root = place.check(root)
     place.enter()
@@ -54,5 +54,5 @@ def bake(sources: tuple[str, ...], root: Path, wheels: Path, as_json: bool, **gi
         )
     chosen = Options(root=root, wheels=wheels, **{name: given[name] for name in ("timeout", "verbose", "log_dir")})
     made = run.bake(fleet, chosen, Terminal(verbose=given["verbose"]))
-    console.result(text.as_json(made) if as_json else text.as_text(made, verbose=given["verbose"]))
+    terminal.result(text.as_json(made) if as_json else text.as_text(made, verbose=given["verbose"]))
     return made.exit_code

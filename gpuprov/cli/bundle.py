@@ -10,7 +10,7 @@ import click
 
 from gpuprov.cli import options
 from gpuprov.cli.sections import Command
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -88,9 +88,9 @@ def bundle(sources: tuple[str, ...], pull: bool, **given: Any) -> int:
 
 def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
     """Write packages, for gpuprov apply --bundle."""
-    from gpuprov import console
+    from gpuprov.bundle import bundles, licences
     from gpuprov.catalog.licences import format_source
-    from gpuprov.offline import bundles, licences
+    from gpuprov.core import terminal
 
     if wrong := [name for name in OF_PULL if given[name]]:
         raise click.UsageError(
@@ -102,13 +102,13 @@ def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
     )
     made = bundles.make(fleet, chosen, time.time())
     for licence in (licences.classes()[key] for key in made.licences):
-        console.warning(f"not free, {licence.key}: {licence.told} ({format_source(licence)})")
+        terminal.warning(f"not free, {licence.key}: {licence.told} ({format_source(licence)})")
     for each in made.manifest.repositories:
-        console.progress(f"{each.folder}: {counted(len(each.packages), 'package')}")
+        terminal.progress(f"{each.folder}: {counted(len(each.packages), 'package')}")
     if made.kept:
-        console.progress(f"{made.kept} files are those of the bundle before, and were not fetched again")
+        terminal.progress(f"{made.kept} files are those of the bundle before, and were not fetched again")
     size = sum(file.size for file in made.manifest.files.values())
-    console.progress(
+    terminal.progress(
         f"{chosen.out}: {size / 1e6:.0f} MB, for {counted(len(made.manifest.specs), 'spec')}; expires at {made.manifest.expires_at}"
     )
     return 0
@@ -116,9 +116,9 @@ def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
 
 def _pull(sources: tuple[str, ...], given: dict[str, Any]) -> int:
     """Write jobs, for hosts that pull."""
-    from gpuprov import console
+    from gpuprov.core import terminal
+    from gpuprov.jobs import frozen
     from gpuprov.pull import bundles
-    from gpuprov.slices import frozen
 
     options.reaches_nobody("bundle --pull", given)
     if given["accepted"]:
@@ -135,8 +135,8 @@ def _pull(sources: tuple[str, ...], given: dict[str, Any]) -> int:
     )
     made = bundles.make(fleet, chosen, time.time())
     for host, files in made.files.items():
-        console.warning(
+        terminal.warning(
             f"{host}: its spec names files that no bundle carries; put them on the host, at the same place: {', '.join(files)}"
         )
-    console.progress(f"{made.hosts} bundles in {chosen.out}; serial {made.serial}; they expire at {made.expires_at}")
+    terminal.progress(f"{made.hosts} bundles in {chosen.out}; serial {made.serial}; they expire at {made.expires_at}")
     return 0

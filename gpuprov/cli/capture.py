@@ -31,8 +31,8 @@ def capture(host: str, sources: tuple[str, ...], out: Path, timeout: float, **re
     Example: gpuprov capture gpu017 inventory.yaml --out ticket-4711
              gpuprov verify inventory.yaml --limit gpu017 --from ticket-4711
     """
-    from gpuprov import console
-    from gpuprov.errors import CODES, GpuprovError
+    from gpuprov.core import terminal
+    from gpuprov.core.errors import CODES, GpuprovError
     from gpuprov.export.capture import capture as take
     from gpuprov.report import retry
     from gpuprov.report.files import write_atomic
@@ -41,7 +41,7 @@ def capture(host: str, sources: tuple[str, ...], out: Path, timeout: float, **re
     raw_hosts = of_host(host, sources, reading, options.raw_hosts)
     captured = take(raw_hosts, timeout, options.pace(reading))
     for line in captured.unreachable:
-        console.warning(line)
+        terminal.warning(line)
     try:
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -49,6 +49,6 @@ def capture(host: str, sources: tuple[str, ...], out: Path, timeout: float, **re
     for name, text in captured.files.items():
         write_atomic(out / name, text, mode=0o600)
     hidden = f", {captured.masked} secrets masked" if captured.masked else ""
-    console.progress(f"{len(captured.files)} host{'s' if len(captured.files) != 1 else ''} in {out}{hidden}")
+    terminal.progress(f"{len(captured.files)} host{'s' if len(captured.files) != 1 else ''} in {out}{hidden}")
     retry.offer("capture", captured.again, len(raw_hosts), option="")
     return CODES["unreachable" if captured.unreachable else "ok"]

@@ -13,12 +13,12 @@ from gpuprov.cli import carried, habits, options, saved
 from gpuprov.cli.about import about
 from gpuprov.cli.seconds import WEEK
 from gpuprov.cli.sections import Command, Written
-from gpuprov.errors import GpuprovError
-from gpuprov.limits import LEASE
-from gpuprov.shown import counted
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.sanitize import counted
+from gpuprov.core.time_limits import LEASE
 
 if TYPE_CHECKING:
-    from gpuprov.fleet import Fleet
+    from gpuprov.fleet.specs import Fleet
     from gpuprov.plan.read import Pair
 
 FILE = Written()
@@ -73,8 +73,8 @@ def plan(
              gpuprov plan inventory.yaml -o friday.plan && gpuprov apply friday.plan
              gpuprov plan inventory.yaml --html plan.html
     """
-    from gpuprov import console
     from gpuprov import plan as planning
+    from gpuprov.core import terminal
     from gpuprov.plan.show import Terminal
     from gpuprov.report import retry
     from gpuprov.report.files import check_writable
@@ -97,10 +97,10 @@ def plan(
         show=Terminal(quiet=True),
         on_read=readings.update if out else None,
     )
-    colour = console.coloured(sys.stdout)
+    colour = terminal.coloured(sys.stdout)
 
     def as_text() -> str:
-        return planning.as_text(plans, verbose=reading["verbose"], colour=colour, width=console.room(sys.stdout))
+        return planning.as_text(plans, verbose=reading["verbose"], colour=colour, width=terminal.room(sys.stdout))
 
     def as_page() -> str:
         return saved.render_page(
@@ -204,13 +204,13 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
 def _with_packages(fleet: Fleet, given: dict[str, Any]) -> tuple[tuple[Pair, ...], dict[str, GpuprovError]]:
     """Copy the bundle's packages to the hosts, where they are a cache and change nothing else; return the hosts that have them, and
     why others cannot. Raises GpuprovError if none can."""
-    from gpuprov import console
-    from gpuprov.offline import opened, placed
+    from gpuprov.bundle import opened, placed
+    from gpuprov.core import terminal
 
     manifest = opened.opened(given["bundle"], given["signers"])
     repositories, refused = opened.matching(manifest, fleet.pairs, given["forks"] or 0)
     opened.keep_keys(given["bundle"], manifest)
-    console.progress(
+    terminal.progress(
         f"{given['bundle']}: signed, whole, of {manifest.made_at}; carried to {counted(len(repositories), 'host')}"
     )
     left = [pair for pair in fleet.pairs if pair[0].name not in refused]

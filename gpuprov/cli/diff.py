@@ -31,7 +31,7 @@ def diff(left: str, right: str, sources: tuple[str, ...], timeout: float, as_jso
     Example: gpuprov diff gpu017 gpu018 inventory.yaml
              gpuprov diff gpu017 golden.yaml -i inventory.yaml -u admin -K
     """
-    from gpuprov.errors import GpuprovError
+    from gpuprov.core.errors import GpuprovError
     from gpuprov.export import difference
     from gpuprov.report import difference as report
     from gpuprov.spec.model import RawHost

@@ -67,10 +67,10 @@ def drain(host: str, sources: tuple[str, ...], **given: Any) -> int:
     Example: gpuprov drain gpu017 inventory.yaml --by slurm --run friday
              gpuprov drain 'rack7' inventory.yaml --by kubernetes --wait 3600
     """
-    from gpuprov import console
-    from gpuprov.drain import adapter, many
-    from gpuprov.drain.base import checked_run
-    from gpuprov.drain.noted import Noted
+    from gpuprov.core import terminal
+    from gpuprov.fleet.drain import adapter, many
+    from gpuprov.fleet.drain.base import checked_run
+    from gpuprov.fleet.drain.noted import Noted
     from gpuprov.plan.extra import new_run
 
     run = checked_run(given.pop("run") or new_run())
@@ -86,13 +86,13 @@ def drain(host: str, sources: tuple[str, ...], **given: Any) -> int:
     )
     noted = Noted(chosen, {raw.name: raw for raw in hosts})
     names = [raw.name for raw in hosts]
-    with console.Progress(names, "draining") as progress:
+    with terminal.Progress(names, "draining") as progress:
         tell = _teller(progress)
         steps = many.take_out(noted, names, run, wait=given["wait"], poll=given["poll"], tell=tell)
     _say_untold(noted.untold)
-    console.result(many.as_json(steps, run) if given["as_json"] else many.as_text(steps, "drained"))
+    terminal.result(many.as_json(steps, run) if given["as_json"] else many.as_text(steps, "drained"))
     if any(step.state != "refused" for step in steps) and not given["as_json"]:
-        console.hint(f"give them back: gpuprov undrain HOST INVENTORY --by {given['by']} --run {run}")
+        terminal.hint(f"give them back: gpuprov undrain HOST INVENTORY --by {given['by']} --run {run}")
     return many.exit_code(steps)
 
 
@@ -113,11 +113,11 @@ def undrain(host: str, sources: tuple[str, ...], **given: Any) -> int:
     \b
     Example: gpuprov undrain gpu017 inventory.yaml --by slurm --run friday
     """
-    from gpuprov import console
-    from gpuprov.drain import adapter, many
-    from gpuprov.drain.base import checked_run
-    from gpuprov.drain.green import green
-    from gpuprov.drain.noted import Noted
+    from gpuprov.core import terminal
+    from gpuprov.fleet.drain import adapter, many
+    from gpuprov.fleet.drain.base import checked_run
+    from gpuprov.fleet.drain.green import green
+    from gpuprov.fleet.drain.noted import Noted
 
     run = checked_run(given["run"])
     reading = {**given, "limit": _both(host, given["limit"])}
@@ -126,17 +126,17 @@ def undrain(host: str, sources: tuple[str, ...], **given: Any) -> int:
         judged = {raw.name: (raw, True) for raw in options.raw_hosts(sources, reading)}
     else:
         pairs = options.load(sources, reading).pairs
-        with console.Progress([raw.name for raw, _ in pairs], "verifying", quiet=True) as progress:
+        with terminal.Progress([raw.name for raw, _ in pairs], "verifying", quiet=True) as progress:
             proven = green(pairs, options.pace(given), progress.done)
         judged = {raw.name: (raw, proven[raw.name]) for raw, _ in pairs}
     variables = {name: raw.connection for name, (raw, _) in judged.items()}
     chosen = adapter(given["by"], variables, command=given["command"], context=given["context"])
     noted = Noted(chosen, {name: raw for name, (raw, _) in judged.items()})
     names = {name: is_green for name, (_, is_green) in judged.items()}
-    with console.Progress(list(names), "giving back") as progress:
+    with terminal.Progress(list(names), "giving back") as progress:
         steps = many.give_back(noted, names, run, poll=given["poll"], tell=_teller(progress))
     _say_untold(noted.untold)
-    console.result(many.as_json(steps, run) if given["as_json"] else many.as_text(steps, "in service"))
+    terminal.result(many.as_json(steps, run) if given["as_json"] else many.as_text(steps, "in service"))
     return many.exit_code(steps)
 
 
@@ -147,12 +147,12 @@ def _both(host: str, limit: str | None) -> str:
 
 def _say_untold(untold: Mapping[str, str]) -> None:
     """Warn about hosts on which it could not be recorded that they are out, or in again."""
-    from gpuprov import console
+    from gpuprov.core import terminal
     from gpuprov.inventory.names import fold_names
 
     if untold:
         why = next(iter(untold.values()))
-        console.hint(
+        terminal.hint(
             f"what verify says of {fold_names(untold)} will not know of this: no note could be left there ({why})"
         )
 

@@ -51,19 +51,19 @@ def drift(
     Example: gpuprov drift inventory.yaml --limit train
              gpuprov drift inventory.yaml --since 2026-11-16 --json
     """
-    from gpuprov import console
+    from gpuprov.core import terminal
+    from gpuprov.core.sanitize import cleaned
     from gpuprov.drift import document, text
     from gpuprov.drift import drift as judged
     from gpuprov.report.results import deliver
-    from gpuprov.shown import cleaned
 
     fleet = options.load(sources, reading)
     chosen = options.only(only)
     options.ask_something(fleet, chosen)
     began = monotonic()
-    with console.Progress([raw.name for raw, _ in fleet.pairs], "reading", quiet=True) as progress:
+    with terminal.Progress([raw.name for raw, _ in fleet.pairs], "reading", quiet=True) as progress:
         pace = options.pace(reading)
         hosts = judged(fleet.pairs, only=chosen, since=since, pace=pace, timeout=timeout, on_done=progress.done)
     output = document.build_document(hosts, monotonic() - began)
-    deliver(output, None if as_json else lambda: cleaned(text.as_text(hosts, width=console.width())))
+    deliver(output, None if as_json else lambda: cleaned(text.as_text(hosts, width=terminal.width())))
     return output.exit_code

@@ -43,9 +43,9 @@ def health(
     """
     import sys
 
-    from gpuprov import console
     from gpuprov.capabilities.health import watched
-    from gpuprov.errors import GpuprovError
+    from gpuprov.core import terminal
+    from gpuprov.core.errors import GpuprovError
     from gpuprov.inventory.names import fold_names
     from gpuprov.report import health as report
     from gpuprov.report import health_page, junit, retry
@@ -70,9 +70,9 @@ def health(
             pairs, options.read_records(records), only={CAPABILITY}, named=bool(reading["limit"])
         )
         if left := recorded.left_out(pairs, verified):
-            console.progress(f"not judged, since no record is of them: {fold_names(left)}")
+            terminal.progress(f"not judged, since no record is of them: {fold_names(left)}")
     else:
-        with console.Progress([raw.name for raw, _ in pairs], "reading", quiet=True) as progress:
+        with terminal.Progress([raw.name for raw, _ in pairs], "reading", quiet=True) as progress:
             verified = verify(
                 pairs, only={CAPABILITY}, pace=options.pace(reading), timeout=timeout,
                 on_done=lambda host, _: progress.done(host), took=took,
@@ -82,8 +82,8 @@ def health(
     page = about("health", sources, reading, None, files) if files["html"] else None
 
     def as_text() -> str:
-        width = min(console.width(), 120)
-        return report.as_text(results, colour=console.coloured(sys.stdout), width=width, verbose=verbose)
+        width = min(terminal.width(), 120)
+        return report.as_text(results, colour=terminal.coloured(sys.stdout), width=width, verbose=verbose)
 
     deliver(
         report.build_document(results, None if records else monotonic() - began),

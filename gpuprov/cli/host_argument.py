@@ -18,13 +18,13 @@ INVENTORY = re.compile(r"[,/]|\.(ya?ml|ini|json|toml|py|sh)\Z")
 def former_order(host: str, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """Return the pattern and the inventories of a command that took HOST... before: further hosts, which are no files, count, and
     a line says how they are written now."""
-    from gpuprov import console
+    from gpuprov.core import terminal
 
     more = [word for word in words if not (os.path.exists(word) or INVENTORY.search(word))]
     if not more:
         return host, words
     pattern = ":".join([host, *more])
-    console.progress(
+    terminal.progress(
         f"several hosts are one pattern now: {shlex.quote(pattern)}; single words go with the next release"
     )
     return pattern, tuple(word for word in words if word not in more)
@@ -35,7 +35,7 @@ def of_host(host: str, sources: tuple[str, ...], options: dict[str, Any], read: 
     GpuprovError if none of them is within --limit."""
     from msgspec.structs import replace
 
-    from gpuprov.errors import GpuprovError
+    from gpuprov.core.errors import GpuprovError
     from gpuprov.spec.problem import SpecError
 
     if options["limit"]:

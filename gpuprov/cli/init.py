@@ -12,7 +12,7 @@ from gpuprov.cli import complete, options
 from gpuprov.cli.sections import Command
 
 if TYPE_CHECKING:
-    from gpuprov.fleet import Fleet
+    from gpuprov.fleet.specs import Fleet
     from gpuprov.init import Draft
 
 YES = click.Choice(["yes", "no"])
@@ -87,8 +87,8 @@ def init(
              gpuprov init --from-slurm /etc/slurm/slurm.conf --from-slurm /etc/slurm/gres.conf
              kubectl get nodes -o json > nodes.json && gpuprov init --from-kubernetes nodes.json
     """
-    from gpuprov import console
-    from gpuprov.errors import CODES, GpuprovError
+    from gpuprov.core import terminal
+    from gpuprov.core.errors import CODES, GpuprovError
     from gpuprov.init import judged, kubernetes, slurm
     from gpuprov.report.files import check_writable, write_atomic
 
@@ -123,7 +123,7 @@ def init(
     text, fleet = judged(draft)
     write_atomic(out, text)
     for warning in fleet.warnings:
-        console.progress(str(warning).replace(warning.origin.file, str(out)) if warning.origin else str(warning))
+        terminal.progress(str(warning).replace(warning.origin.file, str(out)) if warning.origin else str(warning))
     _tell(out, draft, fleet, as_json=as_json)
     return CODES["unreachable" if draft.unreached else "ok"]
 
@@ -141,20 +141,20 @@ def _one_origin(given: list[str], answers: dict[str, str], recipe: str | None) -
 
 def _tell(out: Path, draft: Draft, fleet: Fleet, *, as_json: bool) -> None:
     """Print what was written, which recipes fit these hosts, and the next command."""
-    from gpuprov import console
+    from gpuprov.core import terminal
     from gpuprov.init import recipes
 
     fits = recipes.fitting(draft)
     if as_json:
-        console.result(_as_json(out, draft, fleet, fits))
+        terminal.result(_as_json(out, draft, fleet, fits))
         return
     notes = len(draft.notes) + sum(len(group.notes) for group in draft.groups)
     hosts = len(fleet.pairs) + len(fleet.unmanaged)
     suffix = f", {notes} note{'s' if notes != 1 else ''} in it of what was not taken over" if notes else ""
-    console.result(f"{out}: {hosts} host{'s' if hosts != 1 else ''} valid{suffix}")
+    terminal.result(f"{out}: {hosts} host{'s' if hosts != 1 else ''} valid{suffix}")
     for group, keys in fits.items():
-        console.progress(f"{group}: recipes for these GPUs: {', '.join(keys)}; gpuprov init --recipe NAME writes one")
-    console.result(f"next: gpuprov {draft.verb} {shlex.quote(str(out))}")
+        terminal.progress(f"{group}: recipes for these GPUs: {', '.join(keys)}; gpuprov init --recipe NAME writes one")
+    terminal.result(f"next: gpuprov {draft.verb} {shlex.quote(str(out))}")
 
 
 def _asked(answers: dict[str, str], recipe: str | None) -> Draft:
@@ -171,7 +171,7 @@ def _asked(answers: dict[str, str], recipe: str | None) -> Draft:
 
 
 def _as_json(out: Path, draft: Draft, fleet: Fleet, fits: dict[str, list[str]]) -> str:
-    from gpuprov.reading import format_document
+    from gpuprov.core.safe_parse import format_document
 
     notes = [*draft.notes, *(note for group in draft.groups for note in group.notes)]
     document = {
@@ -187,7 +187,7 @@ def _as_json(out: Path, draft: Draft, fleet: Fleet, fits: dict[str, list[str]]) 
 
 
 def _from_hosts(text: str, sources: tuple[str, ...], timeout: float, reading: dict[str, Any]) -> Draft:
-    from gpuprov import console
+    from gpuprov.core import terminal
     from gpuprov.export import export
     from gpuprov.init import hosts
 
@@ -197,8 +197,8 @@ def _from_hosts(text: str, sources: tuple[str, ...], timeout: float, reading: di
     raw = options.raw_hosts(
         sources or (",".join(names) + ",",), {**reading, "limit": ":".join(names) if sources else None}
     )
-    with console.Progress([host.name for host in raw], "reading", quiet=True):
+    with terminal.Progress([host.name for host in raw], "reading", quiet=True):
         exported = export(raw, timeout=timeout, pace=options.pace(reading))
     for line in exported.unreachable:
-        console.warning(line)
+        terminal.warning(line)
     return hosts.draft(exported, [host.name for host in raw])

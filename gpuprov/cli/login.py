@@ -23,15 +23,15 @@ def logged_in(hosts: Sequence[RawHost], options: dict[str, Any]) -> Sequence[Raw
     user, ask = options.get("user"), options.get("ask_become_pass")
     if not user and not ask:
         return hosts
-    from gpuprov import console
-    from gpuprov.errors import GpuprovError
-    from gpuprov.gather import login
+    from gpuprov.core import terminal
+    from gpuprov.core.errors import GpuprovError
+    from gpuprov.facts.collect import login
     from gpuprov.inventory.asked import ask_for_password
 
     if user:
         hosts, own = login.as_user(hosts, user)
         if own:
-            console.progress(f"--user {user}: {len(own)} of {len(hosts)} hosts name their own user, which wins")
+            terminal.progress(f"--user {user}: {len(own)} of {len(hosts)} hosts name their own user, which wins")
         refuse_unusable(hosts)
     if ask and not login.who_ask(hosts):
         message = (

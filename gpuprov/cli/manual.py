@@ -9,7 +9,7 @@ import click
 
 from gpuprov import __version__
 from gpuprov.cli import cli
-from gpuprov.errors import EXIT_CODES
+from gpuprov.core.errors import EXIT_CODES
 
 
 def pages() -> dict[str, str]:

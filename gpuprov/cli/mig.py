@@ -31,7 +31,7 @@ def fit(words: tuple[str, ...], gpu: str, driver: str, as_json: bool, **_given: 
     \b
     Example: gpuprov mig fit --gpu A100-SXM4-80GB 3g.40gb@4 1c.3g.40gb=3
     """
-    from gpuprov.mig import command
+    from gpuprov.hardware.mig import command
 
     return command.show_fit(gpu, words, driver, as_json=as_json)
 
@@ -46,6 +46,6 @@ def layouts(gpu: str, as_json: bool, **_given: Any) -> int:
     \b
     Example: gpuprov mig layouts --gpu RTX-PRO-6000-SE
     """
-    from gpuprov.mig import command
+    from gpuprov.hardware.mig import command
 
     return command.show_layouts(gpu, as_json=as_json)

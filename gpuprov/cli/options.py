@@ -13,13 +13,13 @@ from gpuprov.cli.habits import extra_vars, shared, user
 from gpuprov.cli.login import logged_in, refuse_unusable
 from gpuprov.cli.seconds import WEEK, Seconds
 from gpuprov.cli.sections import Written
-from gpuprov.limits import ACT_LIMIT, HOST_LIMIT
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.core.time_limits import ACT_LIMIT, HOST_LIMIT
 
 if TYPE_CHECKING:
-    from gpuprov.fleet import Fleet
-    from gpuprov.gather.pace import Pace
-    from gpuprov.records import Record
+    from gpuprov.facts.captures import Record
+    from gpuprov.facts.collect.pace import Pace
+    from gpuprov.fleet.specs import Fleet
     from gpuprov.spec.model import RawHost
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -142,13 +142,13 @@ recorded = click.option(
 
 def read_records(paths: tuple[Path, ...]) -> Iterator[Record]:
     """Yield the records at these paths, one after another. Warns about incomplete ones, with the reason."""
-    from gpuprov import console
-    from gpuprov.records import iterate
+    from gpuprov.core import terminal
+    from gpuprov.facts.captures import iterate
 
     for path in paths:
         for record in iterate(path):
             if record.cut:
-                console.progress(f"{record.path}: the record is incomplete: {record.cut}")
+                terminal.progress(f"{record.path}: the record is incomplete: {record.cut}")
             yield record
 
 
@@ -214,7 +214,7 @@ def reaches_nobody(why: str, options: dict[str, Any]) -> None:
 
 def pace(options: dict[str, Any]) -> Pace:
     """Return the number of hosts to contact at a time."""
-    from gpuprov.gather.pace import Pace
+    from gpuprov.facts.collect.pace import Pace
 
     return Pace(options["forks"] or 0)
 
@@ -227,15 +227,15 @@ def load(
     Its warnings go to standard error for check, plan and -v; other commands only mention that there are some. None: the caller prints
     them.
     """
-    from gpuprov import console
-    from gpuprov.fleet import Fleet, load_fleet
+    from gpuprov.core import terminal
+    from gpuprov.fleet.specs import Fleet, load_fleet
 
     fleet = load_fleet(all_sources(sources, options), options["limit"], **_read_with(options), also=also)
     if warn or (options.get("verbose") and warn is not None):
         for warning in fleet.warnings:
-            console.progress(str(warning))
+            terminal.progress(str(warning))
     elif fleet.warnings and warn is not None:
-        console.progress(f"{counted(len(fleet.warnings), 'warning')} about the inventory: gpuprov check prints them")
+        terminal.progress(f"{counted(len(fleet.warnings), 'warning')} about the inventory: gpuprov check prints them")
     hosts = logged_in([raw for raw, _ in fleet.pairs], options)
     pairs = tuple((raw, spec) for raw, (_, spec) in zip(hosts, fleet.pairs, strict=True))
     return Fleet(pairs, fleet.unmanaged, fleet.warnings, fleet.children)
@@ -274,10 +274,10 @@ def ask_something(fleet: Fleet, names: frozenset[str] | None) -> None:
 
 def must_be_able_to_ask(why: str, hint: str) -> None:
     """Raise GpuprovError if a prompt would not be seen, or could not be answered."""
-    from gpuprov import console
-    from gpuprov.errors import GpuprovError
+    from gpuprov.core import terminal
+    from gpuprov.core.errors import GpuprovError
 
-    if not console.can_ask():
+    if not terminal.can_ask():
         raise GpuprovError(f"{why}, and there is no terminal to ask on", hint)
 
 

@@ -61,14 +61,14 @@ def catalog(table: str, word: str | None, as_json: bool, **_given: Any) -> int:
     Example: gpuprov catalog gpus H100
              gpuprov catalog alerts > /etc/prometheus/rules/gpuprov.yaml
     """
-    from gpuprov import console
+    from gpuprov.core import terminal
     from gpuprov.report import specs
 
     if table in MONITORING:
         if word or as_json:
             raise click.UsageError(f"catalog {table} prints a file: leave out {'WORD' if word else '--json'}")
         folder = Path(specs.__file__).with_name("monitoring")
-        console.result((folder / MONITORING[table]).read_text(encoding="utf-8").rstrip("\n"))
+        terminal.result((folder / MONITORING[table]).read_text(encoding="utf-8").rstrip("\n"))
         return 0
     return specs.show_catalog(table, word, as_json=as_json)
 
@@ -89,7 +89,7 @@ VERBS = {
 """Commands whose --json is the one document, and its type; the key `verb` says which it is."""
 DOCUMENTS = {
     "check": "gpuprov.report.check.Check",
-    "topology": "gpuprov.topology.document.Topology",
+    "topology": "gpuprov.hardware.topology.document.Topology",
     "show": "gpuprov.report.listing.Shown",
     "rollout-status": "gpuprov.rollout.status.Status",
 }
@@ -150,29 +150,29 @@ def schema(kind: str | None, command: str | None) -> int:
              gpuprov schema --inventory > inventory.schema.json
              gpuprov schema --of verify > document.schema.json
     """
-    from gpuprov import console
+    from gpuprov.core import terminal
     from gpuprov.report import specs
 
     if kind and command:
         raise click.UsageError(f"--{kind} and --of: one of them")
     if command:
-        console.result(document_schema(command))
+        terminal.result(document_schema(command))
     elif kind == "plan":
         from gpuprov.plan import saved
 
-        console.result(saved.schema_text())
+        terminal.result(saved.schema_text())
     elif kind in FILES:
-        from gpuprov.slices import stored
+        from gpuprov.jobs import stored
 
-        console.result(stored.schema_text(str(kind)))
+        terminal.result(stored.schema_text(str(kind)))
     elif kind == "rollout":
-        from gpuprov.fleet_policy import policy
+        from gpuprov.fleet.policy import policy
 
-        console.result(policy.schema_text())
+        terminal.result(policy.schema_text())
     elif kind == "bundle":
         from gpuprov.pull import model
 
-        console.result(model.schema_text())
+        terminal.result(model.schema_text())
     else:
-        console.result(specs.inventory_schema_text() if kind else specs.schema_text())
+        terminal.result(specs.inventory_schema_text() if kind else specs.schema_text())
     return 0

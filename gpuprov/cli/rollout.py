@@ -13,7 +13,7 @@ from gpuprov.cli import complete, engine, habits, options
 from gpuprov.cli.sections import Group
 
 if TYPE_CHECKING:
-    from gpuprov.slices.model import Fleet
+    from gpuprov.jobs.model import Fleet
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 C = TypeVar("C", bound=Callable[..., Any])
@@ -66,9 +66,9 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
     from datetime import UTC, datetime
 
     from gpuprov import inventory
-    from gpuprov.fleet_policy import policy as policies
+    from gpuprov.fleet.policy import policy as policies
+    from gpuprov.jobs import frozen, secrets
     from gpuprov.rollout import command
-    from gpuprov.slices import frozen, secrets
 
     if reading["ask_vault_pass"]:
         raise click.UsageError("--ask-vault-pass: the processes of a roll-out ask nobody; give --vault-password-file")
@@ -140,10 +140,10 @@ def pause(rollout: str, why: str, **given: Any) -> int:
     \b
     Example: gpuprov rollout pause friday --why "storage is slow"
     """
-    from gpuprov.rollout import command, said
+    from gpuprov.rollout import approvals, command
     from gpuprov.rollout.project import user
 
-    command.say(engine.chosen(given), rollout, said.Pause(by=user(), why=why))
+    command.say(engine.chosen(given), rollout, approvals.Pause(by=user(), why=why))
     return 0
 
 
@@ -191,8 +191,8 @@ def approve(rollout: str, step: str, **given: Any) -> int:
     \b
     Example: gpuprov rollout approve friday "batch 3"
     """
-    from gpuprov.rollout import command, said
+    from gpuprov.rollout import approvals, command
     from gpuprov.rollout.project import user
 
-    command.say(engine.chosen(given), rollout, said.Approve(by=user(), step=step))
+    command.say(engine.chosen(given), rollout, approvals.Approve(by=user(), step=step))
     return 0

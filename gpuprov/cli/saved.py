@@ -16,8 +16,8 @@ from gpuprov.cli import options
 from gpuprov.cli.about import about
 
 if TYPE_CHECKING:
-    from gpuprov.errors import GpuprovError
-    from gpuprov.fleet import Fleet
+    from gpuprov.core.errors import GpuprovError
+    from gpuprov.fleet.specs import Fleet
     from gpuprov.plan import HostPlan
     from gpuprov.plan.read import Reading
     from gpuprov.plan.saved import Saved
@@ -35,7 +35,7 @@ def write(
     only: frozenset[str] | None,
 ) -> None:
     """Write the plan to a file that only this user can read. `given`: the inventory and the options of the command."""
-    from gpuprov import console
+    from gpuprov.core import terminal
     from gpuprov.inventory.limit import make_absolute
     from gpuprov.inventory.sources import resolve_sources
     from gpuprov.plan import saved
@@ -54,7 +54,7 @@ def write(
     )
     made = saved.made(request, fleet.pairs, readings, plans, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
     write_atomic(path, saved.text(made, fleet.pairs), mode=0o600)
-    console.progress(f"saved: gpuprov apply {path} does this, and refuses if anything has changed by then")
+    terminal.progress(f"saved: gpuprov apply {path} does this, and refuses if anything has changed by then")
 
 
 def render_page(
@@ -109,7 +109,7 @@ def as_asked(saved: Saved, given: Mapping[str, Any]) -> tuple[tuple[str, ...], d
 
 def not_reached(saved: Saved) -> dict[str, GpuprovError]:
     """Return why hosts of the plan take no part: nothing was approved for hosts that could not be read."""
-    from gpuprov.errors import UnreachableError
+    from gpuprov.core.errors import UnreachableError
     from gpuprov.plan.saved import AGAIN
 
     away = {host.host: host.plan.unreachable for host in saved.hosts if host.plan.unreachable}
@@ -120,18 +120,18 @@ def narrowed(saved: Saved, fleet: Fleet) -> Fleet:
     """Return the fleet of the plan. Raises GpuprovError if the inventory has changed, or if no host was reachable."""
     from msgspec.structs import replace
 
-    from gpuprov import console
-    from gpuprov.errors import GpuprovError
+    from gpuprov.core import terminal
+    from gpuprov.core.errors import GpuprovError
+    from gpuprov.core.sanitize import cleaned
     from gpuprov.plan import as_text
     from gpuprov.plan import saved as saving
-    from gpuprov.shown import cleaned
 
     pairs = saving.of_plan(saved, fleet.pairs)
     if away := saving.left_out(saved):
-        console.warning(f"left out, since the plan did not reach them: {', '.join(away)}")
+        terminal.warning(f"left out, since the plan did not reach them: {', '.join(away)}")
     if not pairs:
         raise GpuprovError("the plan reached no host", saving.AGAIN)
-    colour = console.coloured(sys.stderr)
-    output = as_text([host.plan for host in saved.hosts], colour=colour, width=console.room(sys.stderr), ahead=True)
-    console.progress(f"{output}\nthe plan of {cleaned(saved.made_at)}", in_colour=colour)
+    colour = terminal.coloured(sys.stderr)
+    output = as_text([host.plan for host in saved.hosts], colour=colour, width=terminal.room(sys.stderr), ahead=True)
+    terminal.progress(f"{output}\nthe plan of {cleaned(saved.made_at)}", in_colour=colour)
     return replace(fleet, pairs=tuple(pairs))

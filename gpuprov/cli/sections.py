@@ -108,7 +108,7 @@ class Command(click.Command):
             given = ctx.params.get(name) or ()
             yield from given if isinstance(given, tuple) else (given,)
         if "sources" in ctx.params and not any(ctx.params.get(name) for name in ("sources", "inventories")):
-            from gpuprov.errors import GpuprovError
+            from gpuprov.core.errors import GpuprovError
             from gpuprov.inventory import find_default_sources
 
             with suppress(GpuprovError):
@@ -135,9 +135,9 @@ class Renamed(Command):
         self.new = new
 
     def invoke(self, ctx: click.Context) -> Any:
-        from gpuprov import console
+        from gpuprov.core import terminal
 
-        console.progress(f"gpuprov {self.name} is now gpuprov {self.new}; the old name goes with the next release")
+        terminal.progress(f"gpuprov {self.name} is now gpuprov {self.new}; the old name goes with the next release")
         return super().invoke(ctx)
 
 

@@ -73,11 +73,11 @@ def show(
 
 def _write_page(pairs: Any, names: Any, records: tuple[Path, ...], timeout: float, page: Any) -> Any:
     """Write the page of the one host; return the same as `_read`, of the same reading, and 1 unless the page is green."""
-    from gpuprov import console
     from gpuprov.capabilities import BY_NAME
+    from gpuprov.core import terminal
+    from gpuprov.facts.probes.base import Facts
     from gpuprov.host_page.page import judge, render
     from gpuprov.host_page.read import read_host, read_recorded, require_one_host
-    from gpuprov.probe.base import Facts
     from gpuprov.report.files import write_atomic
     from gpuprov.verify.listing import listing
 
@@ -89,7 +89,7 @@ def _write_page(pairs: Any, names: Any, records: tuple[Path, ...], timeout: floa
         host = read_host(raw, spec, timeout=timeout, pace=options.pace(reading))
     write_atomic(file, render(host, origin))
     verdict = judge(host)
-    console.progress(f"{file}: {verdict.sentence}")
+    terminal.progress(f"{file}: {verdict.sentence}")
     least = int(verdict.state != "right")
     if not isinstance(host.facts, Facts):
         return [], {raw.name: str(host.facts)}, least
@@ -98,18 +98,18 @@ def _write_page(pairs: Any, names: Any, records: tuple[Path, ...], timeout: floa
 
 def _read(pairs: Any, names: Any, records: tuple[Path, ...], timeout: float, reading: dict[str, Any]) -> Any:
     """Return the listings, and by host why it could not be read."""
-    from gpuprov import console
     from gpuprov.capabilities import BY_NAME
-    from gpuprov.gather import gather
+    from gpuprov.core import terminal
+    from gpuprov.facts.collect import gather
+    from gpuprov.facts.probes.base import Facts
     from gpuprov.inventory.names import fold_names
-    from gpuprov.probe.base import Facts
     from gpuprov.verify import recorded
     from gpuprov.verify.listing import listing, probes_of
 
     if records:
         readings: Any = recorded.read(pairs, options.read_records(records), named=True)
         if left := [raw.name for raw, _ in pairs if raw.name not in readings]:
-            console.progress(f"not shown, since no record is of them: {fold_names(left)}")
+            terminal.progress(f"not shown, since no record is of them: {fold_names(left)}")
     else:
         requests = [(raw, probes_of(spec, BY_NAME, names)) for raw, spec in pairs]
         readings = gather(requests, timeout=timeout, pace=options.pace(reading))

@@ -13,8 +13,8 @@ from gpuprov.cli import complete, habits, options
 from gpuprov.cli.sections import Command, Written
 
 if TYPE_CHECKING:
+    from gpuprov.jobs.model import Job
     from gpuprov.plan.read import Pair
-    from gpuprov.slices.model import Job
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -36,21 +36,21 @@ def freeze(sources: tuple[str, ...], out: Path, domains: tuple[str, ...], **read
     Example: gpuprov fleet freeze inventory.yaml --out fleet.json
              gpuprov fleet slice fleet.json --size 50 --by rack --out jobs
     """
-    from gpuprov import console
+    from gpuprov.core import terminal
+    from gpuprov.jobs import frozen, stored
     from gpuprov.report.files import check_writable
-    from gpuprov.slices import frozen, stored
 
     check_writable(out)
     fleet = options.load(sources, reading, also=(*frozen.DOMAINS, *domains))
     made = frozen.freeze(fleet, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
     stored.save(made, out)
     if secret := sorted({name for host in made.hosts for name in host.secrets}):
-        console.progress(
+        terminal.progress(
             f"left out, because they are secrets: {', '.join(secret)}; gpuprov fleet work takes them again"
         )
     if fleet.unmanaged:
-        console.progress(f"left out, because they have no spec: {_many(len(fleet.unmanaged), 'host')}")
-    console.progress(
+        terminal.progress(f"left out, because they have no spec: {_many(len(fleet.unmanaged), 'host')}")
+    terminal.progress(
         f"{_many(len(made.hosts), 'host')}, {_many(len(made.specs), 'spec')} in {out}; digest {made.digest}"
     )
     return 0
@@ -77,16 +77,16 @@ def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
     \b
     Example: gpuprov fleet slice fleet.json --size 50 --by site --out jobs
     """
-    from gpuprov import console
-    from gpuprov.slices import cut, stored
+    from gpuprov.core import terminal
+    from gpuprov.jobs import cut, stored
 
     jobs = cut.cut(stored.load_fleet(fleet), size, by)
     cut.save(jobs, out)
     if given["verbose"]:
         for line in cut.told(jobs):
-            console.progress(line)
+            terminal.progress(line)
     hosts = sum(len(job.hosts) for job in jobs)
-    console.progress(f"{_many(hosts, 'host')} in {_many(len(jobs), 'job')} in {out}")
+    terminal.progress(f"{_many(hosts, 'host')} in {_many(len(jobs), 'job')} in {out}")
     return 0
 
 
@@ -128,10 +128,10 @@ def work(job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str
     Example: gpuprov fleet work jobs/job-0001.json --results results --act apply --run friday
              gpuprov fleet fold results
     """
+    from gpuprov.jobs import stored
+    from gpuprov.jobs import work as working
+    from gpuprov.jobs.pulse import Pulse
     from gpuprov.plan.extra import new_run
-    from gpuprov.slices import stored
-    from gpuprov.slices import work as working
-    from gpuprov.slices.pulse import Pulse
 
     _suits(act, given)
     loaded = stored.load_job(job)
@@ -161,9 +161,9 @@ def fold(folders: tuple[Path, ...], fleet: Path | None, run: str, as_json: bool,
              gpuprov fleet fold site-a/results site-b/results --run friday --json
     """
     from gpuprov.cli.about import page_of
+    from gpuprov.jobs import fold as folding
+    from gpuprov.jobs import shown, stored
     from gpuprov.report.files import check_writable
-    from gpuprov.slices import fold as folding
-    from gpuprov.slices import shown, stored
 
     files = {name: given[name] for name in ("junit", "html", "prometheus")}
     check_writable(*files.values())
@@ -188,10 +188,11 @@ def _suits(act: str, given: dict[str, Any]) -> None:
 
 def _pairs(job: Job, sources: tuple[str, ...], given: dict[str, Any]) -> Sequence[Pair]:
     """Return the hosts of the job with their specs, with secrets and the login of this machine."""
-    from gpuprov import fleet, inventory
+    from gpuprov import inventory
     from gpuprov.cli.login import logged_in
-    from gpuprov.slices import extra, frozen, secrets
-    from gpuprov.slices.work import check_files
+    from gpuprov.fleet import specs as fleet
+    from gpuprov.jobs import extra, frozen, secrets
+    from gpuprov.jobs.work import check_files
 
     check_files(job)
     hosts = frozen.raw_hosts(job.hosts, job.specs)

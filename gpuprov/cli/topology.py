@@ -31,10 +31,10 @@ def topology(
     \b
     Example: gpuprov topology gpu001 inventory.yaml --svg gpu001.svg
     """
-    from gpuprov.gather import gather
+    from gpuprov.facts.collect import gather
+    from gpuprov.hardware.topology import command
+    from gpuprov.hardware.topology.model import PROBES
     from gpuprov.report.files import check_writable, write_atomic
-    from gpuprov.topology import command
-    from gpuprov.topology.model import PROBES
 
     hosts = of_host(host, sources, reading, options.raw_hosts)
     check_writable(svg)

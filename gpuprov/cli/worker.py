@@ -48,7 +48,7 @@ def worker(site: str, secrets: tuple[str, ...], vault_files: tuple[str, ...], **
     \b
     Example: gpuprov fleet worker --site berlin --address temporal.example.com:7233
     """
-    from gpuprov.slices import extra
+    from gpuprov.jobs import extra
 
     reached = engine.connection(given)
     extra.check(given["extra_vars"], vault_files)

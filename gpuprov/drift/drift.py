@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from datetime import datetime
 
+from gpuprov.core.errors import UnreachableError, defect
+from gpuprov.core.time_limits import HOST_LIMIT
 from gpuprov.drift.judge import PROBES, judge
 from gpuprov.drift.model import HostDrift
-from gpuprov.errors import UnreachableError, defect
-from gpuprov.gather.pace import Pace
-from gpuprov.limits import HOST_LIMIT
-from gpuprov.probe.base import Facts
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.probes.base import Facts
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import Pairs, verify_each
 

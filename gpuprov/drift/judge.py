@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from gpuprov.core.masking import masked
 from gpuprov.drift.model import Cause, Difference, HostDrift, State
-from gpuprov.masking import masked
-from gpuprov.probe.base import Facts, Probe
-from gpuprov.probe.host import contents, house
-from gpuprov.probe.host.readings import READINGS, Noted, Readings
-from gpuprov.probe.software import history
+from gpuprov.facts.probes.base import Facts, Probe
+from gpuprov.facts.probes.host import contents, house
+from gpuprov.facts.probes.host.readings import READINGS, Noted, Readings
+from gpuprov.facts.probes.software import history
 from gpuprov.render import digests
 from gpuprov.render.spec_digest import SPEC, is_changed
 from gpuprov.report.document import fill

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from gpuprov.errors import Outcome
+from gpuprov.core.errors import Outcome
 from gpuprov.report.document import HostDocument
 from gpuprov.verify.unmanaged import Unmanaged
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from gpuprov.core.sanitize import cleaned
 from gpuprov.drift.model import ORDER, Cause, Difference, HostDrift, State
 from gpuprov.inventory.names import fold_names
 from gpuprov.report.text import following, labelled
-from gpuprov.shown import cleaned
 from gpuprov.verify.unmanaged import lines
 
 WORDS: dict[State, str] = {

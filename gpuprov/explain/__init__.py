@@ -14,12 +14,12 @@ from gpuprov.catalog.signatures import Beside, find_decisive, find_symptom
 from gpuprov.catalog.symptoms import Symptom, list_addresses
 from gpuprov.catalog.terms import find_term, read_terms_file
 from gpuprov.catalog.verdicts import in_health
-from gpuprov.errors import EXIT_CODES, GpuprovError
+from gpuprov.core.errors import EXIT_CODES, GpuprovError
+from gpuprov.core.masking import masked
+from gpuprov.core.safe_parse import is_whole
 from gpuprov.explain import fields
 from gpuprov.explain.messages import Seen, symptoms_in
-from gpuprov.masking import masked
-from gpuprov.reading import is_whole
-from gpuprov.records import Record
+from gpuprov.facts.captures import Record
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):

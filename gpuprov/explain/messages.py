@@ -17,12 +17,12 @@ from gpuprov.catalog.signatures import find_held
 from gpuprov.catalog.symptoms import Symptom, list_symptoms
 from gpuprov.catalog.verdicts import Verdict, explained, judge_line, judge_xid
 from gpuprov.catalog.xids import Action
+from gpuprov.core.masking import masked
 from gpuprov.explain.choosing import LONGEST_LINE, chosen
 from gpuprov.explain.lines import devices_in, gpu_addresses, statements
-from gpuprov.masking import masked
-from gpuprov.onhost.kernel_lines import OF_A_PROGRAM, STAMP, join_messages
-from gpuprov.probe.kernel.kernel_log import KernelLog, Line
-from gpuprov.probe.kernel.stamps import read_stamp
+from gpuprov.facts.probes.kernel.kernel_log import KernelLog, Line
+from gpuprov.facts.probes.kernel.stamps import read_stamp
+from gpuprov.host_code.kernel_lines import OF_A_PROGRAM, STAMP, join_messages
 
 _OF_A_PROGRAM = re.compile(STAMP + OF_A_PROGRAM)
 """A line of the kernel whose text was chosen by the user of a program."""

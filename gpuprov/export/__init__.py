@@ -10,14 +10,14 @@ import msgspec
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.mig import reality
 from gpuprov.catalog.gpus import find_by_pci_id
-from gpuprov.errors import UnreachableError, defect
+from gpuprov.core.errors import UnreachableError, defect
+from gpuprov.core.sanitize import counted
+from gpuprov.core.time_limits import HOST_LIMIT
 from gpuprov.export import defects
-from gpuprov.gather import gather
-from gpuprov.gather.pace import Pace
-from gpuprov.limits import HOST_LIMIT
-from gpuprov.probe.base import Facts, Probe, ProbeFailed
-from gpuprov.probe.host import pci
-from gpuprov.shown import counted
+from gpuprov.facts.collect import gather
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.probes.base import Facts, Probe, ProbeFailed
+from gpuprov.facts.probes.host import pci
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, RawHost, is_secret
 

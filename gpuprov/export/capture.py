@@ -10,16 +10,16 @@ import msgspec
 from gpuprov import __version__
 from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE
 from gpuprov.capabilities.generated import without_spec
-from gpuprov.errors import UnreachableError
-from gpuprov.gather import gather
-from gpuprov.gather.pace import Pace
-from gpuprov.probe.base import Probe
-from gpuprov.probe.host.checkpoints import CHECKPOINTS
-from gpuprov.probe.host.house import MARKER
-from gpuprov.probe.host.identity import IDENTITY
-from gpuprov.probe.host.readings import READINGS
-from gpuprov.probe.software.history import HISTORY
-from gpuprov.records import captured
+from gpuprov.core.errors import UnreachableError
+from gpuprov.facts.captures import captured
+from gpuprov.facts.collect import gather
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.probes.base import Probe
+from gpuprov.facts.probes.host.checkpoints import CHECKPOINTS
+from gpuprov.facts.probes.host.house import MARKER
+from gpuprov.facts.probes.host.identity import IDENTITY
+from gpuprov.facts.probes.host.readings import READINGS
+from gpuprov.facts.probes.software.history import HISTORY
 from gpuprov.spec.model import RawHost, is_secret
 
 

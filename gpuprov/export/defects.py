@@ -9,8 +9,8 @@ from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE
 from gpuprov.capabilities.generated import without_spec
 from gpuprov.capabilities.health import HARDWARE, watched
 from gpuprov.capabilities.health.fragment import HERE as HEALTH
-from gpuprov.fleet import build_spec
-from gpuprov.probe.base import Facts, Probe, ProbeFailed
+from gpuprov.facts.probes.base import Facts, Probe, ProbeFailed
+from gpuprov.fleet.specs import build_spec
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import MOMENTS, evaluate
 

@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 
 from gpuprov.capabilities import CAPABILITIES
-from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.core.errors import GpuprovError, UnreachableError
+from gpuprov.core.sanitize import counted
+from gpuprov.core.time_limits import HOST_LIMIT
 from gpuprov.export import as_written, probes, spec_of
 from gpuprov.export.defects import doubts
-from gpuprov.gather import gather
-from gpuprov.gather.pace import Pace
+from gpuprov.facts.captures import RecordedFacts
+from gpuprov.facts.captures import read as read_records
+from gpuprov.facts.collect import gather
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.probes.base import Facts
 from gpuprov.inventory import load
-from gpuprov.limits import HOST_LIMIT
-from gpuprov.probe.base import Facts
-from gpuprov.records import RecordedFacts
-from gpuprov.records import read as read_records
-from gpuprov.shown import counted
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import RawHost
 

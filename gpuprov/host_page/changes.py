@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gpuprov.core.sanitize import counted
 from gpuprov.drift.judge import judge
 from gpuprov.drift.model import HostDrift
 from gpuprov.drift.text import WORDS, format_cause
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.host import checkpoints, house
+from gpuprov.facts.probes.software import history
 from gpuprov.host_page.read import ReadHost
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.host import checkpoints, house
-from gpuprov.probe.software import history
-from gpuprov.shown import counted
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.unmanaged import lines
 

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus import fabric
+from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
+from gpuprov.facts.probes.host import hardware, identity, system
 from gpuprov.host_page.read import ReadHost
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus import fabric
-from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
-from gpuprov.probe.host import hardware, identity, system
-from gpuprov.shown import counted
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ import msgspec
 from gpuprov.capabilities.health.log import span
 from gpuprov.capabilities.health.past import moment
 from gpuprov.catalog.verdicts import Verdict, fix_of, in_health, judge_line
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.kernel.kernel_log import KERNEL_LOG
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG
 
 MOST = 60
 """Maximum number of kinds of lines on a page: the latest."""

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.gpus import mig
+from gpuprov.hardware.topology import read as read_wiring
+from gpuprov.hardware.topology.judge import list_findings
+from gpuprov.hardware.topology.text import format_text
 from gpuprov.host_page.changes import Changes, list_changes
 from gpuprov.host_page.identify import list_gpus, list_rows
 from gpuprov.host_page.kernel_log import list_lines
 from gpuprov.host_page.read import ReadHost
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.gpus import mig
 from gpuprov.report import health_page, page
 from gpuprov.report.folded import EVERY
 from gpuprov.report.html import STATES, TITLES
 from gpuprov.report.known import known
 from gpuprov.report.page import About, Headline, State
 from gpuprov.report.states import LETTERS, state
-from gpuprov.shown import counted
-from gpuprov.topology import read as read_wiring
-from gpuprov.topology.judge import list_findings
-from gpuprov.topology.text import format_text
 from gpuprov.verify.evaluate import FAILING, Result
 from gpuprov.verify.fitness import CAPABILITY, Fitness, fitness, severity
 from gpuprov.verify.verify import NextBoot, next_boot, verdict

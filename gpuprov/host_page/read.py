@@ -8,21 +8,21 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.health import watched
+from gpuprov.core.errors import GpuprovError, UnreachableError
+from gpuprov.core.time_limits import HOST_LIMIT
 from gpuprov.drift.judge import PROBES as DRIFT
-from gpuprov.errors import GpuprovError, UnreachableError
-from gpuprov.gather.pace import Pace
-from gpuprov.gather.unreached import Unreached
-from gpuprov.limits import HOST_LIMIT
-from gpuprov.probe.base import Facts, Probe
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus import fabric, gpu_health, mig
-from gpuprov.probe.host import checkpoints, hardware, identity
-from gpuprov.probe.kernel.kernel_log import KERNEL_LOG
-from gpuprov.probe.software import packages
-from gpuprov.records import Record
+from gpuprov.facts.captures import Record
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.unreached import Unreached
+from gpuprov.facts.probes.base import Facts, Probe
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus import fabric, gpu_health, mig
+from gpuprov.facts.probes.host import checkpoints, hardware, identity
+from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG
+from gpuprov.facts.probes.software import packages
+from gpuprov.hardware.topology.model import PROBES as WIRING
 from gpuprov.report import known
 from gpuprov.spec.model import HostSpec, RawHost
-from gpuprov.topology.model import PROBES as WIRING
 from gpuprov.verify import recorded
 from gpuprov.verify.evaluate import Result, evaluate
 from gpuprov.verify.listing import probes_of

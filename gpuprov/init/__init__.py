@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from tempfile import TemporaryDirectory
 
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet import Fleet, load_fleet
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.specs import Fleet, load_fleet
 from gpuprov.init.draft import Draft, Group
 from gpuprov.init.written import written
 from gpuprov.report.files import write_atomic

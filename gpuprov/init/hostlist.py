@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from gpuprov import reading
+from gpuprov.core import safe_parse
+from gpuprov.core.safe_parse import Unreadable
 from gpuprov.inventory.ranges import MOST
-from gpuprov.reading import Unreadable
 
 MOST_RANGES = 3
 """Maximum number of brackets in one name; racks, chassis and nodes."""
@@ -38,7 +38,10 @@ def _numbers(inner: str) -> list[str]:
     numbers: list[str] = []
     for part in inner.split(","):
         first, dash, last = part.strip().partition("-")
-        low, high = reading.parse_whole(first), reading.parse_whole(last) if dash else reading.parse_whole(first)
+        low, high = (
+            safe_parse.parse_whole(first),
+            safe_parse.parse_whole(last) if dash else safe_parse.parse_whole(first),
+        )
         if low is None or high is None or high < low or high - low >= MOST:
             raise Unreadable(f"{part[:80]!r} is no range of numbers", "01-04")
         numbers += [str(number).zfill(len(first)) for number in range(low, high + 1)]

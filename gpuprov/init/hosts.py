@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.errors import UnreachableError
+from gpuprov.core.errors import UnreachableError
 from gpuprov.export import Exported
 from gpuprov.init.draft import HOST, Draft, Group, group_name
 

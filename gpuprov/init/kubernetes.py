@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import reading
 from gpuprov.catalog.instances import InstanceTypes, find_instance
-from gpuprov.errors import GpuprovError
+from gpuprov.core import safe_parse
+from gpuprov.core.errors import GpuprovError
 from gpuprov.init.draft import BASE, HOST, Draft, Group, add, gpu_block, group_name
 from gpuprov.inventory.names import fold_names
 
@@ -78,7 +78,7 @@ def draft(path: Path) -> Draft:
         nodes = f"{unlabelled} nodes have" if unlabelled != 1 else "1 node has"
         new_draft.notes.append(f"{nodes} nvidia.com/gpu and no labels of GPU feature discovery")
     for (product, count, deployed, driver, _), members in alike.items():
-        add(new_draft, _group(new_draft, product, reading.parse_whole(count), deployed, driver, members))
+        add(new_draft, _group(new_draft, product, safe_parse.parse_whole(count), deployed, driver, members))
     return new_draft
 
 
@@ -86,8 +86,8 @@ def _nodes(path: Path, new_draft: Draft) -> Iterator[tuple[Node, bool]]:
     """Yield each node, and True if it offers GPUs."""
     what = "the output of: kubectl get nodes -o json"
     try:
-        document = reading.parse_json(reading.read_contents(str(path)), largest=reading.FILE)
-    except reading.Unreadable as error:
+        document = safe_parse.parse_json(safe_parse.read_contents(str(path)), largest=safe_parse.FILE)
+    except safe_parse.Unreadable as error:
         raise GpuprovError(f"{path}: {error.message}", f"allowed: {what}") from error
     except OSError as error:
         raise GpuprovError(f"{path} cannot be read: {error.strerror}", f"name {what}") from error

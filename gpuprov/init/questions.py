@@ -6,15 +6,15 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
-from gpuprov import console
 from gpuprov.capabilities.container_toolkit.fragment import Runtime
 from gpuprov.catalog.drivers import choose_kernel_modules, end_of_life, explain_refusal, find_branch, list_branches
 from gpuprov.catalog.fabric import BOARD
 from gpuprov.catalog.gpus import Gpu, find_gpu, find_nearest
-from gpuprov.errors import GpuprovError
+from gpuprov.core import terminal
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import Unreadable, parse_whole
 from gpuprov.init.draft import BASE, Draft, Group, group_name
 from gpuprov.inventory import ranges
-from gpuprov.reading import Unreadable, parse_whole
 
 PATTERN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]|\[[0-9]+:[0-9]+\])*\Z")
 USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]*\$?\Z")
@@ -33,7 +33,7 @@ def asking(given: Mapping[str, str]) -> Ask:
 
     def ask(name: str, question: str, default: str, judge: Callable[[str], str]) -> str:
         if name not in given and "hosts" not in given:
-            return console.ask(question, default, judge)
+            return terminal.ask(question, default, judge)
         answer = given.get(name, default)
         try:
             return judge(answer.strip())

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.instances import find_instance
 from gpuprov.catalog.recipes import Recipe, find_recipe, fitting_recipes, lines_of, nearest_recipes, origin_of, spec_of
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.init.draft import Draft, Group, group_name
 from gpuprov.init.questions import asking, hosts_and_login, may_reboot, source
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import reading
-from gpuprov.errors import GpuprovError
+from gpuprov.core import safe_parse
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.sanitize import counted
 from gpuprov.init.draft import BASE, HOST, Draft, Group, add, gpu_block, group_name
 from gpuprov.init.hostlist import expanded
 from gpuprov.inventory.names import fold_names
-from gpuprov.shown import counted
 
 PARAMETER = re.compile(r"""\b(\w++)\s*+\+?=\s*+("[^"]*"|\S+)""")
 GRES = re.compile(r"(\w+)((?::[^:,()\s]+)*)(?:\([^)]{0,1000}\))?")
@@ -75,8 +75,8 @@ def _no_node(cluster: Told) -> str:
 
 def _text(path: Path) -> str:
     try:
-        return reading.read_contents(str(path)).decode("utf-8", "replace")
-    except reading.Unreadable as error:
+        return safe_parse.read_contents(str(path)).decode("utf-8", "replace")
+    except safe_parse.Unreadable as error:
         raise GpuprovError(f"{path}: {error.message}", "name gres.conf or slurm.conf") from error
     except OSError as error:
         raise GpuprovError(f"{path} cannot be read: {error.strerror}", "name gres.conf or slurm.conf") from error
@@ -122,7 +122,7 @@ def _of_gres(cluster: Told, place: str, line: dict[str, str]) -> None:
         return
     cluster.left |= {name for key, name in LEFT.items() if key in line}
     files = _expanded(cluster, place, line["file"]) if "file" in line else []
-    count = reading.parse_whole(line["count"]) if "count" in line else len(files) or 1
+    count = safe_parse.parse_whole(line["count"]) if "count" in line else len(files) or 1
     nodes = _nodes(cluster, place, line["nodename"]) if "nodename" in line else [cluster.everywhere]
     kind = line.get("type", "")
     for node in nodes:
@@ -140,7 +140,7 @@ def _of_slurm(cluster: Told, place: str, line: dict[str, str]) -> None:
     mig = False
     for name, rest in GRES.findall(line.get("gres", "")):
         words = [word for word in rest.split(":")[1:] if word != "no_consume"]
-        count = reading.parse_whole(words.pop()) if words and reading.is_whole(words[-1]) else 1
+        count = safe_parse.parse_whole(words.pop()) if words and safe_parse.is_whole(words[-1]) else 1
         if name.lower() != "gpu":
             continue
         mig |= any(PROFILE.search(word) for word in words)
@@ -161,7 +161,7 @@ def _nodes(cluster: Told, place: str, text: str) -> list[Node]:
 def _expanded(cluster: Told, place: str, text: str) -> list[str]:
     try:
         return expanded(text)
-    except reading.Unreadable as error:
+    except safe_parse.Unreadable as error:
         cluster.notes.append(f"{place}: {error.message}")
         return []
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from gpuprov import inert
 from gpuprov.capabilities import BY_NAME
+from gpuprov.core import unsafe_yaml
+from gpuprov.core.sanitize import wrapped
 from gpuprov.explain import fields
 from gpuprov.init.draft import Draft, Group
-from gpuprov.shown import wrapped
 from gpuprov.spec.inventory_schema import CONNECTION
 
 WIDTH = 110
@@ -72,7 +72,7 @@ def _block(
 
 
 def _text(value: Mapping[str, Any], indent: int) -> list[str]:
-    return [" " * indent + line for line in inert.text(value).splitlines()]
+    return [" " * indent + line for line in unsafe_yaml.text(value).splitlines()]
 
 
 def _comment(text: str, indent: int) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.inventory.play import Play
 from gpuprov.inventory.resolved import Resolved
 from gpuprov.inventory.sources import find_default_sources, refuse_nowhere

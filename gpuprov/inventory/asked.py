@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 
 def ask_for_password(prompt: str, what: str, hint: str) -> str:

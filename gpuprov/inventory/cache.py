@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import __version__, keep
+from gpuprov import __version__
+from gpuprov.core import disk_cache
 from gpuprov.inventory.resolved import Resolved
 from gpuprov.inventory.sources import find_ansible_config, is_host_list
 from gpuprov.spec.model import RawHost
@@ -75,7 +76,7 @@ def compute_key(paths: list[str]) -> str | None:
 
 def read(name: str) -> Resolved | None:
     """Return the entry if there is a sound one of this user."""
-    body = keep.read(ROOM, f"{name}.msgpack")
+    body = disk_cache.read(ROOM, f"{name}.msgpack")
     if body is None:
         return None
     try:
@@ -92,7 +93,7 @@ def write(name: str, resolved: Resolved) -> None:
         body = msgspec.msgpack.encode(pack_entry(resolved))
     except (Unkept, OverflowError, TypeError, UnicodeError):
         return
-    keep.write(ROOM, f"{name}.msgpack", body)
+    disk_cache.write(ROOM, f"{name}.msgpack", body)
 
 
 def identify_ansible() -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.inventory.data import InventoryData
 
-from gpuprov import reading
+from gpuprov.core import safe_parse
 from gpuprov.inventory import ranges
 from gpuprov.inventory.origin import find_origin
 from gpuprov.spec.model import BLOCKS
@@ -30,7 +30,7 @@ class Data(InventoryData):  # type: ignore[misc]
     def add_host(self, host: str, group: str | None = None, port: int | str | None = None) -> Any:
         """Add a host as Ansible does, up to the limit."""
         if len(self.hosts) >= ranges.MOST and host not in self.hosts:
-            raise AnsibleError("too many hosts") from reading.Unreadable("too many hosts", f"{ranges.MOST}")
+            raise AnsibleError("too many hosts") from safe_parse.Unreadable("too many hosts", f"{ranges.MOST}")
         return super().add_host(host, group, port)
 
     def set_variable(self, entity: str, varname: str, value: Any) -> None:

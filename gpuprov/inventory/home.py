@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 
-from gpuprov.errors import GpuprovError
-from gpuprov.shared import temporary
+from gpuprov.core import temporary
+from gpuprov.core.errors import GpuprovError
 
 PREFIX = "gpuprov-ansible-"
 

@@ -12,8 +12,8 @@ import os
 import re
 from collections.abc import Sequence
 
+from gpuprov.core.safe_parse import DIGITS, Unreadable, read_contents
 from gpuprov.inventory.names import unfold_names
-from gpuprov.reading import DIGITS, Unreadable, read_contents
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Problem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
-from gpuprov import reading
+from gpuprov.core import safe_parse
 from gpuprov.inventory.sources import PLANTED, is_host_list, show_path
 from gpuprov.spec.problem import Origin, Problem
 
@@ -21,15 +21,15 @@ def find_astray(sources: Iterable[str]) -> Iterator[Problem]:
     for folder in dict.fromkeys([*folders, os.getcwd()]):
         for name in VARIABLES:
             path = os.path.join(folder, name)
-            if reading.is_planted(path):
+            if safe_parse.is_planted(path):
                 hint = "start gpuprov, and keep inventories, where nobody else writes"
                 yield Problem(message=f"this is {PLANTED}", origin=Origin(show_path(path)), hint=hint)
             yield from walk_below(path, (), seen)
 
 
 def walk_below(path: str, above: tuple[str, ...], seen: set[str]) -> Iterator[Problem]:
-    if what := reading.explain_refusal(path):
-        if what == reading.LOOP:
+    if what := safe_parse.explain_refusal(path):
+        if what == safe_parse.LOOP:
             yield Problem(message=f"this is {what}", origin=Origin(show_path(path)), hint="remove it")
         return
     if not os.path.isdir(path):

@@ -12,9 +12,9 @@ from ansible.module_utils._internal._datatag import AnsibleTagHelper
 from ansible.parsing.vault import EncryptedString
 from ansible.template import is_trusted_as_template
 
-from gpuprov.inert import may_be_template
+from gpuprov.core.sanitize import hide
+from gpuprov.core.unsafe_yaml import may_be_template
 from gpuprov.inventory.sources import show_path
-from gpuprov.shown import hide
 from gpuprov.spec.model import is_secret
 from gpuprov.spec.problem import Origin
 

@@ -8,9 +8,9 @@ from ansible import plugins
 from ansible.errors import AnsibleError
 from ansible.plugins import inventory as module
 
+from gpuprov.core.safe_parse import DIGITS, Unreadable, parse_whole
+from gpuprov.core.sanitize import counted
 from gpuprov.inventory.origin import strip_tags
-from gpuprov.reading import DIGITS, Unreadable, parse_whole
-from gpuprov.shown import counted
 from gpuprov.spec import build
 
 MOST = 100_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from gpuprov.core.masking import masked
+from gpuprov.core.safe_parse import Unreadable, read_contents
 from gpuprov.inventory import spelling
 from gpuprov.inventory.origin import find_origin
 from gpuprov.inventory.sources import show_path
-from gpuprov.masking import masked
-from gpuprov.reading import Unreadable, read_contents
 from gpuprov.spec.problem import Origin, Problem
 
 _GIVE = "give --vault-password-file FILE or --ask-vault-pass"

@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
-from gpuprov import reading
+from gpuprov.core import safe_parse
 
 LIMIT = 60.0
 """Maximum number of seconds for one call of a script."""
@@ -33,7 +33,7 @@ class Timed(subprocess.Popen[bytes]):
         """Communicate as Popen does, with limits on time and output."""
         try:
             out, error = self._read(time.monotonic() + (LIMIT if timeout is None else timeout))
-            reading.check_json(out.decode(errors="replace"))
+            safe_parse.check_json(out.decode(errors="replace"))
             if self._heard:
                 self._heard(out)
             return out, error
@@ -43,8 +43,8 @@ class Timed(subprocess.Popen[bytes]):
             self.wait()
             if isinstance(error, subprocess.TimeoutExpired):
                 raise AnsibleError(f"Inventory script did not end within {LIMIT:g} s.") from None
-            if isinstance(error, reading.Unreadable):
-                raise AnsibleError(error.message) from reading.Unreadable(
+            if isinstance(error, safe_parse.Unreadable):
+                raise AnsibleError(error.message) from safe_parse.Unreadable(
                     f"the inventory script printed what is not read: {error.message}", error.allowed
                 )
             raise
@@ -63,8 +63,8 @@ class Timed(subprocess.Popen[bytes]):
                     received[key.fileobj] += data  # type: ignore[index]
                     if not data:
                         selector.unregister(key.fileobj)
-                    elif sum(map(len, received.values())) > reading.FILE:
-                        raise reading.Unreadable("too much output", f"{reading.FILE >> 20} MiB")
+                    elif sum(map(len, received.values())) > safe_parse.FILE:
+                        raise safe_parse.Unreadable("too much output", f"{safe_parse.FILE >> 20} MiB")
         self.wait(max(0.0, deadline - time.monotonic()))
         out, error = (bytes(received[stream]) if stream else b"" for stream in (self.stdout, self.stderr))
         return out, error
@@ -81,8 +81,8 @@ def list_hosts_with_specs(output: bytes) -> Iterator[str]:
     if b"gpuprov" not in output or b"_meta" not in output:
         return
     try:
-        hosts = reading.parse_json(output, len(output))["_meta"]["hostvars"]
-    except (reading.Unreadable, LookupError, TypeError):  # the plugin says what is wrong with it
+        hosts = safe_parse.parse_json(output, len(output))["_meta"]["hostvars"]
+    except (safe_parse.Unreadable, LookupError, TypeError):  # the plugin says what is wrong with it
         return
     if isinstance(hosts, dict):
         yield from (name for name, values in hosts.items() if isinstance(values, dict) and "gpuprov" in values)

@@ -9,9 +9,9 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
+from gpuprov.core.safe_parse import Unreadable, read_contents
 from gpuprov.inventory import ranges
 from gpuprov.inventory.origin import find_origin, strip_tags
-from gpuprov.reading import Unreadable, read_contents
 from gpuprov.spec.build import show
 from gpuprov.spec.problem import Origin, Problem
 

@@ -13,7 +13,7 @@ from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 
-from gpuprov import reading
+from gpuprov.core import safe_parse
 from gpuprov.inventory import ranges
 from gpuprov.inventory.data import Data
 from gpuprov.inventory.origin import find_origin, hide_encrypted, hide_encrypted_text
@@ -78,10 +78,10 @@ class Loader(DataLoader):  # type: ignore[misc]
         """Load a text as Ansible does, but within limits: its own readers of JSON and YAML have none."""
         text = str.__str__(data)
         try:
-            reading.check_json(text)
-            reading.check_yaml(text)
-            reading.check_unicode(text)
-        except reading.Unreadable as error:
+            safe_parse.check_json(text)
+            safe_parse.check_yaml(text)
+            safe_parse.check_unicode(text)
+        except safe_parse.Unreadable as error:
             raise AnsibleError(error.message) from error
         return super().load(data, *given, **named)
 
@@ -97,8 +97,8 @@ class Loader(DataLoader):  # type: ignore[misc]
         device for ever."""
         path = str(self.path_dwim(file_name))
         try:
-            reading.judge_file(path)
-        except reading.Unreadable as error:
+            safe_parse.judge_file(path)
+        except safe_parse.Unreadable as error:
             raise AnsibleError(error.message) from error
         content: tuple[bytes, bool] = super()._get_file_contents(file_name)
         return content
@@ -162,7 +162,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
     def parse_source(self, source: str, cache: bool = False) -> bool:
         """Parse one source as Ansible does (files of a directory come here too). Return whether hosts or groups were read."""
         known = len(self.problems)
-        if not is_host_list(source) and (what := reading.explain_refusal(source)):
+        if not is_host_list(source) and (what := safe_parse.explain_refusal(source)):
             message = f"this is {what}"
             self.problems.append(Problem(message=message, origin=Origin(show_path(source)), hint=ONLY_FILES))
             return False
@@ -224,12 +224,12 @@ class Manager(InventoryManager):  # type: ignore[misc]
         if source.endswith(YAML_NAMES):
             return False
         try:
-            data = reading.read_contents(source)
+            data = safe_parse.read_contents(source)
             if source.endswith(".toml"):
-                reading.check_toml(data.decode(errors="replace"))
+                safe_parse.check_toml(data.decode(errors="replace"))
             else:
-                reading.judge_lines(data)
-        except reading.Unreadable as error:
+                safe_parse.judge_lines(data)
+        except safe_parse.Unreadable as error:
             self.problems.append(convert_error(error, source))
             return True
         except OSError as error:
@@ -248,7 +248,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
             document = self.files.load_from_file(source, cache="none", trusted_as_template=True)
         except Exception as error:
             self.files.forget(str(source))
-            if named_yaml or "vault" in str(error) or isinstance(error.__cause__, reading.Unreadable):
+            if named_yaml or "vault" in str(error) or isinstance(error.__cause__, safe_parse.Unreadable):
                 self.problems.append(convert_error(error, source))
                 return True
             del self.heard.warnings[start:]

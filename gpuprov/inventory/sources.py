@@ -6,8 +6,8 @@ import os
 import stat
 from collections.abc import Sequence
 
-from gpuprov.errors import GpuprovError
-from gpuprov.reading import Unreadable, is_planted, judge_file
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import Unreadable, is_planted, judge_file
 from gpuprov.spec.problem import Origin, Problem
 
 MOST_FILES = 200

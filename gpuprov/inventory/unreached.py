@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ansible import constants
 from ansible.errors import AnsibleError
 
-from gpuprov import reading
+from gpuprov.core import safe_parse
 from gpuprov.inventory.findings import Findings
 from gpuprov.inventory.origin import find_origin
 from gpuprov.inventory.source import YAML_NAMES, Loader, Manager
@@ -86,8 +86,8 @@ def find_skipped(manager: Manager) -> Iterator[Problem]:
 def _is_written(file: str) -> bool:
     """Return whether there is a `gpuprov` in a file of any format."""
     try:
-        return _WRITTEN.search(reading.read_contents(file)) is not None
-    except (OSError, reading.Unreadable):
+        return _WRITTEN.search(safe_parse.read_contents(file)) is not None
+    except (OSError, safe_parse.Unreadable):
         return False
 
 
@@ -153,11 +153,11 @@ def list_files(folder: str) -> Iterator[str]:
 def find_spec(loader: Loader, file: str) -> Origin | None:
     """Return the place of `gpuprov` in a file of variables; None if there is none, or the file cannot be read."""
     try:
-        data = reading.read_contents(file)
+        data = safe_parse.read_contents(file)
         if b"gpuprov" not in data and not data.startswith(VAULT):
             return None
         document: Any = loader.load_from_file(file, cache="none")
-    except (OSError, reading.Unreadable, AnsibleError):
+    except (OSError, safe_parse.Unreadable, AnsibleError):
         return None
     if not isinstance(document, Mapping):
         return None

@@ -8,16 +8,16 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.errors import GpuprovError
-from gpuprov.gather.pace import Pace
-from gpuprov.gather.script import compose
-from gpuprov.judge import judging
-from gpuprov.onhost import look, streams
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.script import compose
+from gpuprov.facts.probes.base import Facts, Probe
+from gpuprov.host_code import look, streams
 from gpuprov.plan.exact import Answer
 from gpuprov.plan.foresee import Foreseen, Text, foresee, moves_of, question
 from gpuprov.plan.host_code import run_on_hosts
 from gpuprov.plan.read import Pair, Reading, probes_for
-from gpuprov.probe.base import Facts, Probe
+from gpuprov.play.preflight import judging
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result, evaluate
 

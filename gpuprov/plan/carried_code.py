@@ -1,4 +1,4 @@
-"""Finds the modules of gpuprov/onhost that one of them imports."""
+"""Finds the modules of gpuprov/host_code that one of them imports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from gpuprov import onhost
+from gpuprov import host_code
 
 
 @cache
@@ -25,7 +25,7 @@ def find_modules(name: str) -> tuple[str, ...]:
 
 
 def _find_file(name: str) -> Path | None:
-    if not name.startswith(onhost.__name__):
+    if not name.startswith(host_code.__name__):
         return None
     try:
         spec = importlib.util.find_spec(name)

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from gpuprov.capabilities.mig.partitions import partitions
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.host import house
 from gpuprov.plan.decide import Decision
 from gpuprov.plan.model import HOST, HostPlan, Item
 from gpuprov.plan.no_way_back import no_way_back
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.host import house
 from gpuprov.resources.file import ANOTHER_TEXT
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import IN_SERVICE, Result, is_broken

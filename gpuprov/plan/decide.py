@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from gpuprov.capabilities import BY_NAME
+from gpuprov.facts.probes.base import Facts, Probe
+from gpuprov.facts.probes.host import house
 from gpuprov.plan.model import HOST
-from gpuprov.probe.base import Facts, Probe
-from gpuprov.probe.host import house
 from gpuprov.render import digests
 from gpuprov.render.spec_digest import SPEC, is_changed, is_comparable
 from gpuprov.spec.model import HostSpec, RawHost

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.capabilities.mig.partitions import Partition
-from gpuprov.errors import Outcome
+from gpuprov.core.errors import Outcome
 from gpuprov.plan.model import SECTIONS, HostPlan, Item
 from gpuprov.plan.summary import counts, sentence
 from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up

@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 import msgspec
 
-from gpuprov import keep
-from gpuprov.reading import Unreadable, parse_typed_json
+from gpuprov.core import disk_cache
+from gpuprov.core.safe_parse import Unreadable, parse_typed_json
 
 ROOM = "durations"
 LEAST = 5.0
@@ -24,7 +24,7 @@ class Took(msgspec.Struct, frozen=True):
 
 def earlier(doing: str, roles: Collection[str]) -> str:
     """Return `6 min the last time (4 hosts)`; empty if it was never done, or took no time."""
-    kept = keep.read(ROOM, _name(doing, roles))
+    kept = disk_cache.read(ROOM, _name(doing, roles))
     try:
         took = parse_typed_json(kept, Took) if kept else None
     except Unreadable:
@@ -36,7 +36,7 @@ def earlier(doing: str, roles: Collection[str]) -> str:
 
 def note(doing: str, roles: Collection[str], seconds: float, hosts: int) -> None:
     """Store how long it took."""
-    keep.write(ROOM, _name(doing, roles), msgspec.json.encode(Took(round(seconds, 1), hosts)))
+    disk_cache.write(ROOM, _name(doing, roles), msgspec.json.encode(Took(round(seconds, 1), hosts)))
 
 
 def length(seconds: float) -> str:

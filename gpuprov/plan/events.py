@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov.errors import defect
-from gpuprov.onhost.locked import BOOTED, LOST
+from gpuprov.core import ended
+from gpuprov.core.errors import defect
+from gpuprov.host_code.locked import BOOTED, LOST
 from gpuprov.plan import bounds
 from gpuprov.plan.made import made
 from gpuprov.plan.model import Item
-from gpuprov.shared import ended
 
 LONGEST = 700
 MOST_WARNINGS = 20

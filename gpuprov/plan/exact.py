@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from gpuprov.capabilities import BY_NAME
-from gpuprov.errors import defect
-from gpuprov.gather.pace import Pace
-from gpuprov.onhost import look
+from gpuprov.core.errors import defect
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.host_code import look
 from gpuprov.plan.collect import merged
 from gpuprov.plan.foresee import Foreseen, Keys, request, with_keys
 from gpuprov.plan.host_code import run_on_hosts
@@ -44,7 +44,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer of `gpuprov.onhost.look`."""
+    """The answer of `gpuprov.host_code.look`."""
 
     problem: str = ""
     transactions: tuple[Transaction, ...] = ()

@@ -6,9 +6,9 @@ import secrets
 from collections.abc import Mapping
 
 from gpuprov import __version__
-from gpuprov.errors import GpuprovError
-from gpuprov.limits import ACT_LIMIT, LEASE
-from gpuprov.onhost import lock, process
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.time_limits import ACT_LIMIT, LEASE
+from gpuprov.host_code import lock, process
 
 
 def new_run() -> str:

@@ -10,9 +10,9 @@ import msgspec
 
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Part, Partition
+from gpuprov.core.sanitize import fold_paths
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.model import HostPlan, Item
-from gpuprov.shown import fold_paths
 
 Sign = Literal["+", "-", "~"]
 GONE = ("not held", "removed", "destroyed", "disabled", "stopped", "unloaded", "ended")

@@ -12,13 +12,13 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Capability, Change, Context
 from gpuprov.capabilities.generated import desired as resources_of
 from gpuprov.capabilities.package_sources import SOURCE
-from gpuprov.errors import defect
-from gpuprov.judge import judging
-from gpuprov.onhost import repository_key
-from gpuprov.onhost.files import ABOVE, PYTHON
-from gpuprov.onhost.packages.model import Refused
-from gpuprov.probe.base import Facts, Probe, ProbeFailed
-from gpuprov.probe.host import contents
+from gpuprov.core.errors import defect
+from gpuprov.facts.probes.base import Facts, Probe, ProbeFailed
+from gpuprov.facts.probes.host import contents
+from gpuprov.host_code import repository_key
+from gpuprov.host_code.files import ABOVE, PYTHON
+from gpuprov.host_code.packages.model import Refused
+from gpuprov.play.preflight import judging
 from gpuprov.resources import Difference, File, Lines, Packages, differences
 from gpuprov.resources.file import ABSENT, ANOTHER_TEXT, PLAIN, set_keys
 from gpuprov.spec.model import HostSpec
@@ -174,7 +174,7 @@ def with_keys(foreseen: Foreseen, keys: Keys) -> Foreseen:
 
 
 def request(foreseen: Foreseen) -> dict[str, Any]:
-    """Return the request to the host for `gpuprov.onhost.look`; empty if nothing is left to find out."""
+    """Return the request to the host for `gpuprov.host_code.look`; empty if nothing is left to find out."""
     transactions = [transaction for each in foreseen.packages.values() for transaction in each]
     paths = [file.path for each in foreseen.texts.values() for file in each]
     if not (transactions or paths or foreseen.sources):

@@ -1,4 +1,4 @@
-"""Runs a module of gpuprov/onhost on many hosts at a time as a program: a request on its standard input, one line of JSON back."""
+"""Runs a module of gpuprov/host_code on many hosts at a time as a program: a request on its standard input, one line of JSON back."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from gpuprov import onhost, reading
-from gpuprov.errors import GpuprovError, UnreachableError
-from gpuprov.gather.children import Job, run_all
-from gpuprov.gather.pace import Pace
-from gpuprov.gather.script import compose, split, with_environment
-from gpuprov.gather.transport import Answer, job
+from gpuprov import host_code
+from gpuprov.core import safe_parse
+from gpuprov.core.errors import GpuprovError, UnreachableError
+from gpuprov.facts.collect.children import Job, run_all
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.script import compose, split, with_environment
+from gpuprov.facts.collect.transport import Answer, job
+from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.plan.carried_code import find_modules
-from gpuprov.probe.base import Output, Probe
-from gpuprov.shared import reach
+from gpuprov.rules import reach
 from gpuprov.spec.model import PACKAGE_BUNDLE, RawHost
 
 T = TypeVar("T")
@@ -69,14 +70,16 @@ class HostAnswer(NamedTuple, Generic[T]):
 
 @cache
 def program(module: str) -> str:
-    """Return one text: an importer with the module and everything of gpuprov/onhost that it imports, which calls its function
+    """Return one text: an importer with the module and everything of gpuprov/host_code that it imports, which calls its function
     `main`."""
-    top = Path(str(onhost.__file__)).parent
-    specs = (find_spec(name) for name in find_modules(module) if name.startswith(onhost.__name__))
+    top = Path(str(host_code.__file__)).parent
+    specs = (find_spec(name) for name in find_modules(module) if name.startswith(host_code.__name__))
     files = [Path(spec.origin) for spec in specs if spec and spec.origin]
-    texts = {f"gpuprov_onhost/{file.relative_to(top).as_posix()}": file.read_text(encoding="utf-8") for file in files}
+    texts = {
+        f"gpuprov_host_code/{file.relative_to(top).as_posix()}": file.read_text(encoding="utf-8") for file in files
+    }
     packed = base64.b64encode(zlib.compress(json.dumps(texts).encode(), 9)).decode()
-    called = module.replace(onhost.__name__, "gpuprov_onhost", 1)
+    called = module.replace(host_code.__name__, "gpuprov_host_code", 1)
     return LOADER.replace("{texts!r}", repr(packed)).replace("{module}", called)
 
 
@@ -131,8 +134,8 @@ def _noting(name: str, answers: type[T], note: Callable[[str, HostAnswer[T]], No
             return
         output = (split(answer) or {}).get(_PROBE, Output(""))
         try:
-            note(name, HostAnswer(reading.parse_typed_json(output.text, answers)))
-        except reading.Unreadable:
+            note(name, HostAnswer(safe_parse.parse_typed_json(output.text, answers)))
+        except safe_parse.Unreadable:
             words = " ".join((output.error or output.text).split())[-300:]
             note(name, HostAnswer(problem=words or f"exit status {output.status}"))
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpuprov.onhost import fence, lock, marked
+from gpuprov.host_code import fence, lock, marked
 from gpuprov.plan.host_code import with_python
 
 
@@ -24,7 +24,7 @@ def program() -> str:
 
 def command(action: str, owner: Mapping[str, object], host: str, **more: object) -> str:
     """Return a shell command that runs the program as root; it prints one line of JSON. `action` and `more`: see
-    gpuprov/onhost/lock.py."""
+    gpuprov/host_code/lock.py."""
     return with_python(program(), {"action": action, "owner": of_host(owner, host), **more})
 
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from gpuprov.onhost.process import read_start_time, read_stat
-from gpuprov.shared.signals import ENDING, handled
+from gpuprov.core.signals import ENDING, handled
+from gpuprov.host_code.process import read_start_time, read_stat
 
 GRACE = 15.0
 """Seconds for Ansible to end its workers after SIGINT, then again after SIGTERM."""

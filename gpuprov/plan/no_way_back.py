@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Change
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.host import house
-from gpuprov.probe.host.checkpoints import CHECKPOINTS, Checkpoint
-from gpuprov.probe.kernel.first_boot import FIRST_BOOT
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.host import house
+from gpuprov.facts.probes.host.checkpoints import CHECKPOINTS, Checkpoint
+from gpuprov.facts.probes.kernel.first_boot import FIRST_BOOT
 from gpuprov.spec.model import HostSpec
 
 MOST = 4

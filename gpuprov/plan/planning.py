@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from gpuprov.errors import UnreachableError
-from gpuprov.gather.pace import Pace
-from gpuprov.gather.unreached import Unreached
-from gpuprov.limits import ACT_LIMIT
-from gpuprov.onhost import machine
+from gpuprov.core.errors import UnreachableError
+from gpuprov.core.signals import ended_politely
+from gpuprov.core.time_limits import ACT_LIMIT
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.unreached import Unreached
+from gpuprov.facts.probes.host import house
+from gpuprov.host_code import machine
 from gpuprov.plan.ahead import read_ahead
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import decide
@@ -18,8 +20,6 @@ from gpuprov.plan.foresee import Foreseen, Keys, with_keys
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.read import Pair, Reading, read
 from gpuprov.plan.show import Show
-from gpuprov.probe.host import house
-from gpuprov.shared.signals import ended_politely
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import Result, broken
 from gpuprov.verify.unmanaged import in_words

@@ -1,8 +1,8 @@
 """One run of a rendered project by ansible-runner: events as they come, the exit status at the end.
 
 Ansible runs in the user's folder and reads the user's ansible.cfg and environment, so that it connects to hosts as it does by hand
-(ssh options, proxies, keys, become); their other settings are left out (`gpuprov.gather.environment`). This module sets what the
-project requires, and, where the user set nothing, faster defaults.
+(ssh options, proxies, keys, become); their other settings are left out (`gpuprov.facts.collect.environment`). This module sets what
+the project requires, and, where the user set nothing, faster defaults.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov import inert
-from gpuprov.gather.environment import FORCED, in_utf8, is_kept
-from gpuprov.gather.settings import ansible_config
+from gpuprov.core import unsafe_yaml
+from gpuprov.core.safe_parse import make_all_well_formed
+from gpuprov.facts.collect.environment import FORCED, in_utf8, is_kept
+from gpuprov.facts.collect.settings import ansible_config
 from gpuprov.plan.interrupt import GRACE, interruptible
-from gpuprov.reading import make_all_well_formed
 from gpuprov.render.checkout import acts_of
 
 MOST_FORKS = 50
@@ -61,7 +61,7 @@ def run(
     private.mkdir(mode=0o700)
     pid_file = private / "pid"
     (private / "hosts").write_text("".join(f"{name}\n" for name in hosts), encoding="utf-8")
-    (private / "extra.yml").write_text(inert.document(msgspec.to_builtins(extra)), encoding="utf-8")
+    (private / "extra.yml").write_text(unsafe_yaml.document(msgspec.to_builtins(extra)), encoding="utf-8")
     config = RunnerConfig(
         private_data_dir=str(private),
         playbook="site.yml",

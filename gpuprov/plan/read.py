@@ -11,21 +11,21 @@ import msgspec
 from gpuprov.capabilities.base import Moment
 from gpuprov.capabilities.host.login import ansible_version
 from gpuprov.capabilities.mig import partitions
-from gpuprov.errors import UnreachableError
-from gpuprov.gather.command import SHELL
-from gpuprov.gather.gather import gather_each
-from gpuprov.gather.pace import Pace
-from gpuprov.gather.settings import Settings
-from gpuprov.onhost import machine
+from gpuprov.core.errors import UnreachableError
+from gpuprov.facts.collect.command import SHELL
+from gpuprov.facts.collect.gather import gather_each
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.settings import Settings
+from gpuprov.facts.probes.base import Facts, Probe, ProbeFailed
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.host import house
+from gpuprov.facts.probes.host.checkpoints import CHECKPOINTS
+from gpuprov.facts.probes.host.login import PYTHON
+from gpuprov.facts.probes.kernel.first_boot import FIRST_BOOT
+from gpuprov.host_code import machine
 from gpuprov.plan.decide import PROBES
 from gpuprov.plan.foresee import Foreseen, foresee, probes
-from gpuprov.probe.base import Facts, Probe, ProbeFailed
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.host import house
-from gpuprov.probe.host.checkpoints import CHECKPOINTS
-from gpuprov.probe.host.login import PYTHON
-from gpuprov.probe.kernel.first_boot import FIRST_BOOT
-from gpuprov.shared import reach
+from gpuprov.rules import reach
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result, evaluate, probes_of
 

@@ -9,15 +9,16 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gpuprov import __version__, reading
-from gpuprov.errors import GpuprovError
-from gpuprov.gather.settings import Settings
+from gpuprov import __version__
+from gpuprov.core import safe_parse
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.sanitize import MASK
+from gpuprov.facts.collect.settings import Settings
 from gpuprov.plan import since
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.read import Pair, Reading
 from gpuprov.render import digests
 from gpuprov.render.spec_digest import SPEC
-from gpuprov.shown import MASK
 from gpuprov.spec.model import is_secret
 from gpuprov.spec.schema import format_document_schema
 from gpuprov.verify.evaluate import IN_SERVICE, Result
@@ -130,7 +131,7 @@ def _without_secrets(plain: Any, pairs: Sequence[Pair]) -> Any:
 def is_one(path: str) -> bool:
     """True if a file is a saved plan."""
     try:
-        return os.path.isfile(path) and reading.read_beginning(path, len(MARK)) == MARK
+        return os.path.isfile(path) and safe_parse.read_beginning(path, len(MARK)) == MARK
     except OSError:
         return False
 
@@ -138,23 +139,23 @@ def is_one(path: str) -> bool:
 def load(path: Path) -> Saved:
     """Load a saved plan of this gpuprov. Raises GpuprovError if it cannot be read, or is from another version."""
     try:
-        data = reading.read_own_contents(str(path), LARGEST)
-        first = reading.parse_typed_json(data, Head, largest=LARGEST)
+        data = safe_parse.read_own_contents(str(path), LARGEST)
+        first = safe_parse.parse_typed_json(data, Head, largest=LARGEST)
         if first.gpuprov_plan != FORMAT or first.gpuprov_version != __version__:
             whose = f"gpuprov {first.gpuprov_version}, format {first.gpuprov_plan}"
             raise GpuprovError(f"{path} is a plan of {whose}; this is {__version__}, format {FORMAT}", AGAIN)
-        loaded = reading.parse_typed_json(data, Saved, largest=LARGEST)
+        loaded = safe_parse.parse_typed_json(data, Saved, largest=LARGEST)
         if lost := {host.host for host in loaded.hosts if host.state not in loaded.states}:
-            raise reading.Unreadable(f"it does not say what was found on {min(lost)}")
+            raise safe_parse.Unreadable(f"it does not say what was found on {min(lost)}")
         return loaded
     except OSError as error:
         raise GpuprovError(f"{path} cannot be read: {error.strerror}") from error
-    except reading.NotOwn as error:
+    except safe_parse.NotOwn as error:
         raise GpuprovError(
             f"{path} belongs to another user, or others may write it: it says what is run on the hosts",
             "chmod go-w FILE, or make a plan of your own",
         ) from error
-    except reading.Unreadable as error:
+    except safe_parse.Unreadable as error:
         raise GpuprovError(f"{path} is no plan that gpuprov wrote: {error}", AGAIN) from error
 
 

@@ -34,35 +34,35 @@ class Terminal(Show):
         self._verbose, self._quiet = verbose, quiet
 
     def say(self, text: str) -> None:
-        from gpuprov import console
+        from gpuprov.core import terminal
 
-        console.progress(text)
+        terminal.progress(text)
 
     @contextmanager
     def reading(self, hosts: Sequence[str], doing: str) -> Iterator[Callable[[str], None]]:
-        from gpuprov import console
+        from gpuprov.core import terminal
 
         self.say(f"{doing} {len(hosts)} host{'s' if len(hosts) != 1 else ''}")
-        with console.Progress(hosts, doing, quiet=True) as progress:
+        with terminal.Progress(hosts, doing, quiet=True) as progress:
             yield progress.done
 
     @contextmanager
     def applying(self, hosts: Sequence[str], doing: str, earlier: str = "") -> Iterator[Callable[[Step], None]]:
-        from gpuprov import console
+        from gpuprov.core import terminal
 
-        live = console.on_terminal(sys.stderr)
+        live = terminal.on_terminal(sys.stderr)
         shown = ("start", "changed") if live else ("ok", "changed") if self._verbose else ("changed",)
-        with console.Progress(hosts, doing, quiet=self._quiet, earlier=earlier) as progress:
+        with terminal.Progress(hosts, doing, quiet=self._quiet, earlier=earlier) as progress:
 
             def step(event: Step) -> None:
                 if event.kind == "act":
                     progress.act(event.text)
                     if not self._quiet:
-                        console.progress(event.text)
+                        terminal.progress(event.text)
                 elif event.kind in ("failed", "unreachable"):
                     progress.done(event.host, f"{event.kind}: {event.text}")
                     if live and not self._quiet:
-                        console.progress(f"{event.host}: {event.kind}: {event.text}")
+                        terminal.progress(f"{event.host}: {event.kind}: {event.text}")
                 elif event.kind in shown:
                     progress.update(
                         event.host, f"waits for {event.waits} ({event.text})" if event.waits else event.text

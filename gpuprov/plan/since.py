@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.host import house
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.model import HOST
 from gpuprov.plan.read import Reading
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.host import house
 
 
 def applied(run: Mapping[str, str], spec: Mapping[str, str], made_at: str, reading: Reading) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.items import items, sizes, span
 from gpuprov.plan.model import HostPlan
-from gpuprov.shared import resolve
+from gpuprov.rules import resolve
 
 DRIVER = "nvidia_driver"
 MOVES = 2

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from gpuprov import shown
+from gpuprov.core import sanitize as shown
+from gpuprov.core.sanitize import BOLD, CYAN, GREEN, RED, YELLOW, cleaned, wrapped
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.fold import Group, groups, sign
 from gpuprov.plan.items import by_capability
 from gpuprov.plan.model import HostPlan, Item
 from gpuprov.plan.rows import describe, is_long, rows, size
 from gpuprov.plan.summary import sentence
-from gpuprov.shown import BOLD, CYAN, GREEN, RED, YELLOW, cleaned, wrapped
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.unmanaged import lines
 

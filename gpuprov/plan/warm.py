@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import keep
+from gpuprov.core import disk_cache as keep
 
 ROOM = "packed"
 LARGEST = 64 * 1024 * 1024

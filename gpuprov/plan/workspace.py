@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from gpuprov.errors import GpuprovError
-from gpuprov.gather.silence import with_keep_alive
+from gpuprov.core import temporary
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.collect.silence import with_keep_alive
 from gpuprov.render import render, write
-from gpuprov.shared import temporary
 from gpuprov.spec.model import HostSpec, RawHost
 
 PREFIX = "gpuprov-run-"

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuprov.drain import in_play, noted
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.drain import in_play, noted
 from gpuprov.play.host import Host, succeeded
 
 ARGUMENTS = frozenset("state command node services guests always".split())

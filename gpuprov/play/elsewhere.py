@@ -13,9 +13,9 @@ from __future__ import annotations
 import subprocess
 from typing import Any
 
-from gpuprov.onhost import machine
+from gpuprov.core import ended
+from gpuprov.host_code import machine
 from gpuprov.play.host import Host, StepFailed
-from gpuprov.shared import ended
 
 LOCAL = ("local", "ansible.builtin.local")
 

@@ -20,9 +20,10 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities.container_toolkit import registration
+from gpuprov.core import ended
+from gpuprov.facts.probes.containers.container_engines import ENGINES
 from gpuprov.play.host import Host, StepFailed
-from gpuprov.probe.containers.container_engines import ENGINES
-from gpuprov.shared import ended, engine_output, engines
+from gpuprov.rules import engine_output, engines
 
 BY_HAND = "or register the runtime by hand and take {} out of container_toolkit.{}"
 

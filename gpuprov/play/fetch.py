@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprov.onhost import files
+from gpuprov.host_code import files
 from gpuprov.play.host import Host, StepFailed
 
 FIX = "the right file, or the sha256 that sha256sum says of it, compared with what its publisher says"

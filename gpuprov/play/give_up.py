@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprov.onhost import giving_up
+from gpuprov.core import ended
+from gpuprov.host_code import giving_up
 from gpuprov.play.host import Host
-from gpuprov.shared import ended
 
 DRIVER = (
     ("driver_modules", "cleared", "the modules that were built aside were not taken away"),

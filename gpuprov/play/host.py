@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from gpuprov.shared import ended
+from gpuprov.core import ended
 
 
 class StepFailed(Exception):

@@ -30,7 +30,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuprov.onhost.driver import prebuilt
+from gpuprov.host_code.driver import prebuilt
 from gpuprov.play.host import Host, StepFailed
 
 GIVEN = "__nvidia_driver_pack"

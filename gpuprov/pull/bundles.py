@@ -11,18 +11,18 @@ from pathlib import Path
 import msgspec
 
 from gpuprov.catalog.drivers.sets import list_gpu_services
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet import Fleet
-from gpuprov.onhost.pull import bundle as onhost
-from gpuprov.onhost.pull.config import PLACES, find_misplacement
-from gpuprov.onhost.pull.identity import DECLARED, FILES
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.sanitize import counted
+from gpuprov.fleet.specs import Fleet
+from gpuprov.host_code.pull import bundle as onhost
+from gpuprov.host_code.pull.config import PLACES, find_misplacement
+from gpuprov.host_code.pull.identity import DECLARED, FILES
+from gpuprov.jobs import cut, frozen, stored
+from gpuprov.jobs.model import Host, Job, digest_of, spec_id
+from gpuprov.jobs.results import END, file_name
 from gpuprov.pull import cloud_init, signing, wheels
 from gpuprov.pull.files import put
 from gpuprov.pull.model import Manifest, Mode, Wheel
-from gpuprov.shown import counted
-from gpuprov.slices import cut, frozen, stored
-from gpuprov.slices.model import Host, Job, digest_of, spec_id
-from gpuprov.slices.results import END, file_name
 from gpuprov.spec.build import show
 from gpuprov.spec.model import RACK, SITE_VARIABLES, HostSpec, RawHost
 from gpuprov.spec.repository import list_block_files

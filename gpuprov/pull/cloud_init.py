@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from gpuprov.errors import GpuprovError
-from gpuprov.onhost.pull.config import PLACE as CONFIG
+from gpuprov.core.errors import GpuprovError
+from gpuprov.host_code.pull.config import PLACE as CONFIG
 from gpuprov.pull import program
 
 PROGRAM = "/usr/local/lib/gpuprov/gpuprov-pull.pyz"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuprov.errors import GpuprovError
-from gpuprov.onhost.pull import kept
+from gpuprov.core.errors import GpuprovError
+from gpuprov.host_code.pull import kept
 
 
 def put(path: Path, data: bytes, mode: int = 0o644) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov import __version__
-from gpuprov.onhost.pull.bundle import FORMAT
+from gpuprov.host_code.pull.bundle import FORMAT
 from gpuprov.spec.schema import format_document_schema
 
 Mode = Literal["report", "apply"]

@@ -1,4 +1,4 @@
-"""The puller as one file: a zip archive for Python, with nothing but `gpuprov.onhost.pull`.
+"""The puller as one file: a zip archive for Python, with nothing but `gpuprov.host_code.pull`.
 
 It goes to hosts in user-data, of which clouds take 16 KiB; so it has no docstrings and comments.
 """
@@ -10,7 +10,7 @@ import io
 import zipfile
 from pathlib import Path
 
-from gpuprov.onhost import pull
+from gpuprov.host_code import pull
 
 LEFT_OUT = ("reboot.py",)
 """Part of the unpacked gpuprov, whose other modules it uses."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from gpuprov.errors import GpuprovError
-from gpuprov.onhost.pull.signed import BEGIN, NAMESPACE, PRINCIPAL
+from gpuprov.core.errors import GpuprovError
+from gpuprov.host_code.pull.signed import BEGIN, NAMESPACE, PRINCIPAL
 
 HINT = "ssh-keygen -t ed25519 -f KEY makes one; with a passphrase, add it to an agent and give KEY.pub"
 

@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuprov import __version__, reading
-from gpuprov.errors import GpuprovError
-from gpuprov.onhost.pull.bundle import is_wheel
-from gpuprov.onhost.pull.limits import WHEEL, WHEELS
+from gpuprov import __version__
+from gpuprov.core import safe_parse
+from gpuprov.core.errors import GpuprovError
+from gpuprov.host_code.pull.bundle import is_wheel
+from gpuprov.host_code.pull.limits import WHEEL, WHEELS
 from gpuprov.pull.model import Wheel
 
 HINT = f'pip download --only-binary :all: --dest DIR "gpuprov=={__version__}", once for each Python of the hosts (--python-version)'
@@ -21,8 +22,8 @@ def read_wheels(folder: Path) -> list[Wheel]:
     large."""
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".whl")
-        wheels = [_make_wheel(path, reading.read_contents(str(path), WHEEL)) for path in paths]
-    except (OSError, reading.Unreadable) as error:
+        wheels = [_make_wheel(path, safe_parse.read_contents(str(path), WHEEL)) for path in paths]
+    except (OSError, safe_parse.Unreadable) as error:
         raise GpuprovError(f"--wheels {folder} cannot be read: {error}", HINT) from error
     names = [wheel.name.split("-")[0].lower() for wheel in wheels]
     if missing := [name for name in NEEDED if name not in names]:
@@ -47,7 +48,7 @@ def copy_wheels(wheels: Sequence[Wheel], source: Path, out: Path) -> None:
     from gpuprov.pull.files import put
 
     for wheel in wheels:
-        data = reading.read_contents(str(source / wheel.name), WHEEL)
+        data = safe_parse.read_contents(str(source / wheel.name), WHEEL)
         if hashlib.sha256(data).hexdigest() != wheel.sha256:
             raise GpuprovError(f"{source / wheel.name} changed while it was read", "run it again")
         put(out / wheel.name, data)

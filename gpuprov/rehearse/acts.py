@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from gpuprov.apply import ApplyRun, HostOutcome, Show, apply
 from gpuprov.apply import Options as ApplyOptions
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.sanitize import counted
 from gpuprov.plan import HostPlan, plan
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.connection import ignore_user_settings, pair_of
@@ -16,7 +17,6 @@ from gpuprov.rehearse.model import FAST, Options, Rehearsal, Rehearsed, Step, Ve
 from gpuprov.rehearse.seen import SNAPSHOT, Snapshot, find_changes, list_blind_spots
 from gpuprov.rehearse.shape import Shape, plan_shapes
 from gpuprov.rehearse.stage import Backend, Stage, limit_interrupts
-from gpuprov.shown import counted
 from gpuprov.simulate import waivers
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuprov import console
 from gpuprov.apply import Terminal
+from gpuprov.core import terminal
+from gpuprov.core.sanitize import cleaned
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.acts import rehearse
 from gpuprov.rehearse.document import build_document
@@ -16,7 +17,6 @@ from gpuprov.rehearse.results import list_results
 from gpuprov.rehearse.text import format_text
 from gpuprov.report.page import About
 from gpuprov.report.results import deliver
-from gpuprov.shown import cleaned
 
 
 def run(
@@ -48,7 +48,7 @@ def run(
         return render_page(whole, about, verbose=options.verbose)
 
     def as_text() -> str:
-        return cleaned(format_text(whole, verbose=options.verbose, width=console.room(sys.stdout)))
+        return cleaned(format_text(whole, verbose=options.verbose, width=terminal.room(sys.stdout)))
 
     deliver(build_document(whole), None if plain else as_text, ((junit, as_junit), (html, as_page)))
     return whole.exit_code

@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 
 from gpuprov.capabilities.base import Moment
-from gpuprov.errors import Code
+from gpuprov.core.errors import Code
 from gpuprov.rehearse.model import Rehearsal, Rehearsed, Seen, Step
 from gpuprov.rehearse.reality import How, build_table
 from gpuprov.rehearse.text import format_summary, format_verdict

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from gpuprov.errors import Code, Outcome, choose_code, find_worst
+from gpuprov.core.errors import Code, Outcome, choose_code, find_worst
 from gpuprov.simulate.description import Description, Kind
 from gpuprov.simulate.waivers import Judged
 from gpuprov.verify.evaluate import Result

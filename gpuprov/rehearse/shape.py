@@ -13,12 +13,12 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog import drivers
 from gpuprov.catalog.gpus import Gpu, find_gpu
 from gpuprov.catalog.packages import list_offers
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.sanitize import counted
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse import shape_engines, shape_rdma
 from gpuprov.rehearse.model import Options
-from gpuprov.shared.resolve import upstream
-from gpuprov.shown import counted
+from gpuprov.rules.resolve import upstream
 from gpuprov.simulate import distributions, faults
 from gpuprov.simulate.description import MOST_GPUS, Description, convert
 from gpuprov.simulate.distributions import Distribution

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import distributions
 from gpuprov.simulate.engines_built import RELEASES
 from gpuprov.spec.model import HostSpec

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import msgspec
 
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate.description import HcaRate, Kind
 from gpuprov.spec.model import HostSpec
 

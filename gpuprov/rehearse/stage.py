@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Protocol, TypeVar
 
-from gpuprov.errors import GpuprovError
-from gpuprov.shared.signals import ENDING, handled
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.signals import ENDING, handled
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from gpuprov.core.sanitize import hanging
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.rehearse.model import ACTS, Rehearsal, Rehearsed
 from gpuprov.rehearse.reality import build_table
 from gpuprov.rehearse.seen import cut_lines
 from gpuprov.report.text import unproven
-from gpuprov.shown import hanging
 from gpuprov.simulate.description import Description
 
 MOST = 12

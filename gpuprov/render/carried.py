@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from gpuprov import assets, onhost
+from gpuprov import host_code
 from gpuprov.capabilities import BY_NAME
-from gpuprov.errors import GpuprovError
+from gpuprov.core import assets
+from gpuprov.core.errors import GpuprovError
 
 DISTRIBUTIONS = {"pynvml": "nvidia-ml-py"}
 """Third-party modules with their packages; nvidia-ml-py is one file of pure Python, under the BSD licence at its top."""
@@ -28,7 +29,7 @@ def plugin_files() -> dict[str, Path]:
     folders = {
         "library": plugins / "modules",
         "action_plugins": plugins / "action",
-        "module_utils/gpuprov_onhost": Path(str(onhost.__file__)).parent,
+        "module_utils/gpuprov_host_code": Path(str(host_code.__file__)).parent,
     }
     return {
         f"{beside}/{name}": file for beside, folder in folders.items() for name, file in assets.files(folder).items()

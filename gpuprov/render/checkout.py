@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 from msgspec import inspect as shape
 
-from gpuprov import assets
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability, contributes_nothing
+from gpuprov.core import assets
 from gpuprov.render.argument_specs import options
 from gpuprov.render.role_tasks import Dumper, stage_files
 from gpuprov.spec import described

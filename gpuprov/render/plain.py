@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet import Fleet, judge
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.specs import Fleet, judge
 from gpuprov.inventory import Play, load
 from gpuprov.render.variables import fleet_variables, host_variables
 from gpuprov.spec.model import HostSpec, RawHost

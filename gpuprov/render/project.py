@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import assets, inert
-from gpuprov.errors import GpuprovError
-from gpuprov.reading import is_planted
+from gpuprov.core import assets, unsafe_yaml
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import is_planted
 from gpuprov.render import checkout, readme
 from gpuprov.render.carried import plugin_files, role_files
 from gpuprov.render.variables import ROLES, fleet_variables, host_variables
@@ -118,4 +118,4 @@ def _write_file(path: Path, text: str) -> None:
 
 def _data(value: object) -> str:
     """Return variables as data: templates of the inventory were resolved when it was read."""
-    return HEADER + inert.document(value)
+    return HEADER + unsafe_yaml.document(value)

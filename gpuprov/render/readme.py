@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuprov import __version__
+from gpuprov.core.sanitize import cleaned
 from gpuprov.inventory.names import fold_names
-from gpuprov.shown import cleaned
 
 TEXT = """# An Ansible project, rendered by gpuprov {version}
 

@@ -9,7 +9,7 @@ import yaml
 
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.tasks import Block, Part, Taken, Task, each_task
-from gpuprov.shown import wrapped
+from gpuprov.core.sanitize import wrapped
 
 SHARED = " # noqa: var-naming[no-role-prefix] (all roles share it)"
 """What ansible-lint has to know of the variable in which the judge's answer is kept."""

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gpuprov import __version__
-from gpuprov.shown import cleaned
+from gpuprov.core.sanitize import cleaned
 from gpuprov.spec.problem import Origin, Problem
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

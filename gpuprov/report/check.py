@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from gpuprov import __version__
-from gpuprov.errors import CODES, Code
-from gpuprov.fleet import Fleet
-from gpuprov.reading import format_document
+from gpuprov.core.errors import CODES, Code
+from gpuprov.core.safe_parse import format_document
+from gpuprov.fleet.specs import Fleet
 from gpuprov.report.document import fill
 from gpuprov.spec.problem import Problem, format_path
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from gpuprov import console
-from gpuprov.errors import CODES
-from gpuprov.reading import format_document
+from gpuprov.core import terminal
+from gpuprov.core.errors import CODES
+from gpuprov.core.safe_parse import format_document
 
 if TYPE_CHECKING:
     from gpuprov.export.difference import Compared
@@ -19,11 +19,11 @@ def show(compared: Compared, *, as_json: bool) -> int:
     """Print it. Returns the exit code: 1 if the hosts differ, or if it is unknown whether they do."""
     for host, doubts in compared.doubts.items():
         for doubt in doubts:
-            console.warning(f"{host}: looks like a defect: {doubt}")
+            terminal.warning(f"{host}: looks like a defect: {doubt}")
     if as_json:
-        console.result(format_document(compared))
+        terminal.result(format_document(compared))
     else:
-        console.result(as_text(compared))
+        terminal.result(as_text(compared))
     return CODES["differs" if compared.differences or compared.unknown else "ok"]
 
 

@@ -12,8 +12,8 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from gpuprov import __version__
-from gpuprov.errors import CODES, Code, Outcome, find_worst
-from gpuprov.reading import format_document
+from gpuprov.core.errors import CODES, Code, Outcome, find_worst
+from gpuprov.core.safe_parse import format_document
 
 FORMAT = 1
 Part = TypeVar("Part", bound=msgspec.Struct)

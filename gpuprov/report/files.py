@@ -8,9 +8,9 @@ from contextlib import suppress
 from errno import EACCES, ELOOP, EPERM
 from pathlib import Path
 
-from gpuprov.errors import GpuprovError
-from gpuprov.reading import is_planted
-from gpuprov.shown import cleaned
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import is_planted
+from gpuprov.core.sanitize import cleaned
 
 LONGEST_WAY = 1000
 """Maximum number of folders and links in a path, beyond which it counts as a loop."""

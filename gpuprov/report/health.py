@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import msgspec
 
 from gpuprov.catalog.xids import Action
+from gpuprov.core.sanitize import CYAN, GREEN, RED, YELLOW, cleaned, paint
 from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
 from gpuprov.report.prometheus import sample
 from gpuprov.report.text import following, labelled
-from gpuprov.shown import CYAN, GREEN, RED, YELLOW, cleaned, paint
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.fitness import Fit, Fitness, fitness, judge_fitness
 

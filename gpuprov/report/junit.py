@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 from msgspec.structs import replace
 
+from gpuprov.core.sanitize import cleaned
 from gpuprov.report.fold import summed
 from gpuprov.report.many import Many
-from gpuprov.shown import cleaned
 from gpuprov.verify.evaluate import Result
 
 _NOTHING = Result(

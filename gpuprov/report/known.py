@@ -7,18 +7,18 @@ from contextlib import suppress
 from sys import intern
 from typing import Any
 
-from gpuprov import console
-from gpuprov.errors import defect
-from gpuprov.probe.base import Facts, Probe, ProbeFailed
-from gpuprov.probe.gpus import mig
-from gpuprov.probe.host import house, system
-from gpuprov.probe.software import packages
+from gpuprov.core import terminal
+from gpuprov.core.errors import defect
+from gpuprov.facts.probes.base import Facts, Probe, ProbeFailed
+from gpuprov.facts.probes.gpus import mig
+from gpuprov.facts.probes.host import house, system
+from gpuprov.facts.probes.software import packages
+from gpuprov.hardware.topology import read
+from gpuprov.hardware.topology.canvas import LINE, Canvas
+from gpuprov.hardware.topology.judge import list_findings
+from gpuprov.hardware.topology.svg import draw_svg
 from gpuprov.report.fleet import Known
 from gpuprov.spec.model import RACK, RawHost
-from gpuprov.topology import read
-from gpuprov.topology.canvas import LINE, Canvas
-from gpuprov.topology.judge import list_findings
-from gpuprov.topology.svg import draw_svg
 
 PROBES: tuple[Probe[Any], ...] = (house.RECEIPT, system.OS_RELEASE, system.PLATFORM)
 """Probes for the page that no check needs."""
@@ -67,7 +67,7 @@ def _pictures(name: str, facts: Facts) -> tuple[tuple[str, str], ...]:
         except ProbeFailed:
             continue  # not read, or told by a check
         except Exception as error:
-            console.warning(f"{name}: no picture in the page: {'; '.join(defect(title, error))}")
+            terminal.warning(f"{name}: no picture in the page: {'; '.join(defect(title, error))}")
     return tuple(drawn)
 
 

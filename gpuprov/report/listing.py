@@ -8,11 +8,12 @@ from typing import Annotated
 
 import msgspec
 
-from gpuprov import __version__, console
-from gpuprov.errors import CODES, GpuprovError
-from gpuprov.onhost.files import PYTHON
-from gpuprov.reading import format_document
-from gpuprov.shown import counted
+from gpuprov import __version__
+from gpuprov.core import terminal
+from gpuprov.core.errors import CODES, GpuprovError
+from gpuprov.core.safe_parse import format_document
+from gpuprov.core.sanitize import counted
+from gpuprov.host_code.files import PYTHON
 from gpuprov.verify.listing import Item, Listing
 
 FORMAT = 1
@@ -36,19 +37,19 @@ def show(
 ) -> int:
     """Print hosts' expected resources, or the text of the file at `path`; return the exit code."""
     for name, why in unread.items():
-        console.progress(why if why.startswith(name) else f"{name}: {why}")
+        terminal.progress(why if why.startswith(name) else f"{name}: {why}")
     if path is not None:
         if unread and not any(item.name == path for listing in listings for item in listing.items):
             return CODES["unreachable"]
         text = text_of(listings, path)
         if note := stands_for(text):
-            console.progress(note)
-        console.result(text.removesuffix("\n"))
+            terminal.progress(note)
+        terminal.result(text.removesuffix("\n"))
         return CODES["unreachable" if unread else "ok"]
     if as_json:
-        console.result(document(listings, unread))
+        terminal.result(document(listings, unread))
     elif listings:
-        console.result("\n\n".join(as_text(listing, verbose=verbose) for listing in listings))
+        terminal.result("\n\n".join(as_text(listing, verbose=verbose) for listing in listings))
     differs = any(listing.unknown or any(item.differs for item in listing.items) for listing in listings)
     return CODES["unreachable" if unread else "differs" if differs else "ok"]
 

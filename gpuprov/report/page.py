@@ -19,7 +19,7 @@ import msgspec
 from markupsafe import Markup
 
 from gpuprov import __version__
-from gpuprov.shown import cleaned
+from gpuprov.core.sanitize import cleaned
 
 if TYPE_CHECKING:
     from jinja2 import Environment

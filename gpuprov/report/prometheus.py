@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpuprov import __version__
+from gpuprov.core.sanitize import cleaned
 from gpuprov.report.fold import host_lines
 from gpuprov.report.folded import ORDER
 from gpuprov.report.many import Many
-from gpuprov.shown import cleaned
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import Verdict, verdict
 

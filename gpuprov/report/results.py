@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuprov import console
-from gpuprov.errors import GpuprovError
+from gpuprov.core import terminal
+from gpuprov.core.errors import GpuprovError
 from gpuprov.report.document import Document
 from gpuprov.report.document import as_json as format_json
 from gpuprov.report.files import write_atomic
@@ -37,10 +37,10 @@ def deliver(document: Document | Iterable[str], text: Callable[[], str] | None, 
         except GpuprovError as error:
             refused.append(error)
     if text is not None:
-        console.result(text().rstrip(), in_colour=True)
+        terminal.result(text().rstrip(), in_colour=True)
     else:
         for part in [format_json(document)] if isinstance(document, Document) else document:
-            console.result(part)
+            terminal.result(part)
     if refused:
         raise GpuprovError("; ".join(error.message for error in refused), refused[0].hint)
 
@@ -72,9 +72,9 @@ def show(
 
     def as_text() -> str:
         width, room, colour = (
-            min(console.width(), 120),
-            min(console.room(sys.stdout), 120),
-            console.coloured(sys.stdout),
+            min(terminal.width(), 120),
+            min(terminal.room(sys.stdout), 120),
+            terminal.coloured(sys.stdout),
         )
         return text.render(results, verbose=verbose, colour=colour, width=width, room=room)
 

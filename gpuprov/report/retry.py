@@ -8,8 +8,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gpuprov import console
-from gpuprov.errors import GpuprovError
+from gpuprov.core import terminal
+from gpuprov.core.errors import GpuprovError
 from gpuprov.report.files import refuse_anothers, state_folder, write_atomic
 
 KEPT = 32
@@ -30,10 +30,10 @@ def offer(
         refuse_anothers(path.parent)
         write_atomic(path, "".join(f"{name}\n" for name in again), mode=0o600)
     except (OSError, GpuprovError) as error:
-        console.warning(f"no retry file: {getattr(error, 'message', '') or error}")
+        terminal.warning(f"no retry file: {getattr(error, 'message', '') or error}")
         return None
     _forget(path.parent)
-    console.progress(f"{len(again)} of {everyone} hosts {to_do}: {option}@{path}")
+    terminal.progress(f"{len(again)} of {everyone} hosts {to_do}: {option}@{path}")
     return path
 
 

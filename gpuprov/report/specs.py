@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
-from gpuprov import console, inert
-from gpuprov.errors import CODES, GpuprovError
+from gpuprov.core import terminal, unsafe_yaml
+from gpuprov.core.errors import CODES, GpuprovError
+from gpuprov.core.sanitize import wrapped
 from gpuprov.report.files import write_atomic
 from gpuprov.report.tables import fitted
-from gpuprov.shown import wrapped
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from gpuprov.explain import Explanation
     from gpuprov.export import Exported
-    from gpuprov.fleet import Fleet
+    from gpuprov.fleet.specs import Fleet
     from gpuprov.spec.problem import Problem
 
 COMMANDS = ("check", "see it")
@@ -41,7 +41,7 @@ def show_check(load: Callable[[], Fleet], *, form: CheckFormat, verbose: bool) -
         _print_problems(form, None, error.problems)
         if form in ("text", "github"):
             count = sum(problem.severity == "error" for problem in error.problems)
-            console.progress(f"{count} problem{'s' if count != 1 else ''}; nothing was changed")
+            terminal.progress(f"{count} problem{'s' if count != 1 else ''}; nothing was changed")
         return error.exit_code
     except GpuprovError as error:
         if form == "text":
@@ -54,7 +54,7 @@ def show_check(load: Callable[[], Fleet], *, form: CheckFormat, verbose: bool) -
         return CODES["unusable" if broken else "ok"]
     if verbose:
         for raw, spec in fleet.pairs:
-            console.result(f"{raw.name}: {', '.join(spec.capabilities) or 'no capabilities'}")
+            terminal.result(f"{raw.name}: {', '.join(spec.capabilities) or 'no capabilities'}")
     count = len(fleet.pairs) - len(broken)
     words = f"{count} host{'s' if count != 1 else ''} valid"
     if broken:
@@ -62,7 +62,7 @@ def show_check(load: Callable[[], Fleet], *, form: CheckFormat, verbose: bool) -
     if fleet.unmanaged:
         named = ", ".join(fleet.unmanaged[:3]) + (" ..." if len(fleet.unmanaged) > 3 else "")
         words += f", {len(fleet.unmanaged)} without a gpuprov variable ({named})"
-    console.result(words)
+    terminal.result(words)
     return CODES["unusable" if broken else "ok"]
 
 
@@ -71,24 +71,24 @@ def _print_problems(form: CheckFormat, fleet: Fleet | None, problems: Sequence[P
     from gpuprov.report import annotations, check
 
     if form == "json":
-        console.result(check.as_json(fleet, problems))
+        terminal.result(check.as_json(fleet, problems))
     elif form == "sarif":
-        console.result(annotations.as_sarif(problems))
+        terminal.result(annotations.as_sarif(problems))
     elif form == "github":
         for problem in problems:
-            console.result(annotations.as_github(problem), order="::")
+            terminal.result(annotations.as_github(problem), order="::")
     else:
         for problem in problems:
-            console.result(str(problem))
+            terminal.result(str(problem))
 
 
 def show_explanations(explanations: Sequence[Explanation], *, as_json: bool) -> None:
     """Print each explanation as a titled block, wrapped to the terminal."""
     if as_json:
-        console.result(_dump([msgspec.to_builtins(explanation) for explanation in explanations]))
+        terminal.result(_dump([msgspec.to_builtins(explanation) for explanation in explanations]))
         return
     for number, explanation in enumerate(explanations):
-        console.result("\n".join(_explained(explanation, console.width(), blank=bool(number))))
+        terminal.result("\n".join(_explained(explanation, terminal.width(), blank=bool(number))))
 
 
 def _explained(explanation: Explanation, width: int, *, blank: bool) -> Iterator[str]:
@@ -127,19 +127,19 @@ def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:
             for row in listing.list_rows(name)
             if _wanted(word, of_gpu, row[KEYS.get(name, "name")], json.dumps(row))
         ]
-        console.result(_dump(rows))
+        terminal.result(_dump(rows))
     else:
         table = listing.build_table(name)
         rows = [row for row in table.rows if _wanted(word, of_gpu, row[0].rstrip("?~"), " ".join(row))]  # type: ignore[misc]
         if rows:
-            lines, gone = fitted(table.header, rows, console.room(sys.stdout), table.spare)  # type: ignore[arg-type]
-            console.result("\n".join(lines))
+            lines, gone = fitted(table.header, rows, terminal.room(sys.stdout), table.spare)  # type: ignore[arg-type]
+            terminal.result("\n".join(lines))
             if gone:
                 message = (
                     f"no room for {', '.join(gone)}: gpuprov catalog {name} WORD shows a few rows whole, --json all"
                 )
-                console.progress("\n".join(wrapped(message, console.room(sys.stderr))))
-            console.progress("\n".join(wrapped(table.legend, console.room(sys.stderr))))
+                terminal.progress("\n".join(wrapped(message, terminal.room(sys.stderr))))
+            terminal.progress("\n".join(wrapped(table.legend, terminal.room(sys.stderr))))
     if not rows:
         raise GpuprovError(f'catalogue {name} has no row with "{word}"', f"gpuprov catalog {name} lists all")
     return 0
@@ -155,14 +155,14 @@ def show_export(exported: Exported, out: Path | None, *, as_json: bool, mig_part
 
     left_out: list[str] = []
     if as_json:
-        text, left_out = inert.as_json(exported.inventory)
+        text, left_out = unsafe_yaml.as_json(exported.inventory)
     else:
-        text = inert.text(exported.inventory).rstrip()
+        text = unsafe_yaml.text(exported.inventory).rstrip()
     notes = (f"not exported: {name}: JSON cannot say that it is no template; YAML can" for name in left_out)
     for line in (*exported.notes, *notes, *exported.unreachable):
-        console.warning(line)
+        terminal.warning(line)
     if out is None and (as_json or exported.inventory["all"]["hosts"]):
-        console.result(text)
+        terminal.result(text)
     elif out is not None and exported.inventory["all"]["hosts"]:
         write_atomic(out, text + "\n")
     if mig_parted and exported.mig_parted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from gpuprov.shown import wrapped
+from gpuprov.core.sanitize import wrapped
 
 Rows = Sequence[Sequence[str]]
 

@@ -6,11 +6,11 @@ import re
 import sys
 from collections.abc import Sequence
 
+from gpuprov.core.sanitize import BOLD, CYAN, FAINT, GREEN, MAGENTA, RED, YELLOW, cleaned, paint, wrapped
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.report.fold import brief, findings, host_lines, summed
 from gpuprov.report.folded import LOUD, WORDS, Finding, HostLine, Summed, that_follow
 from gpuprov.report.many import Many
-from gpuprov.shown import BOLD, CYAN, FAINT, GREEN, MAGENTA, RED, YELLOW, cleaned, paint, wrapped
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import Verdict
 

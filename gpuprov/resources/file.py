@@ -9,11 +9,11 @@ from types import ModuleType
 
 import msgspec
 
-from gpuprov.onhost import json_members, lines
-from gpuprov.onhost.files import PYTHON, select_own_folders
-from gpuprov.onhost.unit_files import derive_unit, explain_unread, find_shadows
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.host.contents import Contents, Entry
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.host.contents import Contents, Entry
+from gpuprov.host_code import json_members, lines
+from gpuprov.host_code.files import PYTHON, select_own_folders
+from gpuprov.host_code.unit_files import derive_unit, explain_unread, find_shadows
 from gpuprov.resources.difference import Difference
 
 ABSENT, ANOTHER_TEXT = "absent", "another text"

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.onhost.packages.model import Transaction
+from gpuprov.host_code.packages.model import Transaction
 from gpuprov.resources.difference import Difference
 
 Option = dict[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.onhost.wanted_units import Wanted
+from gpuprov.host_code.wanted_units import Wanted
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):

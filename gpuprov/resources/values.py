@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gpuprov.onhost.files import PYTHON
+from gpuprov.host_code.files import PYTHON
 from gpuprov.resources.file import PROGRAM, Absent, File, Lines, Program
 from gpuprov.resources.unit import Unit
 

@@ -6,9 +6,9 @@ import socket
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
-from gpuprov.errors import GpuprovError
-from gpuprov.gather.settings import Settings
-from gpuprov.onhost import machine
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.collect.settings import Settings
+from gpuprov.host_code import machine
 from gpuprov.spec.model import RawHost
 
 AT_A_TIME = 64

@@ -8,11 +8,11 @@ from typing import Protocol
 
 import msgspec
 
-from gpuprov.fleet_policy.events import Event
-from gpuprov.fleet_policy.planned import Plan
+from gpuprov.fleet.policy.events import Event
+from gpuprov.fleet.policy.planned import Plan
+from gpuprov.rollout.approvals import Said
 from gpuprov.rollout.kept import Kept
 from gpuprov.rollout.project import Project
-from gpuprov.rollout.said import Said
 
 Tell = Callable[[str], None]
 

@@ -13,22 +13,22 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov import console, reading
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet_policy import policy
-from gpuprov.fleet_policy.planned import Batch
-from gpuprov.fleet_policy.state import State, folded
-from gpuprov.reading import format_document
+from gpuprov.core import safe_parse, terminal
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import format_document
+from gpuprov.core.sanitize import hanging
+from gpuprov.fleet.policy import policy
+from gpuprov.fleet.policy.planned import Batch
+from gpuprov.fleet.policy.state import State, folded
+from gpuprov.jobs.model import Fleet
 from gpuprov.rollout import lost
+from gpuprov.rollout.approvals import Abort, Resume, Said
 from gpuprov.rollout.base import Engine, Now
 from gpuprov.rollout.engine import INTERRUPTED
 from gpuprov.rollout.kept import Damaged, Kept
 from gpuprov.rollout.project import Given, Project, user
-from gpuprov.rollout.said import Abort, Resume, Said
 from gpuprov.rollout.status import Status, moment, standing, status
 from gpuprov.rollout.text import as_text, awaited, count, line
-from gpuprov.shown import hanging
-from gpuprov.slices.model import Fleet
 
 WATCHED = 1.0
 """Seconds between two updates of `rollout watch`."""
@@ -50,7 +50,7 @@ def start(
     as_json: bool = False,
 ) -> int:
     """Begin a roll-out of this fleet with the policy in the file, and carry it out. The same command again continues it."""
-    text = reading.read_contents(str(file), policy.LARGEST) if file.is_file() else b""
+    text = safe_parse.read_contents(str(file), policy.LARGEST) if file.is_file() else b""
     rules, name = policy.load(file), rollout or new_id()
     made = Project(name, fleet, rules, Given(words=tuple(words(name, fleet)), folder=os.getcwd()))
     if known := next((kept for kept in engine.all() if kept.id == name), None):
@@ -58,11 +58,11 @@ def start(
         _refuse_paused(engine, name)
         return resume(engine, name, retry=False, forgive=False, as_json=as_json)
     engine.check(made)
-    console.progress("\n".join(about(made)))
-    if not yes and not console.confirm("begin?"):
+    terminal.progress("\n".join(about(made)))
+    if not yes and not terminal.confirm("begin?"):
         raise GpuprovError("not confirmed: nothing was begun", "answer y, or give --yes")
     engine.begin(made, text)
-    console.progress(f"the roll-out {name} has begun; gpuprov rollout pause {name} stops new work")
+    terminal.progress(f"the roll-out {name} has begun; gpuprov rollout pause {name} stops new work")
     engine.carry_out(name, _stamped)
     return show(engine, name, as_json=as_json)
 
@@ -76,7 +76,7 @@ def _refuse_another(engine: Engine, known: Kept, made: Project, text: bytes) -> 
         message = f"the roll-out {known.id} was begun with another {what}, and goes on with that one"
         hint = f"gpuprov rollout resume {known.id}; or abort it, and begin another"
         raise GpuprovError(message, hint)
-    console.progress(f"the roll-out {known.id} was begun by {known.by}: going on, {count(known.hosts)}")
+    terminal.progress(f"the roll-out {known.id} was begun by {known.by}: going on, {count(known.hosts)}")
 
 
 def _refuse_paused(engine: Engine, name: str) -> None:
@@ -93,7 +93,7 @@ def about(made: Project) -> list[str]:
         if made.policy.domain
         else count(len(made.fleet.hosts))
     ]
-    width = console.room(sys.stderr)
+    width = terminal.room(sys.stderr)
     for batch in made.plan.batches[:SHOWN]:
         lines.append(_batch(batch))
     if len(made.plan.batches) > SHOWN:
@@ -113,7 +113,7 @@ def _batch(batch: Batch) -> str:
 
 def _stamped(text: str) -> None:
     for row in text.splitlines():
-        console.progress(f"{datetime.now():%H:%M:%S} {row}")
+        terminal.progress(f"{datetime.now():%H:%M:%S} {row}")
 
 
 def _state(engine: Engine, rollout: str) -> State:
@@ -140,9 +140,9 @@ def show(engine: Engine, rollout: str = "", *, as_json: bool = False) -> int:
     """Print the status of a roll-out, and return its exit code."""
     current = told(engine, engine.one(rollout))
     if as_json:
-        console.result(format_document(current))
+        terminal.result(format_document(current))
     else:
-        console.result(as_text(current, min(console.width(), WIDEST)))
+        terminal.result(as_text(current, min(terminal.width(), WIDEST)))
     return current.exit_code
 
 
@@ -161,15 +161,15 @@ def listed(engine: Engine, *, as_json: bool) -> int:
             if over := lost.over(engine.events(entry.id)):
                 stands = f"{over}, its files are damaged"
             else:
-                console.error(error)
+                terminal.error(error)
                 code = error.exit_code
         known.append(msgspec.structs.replace(entry, damaged=why))
         if not as_json:
-            console.result(f"{entry.id}: {stands}, {count(entry.hosts)}, begun {moment(entry.begun)} by {entry.by}")
+            terminal.result(f"{entry.id}: {stands}, {count(entry.hosts)}, begun {moment(entry.begun)} by {entry.by}")
     if as_json:
-        console.result(format_document(known))
+        terminal.result(format_document(known))
     elif not known:
-        console.result("no roll-outs")
+        terminal.result("no roll-outs")
     return code
 
 
@@ -177,7 +177,7 @@ def say(engine: Engine, rollout: str, request: Said) -> str:
     """Record what a person says to a roll-out, by default the open one; return its id."""
     name = engine.one(rollout).id
     if event := engine.say(name, request):
-        console.progress(line(event, _state(engine, name)))
+        terminal.progress(line(event, _state(engine, name)))
     return name
 
 
@@ -185,7 +185,7 @@ def resume(engine: Engine, rollout: str, *, retry: bool, forgive: bool, as_json:
     """Continue a roll-out that was paused or stopped, or whose process is gone."""
     name = say(engine, rollout, Resume(by=user(), retry=retry, forgive=forgive))
     if not engine.carry_out(name, _stamped):
-        console.progress(f"another process carries it out: gpuprov rollout watch {name}")
+        terminal.progress(f"another process carries it out: gpuprov rollout watch {name}")
         return 0
     return show(engine, name, as_json=as_json)
 
@@ -201,22 +201,22 @@ def abort(engine: Engine, rollout: str, why: str, *, as_json: bool) -> int:
         return _ended(engine, kept, damaged, as_json=as_json)
     name = say(engine, kept.id, request)
     if not engine.carry_out(name, _stamped):
-        console.progress(f"another process brings it to its end: gpuprov rollout watch {name}")
+        terminal.progress(f"another process brings it to its end: gpuprov rollout watch {name}")
         return 0
     return show(engine, name, as_json=as_json)
 
 
 def _ended(engine: Engine, kept: Kept, damaged: Damaged, *, as_json: bool) -> int:
     """Report a roll-out that was ended without its files, and what it could not complete."""
-    console.warning(damaged.message)
+    terminal.warning(damaged.message)
     ended = lost.told(kept, engine.events(kept.id))
     if ended is None:
-        console.progress("another process brings it to its end")
+        terminal.progress("another process brings it to its end")
         return 0
     for warning, hint in lost.left(kept.id, engine.events(kept.id)):
-        console.warning(warning)
-        console.hint(hint)
-    console.result(format_document(ended) if as_json else f"{kept.id}: aborted {ended.why}")
+        terminal.warning(warning)
+        terminal.hint(hint)
+    terminal.result(format_document(ended) if as_json else f"{kept.id}: aborted {ended.why}")
     return ended.exit_code
 
 
@@ -229,14 +229,14 @@ def watch(engine: Engine, rollout: str, *, as_json: bool) -> int:
             state.add(event)
             if words := line(event, state):
                 for text in words.splitlines():
-                    console.progress(f"{datetime.fromtimestamp(event.at):%m-%d %H:%M:%S} {text}")
+                    terminal.progress(f"{datetime.fromtimestamp(event.at):%m-%d %H:%M:%S} {text}")
         now = engine.now(kept.id)
         if now and now.waits != waits:
             waits = now.waits
             for text in waits:
                 _stamped(f"{text}, until {moment(now.until)}" if now.until else text)
                 if step := awaited(text):
-                    console.hint(f'gpuprov rollout approve {kept.id} "{step}"')
+                    terminal.hint(f'gpuprov rollout approve {kept.id} "{step}"')
         if state.finished or now is None:
             return show(engine, kept.id, as_json=as_json) or int(not state.finished)
         time.sleep(WATCHED)

@@ -8,11 +8,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gpuprov.drain import Adapter, Step
-from gpuprov.fleet_policy import events
-from gpuprov.fleet_policy.decide import Return
-from gpuprov.fleet_policy.events import Event
-from gpuprov.fleet_policy.state import State
+from gpuprov.fleet.drain import Adapter, Step
+from gpuprov.fleet.policy import events
+from gpuprov.fleet.policy.decide import Return
+from gpuprov.fleet.policy.events import Event
+from gpuprov.fleet.policy.state import State
 from gpuprov.rollout.results import LONGEST
 
 AT_ONCE = 8

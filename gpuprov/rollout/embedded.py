@@ -7,19 +7,19 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, chdir, contextmanager
 
-from gpuprov import reading
-from gpuprov.drain import check_client
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet_policy.events import Aborted, Event, Finished
-from gpuprov.fleet_policy.planned import Plan
-from gpuprov.fleet_policy.state import folded
+from gpuprov.core import safe_parse
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.drain import check_client
+from gpuprov.fleet.policy.events import Aborted, Event, Finished
+from gpuprov.fleet.policy.planned import Plan
+from gpuprov.fleet.policy.state import folded
 from gpuprov.rollout import project
+from gpuprov.rollout.approvals import Abort, Said, event_of
 from gpuprov.rollout.base import Now, Tell
 from gpuprov.rollout.engine import NOW, Engine, is_carried_out
 from gpuprov.rollout.jobs import at_work
 from gpuprov.rollout.kept import Damaged, Kept, is_over
 from gpuprov.rollout.project import Project
-from gpuprov.rollout.said import Abort, Said, event_of
 from gpuprov.rollout.store import Store
 
 
@@ -42,8 +42,8 @@ class Embedded:
         file = self._store.place(rollout) / project.POLICY
         with project.readable(self._store, rollout):
             try:
-                return hashlib.sha256(reading.read_contents(str(file))).hexdigest()
-            except (OSError, reading.Unreadable) as error:
+                return hashlib.sha256(safe_parse.read_contents(str(file))).hexdigest()
+            except (OSError, safe_parse.Unreadable) as error:
                 reason = error.strerror if isinstance(error, OSError) else error
                 raise GpuprovError(f"{file} cannot be read: {reason}") from error
 
@@ -55,8 +55,8 @@ class Embedded:
         if not is_carried_out(place):
             return None
         try:
-            return reading.parse_typed_json(reading.read_contents(str(place / NOW)), Now)
-        except (OSError, reading.Unreadable):
+            return safe_parse.parse_typed_json(safe_parse.read_contents(str(place / NOW)), Now)
+        except (OSError, safe_parse.Unreadable):
             return Now()
 
     def results(self, rollout: str) -> str:

@@ -18,11 +18,12 @@ from typing import Literal
 
 import msgspec
 
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet_policy import decide, events
-from gpuprov.fleet_policy.events import Event
-from gpuprov.fleet_policy.policy import seconds
-from gpuprov.fleet_policy.state import State, folded
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.signals import handled
+from gpuprov.fleet.policy import decide, events
+from gpuprov.fleet.policy.events import Event
+from gpuprov.fleet.policy.policy import seconds
+from gpuprov.fleet.policy.state import State, folded
 from gpuprov.rollout.base import Now
 from gpuprov.rollout.drains import Drains
 from gpuprov.rollout.jobs import Worker
@@ -30,7 +31,6 @@ from gpuprov.rollout.locks import is_held, opened
 from gpuprov.rollout.project import Project
 from gpuprov.rollout.store import Store
 from gpuprov.rollout.text import awaited, line
-from gpuprov.shared.signals import handled
 
 TICK = 0.5
 """Seconds between two checks of results, drains, and events recorded by other processes."""

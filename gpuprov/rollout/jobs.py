@@ -11,14 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov.fleet_policy.events import HostEnd
-from gpuprov.fleet_policy.state import Job
+from gpuprov.fleet.policy.events import HostEnd
+from gpuprov.fleet.policy.state import Job
+from gpuprov.jobs import stored
+from gpuprov.jobs.cut import cut
+from gpuprov.jobs.model import Fleet, digest_of
+from gpuprov.jobs.model import Job as JobFile
 from gpuprov.rollout.locks import is_held, opened
 from gpuprov.rollout.results import Results
-from gpuprov.slices import stored
-from gpuprov.slices.cut import cut
-from gpuprov.slices.model import Fleet, digest_of
-from gpuprov.slices.model import Job as JobFile
 
 TAIL = 4096
 """Bytes of standard error that are read; the last line is reported if there is no result."""

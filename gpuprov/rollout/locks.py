@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 
 def opened(file: Path, flags: int) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpuprov.errors import CODES
-from gpuprov.fleet_policy import events as kinds
-from gpuprov.fleet_policy.events import Event
+from gpuprov.core.errors import CODES
+from gpuprov.fleet.policy import events as kinds
+from gpuprov.fleet.policy.events import Event
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.rollout.kept import Kept
 from gpuprov.rollout.status import Standing, Status, moment

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov import reading
-from gpuprov.drain import Adapter, adapter
-from gpuprov.drain.noted import Noted
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet_policy import policy as policies
-from gpuprov.fleet_policy.events import Act, Started
-from gpuprov.fleet_policy.planned import Member, Plan, planned
-from gpuprov.fleet_policy.policy import Policy
+from gpuprov.core import safe_parse
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.drain import Adapter, adapter
+from gpuprov.fleet.drain.noted import Noted
+from gpuprov.fleet.policy import policy as policies
+from gpuprov.fleet.policy.events import Act, Started
+from gpuprov.fleet.policy.planned import Member, Plan, planned
+from gpuprov.fleet.policy.policy import Policy
+from gpuprov.jobs import cut, stored
+from gpuprov.jobs.frozen import raw_hosts
+from gpuprov.jobs.model import Fleet
 from gpuprov.rollout.addresses import reached
 from gpuprov.rollout.kept import Kept, damaged
 from gpuprov.rollout.store import Store
-from gpuprov.slices import cut, stored
-from gpuprov.slices.frozen import raw_hosts
-from gpuprov.slices.model import Fleet
 
 FLEET, POLICY, GIVEN = "fleet.json", "policy.yaml", "given.json"
 
@@ -97,10 +97,10 @@ def load(store: Store, rollout: str) -> Project:
 
 def _given(file: Path) -> Given:
     try:
-        return reading.parse_typed_json(reading.read_contents(str(file)), Given)
+        return safe_parse.parse_typed_json(safe_parse.read_contents(str(file)), Given)
     except OSError as error:
         raise GpuprovError(f"{file} cannot be read: {error.strerror}") from error
-    except reading.Unreadable as error:
+    except safe_parse.Unreadable as error:
         raise GpuprovError(f"{file} cannot be read: {error}") from error
 
 

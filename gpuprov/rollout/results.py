@@ -6,9 +6,9 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from gpuprov import reading
-from gpuprov.fleet_policy.events import HostEnd, verdict_of
-from gpuprov.slices.model import HostResult
+from gpuprov.core import safe_parse
+from gpuprov.fleet.policy.events import HostEnd, verdict_of
+from gpuprov.jobs.model import HostResult
 
 LONGEST = 300
 """Characters of a message in an event: the result itself has the full text."""
@@ -45,9 +45,9 @@ class Results:
             if name.startswith(".") or self.seen.get(name) == changed:
                 continue
             try:
-                data = reading.read_contents(str(self.folder / name))
-                result = reading.parse_typed_json(data, HostResult, largest=reading.FILE)
-            except (OSError, reading.Unreadable):
+                data = safe_parse.read_contents(str(self.folder / name))
+                result = safe_parse.parse_typed_json(data, HostResult, largest=safe_parse.FILE)
+            except (OSError, safe_parse.Unreadable):
                 continue
             self.seen[name] = changed
             if (result.run, result.act) == (self._run, self._act) and result.host in names:

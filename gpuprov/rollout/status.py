@@ -9,9 +9,9 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from gpuprov.errors import Code, Outcome, choose_code, find_worst
-from gpuprov.fleet_policy.events import ENDED
-from gpuprov.fleet_policy.state import Host, State
+from gpuprov.core.errors import Code, Outcome, choose_code, find_worst
+from gpuprov.fleet.policy.events import ENDED
+from gpuprov.fleet.policy.state import Host, State
 
 FORMAT = 1
 Standing = Literal["running", "left", "paused", "stopped", "ending", "finished", "aborted"]

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import reading
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet_policy.events import Event
+from gpuprov.core import safe_parse
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.policy.events import Event
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.report.files import refuse_anothers, state_folder
 from gpuprov.rollout.kept import FILE, Kept, checked_id, chosen, overlaps, used
@@ -215,9 +215,9 @@ class Store:
         for number, (seq, text) in enumerate(rows, start=seen + 1):
             try:
                 if seq != number:
-                    raise reading.Unreadable("it is not there")
-                loaded.append(reading.parse_typed_json(text, Event, largest=LARGEST))  # type: ignore[arg-type]
-            except (reading.Unreadable, TypeError) as error:
+                    raise safe_parse.Unreadable("it is not there")
+                loaded.append(safe_parse.parse_typed_json(text, Event, largest=LARGEST))  # type: ignore[arg-type]
+            except (safe_parse.Unreadable, TypeError) as error:
                 raise self._damaged(f"event {number} of {rollout} cannot be read: {error}") from error
         return loaded
 

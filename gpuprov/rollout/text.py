@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from gpuprov.fleet_policy import events as kinds
-from gpuprov.fleet_policy.decide import APPROVAL
-from gpuprov.fleet_policy.events import Event
-from gpuprov.fleet_policy.state import State
+from gpuprov.core.sanitize import counted, hanging
+from gpuprov.fleet.policy import events as kinds
+from gpuprov.fleet.policy.decide import APPROVAL
+from gpuprov.fleet.policy.events import Event
+from gpuprov.fleet.policy.state import State
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.rollout.status import VERDICTS, HostStatus, Status, by_state
-from gpuprov.shown import counted, hanging
 
 ACTS = {"prepare": "preparing", "apply": "applying to", "verify": "verifying again"}
 QUIET = ("green", "waiting", "not done")

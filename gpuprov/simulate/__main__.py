@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov import console
 from gpuprov.catalog.fabric import BOARD
 from gpuprov.catalog.instances import find_instance
-from gpuprov.errors import GpuprovError
+from gpuprov.core import terminal
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import description, distributions, faults, hosts, image, inventory, tools, waivers
 
 
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(options)
     except GpuprovError as error:
-        console.error(error)
+        terminal.error(error)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -36,14 +36,14 @@ def _run(options: argparse.Namespace) -> int:
         case "setup":
             tools.setup(*(("container", "machine") if options.machines else ("container",)))
         case "image":
-            console.result(image.build(options.distribution, rebuild=options.rebuild))
+            terminal.result(image.build(options.distribution, rebuild=options.rebuild))
         case "up":
             _up(options)
         case "down":
             _down(options.names, everything=options.all)
         case "list":
             for row in hosts.listing():
-                console.result("\t".join((row.name, row.kind, row.distribution, row.state)))
+                terminal.result("\t".join((row.name, row.kind, row.distribution, row.state)))
         case "run":
             _said(hosts.run(options.name, options.script))
         case "reboot":
@@ -62,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _said(text: str) -> None:
     if text:
-        console.result(text.removesuffix("\n"))
+        terminal.result(text.removesuffix("\n"))
 
 
 def _up(options: argparse.Namespace) -> None:
@@ -74,7 +74,7 @@ def _up(options: argparse.Namespace) -> None:
         desired = _with_gpus(desired, options.gpu)
     made = [hosts.up(name, desired) for name in options.names]
     for host in made:
-        console.result(f"{host.name}\t{host.user}@{host.address}:{host.port}\t{host.key_file}")
+        terminal.result(f"{host.name}\t{host.user}@{host.address}:{host.port}\t{host.key_file}")
     if options.inventory:
         inventory.write(made, options.inventory, desired)
         tools.say(f"wrote {options.inventory}")
@@ -117,10 +117,10 @@ def _faults(*, as_json: bool) -> None:
     rows = [{"name": f.name, "what": f.what, "caught_by": f.caught_by, "moment": f.moment, "kinds": f.kinds,
              "parameter": f.parameter} for f in faults.TABLE]  # fmt: skip
     if as_json:
-        console.result(json.dumps(rows, indent=2))
+        terminal.result(json.dumps(rows, indent=2))
         return
     for row in rows:
-        console.result(
+        terminal.result(
             f"{row['name']:20} {row['what']}; found by {row['caught_by']} ({row['moment']}, {' or '.join(row['kinds'])})"
         )
 
@@ -129,7 +129,7 @@ def _judge(options: argparse.Namespace) -> int:
     results = waivers.read_results(options.results)
     judged = waivers.judge(results, options.kind, gpu=not options.no_gpu, nvswitch=options.nvswitch)
     for line in waivers.lines(judged):
-        console.result(line)
+        terminal.result(line)
     tools.say(judged.summary)
     return int(not judged.green)
 
@@ -138,7 +138,7 @@ class _Parser(argparse.ArgumentParser):
     """Parser that prints its messages through gpuprov's console."""
 
     def _print_message(self, message: str, file: object = None) -> None:
-        (console.result if file is sys.stdout else console.progress)(message.removesuffix("\n"))
+        (terminal.result if file is sys.stdout else terminal.progress)(message.removesuffix("\n"))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import engine, engine_choice, guard, image, tools
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import Listed, SimulatedHost, check_name, greets, key_pair, public_key

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from gpuprov.catalog.gpus import Gpu, explain_unknown, find_gpu
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import distributions
 from gpuprov.simulate.distributions import Distribution, Repository
 

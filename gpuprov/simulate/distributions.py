@@ -13,7 +13,7 @@ from typing import Literal
 from gpuprov.catalog.distributions import Distribution as Row
 from gpuprov.catalog.distributions import Family, find_distribution
 from gpuprov.catalog.packages import list_origins
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 Repository = Literal["distribution", "nvidia"]
 BOOKWORM, TRIXIE = "bookworm", "trixie"

@@ -9,7 +9,7 @@ import shutil
 from contextlib import suppress
 from typing import Any
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import tools
 from gpuprov.simulate.engine_choice import chosen, runtime
 

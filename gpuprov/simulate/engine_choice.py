@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 VARIABLE = "GPUPROV_SIM_ENGINE"
 ENGINES = ("podman", "docker")  # in order of preference

@@ -9,7 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import tools
 
 ENVIRONMENT = {"GOFLAGS": "-trimpath", "CGO_ENABLED": "1"}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import container, faults, machine
 from gpuprov.simulate.description import Description, check
 from gpuprov.simulate.devices import devices, table

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuprov.onhost.caches import get_cache_folder
+from gpuprov.host_code.caches import get_cache_folder
 from gpuprov.simulate import engine, sources, tools
 from gpuprov.simulate.distributions import Distribution, find
 

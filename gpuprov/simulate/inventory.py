@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from gpuprov.onhost import openpgp
+from gpuprov.host_code import openpgp
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost
 from gpuprov.simulate.parts.packages import URL

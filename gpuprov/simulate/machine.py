@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import disk, disk_files, image, qemu, tools
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.devices import devices, table

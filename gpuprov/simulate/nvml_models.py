@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuprov.catalog.gpus import ARCHITECTURES, Architecture, Gpu
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 NVML_MAXWELL = 3
 """NVML_DEVICE_ARCH_MAXWELL; each later generation has the next number: https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"""

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 VARIABLES = ("GPUPROV_SIM_MIRROR", "GPUPROV_SIM_SECURITY_MIRROR")

@@ -7,8 +7,8 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from gpuprov import console
-from gpuprov.errors import GpuprovError
+from gpuprov.core import terminal
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import engine_choice
 
 COMMON: dict[str, str] = {  # program -> Debian package
@@ -34,7 +34,7 @@ SETUP = "run: gpuprov simulate setup (as root, on Debian)"
 
 def say(text: str) -> None:
     """Print progress to stderr."""
-    console.progress(text)
+    terminal.progress(text)
 
 
 def packages(kind: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Protocol
 import msgspec
 
 from gpuprov.catalog.reader import choose_fix, convert_to, read_yaml
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate.description import Kind
 
 FILE = Path(__file__).with_name("waivers.yaml")

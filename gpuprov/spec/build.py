@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect as shape
 
-from gpuprov.shown import cleaned, hides, is_hidden
+from gpuprov.core.sanitize import cleaned, hides, is_hidden
 from gpuprov.spec import declared
 from gpuprov.spec.fixes import explain
 from gpuprov.spec.kinds import is_fitting, list_members, unwrap

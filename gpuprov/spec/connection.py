@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address
 
-from gpuprov.errors import GpuprovError
-from gpuprov.shown import masked
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.sanitize import masked
 from gpuprov.spec.build import ONE_LINE, is_one_line, show
 from gpuprov.spec.model import RawHost, is_secret
 from gpuprov.spec.problem import Path, Problem, format_path

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from msgspec import inspect as shape
 
-from gpuprov.shown import is_hidden
+from gpuprov.core.sanitize import is_hidden
 from gpuprov.spec.kinds import is_fitting, list_members, unwrap
 
 ON, OFF = ("enabled", "unlimited", "if-needed", "on", "yes"), ("disabled", "never", "off", "no")

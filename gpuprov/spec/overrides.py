@@ -7,8 +7,8 @@ from typing import Annotated
 
 import msgspec
 
-from gpuprov.reading import is_whole
-from gpuprov.shown import has_login
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.core.sanitize import has_login
 from gpuprov.spec.build import show
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from gpuprov.shown import counted, is_hidden
+from gpuprov.core.sanitize import counted, is_hidden
 from gpuprov.spec.build import Finding, report_unknown_key
 from gpuprov.spec.fixes import format_as_typed
 from gpuprov.spec.model import Fragment

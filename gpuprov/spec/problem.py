@@ -7,8 +7,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from gpuprov.errors import GpuprovError
-from gpuprov.shown import masked
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.sanitize import masked
 
 Path = tuple[str | int, ...]
 """Path of a value inside a host's `gpuprov` variable, e.g. ("mig", "layout", 0, "gpus")."""

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from gpuprov import reading
-from gpuprov.onhost import openpgp
+from gpuprov.core import safe_parse
+from gpuprov.host_code import openpgp
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, Say, report_under
 from gpuprov.spec.url import build_pattern
@@ -91,7 +91,7 @@ def find_key_problems(block: Repository, problem: Say) -> Iterable[Problem]:
     if not block.key_file:
         return
     try:
-        judged = openpgp.judge(reading.read_named(block.key_file), block.fingerprint)
+        judged = openpgp.judge(safe_parse.read_named(block.key_file), block.fingerprint)
     except OSError as error:
         message = f"{block.key_file} cannot be read: {error.strerror}"
         yield problem("key_file", message, "put the repository's public key there, .asc or .gpg")
@@ -163,5 +163,5 @@ def list_fingerprints(block: Mapping[str, Any]) -> list[str]:
     fingerprints = openpgp.parse_fingerprints(str(block["fingerprint"]))
     if fingerprints or not block["key_file"]:
         return fingerprints
-    text = base64.b64encode(reading.read_named(str(block["key_file"]))).decode()
+    text = base64.b64encode(safe_parse.read_named(str(block["key_file"]))).decode()
     return [str(key["fingerprint"]) for key in openpgp.parse_keys(text)]

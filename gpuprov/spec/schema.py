@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect as shape
 
-from gpuprov.reading import format_document
+from gpuprov.core.safe_parse import format_document
 from gpuprov.spec.build import can_be_switched_off
 from gpuprov.spec.described import strip_description
 from gpuprov.spec.model import Fragment

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from gpuprov import reading
-from gpuprov.shared import certificates
+from gpuprov.core import safe_parse
+from gpuprov.rules import certificates
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Path, Problem, report_under
 
@@ -78,7 +78,7 @@ def read_certificate(file: str) -> x509.Certificate | Finding:
 
     name = "certificate_file"
     try:
-        known = certificates.identity(reading.read_named(file))
+        known = certificates.identity(safe_parse.read_named(file))
         return x509.load_der_x509_certificate(base64.b64decode(known["der"]))
     except OSError as error:
         return name, f"{file} cannot be read: {error.strerror}", "put the certificate there"
@@ -94,7 +94,7 @@ def read_key(file: str) -> PrivateKeyTypes | Finding | None:
 
     name = "key_file"
     try:
-        content = reading.read_named(file)
+        content = safe_parse.read_named(file)
         if content.startswith(VAULT):
             return None
         key = load_pem_private_key(content, password=None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from gpuprov.shown import hide
+from gpuprov.core.sanitize import hide
 from gpuprov.spec.connection import list_texts
 
 HOST = r"(\[[0-9A-Fa-f:.]+\]|[^\s/@:?#\[\]\\]+)(:[0-9]{1,5})?"

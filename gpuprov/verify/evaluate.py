@@ -10,10 +10,10 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from gpuprov.capabilities.base import Capability, Change, Check, Context, Counter, Moment, Outcome
-from gpuprov.errors import DEFECT, defect
-from gpuprov.probe.base import Facts, NotRecorded, Probe, ProbeFailed
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import TOOLS, family
+from gpuprov.core.errors import DEFECT, defect
+from gpuprov.facts.probes.base import Facts, NotRecorded, Probe, ProbeFailed
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import TOOLS, family
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.verify.causes import cause
 

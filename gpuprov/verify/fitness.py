@@ -9,7 +9,7 @@ import msgspec
 
 from gpuprov.catalog.xids import SEVERITY, Action
 from gpuprov.catalog.xids import find_worst as highest
-from gpuprov.errors import Code, Outcome, choose_code
+from gpuprov.core.errors import Code, Outcome, choose_code
 from gpuprov.verify.evaluate import FAILING, JUDGED, Result
 from gpuprov.verify.verify import judge_hosts
 

@@ -10,11 +10,11 @@ import msgspec
 from gpuprov.capabilities.base import Capability, Context, Outcome
 from gpuprov.capabilities.compared import Group, compare_resource, list_compared
 from gpuprov.capabilities.generated import desired, generated_checks
-from gpuprov.onhost import wanted_units
-from gpuprov.onhost.files import PYTHON
-from gpuprov.probe.base import Facts, Probe, ProbeFailed
-from gpuprov.probe.host import contents
-from gpuprov.probe.host.contents import Contents
+from gpuprov.facts.probes.base import Facts, Probe, ProbeFailed
+from gpuprov.facts.probes.host import contents
+from gpuprov.facts.probes.host.contents import Contents
+from gpuprov.host_code import wanted_units
+from gpuprov.host_code.files import PYTHON
 from gpuprov.resources import Absent, File, KernelModule, Lines, Resource, Unit, differences
 from gpuprov.resources.kernel_module import describe_module
 from gpuprov.resources.setting import describe_setting

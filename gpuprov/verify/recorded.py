@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from gpuprov.errors import GpuprovError
-from gpuprov.gather.unreached import Unreached
-from gpuprov.records import Record, RecordedFacts
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.captures import Record, RecordedFacts
+from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.verify.evaluate import Result, evaluate
 from gpuprov.verify.verify import Pairs, unreachable
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpuprov import console
 from gpuprov.capabilities.health import wiring
+from gpuprov.core import terminal
+from gpuprov.facts.probes.base import Facts
 from gpuprov.inventory.names import fold_names
-from gpuprov.probe.base import Facts
 from gpuprov.verify.verify import Pairs
 
 PROBES = wiring.UNASKED
@@ -27,4 +27,4 @@ class Unasked:
     def tell(self) -> None:
         """Warn of each defect once, with all hosts that have it."""
         for defect, hosts in self._hosts.items():
-            console.warning(f"{fold_names(hosts)}: {defect}. The spec does not ask about it; gpuprov health judges it")
+            terminal.warning(f"{fold_names(hosts)}: {defect}. The spec does not ask about it; gpuprov health judges it")

@@ -9,12 +9,12 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME, receipts
 from gpuprov.capabilities.base import Capability, Change, Context
-from gpuprov.onhost.unit_files import derive_unit_file
-from gpuprov.onhost.wanted_units import RUNS, STARTS
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.host import contents, house
-from gpuprov.probe.host.contents import Contents
-from gpuprov.shown import counted, fold_paths
+from gpuprov.core.sanitize import counted, fold_paths
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.host import contents, house
+from gpuprov.facts.probes.host.contents import Contents
+from gpuprov.host_code.unit_files import derive_unit_file
+from gpuprov.host_code.wanted_units import RUNS, STARTS
 from gpuprov.spec.model import HostSpec
 
 Kind = Literal["file", "unit", "hold"]

@@ -7,16 +7,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov import console
 from gpuprov.capabilities.base import Moment
-from gpuprov.errors import Code, Outcome, UnreachableError, choose_code, find_worst
-from gpuprov.gather.gather import gather_each
-from gpuprov.gather.pace import Pace
-from gpuprov.gather.unreached import Unreached
-from gpuprov.limits import HOST_LIMIT
-from gpuprov.onhost import machine
-from gpuprov.probe.base import Facts, Probe
-from gpuprov.probe.host import house
+from gpuprov.core import terminal
+from gpuprov.core.errors import Code, Outcome, UnreachableError, choose_code, find_worst
+from gpuprov.core.time_limits import HOST_LIMIT
+from gpuprov.facts.collect.gather import gather_each
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.unreached import Unreached
+from gpuprov.facts.probes.base import Facts, Probe
+from gpuprov.facts.probes.host import house
+from gpuprov.host_code import machine
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.causes import AT_BOOT
 from gpuprov.verify.evaluate import MOMENTS, Registry, Result, ResultStatus, evaluate, probes_of, registry
@@ -103,7 +103,7 @@ def verify_each(
         requests.append((raw, (*probes, *(probe for probe in also if probe.name not in known_probes))))
     gather_each(requests, judge, pace=pace, timeout=timeout, took=took)
     for warning in machine.list_warnings(machines):
-        console.warning(warning)
+        terminal.warning(warning)
 
 
 def unreachable(host: str, error: UnreachableError) -> Result:

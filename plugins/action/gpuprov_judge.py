@@ -27,13 +27,13 @@ from ansible.plugins.action import ActionBase
 
 # Ansible finds module_utils of ours for modules alone.
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
-from ansible.module_utils.gpuprov_onhost import missing, streams
+from ansible.module_utils.gpuprov_host_code import missing, streams
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
-    from gpuprov.errors import GpuprovError
-    from gpuprov.judge.judging import DRIVER, driver, facts_of, judge, script, waiting, with_driver
-    from gpuprov.judge.variables import names, prepare, spec_of
-    from gpuprov.shared import ended
+    from gpuprov.core import ended
+    from gpuprov.core.errors import GpuprovError
+    from gpuprov.play.preflight.judging import DRIVER, driver, facts_of, judge, script, waiting, with_driver
+    from gpuprov.play.preflight.variables import names, prepare, spec_of
 
     prepare()
     MISSING = ""

@@ -10,7 +10,7 @@ from ansible.plugins.action import ActionBase
 
 # Ansible finds module_utils of ours for modules alone.
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
-from ansible.module_utils.gpuprov_onhost import locked, process
+from ansible.module_utils.gpuprov_host_code import locked, process
 
 BY_HAND = 7200
 

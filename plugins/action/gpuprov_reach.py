@@ -1,7 +1,7 @@
 """Reaches a host before any module can run there: the user who answers, the Python that starts, the kind of host.
 
 Runs on the controller, with the Python package gpuprov beside ansible-core, and decides by the same code as `verify` and `plan`
-(gpuprov/shared/reach.py). One exec reads all of it; a mark of this run separates the answer from other output of a login. Then the
+(gpuprov/rules/reach.py). One exec reads all of it; a mark of this run separates the answer from other output of a login. Then the
 facts are read, with the Python that starts. A host that was reached joins the group gpuprov_reached.
 """
 
@@ -21,12 +21,13 @@ from ansible.release import __version__ as ansible_version
 
 # Ansible finds module_utils of ours for modules alone.
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
-from ansible.module_utils.gpuprov_onhost import missing
+from ansible.module_utils.gpuprov_host_code import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.catalog.platforms import find_family, find_platform, index_platforms
-    from gpuprov.onhost import bundle
-    from gpuprov.shared import ended, reach
+    from gpuprov.core import ended
+    from gpuprov.host_code import bundle
+    from gpuprov.rules import reach
 
     MISSING = ""
 except ImportError as error:

@@ -18,11 +18,11 @@ from ansible.utils.vars import load_extra_vars
 
 # Ansible finds module_utils of ours for modules alone.
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
-from ansible.module_utils.gpuprov_onhost import missing
+from ansible.module_utils.gpuprov_host_code import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
-    from gpuprov.errors import GpuprovError
-    from gpuprov.fleet import Fleet
+    from gpuprov.core.errors import GpuprovError
+    from gpuprov.fleet.specs import Fleet
     from gpuprov.inventory import Play, reader  # noqa: F401 (the reader is what takes time to import)
     from gpuprov.render import plain
 

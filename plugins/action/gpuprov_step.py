@@ -13,10 +13,10 @@ from ansible.plugins.action import ActionBase
 
 # Ansible finds module_utils of ours for modules alone.
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
-from ansible.module_utils.gpuprov_onhost import missing
+from ansible.module_utils.gpuprov_host_code import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
-    from gpuprov.errors import GpuprovError
+    from gpuprov.core.errors import GpuprovError
     from gpuprov.play import STEPS, StepFailed, run_step
     from gpuprov.play.arguments import NOT_NEEDED, task_arguments
 

@@ -119,8 +119,8 @@ units:
 import os
 import sys
 
-from ansible.module_utils.gpuprov_onhost import reasons, receipt, systemd, unit_files, wanted_units
-from ansible.module_utils.gpuprov_onhost.files import (
+from ansible.module_utils.gpuprov_host_code import reasons, receipt, systemd, unit_files, wanted_units
+from ansible.module_utils.gpuprov_host_code.files import (
     PYTHON,
     Refused,
     Wanted,
@@ -129,8 +129,8 @@ from ansible.module_utils.gpuprov_onhost.files import (
     list_foreign_files,
     merge_lines,
 )
-from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
-from ansible.module_utils.gpuprov_onhost.wanted_units import Wanted as Unit
+from ansible.module_utils.gpuprov_host_code.module import AnsibleModule
+from ansible.module_utils.gpuprov_host_code.wanted_units import Wanted as Unit
 
 LINES = {
     "path": {"type": "str", "required": True},

@@ -53,8 +53,8 @@ printed:
   returned: a script was given
 """
 
-from ansible.module_utils.gpuprov_onhost import streams
-from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
+from ansible.module_utils.gpuprov_host_code import streams
+from ansible.module_utils.gpuprov_host_code.module import AnsibleModule
 
 
 def main() -> None:

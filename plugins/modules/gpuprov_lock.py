@@ -69,8 +69,8 @@ import errno
 import os
 from typing import Any
 
-from ansible.module_utils.gpuprov_onhost import guard, lock
-from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
+from ansible.module_utils.gpuprov_host_code import guard, lock
+from ansible.module_utils.gpuprov_host_code.module import AnsibleModule
 
 
 def main() -> None:

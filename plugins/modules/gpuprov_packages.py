@@ -177,8 +177,8 @@ files:
   returned: action is files
 """
 
-from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
-from ansible.module_utils.gpuprov_onhost.packages import actions, choice, model
+from ansible.module_utils.gpuprov_host_code.module import AnsibleModule
+from ansible.module_utils.gpuprov_host_code.packages import actions, choice, model
 
 NAMES = {"type": "list", "elements": "str", "default": []}
 ARGUMENTS = {

@@ -51,7 +51,7 @@ platform:
 
 from ansible.module_utils.facts import ansible_collector, default_collectors
 from ansible.module_utils.facts.namespace import PrefixFactNamespace
-from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
+from ansible.module_utils.gpuprov_host_code.module import AnsibleModule
 
 
 def main() -> None:

@@ -75,8 +75,8 @@ gone:
   returned: state is applied
 """
 
-from ansible.module_utils.gpuprov_onhost import receipt
-from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
+from ansible.module_utils.gpuprov_host_code import receipt
+from ansible.module_utils.gpuprov_host_code.module import AnsibleModule
 
 SPEC = {
     "state": {"type": "str", "choices": ["begun", "applied"], "required": True},

@@ -80,9 +80,9 @@ comes:
   returned: always
 """
 
-from ansible.module_utils.gpuprov_onhost import family, repository
-from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
-from ansible.module_utils.gpuprov_onhost.packages import choice, model
+from ansible.module_utils.gpuprov_host_code import family, repository
+from ansible.module_utils.gpuprov_host_code.module import AnsibleModule
+from ansible.module_utils.gpuprov_host_code.packages import choice, model
 
 TEXT = {"type": "str", "default": ""}
 BLOCK = {

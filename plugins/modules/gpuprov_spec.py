@@ -41,7 +41,7 @@ msg:
   returned: where it has none
 """
 
-from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
+from ansible.module_utils.gpuprov_host_code.module import AnsibleModule
 
 
 def main() -> None:

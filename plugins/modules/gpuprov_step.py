@@ -7,7 +7,7 @@ DOCUMENTATION = r"""
 module: gpuprov_step
 short_description: Do a step on a GPU host that no module for files, units or packages does
 description:
-  - Each step is a file of gpuprov/onhost/steps, or of gpuprov/play where it decides on the controller, which says what it promises,
+  - Each step is a file of gpuprov/host_code/steps, or of gpuprov/play where it decides on the controller, which says what it promises,
     takes and returns. Its arguments are checked by types, choices and names, as those of a module.
   - The code of one step alone is imported on the host.
 author: gpuprov
@@ -81,16 +81,16 @@ msg:
 import importlib
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
+from ansible.module_utils.gpuprov_host_code.module import AnsibleModule
 
-PACKAGE = "ansible.module_utils.gpuprov_onhost.steps"
+PACKAGE = "ansible.module_utils.gpuprov_host_code.steps"
 CONTROLLER = ["drain", "elsewhere", "give_up"]
 """Steps that the action plugin does alone."""
 
 
 def bundled() -> None:
     """Never called: AnsiballZ includes whatever a module imports anywhere in its text."""
-    from ansible.module_utils.gpuprov_onhost.steps import (  # noqa: F401
+    from ansible.module_utils.gpuprov_host_code.steps import (  # noqa: F401
         boot,
         cdi,
         clients,

@@ -86,8 +86,8 @@ daemon:
   returned: state is observed or alive
 """
 
-from ansible.module_utils.gpuprov_onhost import unit_states
-from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
+from ansible.module_utils.gpuprov_host_code import unit_states
+from ansible.module_utils.gpuprov_host_code.module import AnsibleModule
 
 SPEC = {
     "name": {"type": "str"},

@@ -10,10 +10,10 @@ from pathlib import Path
 from gpuprov.accept.command import accept
 from gpuprov.accept.model import Options, Outcome, Ran, Step
 from gpuprov.capabilities.acceptance.fragment import Acceptance, RdmaTests
-from gpuprov.errors import UnreachableError
-from gpuprov.gather.unreached import Unreached
-from gpuprov.probe import acceptance
-from gpuprov.probe.base import Facts, Output
+from gpuprov.core.errors import UnreachableError
+from gpuprov.facts.collect.unreached import Unreached
+from gpuprov.facts.probes import acceptance
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.spec.model import HostSpec, RawHost
 from tests.capabilities import rdma_host
 

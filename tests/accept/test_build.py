@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.onhost import tool_build
+from gpuprov.host_code import tool_build
 
 MAKEFILE = """all:
 \tmkdir -p $(BUILDDIR)

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from gpuprov.probe.acceptance import outputs
-from gpuprov.probe.acceptance.outputs import Unreadable
+from gpuprov.facts.probes.acceptance import outputs
+from gpuprov.facts.probes.acceptance.outputs import Unreadable
 from tests.accept.fleet import data, latency
 
 # nccl-tests on 8 H100, and NCCL's log between two hosts, in the form of https://github.com/NVIDIA/nccl/issues/1453

@@ -10,7 +10,7 @@ from gpuprov.accept.lock import Lock
 from gpuprov.accept.model import Finding, Options, Outcome, Ran, Step
 from gpuprov.capabilities.acceptance.fragment import Acceptance, RdmaTests
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from tests.accept.fleet import Fleet, bandwidth, data, devices, facts, gone, latency, run
 
 GOOD = bandwidth(391.2)

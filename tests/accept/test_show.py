@@ -20,7 +20,7 @@ from gpuprov.accept.picture import document
 from gpuprov.capabilities.acceptance.fragment import Acceptance, Nccl, NvBandwidth, RdmaTests, Source, Stream
 from gpuprov.catalog.acceptance import RESULT
 from gpuprov.cli import cli
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from tests import documents
 from tests.accept.fleet import ALL_TOOLS, Fleet, bandwidth, data, facts, gone, run
 from tests.accept.test_outputs import COPIES, DIAG_3, DIAG_4, NCCL, NETWORK, STREAM

@@ -10,8 +10,8 @@ from typing import Any
 from gpuprov.accept.model import Host, Ran
 from gpuprov.accept.single import _explain_unreached
 from gpuprov.capabilities.acceptance.fragment import Acceptance
-from gpuprov.probe.acceptance import Network, parse_network
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.acceptance import Network, parse_network
+from gpuprov.facts.probes.base import Output
 from gpuprov.spec.model import HostSpec, RawHost
 from tests.taint.canary import Nest
 

@@ -12,9 +12,9 @@ import msgspec
 
 from gpuprov.apply import execution
 from gpuprov.apply.first_look import first_look
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan import playbook
 from gpuprov.plan.read import Pair, Reading
-from gpuprov.probe.base import Facts, Output
 from gpuprov.verify.evaluate import MOMENTS, Result
 from tests.apply import fleet
 

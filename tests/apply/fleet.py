@@ -15,13 +15,13 @@ from typing import Any
 from unittest import mock
 
 from gpuprov import apply as applying
-from gpuprov import assets
 from gpuprov.apply import execution
 from gpuprov.capabilities.base import Change
-from gpuprov.onhost import lock
+from gpuprov.core import assets
+from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.host_code import lock
 from gpuprov.plan import host_lock, planning
 from gpuprov.plan.read import Pair, Reading
-from gpuprov.probe.base import Facts, Output
 from gpuprov.render.variables import ROLES
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec, RawHost

@@ -17,7 +17,7 @@ import pytest
 
 from gpuprov.apply import aftermath
 from gpuprov.apply.aftermath import Left, leave
-from gpuprov.onhost import lock
+from gpuprov.host_code import lock
 from gpuprov.plan import host_lock
 from gpuprov.spec.model import RawHost
 

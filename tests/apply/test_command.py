@@ -12,7 +12,7 @@ import pytest
 from gpuprov.apply import command
 from gpuprov.apply.first_look import left
 from gpuprov.apply.model import ApplyRun, HostOutcome, Options
-from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.core.errors import GpuprovError, UnreachableError
 from gpuprov.plan.read import Pair
 from gpuprov.spec.model import HostSpec, RawHost
 

@@ -17,7 +17,7 @@ import pytest
 
 from gpuprov import apply as applying
 from gpuprov import plan as planning
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.plan.events import Step
 from gpuprov.plan.workspace import PREFIX, remove_leftovers
 from tests.apply import fleet

@@ -8,11 +8,11 @@ import pytest
 
 from gpuprov.apply.first_look import first_look
 from gpuprov.apply.model import Options
-from gpuprov.drain.base import checked_run as in_scheduler
-from gpuprov.fleet import judge
+from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.fleet.drain.base import checked_run as in_scheduler
+from gpuprov.fleet.specs import judge
 from gpuprov.plan.extra import checked_run, of_rollback
 from gpuprov.plan.read import Reading
-from gpuprov.probe.base import Facts, Output
 from gpuprov.render import digests
 from gpuprov.spec.model import RawHost
 

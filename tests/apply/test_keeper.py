@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from gpuprov.apply.keeper import Keeper
-from gpuprov.gather.script import compose
-from gpuprov.onhost import lock
+from gpuprov.facts.collect.script import compose
+from gpuprov.facts.probes.base import Probe
+from gpuprov.host_code import lock
 from gpuprov.plan import host_lock
-from gpuprov.probe.base import Probe
 from gpuprov.spec.model import RawHost
 
 OWNER: dict[str, Any] = {

@@ -14,10 +14,10 @@ import pytest
 
 from gpuprov import apply as applying
 from gpuprov.apply import execution
-from gpuprov.errors import GpuprovError
-from gpuprov.onhost import process
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.host_code import process
 from gpuprov.plan.read import Pair, Reading
-from gpuprov.probe.base import Facts, Output
 from gpuprov.render import digests
 from tests.apply import fleet
 

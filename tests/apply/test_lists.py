@@ -13,12 +13,12 @@ from gpuprov.apply.first_look import first_look
 from gpuprov.apply.lists import Lists
 from gpuprov.apply.model import AppliedItem
 from gpuprov.capabilities.base import Change
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan import HostPlan, sentence
 from gpuprov.plan.foresee import Foreseen, Text
 from gpuprov.plan.model import Item
 from gpuprov.plan.planning import plans_of
 from gpuprov.plan.read import Reading
-from gpuprov.probe.base import Facts, Output
 from gpuprov.resources import Difference, Packages
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec, RawHost

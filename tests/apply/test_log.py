@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.apply.log import Log
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 
 def full(log: Log) -> None:

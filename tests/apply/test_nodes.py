@@ -1,4 +1,4 @@
-"""`apply --drain kubernetes`: nodes go back after verify, under the lock, and not before. kubectl is the stand-in of tests/drain."""
+"""`apply --drain kubernetes`: nodes go back after verify, under the lock, and not before. kubectl is a stand-in."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gpuprov import apply as applying
 from gpuprov.apply import nodes
 from gpuprov.apply.aftermath import LIMIT
 from gpuprov.apply.model import HostOutcome
-from gpuprov.drain import in_play
-from gpuprov.errors import UnreachableError
+from gpuprov.core.errors import UnreachableError
+from gpuprov.facts.probes.base import Output
+from gpuprov.fleet.drain import in_play
 from gpuprov.plan.show import Show
-from gpuprov.probe.base import Output
 from gpuprov.spec.model import RawHost
 from gpuprov.verify import Result
 from tests.apply import fleet
-from tests.drain.kubectl import Kubectl
+from tests.fleet.drain.kubectl import Kubectl
 
 pytestmark = pytest.mark.install
 OWNER = {"run": "fri"}

@@ -11,7 +11,7 @@ import pytest
 from gpuprov.apply import on_failure, page
 from gpuprov.apply.model import AppliedItem, ApplyRun, HostOutcome, Options
 from gpuprov.apply.text import as_text
-from gpuprov.drain import in_play
+from gpuprov.fleet.drain import in_play
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result, ResultStatus
 

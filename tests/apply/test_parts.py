@@ -20,7 +20,7 @@ from gpuprov.apply.log import Log
 from gpuprov.apply.model import AppliedItem, State
 from gpuprov.apply.outcome import judge
 from gpuprov.cli import cli
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.plan.events import Failure, Ledger, Tally
 from gpuprov.plan.extra import checked_run
 from gpuprov.plan.playbook import Ended, environment

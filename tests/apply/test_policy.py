@@ -9,7 +9,7 @@ import pytest
 
 from gpuprov import apply as applying
 from gpuprov.apply.model import HostOutcome, Known
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from tests.apply import fake_runner
 from tests.apply.fake_runner import pair
 

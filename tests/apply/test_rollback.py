@@ -10,10 +10,10 @@ import pytest
 from gpuprov.apply import rollback
 from gpuprov.apply.model import ApplyRun, HostOutcome, Options
 from gpuprov.apply.text import summary
-from gpuprov.gather.children import Ended
-from gpuprov.onhost import process
+from gpuprov.facts.collect.children import Ended
+from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.host_code import process
 from gpuprov.plan import host_code
-from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import Result, ResultStatus
 

@@ -13,16 +13,16 @@ import pytest
 
 from gpuprov.bake import finish, first_boot, place
 from gpuprov.bake.ensure import ensure as bring_about
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet import judge
-from gpuprov.onhost import lock, receipt, systemd, units, wanted_units
-from gpuprov.onhost.unit_files import Loaded
-from gpuprov.probe.base import Facts, Output
-from gpuprov.probe.host.contents import Contents, Entry
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.facts.probes.host.contents import Contents, Entry
+from gpuprov.fleet.specs import judge
+from gpuprov.host_code import lock, receipt, systemd, units, wanted_units
+from gpuprov.host_code.unit_files import Loaded
+from gpuprov.jobs import cut, frozen, stored
 from gpuprov.pull.bundles import make_local_job
 from gpuprov.report.files import write_atomic
 from gpuprov.resources import Absent, File, Resource, Unit
-from gpuprov.slices import cut, frozen, stored
 from gpuprov.spec.model import HostSpec, RawHost
 
 SPEC: dict[str, Any] = {"fabric_manager": {}, "nvidia_driver": {"version": "580"}}

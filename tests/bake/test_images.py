@@ -9,8 +9,8 @@ from gpuprov.bake.model import Baked
 from gpuprov.capabilities import BY_NAME
 from gpuprov.catalog import fabric
 from gpuprov.catalog.gpus import find_by_pci_id
-from gpuprov.judge.judging import judge
-from gpuprov.probe.base import Facts, Output
+from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.play.preflight.judging import judge
 from gpuprov.spec.model import GpuSpec, HostSpec
 from gpuprov.verify import images
 from gpuprov.verify.evaluate import Result

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from gpuprov.bake import place
-from gpuprov.errors import GpuprovError
-from gpuprov.gather.command import build
-from gpuprov.gather.settings import Settings
-from gpuprov.shared import chroot
+from gpuprov.core import chroot
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.collect.command import build
+from gpuprov.facts.collect.settings import Settings
 from gpuprov.spec.model import RawHost
 
 

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.report.files import write_atomic
 from gpuprov.simulate import container, hosts, image, inventory
 from gpuprov.simulate.description import Description, Gpus

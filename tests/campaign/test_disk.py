@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.onhost.files import settle
+from gpuprov.host_code.files import settle
 from tests.campaign.disk import Disk, run
 
 pytestmark = [pytest.mark.install, pytest.mark.skipif(os.geteuid() != 0, reason="file systems are mounted by root")]

@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from gpuprov.probe.acceptance import PROGRAMS, Measurement, Record
+from gpuprov.facts.probes.acceptance import PROGRAMS, Measurement, Record
 
 FOLDER = "nccl-0123456789ab"
 

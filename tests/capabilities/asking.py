@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Check, Context, Outcome
 from gpuprov.explain import all_checks
-from gpuprov.probe.base import Facts, Output
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities import (
     acceptance_host,
@@ -37,7 +37,7 @@ from tests.capabilities import (
     topology_host,
     vgpu_host,
 )
-from tests.probe import captured
+from tests.facts.probes import captured
 
 CHECKS = {check.id: check for check in all_checks()}
 VERSION = "535.261.03-1"

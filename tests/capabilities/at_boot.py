@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from gpuprov.onhost import at_boot
+from gpuprov.host_code import at_boot
 
 SOURCE = Path(str(at_boot.__file__)).parent
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.base import Check, Context, Outcome
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import TOOLS, Family, family
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import TOOLS, Family, family
 
 _WORD = re.compile(r"(?<![\w./'\"-])([a-z][a-z0-9-]*)(?![\w.=/-])")
 _ONLY: dict[Family, frozenset[str]] = {

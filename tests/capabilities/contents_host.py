@@ -12,10 +12,10 @@ from gpuprov.capabilities.base import Capability, Context
 from gpuprov.capabilities.gds.fragment import Gds
 from gpuprov.capabilities.generated import asks, desired
 from gpuprov.catalog import fabric
-from gpuprov.onhost import json_members
-from gpuprov.onhost.files import PYTHON
-from gpuprov.onhost.unit_files import derive_unit, is_drop_in
-from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.host_code import json_members
+from gpuprov.host_code.files import PYTHON
+from gpuprov.host_code.unit_files import derive_unit, is_drop_in
 from gpuprov.resources import Absent, File, Lines, Resource, Unit
 from gpuprov.spec.model import HostSpec
 

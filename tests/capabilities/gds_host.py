@@ -6,7 +6,7 @@ from pathlib import Path
 
 VERSION, MODULE = "1.13.1.3-1", "2.24.2-1"
 PLACE = "/usr/local/cuda-12.8/gds/cufile.json"
-DATA = Path(__file__).parents[1] / "probe" / "data" / "gdscheck"
+DATA = Path(__file__).parents[1] / "facts" / "probes" / "data" / "gdscheck"
 
 
 def packages(**versions: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.base import Output
 
 K = "6.1.0-47-amd64"
 NEXT = "6.1.0-56-amd64"

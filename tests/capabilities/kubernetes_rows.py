@@ -6,8 +6,8 @@ import json
 from typing import Any, NamedTuple
 
 from gpuprov.capabilities.base import Context, Outcome
-from gpuprov.fleet import build_spec
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.base import Output
+from gpuprov.fleet.specs import build_spec
 from gpuprov.spec.model import RawHost
 from tests.capabilities import kubernetes_host
 from tests.capabilities.asking import CHECKS, GOOD, facts

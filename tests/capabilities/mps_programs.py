@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuprov.catalog import mps as catalogue
-from gpuprov.onhost.mps.control import Control
+from gpuprov.host_code.mps.control import Control
 from tests.capabilities.mps_host import MIG, A, B
 
 PATHS: dict[str, Any] = {**catalogue.PATHS}

@@ -6,7 +6,7 @@ import hashlib
 import json
 
 from gpuprov.capabilities.readings import Readings, files
-from gpuprov.probe.host.readings import PROGRAM, SERVICE, TIMER
+from gpuprov.facts.probes.host.readings import PROGRAM, SERVICE, TIMER
 
 CLOCK = "2026-11-24T12:00:00Z"
 

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpuprov.onhost.at_boot.roce_ports import READER
+from gpuprov.host_code.at_boot.roce_ports import READER
 from gpuprov.simulate.parts import base
 
 STANDINS = Path(base.__file__).parent / "ofed_files"

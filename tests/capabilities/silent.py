@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuprov.capabilities.base import Check, Context, Outcome
-from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed, T
+from gpuprov.facts.probes.base import Facts, Output, Probe, ProbeFailed, T
 
 SILENCES: Mapping[str, Output] = {
     "nothing": Output("", 0),

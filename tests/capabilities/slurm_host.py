@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuprov.onhost.at_boot.slurm import HEADER
-from gpuprov.probe.host.slurm import HEALTH
+from gpuprov.facts.probes.host.slurm import HEALTH
+from gpuprov.host_code.at_boot.slurm import HEADER
 
 SETTINGS = (
     "ProctrackType=proctrack/cgroup",

@@ -9,8 +9,8 @@ from gpuprov.capabilities.acceptance.fragment import Acceptance, DcgmDiag, Nccl,
 from gpuprov.capabilities.acceptance.judge import DIAGNOSED, judge
 from gpuprov.capabilities.acceptance.rules import rules
 from gpuprov.catalog import acceptance as catalogue
-from gpuprov.probe import acceptance
-from gpuprov.probe.acceptance import Measurement
+from gpuprov.facts.probes import acceptance
+from gpuprov.facts.probes.acceptance import Measurement
 from gpuprov.spec.model import GpuSpec, HostSpec
 from tests.capabilities import rdma_host
 from tests.capabilities.acceptance_host import record, tools, write_bw

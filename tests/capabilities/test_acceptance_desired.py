@@ -11,7 +11,7 @@ from gpuprov.capabilities.acceptance.desired import DESIRED
 from gpuprov.capabilities.acceptance.fragment import Acceptance, Nccl, NvBandwidth, RdmaTests, Source, Stream
 from gpuprov.capabilities.base import Context
 from gpuprov.catalog import acceptance as catalogue
-from gpuprov.probe.acceptance import build
+from gpuprov.facts.probes.acceptance import build
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.acceptance_host import tools
 from tests.capabilities.asking import facts, good

@@ -9,8 +9,8 @@ import pytest
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Check, Outcome
 from gpuprov.explain import all_checks
-from gpuprov.probe.host import systemd
-from gpuprov.probe.software.packages import LOCKING, Package
+from gpuprov.facts.probes.host import systemd
+from gpuprov.facts.probes.software.packages import LOCKING, Package
 from tests.capabilities.asking import ask, facts
 from tests.capabilities.test_redhat import PLUGIN, ROCKY
 

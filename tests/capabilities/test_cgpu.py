@@ -12,8 +12,8 @@ from gpuprov.capabilities.cgpu.fragment import Cgpu
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.judge.judging import judge as decided
-from gpuprov.probe.base import Facts, Output
+from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.play.preflight.judging import judge as decided
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import CHECKS, Row, judge
 from tests.capabilities.cgpu_host import ABSENT, said

@@ -10,7 +10,7 @@ import pytest
 
 from gpuprov.capabilities.cgpu.desired import MODULES
 from tests.capabilities import at_boot
-from tests.probe.gpus.test_cgpu import tree
+from tests.facts.probes.gpus.test_cgpu import tree
 
 LIKE = {"max_inst": "16", "policy": "0", "prio_ratio": "20"}
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.probe.base import Output, ProbeFailed
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.software.repositories import REPOSITORIES
+from gpuprov.facts.probes.base import Output, ProbeFailed
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.software.repositories import REPOSITORIES
 from tests.capabilities.asking import ask
 
 SILENCE = (Output("", 127, "sh: find: not found\n"), Output("", 127), Output(""), Output("811|Xorg|gdm.service\n", 1))

@@ -6,7 +6,7 @@ import pytest
 
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.compared import Group, find_fault, find_missing, judge, list_changes, move_packages
-from gpuprov.onhost.settings import EQUAL, LEAST, is_met, list_unmet
+from gpuprov.host_code.settings import EQUAL, LEAST, is_met, list_unmet
 from gpuprov.resources import Difference, KernelModule, Modules, Setting, compare_packages
 from gpuprov.resources.kernel_module import describe_module
 from gpuprov.resources.setting import describe_setting

@@ -16,7 +16,7 @@ from gpuprov.capabilities.container_toolkit.desired import DESIRED
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.catalog.container_toolkit import PACKAGES
-from gpuprov.onhost import sources
+from gpuprov.host_code import sources
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import asking
 from tests.capabilities.asking import facts

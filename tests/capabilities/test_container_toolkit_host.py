@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuprov.shared import engines
+from gpuprov.rules import engines
 from gpuprov.simulate import hosts, inventory
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.host import SimulatedHost

@@ -11,8 +11,8 @@ import pytest
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.catalog import engines as known
-from gpuprov.probe.containers.container_toolkit import CDI, CDI_ANSWERS
-from gpuprov.shared import engines as files
+from gpuprov.facts.probes.containers.container_toolkit import CDI, CDI_ANSWERS
+from gpuprov.rules import engines as files
 from tests.capabilities.asking import Row, ask, judge
 from tests.capabilities.contents_host import Also, with_lines
 from tests.capabilities.test_container_toolkit_desired import made

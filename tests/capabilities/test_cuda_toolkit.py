@@ -11,7 +11,7 @@ from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from tests.capabilities.asking import CHECKS, Row, facts, judge
 from tests.capabilities.asking import GOOD as OTHERS
 from tests.capabilities.cuda_host import CUDNN, GOOD, NCCL, packages, rpms, toolkits
-from tests.probe import captured
+from tests.facts.probes import captured
 
 NOTHING = "space 40960000 /usr/local\nspace 40960000 /var\n"
 BOTH = CudaToolkit(versions=("12.4", "13.0.2"), default="12.4", cudnn="9", nccl="2.21")

@@ -8,8 +8,8 @@ import pytest
 
 from gpuprov.capabilities.cuda_toolkit.decision import Decision, There, components, decide, space_needed
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
-from gpuprov.probe.base import Output
-from gpuprov.probe.driver.cuda_toolkit import parse_requires
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.driver.cuda_toolkit import parse_requires
 
 REQUIRES = """\
 @cuda-toolkit-12-4|12.4.1-1

@@ -12,8 +12,8 @@ from gpuprov.capabilities.cuda_toolkit.desired import DESIRED, PROFILE, make
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.now import PROFILE_TEXT
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.judge.judging import judge, waiting
-from gpuprov.probe.base import Output, ProbeFailed
+from gpuprov.facts.probes.base import Output, ProbeFailed
+from gpuprov.play.preflight.judging import judge, waiting
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.repository import Repository
 from tests.capabilities.asking import CHECKS, facts, good

@@ -6,8 +6,8 @@ import pytest
 
 from gpuprov.capabilities.dcgm.desired import EXPORTER as DROP_IN
 from gpuprov.capabilities.dcgm.fragment import Dcgm, listens
-from gpuprov.probe.base import Output
-from gpuprov.probe.gpus.dcgm import parse_dcgm
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.gpus.dcgm import parse_dcgm
 from tests.capabilities import dcgm_host as host
 from tests.capabilities.asking import CHECKS, GIVEN, H100, NO_GPU, PODMAN, Row, judge
 from tests.capabilities.contents_host import Also, unit

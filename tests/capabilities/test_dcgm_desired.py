@@ -13,9 +13,9 @@ from gpuprov.capabilities.dcgm.desired import DESIRED, ENGINE, EXPORTER, setting
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.dcgm.preflight import counters, resolvable, together
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.judge.judging import script
-from gpuprov.probe.base import Output
-from gpuprov.probe.gpus.dcgm import COUNTERS, parse_counters
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.gpus.dcgm import COUNTERS, parse_counters
+from gpuprov.play.preflight.judging import script
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.repository import Repository
 from tests.capabilities import dcgm_host as host

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
-from gpuprov.probe.base import ProbeFailed
+from gpuprov.facts.probes.base import ProbeFailed
 from tests.capabilities.asking import BARE, GOOD, PODMAN, STARTED, Row, ask, daemon, judge, units
 from tests.capabilities.contents_host import Also, unit, with_lines
 

@@ -12,8 +12,8 @@ from gpuprov.capabilities.fabric_manager.desired import DESIRED, NODES_HEADER
 from gpuprov.capabilities.fabric_manager.desired import daemon as configured_daemon
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.judge.judging import judge
-from gpuprov.probe.base import Output, ProbeFailed
+from gpuprov.facts.probes.base import Output, ProbeFailed
+from gpuprov.play.preflight.judging import judge
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.repository import Repository

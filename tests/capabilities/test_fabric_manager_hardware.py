@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.base import Output
 from tests.capabilities.asking import FM, GOOD, H100, NVSWITCH, PODMAN, Row, daemon, fabric_state, judge
-from tests.probe import published
+from tests.facts.probes import published
 
 VERSION = "535.261.03"
 SWITCHLESS: dict[str, Output | str] = {"nvidia_functions": H100}

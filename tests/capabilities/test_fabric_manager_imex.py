@@ -10,15 +10,15 @@ from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, followers
 from gpuprov.catalog.fabric import IMEX_CONFIG, IMEX_DROP_IN, IMEX_NODES
 from gpuprov.catalog.fabric import IMEX_UNIT as UNIT
-from gpuprov.probe.base import Output
-from gpuprov.probe.gpus.imex import parse, parse_domain
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.gpus.imex import parse, parse_domain
 from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import BARE, CHECKS, FABRIC_MANAGER, facts, good, units, with_own_files
 from tests.capabilities.contents_host import Also, unit, with_lines
 from tests.capabilities.imex_host import HERE, PACKAGE, STARTED, THERE, TRAY, VERSION, domain, tray
-from tests.probe import published
+from tests.facts.probes import published
 
 BLOCK = FabricManager(imex=Imex(nodes=(HERE, THERE)))
 DRIVER = f"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  {VERSION}  Release Build\n"

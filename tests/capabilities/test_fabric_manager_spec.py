@@ -25,7 +25,7 @@ from tests.capabilities.asking import (
     packages,
     units,
 )
-from tests.probe import captured
+from tests.facts.probes import captured
 
 NAME, VERSION = "nvidia-fabricmanager-535", "535.261.03"
 SHARED = FabricManager(fabric_mode="shared-nvswitch", settings={"LOG_LEVEL": 3})

@@ -17,7 +17,7 @@ from gpuprov.capabilities.gds.fragment import Gds, settings
 from gpuprov.capabilities.gds.rules import contribute, rules
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.probe.base import ProbeFailed
+from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import gds_host as gd

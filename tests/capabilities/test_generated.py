@@ -12,10 +12,10 @@ from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.generated import asks
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.catalog.fabric import IMEX_CONFIG
-from gpuprov.onhost.files import ABOVE
-from gpuprov.onhost.unit_files import derive_unit, is_drop_in
-from gpuprov.probe.base import Output, ProbeFailed
-from gpuprov.probe.host.contents import CONTENTS
+from gpuprov.facts.probes.base import Output, ProbeFailed
+from gpuprov.facts.probes.host.contents import CONTENTS
+from gpuprov.host_code.files import ABOVE
+from gpuprov.host_code.unit_files import derive_unit, is_drop_in
 from gpuprov.resources import File, Unit
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import contents_host

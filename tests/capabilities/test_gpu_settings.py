@@ -8,7 +8,7 @@ import pytest
 
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.gpu_settings.fragment import GpuSettings
-from gpuprov.probe.gpus.gpu_settings import CONFIG, UNIT
+from gpuprov.facts.probes.gpus.gpu_settings import CONFIG, UNIT
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS, H100, PODMAN, good, with_own_files

@@ -11,12 +11,12 @@ from gpuprov.capabilities.gpudirect_rdma.fragment import Gdrcopy, GpudirectRdma
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.probe.base import Facts, Output
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import contents_host, pcie_host
 from tests.capabilities.asking import CHECKS, GOOD, PODMAN, Row, judge
 from tests.capabilities.gpudirect_host import DMABUF, NEXT, OPEN, kernel, peer, said
-from tests.probe import captured
+from tests.facts.probes import captured
 
 METHOD = "gpudirect_rdma.method"
 DMA = "gpudirect_rdma.dmabuf"

@@ -13,7 +13,7 @@ from gpuprov.capabilities.gpudirect_rdma.fragment import Gdrcopy, GpudirectRdma
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import gpudirect as catalogue
-from gpuprov.probe.base import ProbeFailed
+from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.repository import Repository
 from tests.capabilities import gpudirect_host as gh

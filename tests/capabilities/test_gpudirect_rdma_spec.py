@@ -13,7 +13,7 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
 from gpuprov.catalog import gpus
 from gpuprov.catalog.rdma import gpudirect as catalogue
-from gpuprov.probe.rdma import gpudirect as probe
+from gpuprov.facts.probes.rdma import gpudirect as probe
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import gpudirect_host as gh
 from tests.capabilities.asking import BARE, GOOD, facts

@@ -15,7 +15,7 @@ from gpuprov.capabilities.health import CAPABILITY, rules, watched
 from gpuprov.capabilities.health.fragment import Health
 from gpuprov.catalog.health import read_health_file
 from gpuprov.explain import all_checks
-from gpuprov.probe.base import Output, ProbeFailed
+from gpuprov.facts.probes.base import Output, ProbeFailed
 from gpuprov.simulate import faults
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import GpuSpec, HostSpec
@@ -590,7 +590,7 @@ def test_every_check_of_health_has_a_fault_or_says_why_not() -> None:
 
 def test_every_check_of_health_is_seen_to_fail() -> None:
     from tests.capabilities.test_health_wiring import ROWS as WIRING
-    from tests.probe.gpus.test_gpu_processes import ROWS as PROCESSES
+    from tests.facts.probes.gpus.test_gpu_processes import ROWS as PROCESSES
 
     failing = {row.check for row in (*ROWS, *REST, *PROCESSES, *WIRING) if row.status == "fail"}
     assert {check.id for check in CAPABILITY.checks} == {one for one in failing if one.startswith("health.")}

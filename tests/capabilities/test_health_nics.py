@@ -10,8 +10,8 @@ from gpuprov.capabilities.health.fragment import Health
 from gpuprov.catalog import find_symptom
 from gpuprov.catalog.nics import NicLine, read_nics_file
 from gpuprov.explain.messages import symptoms_in
-from gpuprov.probe.gpus.health_links import HW_COUNTERS
-from gpuprov.probe.kernel.kernel_log import NIC_DRIVERS
+from gpuprov.facts.probes.gpus.health_links import HW_COUNTERS
+from gpuprov.facts.probes.kernel.kernel_log import NIC_DRIVERS
 from tests.capabilities.asking import Row, ask, judge
 from tests.capabilities.health_host import BOOT, NOW, log, ports
 

@@ -14,17 +14,17 @@ from gpuprov.capabilities.rdma.fragment import Rdma, Selector
 from gpuprov.capabilities.topology.fragment import Topology
 from gpuprov.explain import all_checks
 from gpuprov.export.defects import doubts
-from gpuprov.probe.base import Output, ProbeFailed
+from gpuprov.facts.probes.base import Output, ProbeFailed
+from gpuprov.hardware.topology.judge import list_findings
+from gpuprov.hardware.topology.model import read
 from gpuprov.report.health import as_metrics
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.topology.judge import list_findings
-from gpuprov.topology.model import read
 from gpuprov.verify.evaluate import Result, evaluate
 from gpuprov.verify.fitness import fitness, health_code, of_health
 from tests.capabilities import imex_host
 from tests.capabilities.asking import B200, FM, H100, NVSWITCH, Row, daemon, fabric_state, facts, good, judge, units
-from tests.topology.machines import CX6, H100_PCIE, L40S, T4, Machine, hgx_h100
-from tests.topology.machines import H100 as H100_ID
+from tests.hardware.topology.machines import CX6, H100_PCIE, L40S, T4, Machine, hgx_h100
+from tests.hardware.topology.machines import H100 as H100_ID
 
 LINKS, NVLINKS, PORTS, FABRIC = (f"health.{name}" for name in ("pcie_links", "nvlinks", "port_state", "fabric"))
 METAL, GUEST = "kind|none\n", "kind|kvm\n"

@@ -13,14 +13,14 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.host import House
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.explain import all_checks
-from gpuprov.fleet import judge as judge_fleet
-from gpuprov.probe.base import Output, ProbeFailed
+from gpuprov.facts.probes.base import Output, ProbeFailed
+from gpuprov.fleet.specs import judge as judge_fleet
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import GpuSpec, HostSpec, RawHost
 from tests.capabilities.asking import B200, CHECKS, H100, NO_GPU, PODMAN, Row, ask, facts, good, judge
-from tests.probe import captured
+from tests.facts.probes import captured
 
 
 def gpu(model: str, count: int | None = None) -> House:

@@ -7,7 +7,7 @@ import pytest
 from gpuprov.capabilities import kernel
 from gpuprov.spec.kernel import Kernel
 from tests.capabilities.asking import BARE, PODMAN, Row, facts, initrd, judge
-from tests.probe import captured
+from tests.facts.probes import captured
 
 NOTHING = Kernel()
 OUT = Kernel(blacklist=("nouveau", "nova-core"))

@@ -11,8 +11,8 @@ import pytest
 
 from gpuprov.capabilities import kernel
 from gpuprov.capabilities.kernel.desired import MODULES, UNIT, UNIT_FILE
-from gpuprov.probe.base import Output
-from gpuprov.probe.host import cpu
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.host import cpu
 from gpuprov.spec.across import report_conflict
 from gpuprov.spec.kernel import Conflict, Contribution, Kernel, merge
 from gpuprov.spec.model import HostSpec

@@ -8,7 +8,7 @@ import pytest
 
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.kernel.desired import FILES, OLD, PROGRAM, make
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.base import Output
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import Row, facts, good, judge

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpuprov.capabilities.kubernetes.rules import fleet_rules
-from gpuprov.fleet import build_spec
+from gpuprov.fleet.specs import build_spec
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.spec.problem import Problem
 

@@ -15,9 +15,9 @@ from gpuprov.capabilities.kubernetes import documents, layout
 from gpuprov.capabilities.kubernetes.desired import desired
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.catalog import kubernetes as catalogue
-from gpuprov.fleet import build_spec
-from gpuprov.onhost.mig import layout as mig_layout
-from gpuprov.probe.base import Facts
+from gpuprov.facts.probes.base import Facts
+from gpuprov.fleet.specs import build_spec
+from gpuprov.host_code.mig import layout as mig_layout
 from gpuprov.resources import File
 from gpuprov.spec.model import HostSpec, RawHost
 

@@ -9,7 +9,7 @@ import pytest
 
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.kubernetes.reading import export
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.base import Output
 from tests.capabilities import kubernetes_host
 from tests.capabilities.asking import facts
 from tests.capabilities.kubernetes_host import node

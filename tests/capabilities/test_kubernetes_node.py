@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.base import Output
 from tests.capabilities import toolkit_host
 from tests.capabilities.asking import H100
 from tests.capabilities.kubernetes_rows import (

@@ -8,9 +8,9 @@ import pytest
 
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.mig.fragment import Mig
-from gpuprov.onhost.mig_program import WANTED
-from gpuprov.probe.base import Output
-from gpuprov.probe.gpus.mig import UNIT
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.gpus.mig import UNIT
+from gpuprov.host_code.mig_program import WANTED
 from gpuprov.spec.build import convert
 from tests.capabilities import mig_host as mh
 from tests.capabilities.asking import H100, NO_GPU, PODMAN, Row, ask, judge

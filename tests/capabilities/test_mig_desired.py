@@ -10,7 +10,7 @@ import pytest
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.mig.desired import MODULES, PROGRAM, make
 from gpuprov.capabilities.mig.fragment import Mig
-from gpuprov.onhost.mig.apply import select_targets
+from gpuprov.host_code.mig.apply import select_targets
 from gpuprov.render.carried import carried
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec

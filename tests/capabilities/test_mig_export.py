@@ -16,7 +16,7 @@ from gpuprov.capabilities.mig import host, reality
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.cli import cli
 from gpuprov.export import Exported, mig_config, spec_of
-from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.report import specs
 from gpuprov.spec.build import convert
 from tests.capabilities import mig_host as mh

@@ -9,8 +9,8 @@ import pytest
 from gpuprov.capabilities.mig.fragment import LayoutEntry, Mig
 from gpuprov.capabilities.mig.partitions import Partition, partitions
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan.fold import cuts, listed
-from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import asking
 from tests.capabilities import mig_host as mh

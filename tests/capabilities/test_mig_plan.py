@@ -13,11 +13,11 @@ from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.desired import unit
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.mig import list_profiles
-from gpuprov.onhost.mig import layout as mig_layout
-from gpuprov.onhost.mig.state import list_sizes
-from gpuprov.onhost.mig_program import WANTED as KEPT
-from gpuprov.probe.base import Output
-from gpuprov.probe.gpus import mig
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.gpus import mig
+from gpuprov.host_code.mig import layout as mig_layout
+from gpuprov.host_code.mig.state import list_sizes
+from gpuprov.host_code.mig_program import WANTED as KEPT
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import mig_host as mh
 

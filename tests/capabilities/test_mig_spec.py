@@ -10,7 +10,7 @@ import yaml
 
 from gpuprov.capabilities.mig import config_file, host
 from gpuprov.capabilities.mig.fragment import Mig
-from gpuprov.fleet import judge
+from gpuprov.fleet.specs import judge
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Problem, SpecError, format_path
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.mps.fragment import Group, Mps
-from gpuprov.probe.base import Facts, Output
+from gpuprov.facts.probes.base import Facts, Output
 from tests.capabilities import mps_host as host
 from tests.capabilities.asking import BARE, CHECKS, NO_GPU, PODMAN, Row, judge
 from tests.capabilities.contents_host import Also, unit

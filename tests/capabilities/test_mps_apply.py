@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from gpuprov.catalog import mps as catalogue
-from gpuprov.onhost.mps import __main__ as boot
-from gpuprov.onhost.mps import daemon, devices, environments, modes, program
+from gpuprov.host_code.mps import __main__ as boot
+from gpuprov.host_code.mps import daemon, devices, environments, modes, program
 from tests.capabilities.mps_host import A, B
 from tests.capabilities.mps_programs import CUT, GPUS, PATHS, config, folder, running
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.onhost.mps.control import Control, Restart
-from gpuprov.onhost.mps.devices import Problem
-from gpuprov.onhost.mps.environments import build_client_environments
+from gpuprov.host_code.mps.control import Control, Restart
+from gpuprov.host_code.mps.devices import Problem
+from gpuprov.host_code.mps.environments import build_client_environments
 from tests.capabilities.mps_host import A
 from tests.capabilities.mps_programs import folder, running
 

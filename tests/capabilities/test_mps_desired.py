@@ -16,10 +16,10 @@ from gpuprov.capabilities.mps.desired import DESIRED, TMPFILES, client, profile
 from gpuprov.capabilities.mps.fragment import Group, Mps
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog import mps as catalogue
-from gpuprov.onhost.files import PYTHON
-from gpuprov.onhost.mps import devices
-from gpuprov.probe.base import Output
-from gpuprov.probe.gpus.mps import USER, parse_user
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.gpus.mps import USER, parse_user
+from gpuprov.host_code.files import PYTHON
+from gpuprov.host_code.mps import devices
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import mps_host as host
 from tests.capabilities.asking import facts, good

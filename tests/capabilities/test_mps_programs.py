@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gpuprov.catalog import mps as catalogue
-from gpuprov.onhost.mps import __main__ as boot
-from gpuprov.onhost.mps import daemon, devices, environments, program
+from gpuprov.host_code.mps import __main__ as boot
+from gpuprov.host_code.mps import daemon, devices, environments, program
 from tests.capabilities.mps_host import MIG, A, B
 from tests.capabilities.mps_programs import CUT, GPUS, config, folder, running
 

@@ -9,7 +9,7 @@ from gpuprov.capabilities.nouveau import Nouveau
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import H100, Row, facts, initrd, judge
-from tests.probe import captured
+from tests.facts.probes import captured
 
 ONLY = Nouveau(modules=("nouveau",))
 DASHED = Nouveau(modules=("nova-core",))

@@ -6,10 +6,10 @@ import pytest
 
 from gpuprov.capabilities import nvidia_driver
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.probe.base import Facts, Output
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import GOOD, NEWER, OPEN, PODMAN, VERSION, Row, facts, judge, packages
-from tests.probe import captured
+from tests.facts.probes import captured
 
 EXACT = NvidiaDriver(version="535.261.03")
 OPEN_WANTED = NvidiaDriver(kernel_modules="open")

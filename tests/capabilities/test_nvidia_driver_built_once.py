@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.fleet import load_fleet
-from gpuprov.probe.base import Output
-from gpuprov.probe.software.packages import PACKAGES
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.software.packages import PACKAGES
+from gpuprov.fleet.specs import load_fleet
 from gpuprov.spec.problem import SpecError
 from tests import key_pairs
 from tests.capabilities.asking import PROPRIETARY, VERSION, Row, ask, judge, packages

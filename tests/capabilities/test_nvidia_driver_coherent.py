@@ -7,7 +7,7 @@ from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import GOOD, ask
-from tests.probe import REAL
+from tests.facts.probes import REAL
 
 KEY = "NVreg_CoherentGPUMemoryMode"
 

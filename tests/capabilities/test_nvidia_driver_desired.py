@@ -13,14 +13,14 @@ from gpuprov.capabilities.nvidia_driver.desired import DESIRED, make
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, Runfile
 from gpuprov.capabilities.nvidia_driver.tasks import TASKS
 from gpuprov.capabilities.tasks import each_task
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.driver.driver_packages import HELD_KERNELS
-from gpuprov.probe.kernel.signing import CERTIFICATE_FILE, KEY_FILE
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.driver.driver_packages import HELD_KERNELS
+from gpuprov.facts.probes.kernel.signing import CERTIFICATE_FILE, KEY_FILE
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.repository import Repository
 from gpuprov.spec.signing import Signing
 from tests.capabilities.asking import NEWER, VERSION, facts, good, packages
-from tests.probe import captured
+from tests.facts.probes import captured
 
 FRESH: dict[str, Any] = {"packages": "", "loaded_driver": "", "driver_building": ""}
 INDEX = (

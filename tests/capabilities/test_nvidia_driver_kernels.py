@@ -11,9 +11,9 @@ import pytest
 from gpuprov.capabilities import nvidia_driver
 from gpuprov.capabilities.nvidia_driver.desired import make
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.probe.base import Output
-from gpuprov.probe.driver.dkms_logs import DKMS_LOGS
-from gpuprov.probe.driver.driver_packages import HELD_KERNELS
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.driver.dkms_logs import DKMS_LOGS
+from gpuprov.facts.probes.driver.driver_packages import HELD_KERNELS
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import PODMAN, Row, ask, judge, packages
 from tests.capabilities.test_nvidia_driver_desired import context

@@ -6,8 +6,8 @@ import pytest
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
-from gpuprov.probe.base import Output
-from gpuprov.probe.host import virtualization
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.host import virtualization
 from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities import vgpu_host as vm
 

@@ -8,7 +8,7 @@ from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import B200, CHECKS, NEWER, OPEN, VERSION, Row, ask, facts, good, judge, packages
-from tests.probe import captured
+from tests.facts.probes import captured
 
 EXACT = NvidiaDriver(version="535.261.03")
 NEWEST = NvidiaDriver(version="535.309.01")

@@ -10,11 +10,11 @@ from gpuprov.capabilities import nvidia_driver
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, Runfile
 from gpuprov.capabilities.nvidia_driver.runfile import ANSWERS
 from gpuprov.catalog.drivers.any import build_patterns
-from gpuprov.probe.base import Output
-from gpuprov.probe.driver.runfile import RUNFILE
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.driver.runfile import RUNFILE
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import B200, CHECKS, H100, NO_GPU, PODMAN, Row, ask, facts, judge, packages
-from tests.probe import captured
+from tests.facts.probes import captured
 
 SHA = "ab" * 32
 FILE = Runfile(url="https://mirror.example/NVIDIA-Linux-x86_64-535.261.03.run", sha256=SHA)

@@ -6,7 +6,7 @@ import pytest
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from tests.capabilities.asking import GIVEN, H100, NEWER, NO_GPU, PODMAN, Row, judge, packages
-from tests.probe import captured
+from tests.facts.probes import captured
 
 PROFILING = NvidiaDriver(module_parameters={"NVreg_RestrictProfilingToAdminUsers": False})
 NEWER_LOADED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.309.01  Sun Jun  8 18:17:58 UTC 2025\n"

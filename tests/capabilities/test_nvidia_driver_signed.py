@@ -10,12 +10,12 @@ import pytest
 
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.probe.base import Output
-from gpuprov.probe.kernel.signing import CERTIFICATE_FILE, ENROLLED, KEY_FILE, MODULE_SIGNING
-from gpuprov.shared import certificates
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.kernel.signing import CERTIFICATE_FILE, ENROLLED, KEY_FILE, MODULE_SIGNING
+from gpuprov.rules import certificates
 from tests import key_pairs
 from tests.capabilities.asking import PODMAN, Row, ask, judge
-from tests.probe import captured
+from tests.facts.probes import captured
 
 ON = captured("secure_boot", "on")
 SECURE, TOOL, SIGNED = "nvidia_driver.secure_boot", "nvidia_driver.signing_tool", "nvidia_driver.signed"

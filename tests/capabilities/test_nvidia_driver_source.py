@@ -8,9 +8,9 @@ import pytest
 from gpuprov.capabilities import nvidia_driver
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog.drivers.sets import find_packages
-from gpuprov.onhost import sources
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.shared import resolve
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.host_code import sources
+from gpuprov.rules import resolve
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.repository import Repository
 from tests.capabilities.asking import H100, PODMAN, Row, ask, facts, judge, packages

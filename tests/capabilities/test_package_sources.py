@@ -16,9 +16,9 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.package_sources import judge as judge_sources
 from gpuprov.capabilities.package_sources import package_sources
 from gpuprov.catalog import repositories as catalogue
-from gpuprov.onhost import openpgp, sources
-from gpuprov.probe.host.family import Family
-from gpuprov.probe.software.repositories import REPOSITORIES
+from gpuprov.facts.probes.host.family import Family
+from gpuprov.facts.probes.software.repositories import REPOSITORIES
+from gpuprov.host_code import openpgp, sources
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.repository import Repository
 from tests import public_keys as made

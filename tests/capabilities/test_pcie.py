@@ -8,7 +8,7 @@ from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.pcie import POLICY
-from gpuprov.onhost.at_boot.pcie import CONFIG
+from gpuprov.host_code.at_boot.pcie import CONFIG
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import CHECKS, good, with_own_files
 from tests.capabilities.contents_host import Also, unit

@@ -11,8 +11,8 @@ from gpuprov.capabilities.pcie.desired import DROP_IN, FILES, PROGRAM, UNIT, UNI
 from gpuprov.capabilities.pcie.fragment import REASON, Pcie, lines
 from gpuprov.catalog.pcie import DROP_IN as DROP_IN_FILE
 from gpuprov.catalog.pcie import GRUB, POLICY
-from gpuprov.onhost.at_boot import pcie as onhost
-from gpuprov.onhost.at_boot.pcie import CONFIG
+from gpuprov.host_code.at_boot import pcie as onhost
+from gpuprov.host_code.at_boot.pcie import CONFIG
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import facts
 from tests.capabilities.pcie_host import GPU, HCA, LEFT, ON, said

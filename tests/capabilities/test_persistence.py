@@ -7,10 +7,10 @@ import pytest
 from gpuprov.capabilities import persistence
 from gpuprov.capabilities.persistence import Persistence
 from gpuprov.capabilities.persistence.fragment import DROP_IN, LEGACY_FILE
-from gpuprov.probe.base import ProbeFailed
+from gpuprov.facts.probes.base import ProbeFailed
 from tests.capabilities.asking import GIVEN, H100, NO_GPU, PODMAN, Row, ask, facts, judge, units
 from tests.capabilities.contents_host import Also, unit
-from tests.probe import captured
+from tests.facts.probes import captured
 
 DAEMON, LEGACY = Persistence(mode="daemon"), Persistence(mode="legacy")
 OFF = ("inactive", "")

@@ -12,8 +12,8 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.persistence.desired import drop_in, make, offered
 from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, LEGACY, LEGACY_FILE, Persistence
-from gpuprov.probe.base import Output
-from gpuprov.probe.driver.persistence import PERSISTENCED, Persistenced, parse
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.driver.persistence import PERSISTENCED, Persistenced, parse
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities.asking import H100, facts

@@ -10,8 +10,8 @@ from gpuprov.capabilities.rdma.efa import checks as efa
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import conf
 from gpuprov.catalog.rdma import efa as catalogue
-from gpuprov.probe.base import Facts, Output
-from gpuprov.probe.rdma import DEVICES
+from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.facts.probes.rdma import DEVICES
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS, GOOD
 from tests.capabilities.efa_host import CORE, KERNEL, KO, NAMES, PLUGIN, RECORD, block, devices, fi_info, said

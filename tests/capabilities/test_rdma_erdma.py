@@ -7,7 +7,7 @@ import pytest
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.rdma.erdma import checks as erdma
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.probe.base import Facts, Output
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS
 from tests.capabilities.erdma_host import KERNEL, KO, PARAMETERS, RUNS, SHA256, block, devices, said

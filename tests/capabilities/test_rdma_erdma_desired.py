@@ -12,7 +12,7 @@ from gpuprov.capabilities.rdma.desired import DESIRED, decide
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import efa as efa_catalogue
 from gpuprov.catalog.rdma import erdma as catalogue
-from gpuprov.probe.rdma import erdma as probe
+from gpuprov.facts.probes.rdma import erdma as probe
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import efa_host, rdma_host
 from tests.capabilities.asking import CHECKS, facts, good

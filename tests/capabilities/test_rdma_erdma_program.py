@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuprov.capabilities.rdma.erdma.desired import MODULES
 from tests.capabilities import at_boot
-from tests.probe.rdma.erdma_tree import environment, here, tree, write
+from tests.facts.probes.rdma.erdma_tree import environment, here, tree, write
 
 WANTED = "parameter compat_mode Y\nparameter default_cc -1\nmtu 8500\n"
 NONE = {"find": "exit 0"}

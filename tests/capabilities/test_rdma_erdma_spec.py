@@ -16,7 +16,7 @@ from gpuprov.capabilities.rdma.nccl import checks as nccl
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.catalog.rdma import nccl as variables
-from gpuprov.probe.base import Facts, Output
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.erdma_host import SHA256, block, devices, said
 

@@ -12,8 +12,8 @@ from gpuprov.capabilities.rdma.fragment import Rdma, Selector, Soft
 from gpuprov.capabilities.rdma.nccl import checks as nccl
 from gpuprov.capabilities.rdma.nccl import conf as nccl_conf
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
-from gpuprov.probe.base import Facts, Output
-from gpuprov.probe.rdma import parse
+from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.facts.probes.rdma import parse
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import erdma_host as host
 from tests.capabilities.asking import CHECKS

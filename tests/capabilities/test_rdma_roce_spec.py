@@ -13,7 +13,7 @@ from gpuprov.capabilities.rdma.roce.desired import UNIT, at_boot
 from gpuprov.capabilities.rdma.roce.fragment import Roce
 from gpuprov.capabilities.rdma.roce.lines import lines
 from gpuprov.catalog.rdma import roce as catalogue
-from gpuprov.probe.base import Facts, Output
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import roce_host

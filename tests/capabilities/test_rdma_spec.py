@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from gpuprov import assets
 from gpuprov.capabilities import rdma
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Selector, Soft
 from gpuprov.capabilities.rdma.rules import fields, fleet_rules, selectors, slots, stacks
 from gpuprov.catalog import rdma as catalogue
-from gpuprov.probe.rdma import DEVICES
-from gpuprov.probe.rdma import surroundings as probe
+from gpuprov.core import assets
+from gpuprov.facts.probes.rdma import DEVICES
+from gpuprov.facts.probes.rdma import surroundings as probe
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import GpuSpec, HostSpec
 from tests.capabilities import ofed_host

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from gpuprov.capabilities.readings import Readings, export, files
-from gpuprov.onhost.files import PYTHON
+from gpuprov.host_code.files import PYTHON
 from tests.capabilities.asking import Row, facts, judge
 from tests.capabilities.contents_host import INTERPRETER, Also, unit
 from tests.capabilities.readings_host import NEVER, PROGRAM, SERVICE, TIMER, told

@@ -8,8 +8,8 @@ import pytest
 
 from gpuprov.catalog.instances import find_instance
 from gpuprov.catalog.recipes import find_recipe, fitting_recipes, spec_of
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet import judge
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.specs import judge
 from gpuprov.spec.model import RawHost
 
 

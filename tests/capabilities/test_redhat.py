@@ -6,11 +6,11 @@ import pytest
 
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.host import House
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.base import Output
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS, Row, facts, judge
-from tests.probe import captured
+from tests.facts.probes import captured
 
 ROCKY = {"os_release": 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\nPRETTY_NAME="Rocky Linux 9.5"\n'}
 OPENSUSE = {

@@ -7,10 +7,10 @@ import pytest
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context
 from gpuprov.explain import all_checks
-from gpuprov.probe.base import Facts, Output, ProbeFailed
-from gpuprov.probe.driver import driver_packages
-from gpuprov.probe.host import system
-from gpuprov.probe.kernel import boot
+from gpuprov.facts.probes.base import Facts, Output, ProbeFailed
+from gpuprov.facts.probes.driver import driver_packages
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.kernel import boot
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS, good, with_own_files
 from tests.capabilities.silent import ANSWERS, EXCUSED, SILENCES, green, greens

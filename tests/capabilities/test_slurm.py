@@ -13,9 +13,9 @@ from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.slurm.desired import DESIRED, DROP_IN, HEALTH, UNIT, UNIT_FILE, UNIT_TEXT
 from gpuprov.capabilities.slurm.fragment import Slurm, wanted
 from gpuprov.catalog.xids import XID
-from gpuprov.onhost.at_boot import slurm as onhost
-from gpuprov.onhost.at_boot.slurm import HEADER
-from gpuprov.probe.host import slurm as probe
+from gpuprov.facts.probes.host import slurm as probe
+from gpuprov.host_code.at_boot import slurm as onhost
+from gpuprov.host_code.at_boot.slurm import HEADER
 from gpuprov.spec.model import GpuSpec, HostSpec
 from tests.capabilities import mig_host
 from tests.capabilities.asking import CHECKS, NO_GPU, Row, facts, good, judge

@@ -20,10 +20,10 @@ import pytest
 from gpuprov.capabilities.at_boot import ABOVE
 from gpuprov.capabilities.slurm.desired import HEALTH, MODULES
 from gpuprov.catalog.xids import XID
-from gpuprov.onhost.at_boot import slurm as onhost
-from gpuprov.probe.base import Output
-from gpuprov.probe.gpus import mig_reader
-from gpuprov.probe.host.slurm import parse
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.gpus import mig_reader
+from gpuprov.facts.probes.host.slurm import parse
+from gpuprov.host_code.at_boot import slurm as onhost
 from tests.capabilities import at_boot
 from tests.simulate.nvml_host import Host
 

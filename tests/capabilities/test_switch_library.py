@@ -10,8 +10,8 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
-from gpuprov.probe.base import Output
-from gpuprov.probe.gpus import fabric
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.gpus import fabric
 from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities import asking, dcgm_host
 from tests.capabilities.asking import B200, CHECKS, FABRIC_MANAGER, H100, NVSWITCH, good

@@ -10,12 +10,12 @@ import pytest
 from gpuprov.capabilities import topology
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.topology.fragment import Topology
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.base import Output
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS, GOOD, PODMAN, Row, facts, judge
-from tests.topology.machines import Machine, hgx_h100
-from tests.topology.others import crowded, dgx2, dgx_a100, grace, hgx_b200, l40s, shared, vm
+from tests.hardware.topology.machines import Machine, hgx_h100
+from tests.hardware.topology.others import crowded, dgx2, dgx_a100, grace, hgx_b200, l40s, shared, vm
 
 HCA, RAILS, SOCKET, COUNT, PCIE, NVLINKS, VISIBLE = (
     f"topology.{name}" for name in ("gpu_hca", "rails", "same_socket", "hcas", "pcie", "nvlinks", "visible")

@@ -9,7 +9,7 @@ import pytest
 
 from gpuprov.capabilities.vgpu_guest import export
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.base import Output
 from tests.capabilities import vgpu_host as vm
 from tests.capabilities.asking import facts
 from tests.capabilities.contents_host import unit

@@ -9,8 +9,8 @@ from typing import Any
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.vgpu_guest.desired import DESIRED, HEADER
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, differences
-from gpuprov.probe.base import Facts, Output
-from gpuprov.probe.gpus.vgpu import GRIDD, parse_gridd
+from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.facts.probes.gpus.vgpu import GRIDD, parse_gridd
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.vgpu_host import CHECKS, DIRECTORY, NAME, gridd, token_row
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuprov.catalog.container_toolkit import PACKAGES
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.base import Output
 
 DATA = Path(__file__).parents[1] / "engines" / "data"
 VERSION, OLD = "1.20.1", "1.17.8"

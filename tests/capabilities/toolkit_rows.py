@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.base import Output
 from tests.capabilities.asking import CHECKS, Row
 from tests.capabilities.toolkit_host import CLOCK, DAEMON, GOOD, OLD
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.topology.machines import H100, Machine
+from tests.hardware.topology.machines import H100, Machine
 
 GOOD = Machine(sockets={0: 0})
 GOOD.gpu("pci0000:15/0000:15:01.0/0000:19:00.0", H100, 0)

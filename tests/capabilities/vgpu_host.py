@@ -9,7 +9,7 @@ from pathlib import Path
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.explain import all_checks
-from gpuprov.probe.base import Facts, Output
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities import contents_host
 

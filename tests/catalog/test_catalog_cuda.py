@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.catalog import check_support, cuda, find_max_cuda
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 
 @pytest.mark.parametrize(

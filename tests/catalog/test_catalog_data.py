@@ -17,7 +17,7 @@ from gpuprov.catalog import cuda, distributions, drivers, mig, packages, reader,
 from gpuprov.catalog.chips import cards
 from gpuprov.catalog.drivers.data import read_drivers_file
 from gpuprov.catalog.gpus import GpusFile, list_gpus
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 DATA = Path(reader.__file__).parent / "data"
 FILES = sorted(file.stem for file in DATA.glob("*.yaml"))

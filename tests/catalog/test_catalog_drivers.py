@@ -16,7 +16,7 @@ from gpuprov.catalog import (
     explain_refusal,
     find_gpu,
 )
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 
 def gpu(key: str) -> Gpu:

@@ -15,7 +15,7 @@ from gpuprov.catalog import reader
 from gpuprov.catalog.distributions import expand_groups
 from gpuprov.catalog.gpus import GpusFile
 from gpuprov.catalog.symptoms import SymptomsFile
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from tests.conftest import load_catalogue
 
 PLACE = "gpuprov/catalog/data/x.yaml"

@@ -6,7 +6,7 @@ import pytest
 
 from gpuprov.catalog import fabric
 from gpuprov.catalog.gpus import find_gpu, list_gpus
-from gpuprov.shared.resolve import fitting
+from gpuprov.rules.resolve import fitting
 
 
 def test_the_generations() -> None:

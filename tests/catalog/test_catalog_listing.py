@@ -8,7 +8,7 @@ import pytest
 
 from gpuprov.catalog import drivers, listing, mig
 from gpuprov.catalog.gpus import list_gpus
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 COLUMN = {
     "memory_gb": "memory GB",

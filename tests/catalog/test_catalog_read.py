@@ -10,7 +10,7 @@ SHOWN = {
     **dict.fromkeys(
         ("boards", "first_listed", "max_instances", "nvlink_note", "switches_per_board"), "gpuprov catalog gpus --json"
     ),
-    "open_default_since": "the source of what gpuprov.shared.resolve repeats: test_one_truth.py",
+    "open_default_since": "the source of what gpuprov.rules.resolve repeats: test_one_truth.py",
     "meaning": "words for those who read the file",
     "sources_of": "for those who read the file; test_catalog_data.py resolves them",
     "nvml_profiles": "the ids of profiles are compared with them: test_catalog_data.py",

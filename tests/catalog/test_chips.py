@@ -13,7 +13,7 @@ from gpuprov.catalog.drivers.sets import build_kernel_module_table
 from gpuprov.catalog.gpus import explain_unknown, list_gpus
 from gpuprov.catalog.reader import load
 from gpuprov.catalog.topology import count_nvlinks
-from gpuprov.shared import resolve
+from gpuprov.rules import resolve
 
 LIST = Path(__file__).with_name("pci_ids.txt")
 

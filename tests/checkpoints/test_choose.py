@@ -9,10 +9,10 @@ from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.checkpoints import Back, Refused, back
+from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.facts.probes.host.checkpoints import CHECKPOINTS, Checkpoints
+from gpuprov.facts.probes.host.house import Applied, Receipt
 from gpuprov.plan.no_way_back import until_boot
-from gpuprov.probe.base import Facts, Output
-from gpuprov.probe.host.checkpoints import CHECKPOINTS, Checkpoints
-from gpuprov.probe.host.house import Applied, Receipt
 from gpuprov.render import digests
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec

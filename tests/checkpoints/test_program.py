@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpuprov.onhost import checkpoints
+from gpuprov.host_code import checkpoints
 from gpuprov.plan.host_code import program
 
 

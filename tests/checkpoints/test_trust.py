@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuprov.checkpoints import Back, Refused, trusted
-from gpuprov.probe.host.checkpoints import Checkpoint
+from gpuprov.facts.probes.host.checkpoints import Checkpoint
 from gpuprov.spec.model import RawHost
 
 

@@ -10,12 +10,12 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from gpuprov import assets
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.mps.fragment import Group, Mps
+from gpuprov.core import assets
 from gpuprov.explain import fields
-from gpuprov.fleet import load_fleet
+from gpuprov.fleet.specs import load_fleet
 from gpuprov.render import role_variables
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost.driver import prebuilt
+from gpuprov.host_code.driver import prebuilt
 from tests import here
 
 DRIVER: dict[str, Any] = {

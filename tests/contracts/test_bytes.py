@@ -13,22 +13,22 @@ from typing import Any
 
 import pytest
 
-from gpuprov.fleet import load_fleet
-from gpuprov.gather import script
-from gpuprov.judge.judging import facts_of, judge
-from gpuprov.onhost.texts import make_readable
+from gpuprov.facts.collect import script
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.host.house import parse_receipt
+from gpuprov.fleet.specs import load_fleet
+from gpuprov.host_code.texts import make_readable
 from gpuprov.plan.decide import decide
 from gpuprov.plan.read import ALL
-from gpuprov.probe.base import Output
-from gpuprov.probe.host.house import parse_receipt
+from gpuprov.play.preflight.judging import facts_of, judge
 from gpuprov.render.variables import fleet_variables, host_variables
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import evaluate, is_broken
+from tests.contracts.test_host_code import MODULES, ONHOST
 from tests.contracts.test_imports import dotted, nodes
-from tests.contracts.test_onhost import MODULES, ONHOST
 from tests.here import play, program
-from tests.onhost.modules import on_host, ran, step
+from tests.host_code.modules import on_host, ran, step
 from tests.taint.test_commands import inventory
 from tests.taint.transport import NONCE, answers
 
@@ -44,7 +44,7 @@ def test_every_module_answers_by_the_one_way_that_makes_texts_readable(path: Pat
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     ]
-    assert "ansible.module_utils.gpuprov_onhost.module.AnsibleModule" in imported
+    assert "ansible.module_utils.gpuprov_host_code.module.AnsibleModule" in imported
     assert not [name for name in imported if name.startswith("ansible.module_utils.basic")]
     assert not [node for node in nodes(path) if isinstance(node, ast.Call) and dotted(node.func) == "print"]
 

@@ -11,7 +11,7 @@ import pytest
 from gpuprov.capabilities import HOUSE
 from gpuprov.capabilities.base import Check
 from gpuprov.explain import all_checks
-from gpuprov.probe.host.family import FAMILIES, TOOLS, Family
+from gpuprov.facts.probes.host.family import FAMILIES, TOOLS, Family
 from gpuprov.verify.evaluate import shown_here
 from tests.capabilities.commands import foreign, placeholders, units
 
@@ -64,7 +64,7 @@ def test_units_are_those_that_gpuprov_knows() -> None:
     """A unit that a person is to look at is one that gpuprov itself reads, writes, or has from a package."""
     known = "\n".join(
         path.read_text(encoding="utf-8")
-        for room in ("gpuprov/probe", "gpuprov/catalog", "gpuprov/onhost", "roles")
+        for room in ("gpuprov/facts/probes", "gpuprov/catalog", "gpuprov/host_code", "roles")
         for path in sorted((ROOT / room).rglob("*"))
         if path.suffix in (".py", ".yaml", ".yml", ".j2", ".service")
     )

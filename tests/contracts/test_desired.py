@@ -17,16 +17,16 @@ from jinja2.nativetypes import NativeEnvironment
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.tasks import Taken, Task, each_key, each_task
+from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.play import STEPS
 from gpuprov.play.arguments import FILES
-from gpuprov.probe.base import ProbeFailed
 from gpuprov.render.role_tasks import OWN
 from gpuprov.resources import Packages
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import facts, good
 from tests.capabilities.specs import SPECS
 from tests.contracts.test_roles import words_of
-from tests.onhost.modules import module, on_host
+from tests.host_code.modules import module, on_host
 
 ROLES = Path(__file__).parents[2] / "roles"
 CONDITIONS = ("when", "until", "changed_when", "failed_when")

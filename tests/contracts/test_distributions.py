@@ -25,7 +25,7 @@ from gpuprov.catalog.drivers.traits import TRAITS
 from gpuprov.catalog.packages import list_origins
 from gpuprov.catalog.rdma import gpudirect, ofed
 from gpuprov.catalog.repositories import read_repositories_file
-from gpuprov.onhost import family as host_family
+from gpuprov.host_code import family as host_family
 from gpuprov.simulate.distributions import TABLE
 from tests.contracts.test_imports import FILES, nodes
 
@@ -111,7 +111,7 @@ TABLES: dict[str, tuple[str, Callable[[Distribution], Iterable[str]]]] = {
     ),
     "acceptance": (f"{DATA}/acceptance.yaml", find_tools),
     "host_family": (
-        "gpuprov/onhost/family.py",
+        "gpuprov/host_code/family.py",
         lambda row: (name for name in (row.id, *row.likes) if host_family.derive_family(name) != row.family),
     ),
     "simulated_host": ("gpuprov/simulate/distributions.py", find_simulated),

@@ -13,9 +13,9 @@ from gpuprov.accept.document import build_document as accept
 from gpuprov.apply.document import build_document as apply
 from gpuprov.apply.model import ApplyRun, HostOutcome, State
 from gpuprov.cli.reference import VERBS
+from gpuprov.core.errors import Outcome
 from gpuprov.drift.document import build_document as drift
 from gpuprov.drift.model import HostDrift
-from gpuprov.errors import Outcome
 from gpuprov.plan.document import build_document as plan
 from gpuprov.plan.model import HostPlan
 from gpuprov.rehearse.document import build_document as rehearse

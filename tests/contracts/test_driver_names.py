@@ -9,7 +9,7 @@ import pytest
 
 from gpuprov.catalog.distributions import list_managed
 from gpuprov.catalog.drivers.sets import list_driver_packages
-from gpuprov.probe.software import packages
+from gpuprov.facts.probes.software import packages
 
 SETS = {(key, source): found for key, sources in list_driver_packages().items() for source, found in sources.items()}
 

@@ -1,4 +1,4 @@
-"""Exit codes are decided in gpuprov/errors.py alone: commands say what came of each host, and the worst of it is the code."""
+"""Exit codes are decided in gpuprov/core/errors.py alone: commands say what came of each host, and the worst of it is the code."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import ast
 
 import pytest
 
-from gpuprov.errors import CODES, EXIT_CODES, ApplyError, GpuprovError, Outcome, UnreachableError, choose_code
+from gpuprov.core.errors import CODES, EXIT_CODES, ApplyError, GpuprovError, Outcome, UnreachableError, choose_code
 from tests.contracts.test_imports import FILES, PACKAGE, nodes, shown
 
-OTHER_ROOMS = ("onhost", "simulate", "capabilities", "catalog", "probe", "topology")
+OTHER_ROOMS = ("host_code", "simulate", "capabilities", "catalog", "facts", "hardware")
 """Programs that run on hosts, and rooms that return numbers of things."""
 NUMBERS = {
     "cli/test.py": "pytest's exit codes in those of gpuprov",

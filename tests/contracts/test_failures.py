@@ -92,7 +92,7 @@ def test_what_follows_a_stop_in_the_same_act_has_the_same_rescue(role: str, act:
 
 
 def test_giving_up_begins_with_the_reason_of_what_failed() -> None:
-    """One task, in which nothing else can fail before the reason is known: tests/onhost/test_giving_up.py."""
+    """One task, in which nothing else can fail before the reason is known: tests/host_code/test_giving_up.py."""
     for role, act in STOPPING:
         for task in load(ROLES / role / "tasks" / f"{act}.yml"):
             for (undo,) in [task["rescue"]] if "rescue" in task else []:

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from gpuprov.fleet import load_fleet
+from gpuprov.fleet.specs import load_fleet
 from gpuprov.spec.problem import Problem, SpecError, format_path
-from tests.fleet.test_bad_specs import HEAD, inventory, rows
+from tests.fleet.specs.test_bad_specs import HEAD, inventory, rows
 
 _WRITE = re.compile(r"(?:\A|[;:] )write (?P<typed>.+?)(?: without quotes| \(YAML reads .*| \((?:the|a) .*)?\Z")
 _QUOTED = re.compile(r'(?:quote it: |, or )"(?P<typed>[^"]+)"')

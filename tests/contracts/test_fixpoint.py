@@ -26,12 +26,12 @@ from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.generated import asks, desired, generated_checks
 from gpuprov.capabilities.persistence import Persistence
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.onhost.files import ABOVE
-from gpuprov.onhost.unit_files import derive_unit
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.host.contents import CONTENTS
+from gpuprov.facts.probes.host.house import RECEIPT_FILE
+from gpuprov.host_code.files import ABOVE
+from gpuprov.host_code.unit_files import derive_unit
 from gpuprov.plan.foresee import foresee
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.host.contents import CONTENTS
-from gpuprov.probe.host.house import RECEIPT_FILE
 from gpuprov.resources import Absent, File, Lines, Resource, Unit, role_values
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.verify.unmanaged import Unmanaged, find_unmanaged, prune_values
@@ -40,7 +40,7 @@ from tests.capabilities.asking import facts, good
 from tests.capabilities.specs import SPECS
 from tests.contracts import systemctl
 from tests.contracts.test_desired import MORE
-from tests.onhost.modules import on_host, ran
+from tests.host_code.modules import on_host, ran
 
 WITH_RESOURCES = [one.name for one in CAPABILITIES if one.resources]
 WITH_UNITS = [one.name for one in CAPABILITIES if one.resources and one.resources.units]

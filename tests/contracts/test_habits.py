@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpuprov.cli import cli
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.inventory import asked
 from tests.here import program
 
@@ -201,7 +201,7 @@ def test_what_a_worker_is_told_goes_to_each_job(tmp_path: Path) -> None:
 
 
 def test_a_job_takes_a_password_from_a_file_and_no_other_spec(tmp_path: Path) -> None:
-    from gpuprov.slices import extra
+    from gpuprov.jobs import extra
     from gpuprov.spec.model import RawHost
 
     hosts = [RawHost(name="gpu1", connection={"ansible_user": "a"}, values={"nouveau": {}}), RawHost(name="gpu2")]
@@ -216,7 +216,7 @@ def test_a_job_takes_a_password_from_a_file_and_no_other_spec(tmp_path: Path) ->
 
 def test_a_job_takes_nothing_from_the_folder_one_works_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ansible reads group_vars there for hosts that are named on the command line."""
-    from gpuprov.slices import extra
+    from gpuprov.jobs import extra
     from gpuprov.spec.model import RawHost
 
     (tmp_path / "group_vars").mkdir()

@@ -15,34 +15,27 @@ PACKAGE = Path(__file__).parents[2] / "gpuprov"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli", "pytest_plugin"),
-    ("offline", "bake"),
-    ("rehearse", "rollout", "pull", "play"),
-    ("slices",),
-    ("accept", "apply", "drain"),
+    ("bundle", "bake"),
+    ("rehearse", "rollout", "pull"),
+    ("jobs",),
+    ("accept", "apply"),
     ("checkpoints", "host_page"),
-    ("plan", "judge", "init", "drift"),
-    ("render", "verify", "export", "explain", "report"),
-    ("gather", "records"),
-    ("fleet", "fleet_policy"),
+    ("plan", "init", "drift"),
+    ("play", "render", "export", "explain", "report"),
+    ("fleet",),
+    ("verify",),
     ("capabilities",),
-    ("mig", "topology", "resources"),
-    ("inventory", "spec", "probe", "catalog", "simulate"),
-    ("reading", "console", "inert", "assets", "keep", "limits"),
-    ("errors", "shown", "masking", "onhost", "shared"),
+    ("hardware", "resources"),
+    ("facts", "simulate"),
+    ("inventory", "spec", "catalog"),
+    ("core", "rules", "host_code"),
 )
 RANK = {name: len(LAYERS) - number for number, layer in enumerate(LAYERS) for name in layer}
 SIDEWAYS = {
     ("inventory", "spec"),  # raw hosts and problems are spec's
     ("catalog", "spec"),
-    ("probe", "catalog"),  # names of units and files that are looked for
-    ("simulate", "catalog"),  # simulated GPUs are the catalogue's
-    ("report", "verify"),  # reports show results
     ("report", "explain"),
     ("report", "export"),
-    ("export", "verify"),  # whether a host agrees with the spec that was read off it
-    ("verify", "report"),
-    ("plan", "judge"),  # how a role guards the host's driver
-    ("apply", "drain"),  # --drain kubernetes
 }
 SHARED = {"answers", "at_boot", "base", "booting", "compared", "driver", "package_sources", "tasks"}
 """What capabilities import from beside them."""
@@ -154,9 +147,9 @@ def test_help_imports_nothing_but_click() -> None:
 
 
 def test_verify_needs_no_ansible() -> None:
-    assert not {"ansible", "rich", "jinja2", "pytest"} & loaded_by("import gpuprov.fleet, gpuprov.verify")
+    assert not {"ansible", "rich", "jinja2", "pytest"} & loaded_by("import gpuprov.fleet.specs, gpuprov.verify")
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "shared").glob("[!_]*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((PACKAGE / "rules").glob("[!_]*.py")), ids=lambda path: path.stem)
 def test_what_is_shared_is_standard_library_only(path: Path) -> None:
-    assert not {"msgspec", "yaml", "ansible", "click"} & loaded_by(f"import gpuprov.shared.{path.stem}")
+    assert not {"msgspec", "yaml", "ansible", "click"} & loaded_by(f"import gpuprov.rules.{path.stem}")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuprov.limits import ACT_LIMIT
+from gpuprov.core.time_limits import ACT_LIMIT
 from tests.here import play
 
 ROOT = Path(__file__).parents[2]

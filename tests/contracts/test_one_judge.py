@@ -18,11 +18,11 @@ from gpuprov.catalog.verdicts import Verdict, explained, judge_line
 from gpuprov.catalog.xids import find_worst
 from gpuprov.explain import explain
 from gpuprov.explain.messages import symptoms_in
-from gpuprov.onhost.kernel_lines import join_messages
-from gpuprov.probe.base import Facts, Output
-from gpuprov.probe.kernel.kernel_log import KERNEL_LOG, parse
-from gpuprov.probe.kernel.stamps import read_stamp
-from gpuprov.records import logs
+from gpuprov.facts.captures import logs
+from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG, parse
+from gpuprov.facts.probes.kernel.stamps import read_stamp
+from gpuprov.host_code.kernel_lines import join_messages
 from tests.capabilities.asking import ask
 from tests.capabilities.health_host import log
 from tests.documents import read_yaml

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import yaml
 
-from gpuprov import assets
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.catalog.chips import ChipsFile
 from gpuprov.catalog.drivers.data import read_drivers_file
 from gpuprov.catalog.gpus import ARCHITECTURES, list_gpus
 from gpuprov.catalog.reader import load
-from gpuprov.onhost.mig import nvml
-from gpuprov.onhost.packages import model
+from gpuprov.core import assets
+from gpuprov.host_code.mig import nvml
+from gpuprov.host_code.packages import model
 from gpuprov.render.variables import fleet_variables
-from gpuprov.shared import resolve
+from gpuprov.rules import resolve
 from gpuprov.simulate import nvml_models
 from gpuprov.spec.model import BLOCKS, SITE_VARIABLES
 

@@ -16,13 +16,13 @@ SHARED = re.compile(
 )
 SAFE = {
     ("roles/host/files/clear.sh", "~/"): "Ansible's own folder, cleared as the user whose it is",
-    ("gpuprov/onhost/rootless.py", "/run/user"): "in the environment of a program that runs as that user",
-    ("gpuprov/onhost/efa.py", "/var/tmp"): "a new folder of a random name (tempfile)",
-    ("gpuprov/onhost/mps/daemon.py", "/dev/shm"): "its size is read and set; nothing is written there",
-    ("gpuprov/offline/resolve.py", "/var/tmp"): "a new folder of a random name (mktemp -d)",
+    ("gpuprov/host_code/rootless.py", "/run/user"): "in the environment of a program that runs as that user",
+    ("gpuprov/host_code/efa.py", "/var/tmp"): "a new folder of a random name (tempfile)",
+    ("gpuprov/host_code/mps/daemon.py", "/dev/shm"): "its size is read and set; nothing is written there",
+    ("gpuprov/bundle/resolve.py", "/var/tmp"): "a new folder of a random name (mktemp -d)",
 }
-ROOMS = ("onhost", "offline", "checkpoints", "accept", "apply", "pull", "shared", "drain")
-"""Packages with programs for hosts; commands of probes are in `gpuprov.probe`, and they write nothing."""
+ROOMS = ("host_code", "bundle", "checkpoints", "accept", "apply", "pull", "rules", "fleet/drain")
+"""Packages with programs for hosts; commands of probes are in `gpuprov.facts.probes`, and they write nothing."""
 
 
 def texts(path: Path) -> Iterator[str]:

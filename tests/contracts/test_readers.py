@@ -1,4 +1,4 @@
-"""Output of hosts and contents of inventories are read by `gpuprov.reading`, which has limits; nothing bypasses it."""
+"""Output of hosts and contents of inventories are read by `gpuprov.core.safe_parse`, which has limits; nothing bypasses it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tests.contracts.test_imports import dotted, nodes
 
 PACKAGE = Path(__file__).parents[2] / "gpuprov"
 OURS = {
-    "onhost": "runs on hosts, with the standard library alone",
-    "reading": "the readers themselves",
+    "host_code": "runs on hosts, with the standard library alone",
+    "core/safe_parse": "the readers themselves",
     "simulate": "runs on simulated hosts, and reads its own files",
-    "shared/engines.py": "below the readers, with limits of its own",
-    "shared/engine_files.py": "the same: what nvidia-ctk wrote, and what it was made of",
+    "rules/engines.py": "below the readers, with limits of its own",
+    "rules/engine_files.py": "the same: what nvidia-ctk wrote, and what it was made of",
     "pull/bundles.py": "writes the archive of a bundle",
     "bake/first_boot.py": "writes the archive that is unpacked in an image",
     "pull/program.py": "writes the archive of the puller",
-    "offline/placed.py": "writes the archive of packages for hosts",
-    "offline/repository.py": "reads the index that createrepo_c has just written here",
-    "offline/resolve.py": "takes packages of any size from an archive, with the readers' bounded headers",
+    "bundle/placed.py": "writes the archive of packages for hosts",
+    "bundle/repository.py": "reads the index that createrepo_c has just written here",
+    "bundle/resolve.py": "takes packages of any size from an archive, with the readers' bounded headers",
     "inventory/duplicates.py": "composes a file that was read before, within the limits",
 }
 READERS = re.compile(
@@ -28,7 +28,7 @@ READERS = re.compile(
     r"|ElementTree\.(parse|fromstring|XML)|tarfile\.open|zipfile\.ZipFile|pickle\.loads?)\Z"
 )
 DIGITS = {"isdigit", "isdecimal", "isnumeric"}
-ANY_LENGTH = {"probe/software/rpm.py", "inventory/ranges.py"}
+ANY_LENGTH = {"facts/probes/software/rpm.py", "inventory/ranges.py"}
 """Files that match digits without converting them to numbers, or accept too many."""
 
 
@@ -54,7 +54,7 @@ def test_documents_are_read_by_the_readers_with_limits() -> None:
         for line, name, call in calls(path)
         if READERS.search(name) and not own_encoding(call) and not name.startswith("reading.")
     }
-    assert not wrong, "read it with gpuprov.reading"
+    assert not wrong, "read it with gpuprov.core.safe_parse"
 
 
 def test_digits_of_other_scripts_are_not_taken_for_numbers() -> None:
@@ -65,7 +65,7 @@ def test_digits_of_other_scripts_are_not_taken_for_numbers() -> None:
         for line, name, _ in calls(path)
         if name.rpartition(".")[2] in DIGITS and str(path.relative_to(PACKAGE)) not in ANY_LENGTH
     }
-    assert not wrong, "gpuprov.reading.is_whole"
+    assert not wrong, "gpuprov.core.safe_parse.is_whole"
 
 
 def test_excuses_are_of_files_that_exist() -> None:

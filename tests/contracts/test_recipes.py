@@ -14,8 +14,8 @@ from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.instances import find_instance
 from gpuprov.catalog.reader import load
 from gpuprov.catalog.recipes import Recipe, RecipesFile, find_recipe, lines_of, origin_of, recipes, spec_of
-from gpuprov.fleet import judge
-from gpuprov.shared import resolve
+from gpuprov.fleet.specs import judge
+from gpuprov.rules import resolve
 from gpuprov.spec.model import RawHost
 
 ALL = [pytest.param(recipe, id=recipe.key) for recipe in recipes()]

@@ -80,8 +80,8 @@ LISTS = {
     "spec/model.py": "names that a variable beside gpuprov is warned of; test_one_truth compares them with the registry",
     "init/draft.py": "what a first inventory asks for, by choice",
     "cli/drain.py": "schedulers, two of which are called as the capabilities for their nodes",
-    "drain/choose.py": "the same",
-    "fleet_policy/policy.py": "the same",
+    "fleet/drain/choose.py": "the same",
+    "fleet/policy/policy.py": "the same",
     "verify/images.py": "single checks, which an image leaves to its first boot; tests/bake compares them with the registry",
 }
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.explain import all_checks, fields
-from gpuprov.fleet import load_fleet
+from gpuprov.fleet.specs import load_fleet
 
 ROOT = Path(__file__).parents[2]
 NAMES = [capability.name for capability in CAPABILITIES]

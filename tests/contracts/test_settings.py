@@ -19,7 +19,7 @@ from gpuprov.capabilities.compared import Group, compare_resource, judge, list_c
 from gpuprov.capabilities.kernel.desired import make
 from gpuprov.capabilities.kernel.now import sysctls
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.onhost import running_kernel
+from gpuprov.host_code import running_kernel
 from gpuprov.resources import KernelModule, Modules, Setting
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec

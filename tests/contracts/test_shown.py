@@ -9,19 +9,19 @@ from pathlib import Path
 from tests.contracts.test_imports import FILES, dotted, nodes, room, shown
 
 ON_HOSTS = {
-    "onhost/at_boot/program.py": "runs on the host at boot; what it prints is for the journal",
-    "onhost/checkpoints.py": "runs on the host; what it prints is its answer",
-    "onhost/look.py": "runs on the host; what it prints is its answer",
-    "onhost/first_boot_judge.py": "runs on the host at boot; what it prints is for the journal",
-    "onhost/gpu_settings/__main__.py": "runs on the host at boot; what it prints is for the journal",
-    "onhost/lock.py": "runs on the host; what it prints is its answer",
-    "onhost/mig/__main__.py": "runs on the host; what it prints is its answer, or for the journal",
-    "onhost/mps/__main__.py": "runs on the host, as its units; what it prints is for the journal",
-    "onhost/mps/modes.py": "runs on the host; what it prints is for the journal, or a warning of the module",
-    "onhost/pull/__main__.py": "runs on the host; what it prints is for the journal, and printable",
-    "onhost/pull/reboot.py": "runs on the host; what it prints is its answer",
-    "onhost/readings.py": "runs on the host; what it prints is for the journal",
-    "probe/gpus/mig_reader.py": "runs on the host; a probe reads what it prints",
+    "host_code/at_boot/program.py": "runs on the host at boot; what it prints is for the journal",
+    "host_code/checkpoints.py": "runs on the host; what it prints is its answer",
+    "host_code/look.py": "runs on the host; what it prints is its answer",
+    "host_code/first_boot_judge.py": "runs on the host at boot; what it prints is for the journal",
+    "host_code/gpu_settings/__main__.py": "runs on the host at boot; what it prints is for the journal",
+    "host_code/lock.py": "runs on the host; what it prints is its answer",
+    "host_code/mig/__main__.py": "runs on the host; what it prints is its answer, or for the journal",
+    "host_code/mps/__main__.py": "runs on the host, as its units; what it prints is for the journal",
+    "host_code/mps/modes.py": "runs on the host; what it prints is for the journal, or a warning of the module",
+    "host_code/pull/__main__.py": "runs on the host; what it prints is for the journal, and printable",
+    "host_code/pull/reboot.py": "runs on the host; what it prints is its answer",
+    "host_code/readings.py": "runs on the host; what it prints is for the journal",
+    "facts/probes/gpus/mig_reader.py": "runs on the host; a probe reads what it prints",
 }
 SAYING = {
     "print",
@@ -43,9 +43,9 @@ SAYING = {
     "Console",
     "rich.console.Console",
 }
-PIPES = {"gather/with_paramiko.py", "gather/children.py"}
+PIPES = {"facts/collect/with_paramiko.py", "facts/collect/children.py"}
 """Files in which `os.write` is for pipes."""
-ASKING = {"console.coloured", "console.paint", "console.on_terminal", "console.room", "getattr"}
+ASKING = {"terminal.coloured", "terminal.paint", "terminal.on_terminal", "terminal.room", "getattr"}
 """Functions that may get a standard stream: they query it, and do not write to it."""
 REPORTING = ("cli", "cli_accept", "cli_mig", "cli_topology", "accept", "apply", "export", "plan", "report", "topology")
 WRITING = {
@@ -77,7 +77,7 @@ def test_only_the_console_writes_to_the_terminal() -> None:
     wrong = [
         words
         for path in FILES
-        if shown(path) not in {"console.py", *ON_HOSTS}
+        if shown(path) not in {"core/terminal.py", *ON_HOSTS}
         for name in [shown(path)]
         for node in nodes(path)
         for words in told(node, name)
@@ -98,7 +98,7 @@ def test_what_speaks_past_the_console_is_found() -> None:
     }
     for text in found:
         assert any(True for node in ast.walk(ast.parse(text)) for _ in told(node, "any.py")), text
-    for text in ("console.coloured(sys.stdout)", "sys.stderr.isatty()", "console.result(x)"):
+    for text in ("terminal.coloured(sys.stdout)", "sys.stderr.isatty()", "terminal.result(x)"):
         assert not [words for node in ast.walk(ast.parse(text)) for words in told(node, "any.py")], text
 
 
@@ -116,9 +116,9 @@ def test_files_for_people_are_written_in_one_place() -> None:
 
 def test_markup_is_escaped_in_one_place() -> None:
     wrong = {
-        f"{shown(path)}:{node.lineno}: say in_markup, of gpuprov.shown"
+        f"{shown(path)}:{node.lineno}: say in_markup, of gpuprov.core.sanitize"
         for path in FILES
-        if shown(path) != "shown.py"
+        if shown(path) != "core/sanitize.py"
         for node in nodes(path)
         if (isinstance(node, ast.ImportFrom) and node.module == "html")
         or (isinstance(node, ast.Import) and any(alias.name == "html" for alias in node.names))
@@ -137,5 +137,5 @@ def test_html_templates_clean_what_they_are_given() -> None:
 
 
 def test_lines_are_broken_in_one_place() -> None:
-    """textwrap breaks a package's name at its hyphens unless it is told not to; `gpuprov.shown.wrapped` tells it."""
-    assert [path.name for path in FILES if "textwrap" in path.read_text(encoding="utf-8")] == ["shown.py"]
+    """textwrap breaks a package's name at its hyphens unless it is told not to; `gpuprov.core.sanitize.wrapped` tells it."""
+    assert [path.name for path in FILES if "textwrap" in path.read_text(encoding="utf-8")] == ["sanitize.py"]

@@ -12,9 +12,9 @@ import yaml
 from gpuprov.play import STEPS, Host, StepFailed, run_step
 from tests.contracts.test_imports import PACKAGE
 from tests.here import PLUGINS
-from tests.onhost.modules import module, on_host, step
+from tests.host_code.modules import module, on_host, step
 
-FILES = sorted(path.stem for path in (PACKAGE / "onhost" / "steps").glob("*.py") if path.stem != "__init__")
+FILES = sorted(path.stem for path in (PACKAGE / "host_code" / "steps").glob("*.py") if path.stem != "__init__")
 OPTION = re.compile(r"^(\w+(?:, \w+)*): ", re.MULTILINE)
 """A line of a docstring that says what an option is for; several may share one."""
 

@@ -34,12 +34,12 @@ HOST = "tenth"
 REGISTRY = "gpuprov/capabilities/__init__.py"
 SPEC = "all: {vars: {gpuprov: {login_notice: {text: Hello}}}}\n"
 OWN: dict[str, str] = {
-    "gpuprov/probe/login_notice.py": '''\
+    "gpuprov/facts/probes/login_notice.py": '''\
 """What users of a host read as they log in."""
 
 from __future__ import annotations
 
-from gpuprov.probe.base import Output, Probe
+from gpuprov.facts.probes.base import Output, Probe
 
 FILE = "/etc/motd.d/50-gpuprov"
 
@@ -60,7 +60,7 @@ from typing import Annotated
 import msgspec
 
 from gpuprov.capabilities.base import Capability, Change, Context, Outcome, check, fail, ok
-from gpuprov.probe.login_notice import FILE, LOGIN_NOTICE
+from gpuprov.facts.probes.login_notice import FILE, LOGIN_NOTICE
 from gpuprov.spec.model import Fragment
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slices import stub
+from tests.jobs import stub
 
 pytestmark = pytest.mark.install
 PAGE = (Path(__file__).parents[2] / "docs/how-to/fleet.md").read_text(encoding="utf-8")

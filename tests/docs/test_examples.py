@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from gpuprov.cli import cli
-from gpuprov.fleet import load_fleet
-from gpuprov.fleet_policy import policy
+from gpuprov.fleet.policy import policy
+from gpuprov.fleet.specs import load_fleet
 from gpuprov.spec.problem import Problem, SpecError
 
 ROOT = Path(__file__).parents[2]

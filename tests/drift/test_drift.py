@@ -16,9 +16,9 @@ from gpuprov.drift import document, text
 from gpuprov.drift import judge as judging
 from gpuprov.drift.judge import judge
 from gpuprov.drift.model import HostDrift
-from gpuprov.probe.base import Facts, Output
-from gpuprov.probe.host.readings import Noted
-from gpuprov.probe.software.history import Event
+from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.facts.probes.host.readings import Noted
+from gpuprov.facts.probes.software.history import Event
 from gpuprov.render import digests
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result, evaluate
@@ -43,7 +43,7 @@ Requested-By: alice (1000)
 Upgrade: nvidia-kernel-dkms:amd64 (535.261.03-1, 535.309.01-0+deb12u1), tzdata:all (2024a, 2025b)
 End-Date: 2026-11-17  14:03:00
 """
-"""In the format of apt's history.log; tests/probe/software/test_history.py has real ones."""
+"""In the format of apt's history.log; tests/facts/probes/software/test_history.py has real ones."""
 
 
 def receipt(of: HostSpec, **fields: Any) -> str:

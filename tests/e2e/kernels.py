@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuprov.shared import package_lists
+from gpuprov.rules import package_lists
 from gpuprov.simulate import machine, sources
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.repository.debian import Archive

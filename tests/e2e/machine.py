@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from gpuprov.onhost.packages import lists
-from gpuprov.shared import resolve
+from gpuprov.host_code.packages import lists
+from gpuprov.rules import resolve
 from gpuprov.simulate import container, hosts
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost

@@ -21,17 +21,17 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import console
-from gpuprov.drain import Adapter
-from gpuprov.drain.slurm.adapter import Slurm as InSlurm
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet_policy.state import folded
+from gpuprov.core import terminal
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.drain import Adapter
+from gpuprov.fleet.drain.slurm.adapter import Slurm as InSlurm
+from gpuprov.fleet.policy.state import folded
+from gpuprov.jobs import stored
+from gpuprov.jobs.model import digest_of
 from gpuprov.rollout.project import Project
 from gpuprov.rollout.status import status
 from gpuprov.simulate import container, hosts, inventory
 from gpuprov.simulate.description import Description
-from gpuprov.slices import stored
-from gpuprov.slices.model import digest_of
 from tests.e2e import kills, slurm
 from tests.e2e.lab import descendants
 from tests.e2e.machine import Machine
@@ -362,10 +362,10 @@ def main(words: list[str]) -> int:
         site, address, place = rest
         _patched(Path(place))
         return working.run(Connection(address=address), site, Path(place) / "kept", HANDS)
-    from gpuprov.fleet import load_fleet
+    from gpuprov.fleet.specs import load_fleet
+    from gpuprov.jobs import frozen
     from gpuprov.rollout import command
     from gpuprov.rollout.embedded import Embedded
-    from gpuprov.slices import frozen
 
     folder = Path(rest[0])
     _patched(folder)
@@ -382,6 +382,6 @@ if __name__ == "__main__":
     try:
         code = main(sys.argv[1:])
     except GpuprovError as error:
-        console.error(error)
+        terminal.error(error)
         code = 2
     os._exit(code)

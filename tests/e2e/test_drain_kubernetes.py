@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gpuprov.drain import in_play
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.drain import in_play
 from tests.e2e.kube import Kube, running
 from tests.e2e.lab import GPUPROV
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.drain.slurm.adapter import Slurm as Adapter
-from gpuprov.probe.base import Output
-from gpuprov.probe.gpus.gpu_processes import PROCESSES
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.gpus.gpu_processes import PROCESSES
+from gpuprov.fleet.drain.slurm.adapter import Slurm as Adapter
 from gpuprov.simulate import container
 from gpuprov.simulate.description import Description
 from tests.e2e.slurm import NODES, Slurm, start

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost.efa import RECORD
+from gpuprov.host_code.efa import RECORD
 from gpuprov.simulate import hosts
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.parts.cloud_rdma import PROGRAM

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost.first_boot import UNIT
+from gpuprov.host_code.first_boot import UNIT
 from gpuprov.simulate import machine
 from gpuprov.simulate.description import Description
 from tests.e2e.booted import Booted, booted

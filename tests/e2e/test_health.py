@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from gpuprov.errors import GpuprovError
-from gpuprov.probe.base import Output
-from gpuprov.probe.gpus.gpu_processes import PROCESSES, Held
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.gpus.gpu_processes import PROCESSES, Held
 from gpuprov.simulate import container, engine, faults, hosts, inventory
 from gpuprov.simulate.description import Description, Gpus
 from tests.e2e.lab import GPUPROV, loaded

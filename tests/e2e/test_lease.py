@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from gpuprov.fleet import load_fleet
-from gpuprov.onhost.locked import BOOTED
+from gpuprov.fleet.specs import load_fleet
+from gpuprov.host_code.locked import BOOTED
+from gpuprov.jobs import cut, frozen
 from gpuprov.simulate import container, hosts, inventory
 from gpuprov.simulate.description import Description
-from gpuprov.slices import cut, frozen
 from tests.e2e.kills import send
 from tests.e2e.lab import GPUPROV, descendants
 from tests.e2e.machine import Machine

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.offline import opened
+from gpuprov.bundle import opened
 from gpuprov.simulate import container, inventory
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.distributions import Repository

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.e2e
 NAME, HOST = "e2e-pull", SIMULATED
 BLACKLIST = "/etc/modprobe.d/gpuprov.conf"
 HOLD = """cd /; PYTHONPATH=$(echo /var/lib/gpuprov/pull/gpuprov-*) python3 -P -c '
-from gpuprov.onhost import lock
+from gpuprov.host_code import lock
 owner = dict.fromkeys(lock.NEEDED, "controller") | {"run": "friday", "lease": 600}
 print(lock.take(owner)["taken"] if "ACTION" == "take" else lock.release_lock(owner))'"""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov import assets
+from gpuprov.core import assets
 from tests.e2e.lab import SPEC, Lab
 
 pytestmark = pytest.mark.e2e

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from gpuprov import assets
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.package_sources import judge
-from gpuprov.onhost import sources
-from gpuprov.probe.host.family import Family
-from gpuprov.probe.software.repositories import REPOSITORIES
+from gpuprov.core import assets
+from gpuprov.facts.probes.host.family import Family
+from gpuprov.facts.probes.software.repositories import REPOSITORIES
+from gpuprov.host_code import sources
 from gpuprov.simulate import container, hosts, inventory
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts import identity

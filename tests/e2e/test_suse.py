@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gpuprov.catalog.drivers.sets import find_packages
-from gpuprov.shared.resolve import fitting
+from gpuprov.rules.resolve import fitting
 from gpuprov.simulate import inventory
 from gpuprov.simulate.description import Description, Gpus
 from tests.e2e.lab import GPUPROV

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gpuprov.probe.containers.container_engines import ENGINES
+from gpuprov.facts.probes.containers.container_engines import ENGINES
 from gpuprov.simulate import engines_built
 from gpuprov.simulate.standins import toolkit as standins_toolkit
 from tests.engines.cases import Case, every

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.shared import engine_files, engine_output, engine_runtimes, engines
+from gpuprov.rules import engine_files, engine_output, engine_runtimes, engines
 from tests.capabilities.toolkit_host import (
     CLOCK,
     CRIO,
@@ -22,7 +22,7 @@ from tests.capabilities.toolkit_host import (
     docker,
     podman,
 )
-from tests.probe import captured
+from tests.facts.probes import captured
 
 DATA = Path(__file__).parent / "data"
 

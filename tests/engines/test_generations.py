@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.container_toolkit.registration import DONE, NOTHING, register
-from gpuprov.shared import engine_output, engines
+from gpuprov.rules import engine_output, engines
 from tests.engines.cases import Case, every
 
 pytestmark = pytest.mark.install  # every configuration of every generation: seconds of arithmetic

@@ -11,9 +11,9 @@ import pytest
 
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.catalog import engines as known
-from gpuprov.probe.base import Output
-from gpuprov.probe.containers import container_toolkit as probe
-from gpuprov.shared.engines import number
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.containers import container_toolkit as probe
+from gpuprov.rules.engines import number
 from gpuprov.simulate.standins import toolkit as standins_toolkit
 from tests.here import program
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.shared import engine_files, engines
+from gpuprov.rules import engine_files, engines
 from tests.capabilities.toolkit_host import DAEMON
 from tests.capabilities.toolkit_host import containerd as containerd_text
 from tests.capabilities.toolkit_host import crio as crio_text

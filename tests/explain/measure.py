@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from gpuprov.catalog.symptoms import list_symptoms
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.explain import Explanation, explain, in_text
 from tests.explain.corpus import Line, lines
 

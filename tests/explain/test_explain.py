@@ -11,9 +11,9 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.health.log import judge
 from gpuprov.catalog.rdma.gpudirect import Message, find_message, read_gpudirect_file
 from gpuprov.catalog.symptoms import list_symptoms
-from gpuprov.errors import EXIT_CODES, GpuprovError
+from gpuprov.core.errors import EXIT_CODES, GpuprovError
 from gpuprov.explain import Explanation, _symptom, explain, fields, in_stream, in_text
-from gpuprov.probe.kernel.kernel_log import Event
+from gpuprov.facts.probes.kernel.kernel_log import Event
 from tests.explain.test_threads import THREADS
 
 

@@ -7,7 +7,7 @@ import pytest
 from gpuprov.catalog.context import compile_any, fold
 from gpuprov.catalog.signatures import find_symptom
 from gpuprov.catalog.symptoms import Symptom, list_symptoms
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.explain import explain, in_text
 from gpuprov.explain.messages import symptoms_in
 

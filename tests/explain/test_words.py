@@ -6,7 +6,7 @@ import pytest
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.catalog.terms import read_terms_file
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.explain import explain
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpuprov.export import probes
 from gpuprov.export.defects import doubts
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.base import Output
 from tests.capabilities import contents_host
 from tests.capabilities.asking import FABRIC_MANAGER, H100, VERSION, facts, good, packages
 from tests.export.test_export import FULL, exported

@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from gpuprov.cli import cli
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.export import spec_of
 from gpuprov.export.difference import Difference, Side, compare, of_file
 from gpuprov.report.difference import as_text

@@ -12,12 +12,12 @@ import gpuprov.export as export_module
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Context
 from gpuprov.export import probes, spec_of
-from gpuprov.fleet import judge
-from gpuprov.probe.base import Facts, Output
+from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.fleet.specs import judge
 from gpuprov.spec.model import RawHost
 from tests.capabilities import cgpu_host, contents_host
 from tests.capabilities.asking import B200, BARE, FABRIC_MANAGER, H100, OPEN, facts, good, packages, units
-from tests.probe import captured
+from tests.facts.probes import captured
 
 PARAMETER = "options nvidia-current NVreg_RestrictProfilingToAdminUsers=1\n"
 CONFIGURED = f"blacklist nouveau\nblacklist nova_core\noptions nouveau modeset=0\n{PARAMETER}"

@@ -1,5 +1,5 @@
-"""Readers that stand outside of `gpuprov.probe`: what people paste, schedulers answer, engines and package managers keep, and the
-lock of a host. Some have a property beside the answer: what is masked stays masked, what is written is read again as it was."""
+"""Readers that stand outside of `gpuprov.facts.probes`: what people paste, schedulers answer, engines and package managers keep,
+and the lock of a host. Some have a property beside the answer: what is masked stays masked, what is written reads the same."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from gpuprov import masking, reading
 from gpuprov.apply import aftermath
 from gpuprov.capabilities.mig import config_file
 from gpuprov.capabilities.vgpu_guest import token
 from gpuprov.catalog.drivers import Version
 from gpuprov.catalog.symptoms import list_symptoms
-from gpuprov.drain.kubernetes import adapter, cluster, pods
-from gpuprov.errors import GpuprovError
+from gpuprov.core import masking, safe_parse
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import Unreadable
 from gpuprov.explain import in_text
+from gpuprov.facts.probes.base import Output
+from gpuprov.fleet.drain.kubernetes import adapter, cluster, pods
+from gpuprov.host_code import command_line, fence, lock
+from gpuprov.host_code.mig import layout
+from gpuprov.host_code.packages import lists, zypper_locks
 from gpuprov.init import hostlist
 from gpuprov.inventory import ranges
-from gpuprov.onhost import command_line, fence, lock
-from gpuprov.onhost.mig import layout
-from gpuprov.onhost.packages import lists, zypper_locks
-from gpuprov.probe.base import Output
-from gpuprov.reading import Unreadable
 from gpuprov.render.spec_digest import is_comparable
-from gpuprov.shared import engine_files, nccl_topology, reach
+from gpuprov.rules import engine_files, nccl_topology, reach
 from tests.fuzz import corpus, mutate
 
 if TYPE_CHECKING:
@@ -112,21 +112,21 @@ class _Budgets:
 
 
 def _judge_pods(data: bytes) -> None:
-    for pod in reading.parse_typed_json(data, cluster.Pods).items:
+    for pod in safe_parse.parse_typed_json(data, cluster.Pods).items:
         str((pod.shown, pod.owner, pod.stays))
         pods._kept(pod, empty_dir=False)
-    pods.operands_there(reading.parse_typed_json(data, cluster.Pods).items, ("a",))
+    pods.operands_there(safe_parse.parse_typed_json(data, cluster.Pods).items, ("a",))
 
 
 def _judge_node(data: bytes) -> None:
-    node = reading.parse_typed_json(data, cluster.Node)
+    node = safe_parse.parse_typed_json(data, cluster.Node)
     adapter.noted(node)
     adapter.others(node)
     adapter.shown(node)
 
 
 def _judge_budget(data: bytes) -> None:
-    found = reading.parse_json(data.decode())
+    found = safe_parse.parse_json(data.decode())
     if isinstance(found, dict):
         pod = cluster.Pod(metadata=cluster.Metadata(name="a", labels={"app": "x"}))
         pods._budget(_Budgets([found]), pod)  # type: ignore[arg-type]

@@ -14,11 +14,11 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from gpuprov import shown
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet_policy import events
-from gpuprov.onhost.pull.config import PLACES, find_misplacement
-from gpuprov.reading import Unreadable, archives
+from gpuprov.core import sanitize
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import Unreadable, archives
+from gpuprov.fleet.policy import events
+from gpuprov.host_code.pull.config import PLACES, find_misplacement
 from gpuprov.rollout import store
 from gpuprov.rollout.kept import Kept
 from gpuprov.spec.build import convert
@@ -114,11 +114,11 @@ def _address(random: Random) -> tuple[str, str]:
 def _judge_said(case: tuple[str, str, str]) -> None:
     """Neither the password of an address nor a hidden text is in what is shown, in a message, or of a place of the puller."""
     address, password, words = case
-    shown.hide(SECRET)
+    sanitize.hide(SECRET)
     try:
         for secret, text in ((password, words.replace("{}", address)), (SECRET, words.replace("{}", SECRET))):
-            assert secret not in shown.cleaned(text), "a secret is shown"
-            assert shown.cleaned(shown.cleaned(text)) == shown.cleaned(text), "masked again it is another text"
+            assert secret not in sanitize.cleaned(text), "a secret is shown"
+            assert sanitize.cleaned(sanitize.cleaned(text)) == sanitize.cleaned(text), "masked again it is another text"
             (_, message, hint), *_ = convert(text, int, ("a",))[1]
             assert secret not in message + hint, "a secret is in a message"
         for name in PLACES:
@@ -126,7 +126,7 @@ def _judge_said(case: tuple[str, str, str]) -> None:
                 assert password not in find_misplacement(name, place), "a password is in a refusal"
                 assert find_misplacement(name, place), "a password is taken"
     finally:
-        shown.reveal()
+        sanitize.reveal()
 
 
 def _said(random: Random) -> tuple[str, str, str]:

@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-import gpuprov.probe
+import gpuprov.facts.probes
 import tests
-from gpuprov.probe.base import Probe
+from gpuprov.facts.probes.base import Probe
 
 TESTS = Path(str(tests.__file__)).parent
 LARGEST = 8_000
@@ -21,8 +21,10 @@ LARGEST = 8_000
 
 @cache
 def modules() -> tuple[ModuleType, ...]:
-    """Every module of `gpuprov.probe`; whoever adds one adds its parsers to these tests."""
-    names = sorted(module.name for module in pkgutil.walk_packages(gpuprov.probe.__path__, "gpuprov.probe."))
+    """Every module of `gpuprov.facts.probes`; whoever adds one adds its parsers to these tests."""
+    names = sorted(
+        module.name for module in pkgutil.walk_packages(gpuprov.facts.probes.__path__, "gpuprov.facts.probes.")
+    )
     return tuple(importlib.import_module(name) for name in names)
 
 
@@ -51,13 +53,13 @@ def _literals() -> dict[str, tuple[str, ...]]:
         if path.is_relative_to(Path(__file__).parent):
             continue
         source = path.read_text(encoding="utf-8")
-        if "gpuprov.probe" not in source:
+        if "gpuprov.facts.probes" not in source:
             continue
         tree = ast.parse(source)
         mine: set[str] = set()
         texts: list[str] = []
         for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpuprov.probe"):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpuprov.facts.probes"):
                 mine |= {(node.module or "").rpartition(".")[2], *(alias.name for alias in node.names)}
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) > 8:
                 texts.append(node.value[:LARGEST])
@@ -69,7 +71,7 @@ def _literals() -> dict[str, tuple[str, ...]]:
 @cache
 def captured(probe: str) -> tuple[str, ...]:
     """The outputs of real machines kept under the probe's name."""
-    files = sorted((TESTS / "probe" / "data" / probe).rglob("*"))
+    files = sorted((TESTS / "facts" / "probes" / "data" / probe).rglob("*"))
     return tuple(file.read_text(encoding="utf-8", errors="replace")[:LARGEST] for file in files if file.is_file())
 
 

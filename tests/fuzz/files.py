@@ -17,33 +17,33 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpuprov import reading
+from gpuprov.bundle import opened, placed, resolve
+from gpuprov.bundle.model import Manifest as Packages
 from gpuprov.checkpoints import Back, back, trusted
-from gpuprov.drain.slurm import node
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet import build_spec
-from gpuprov.fleet_policy import planned, policy
+from gpuprov.core import safe_parse
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import Unreadable
+from gpuprov.core.safe_parse.archives import Member
+from gpuprov.facts.captures import reader
+from gpuprov.facts.probes.host.checkpoints import Checkpoint, Checkpoints
+from gpuprov.fleet.drain.slurm import node
+from gpuprov.fleet.policy import planned, policy
+from gpuprov.fleet.specs import build_spec
+from gpuprov.host_code import archives as installers
+from gpuprov.host_code.pull import bundle as pulled
+from gpuprov.host_code.pull import config, signed, state, wheels
+from gpuprov.host_code.pull.refused import Refused
 from gpuprov.init import kubernetes, slurm
-from gpuprov.offline import opened, placed, resolve
-from gpuprov.offline.model import Manifest as Packages
-from gpuprov.onhost import archives as installers
-from gpuprov.onhost.pull import bundle as pulled
-from gpuprov.onhost.pull import config, signed, state, wheels
-from gpuprov.onhost.pull.refused import Refused
+from gpuprov.jobs import cut, fold, frozen, shown, stored
+from gpuprov.jobs.model import Fleet, Host, Job, digest_of
+from gpuprov.jobs.results import file_name
 from gpuprov.plan import saved
 from gpuprov.plan.model import HostPlan
-from gpuprov.probe.host.checkpoints import Checkpoint, Checkpoints
 from gpuprov.pull.model import Manifest, Wheel
-from gpuprov.reading import Unreadable
-from gpuprov.reading.archives import Member
-from gpuprov.records import reader
-from gpuprov.slices import cut, fold, frozen, shown, stored
-from gpuprov.slices.model import Fleet, Host, Job, digest_of
-from gpuprov.slices.results import file_name
 from gpuprov.spec.model import RawHost
+from tests.bundle.carried import REPOSITORY
 from tests.fuzz import corpus, mutate
-from tests.offline.carried import REPOSITORY
-from tests.slices.fleet import FAILURE, SKIPPED, result
+from tests.jobs.fleet import FAILURE, SKIPPED, result
 
 if TYPE_CHECKING:
     from tests.fuzz.targets import Target
@@ -337,7 +337,7 @@ def _judge_manifest(data: bytes) -> None:
 
 def _judge_checkpoint(data: bytes) -> None:
     raw = RawHost(name="gpu1", values=SPEC)
-    found = reading.parse_typed_json(data, Checkpoint)
+    found = safe_parse.parse_typed_json(data, Checkpoint)
     chosen = back(Checkpoints(all=(found,), last=found), None)
     told = trusted(raw, chosen) if isinstance(chosen, Back) else chosen
     if isinstance(told, Back):
@@ -397,6 +397,6 @@ def files() -> tuple[Target, ...]:
             _handed_over,
             _judge_handed_over, tarfile.TarError, ValueError, EOFError,
         ),
-        text("drain.slurm", _seeds("drain/data", "*.txt"), lambda data: node.of_text(data.decode(), "n1"), Unreadable),
-        text("drain.slurm_json", _seeds("drain/data", "*.json"), lambda data: node.of_json(data, "n1"), Unreadable),
+        text("drain.slurm", _seeds("fleet/drain/data", "*.txt"), lambda data: node.of_text(data.decode(), "n1"), Unreadable),
+        text("drain.slurm_json", _seeds("fleet/drain/data", "*.json"), lambda data: node.of_json(data, "n1"), Unreadable),
     )  # fmt: skip

@@ -11,14 +11,14 @@ from random import Random
 from types import ModuleType
 from typing import Any
 
-from gpuprov import reading, shown
-from gpuprov.gather import reasons, script
-from gpuprov.gather.unreached import without_host
-from gpuprov.onhost import machine, openpgp, sources, texts
+from gpuprov.core import safe_parse, sanitize
+from gpuprov.facts.collect import reasons, script
+from gpuprov.facts.collect.unreached import without_host
+from gpuprov.facts.probes.acceptance import outputs
+from gpuprov.facts.probes.base import UNREADABLE, Output, ProbeFailed
+from gpuprov.host_code import machine, openpgp, sources, texts
 from gpuprov.plan.events import Ledger
-from gpuprov.probe.acceptance import outputs
-from gpuprov.probe.base import UNREADABLE, Output, ProbeFailed
-from gpuprov.shared import certificates, package_lists
+from gpuprov.rules import certificates, package_lists
 from tests import public_keys
 from tests.fuzz import corpus, mutate
 
@@ -180,10 +180,10 @@ def _readers() -> list[Target]:
 
     login = reasons.Login(user="u", become_user="root", sudo="sudo", key="", key_trouble="", kind="ssh")
     made = [
-        Target("reading.yaml", prose, allowing(reading.parse_yaml, ValueError)),
-        Target("reading.json", prose, allowing(reading.parse_json, ValueError)),
-        Target("reading.toml", prose, allowing(reading.parse_toml, ValueError)),
-        Target("reading.numbers", lambda random: mutate.text(random, ("0-3,8", "7")), allowing(reading.parse_numbers, ValueError)),
+        Target("reading.yaml", prose, allowing(safe_parse.parse_yaml, ValueError)),
+        Target("reading.json", prose, allowing(safe_parse.parse_json, ValueError)),
+        Target("reading.toml", prose, allowing(safe_parse.parse_toml, ValueError)),
+        Target("reading.numbers", lambda random: mutate.text(random, ("0-3,8", "7")), allowing(safe_parse.parse_numbers, ValueError)),
         Target("openpgp.keys", binary, allowing(openpgp.parse_keys, ValueError)),
         Target("openpgp.judge", binary, allowing(openpgp.judge, ValueError)),
         Target("certificates.identity", binary, allowing(certificates.identity, ValueError)),
@@ -193,7 +193,7 @@ def _readers() -> list[Target]:
         Target("plan.events", event, feed),
         Target("onhost.readable", answer, travels),
         Target("onhost.machine", machines, by_name),
-        Target("shown.cleaned", prose, lambda case: shown.cleaned(case, "ascii").encode("ascii")),
+        Target("shown.cleaned", prose, lambda case: sanitize.cleaned(case, "ascii").encode("ascii")),
     ]  # fmt: skip
     for module in (package_lists, sources):
         short = module.__name__.rpartition(".")[2]

@@ -18,12 +18,12 @@ from tests.fuzz.targets import Target, functions, targets
 CASES = 100_000
 """`make fuzz` runs a million."""
 HOUSE = Path(str(gpuprov.__file__)).parent
-OWN = {"probe", "simulate", "catalog", "reading"}
+OWN = {"probes", "simulate", "catalog", "safe_parse"}
 """Packages whose parsers are found by the targets, or read gpuprov's own data; `reading` is what others parse with."""
 THROUGH = {
-    "gpuprov.records.captured": "file.record",
+    "gpuprov.facts.captures.captured": "file.record",
     "gpuprov.inventory.extra": "whole.command",
-    "gpuprov.onhost.pull.kept": "pull.bundle",
+    "gpuprov.host_code.pull.kept": "pull.bundle",
 }
 """Modules whose parsers a target reaches through another one."""
 
@@ -40,10 +40,10 @@ def test_no_parser_is_left_out() -> None:
 
 
 def test_no_parser_of_another_room_is_left_out() -> None:
-    """What is called `parse` and takes a text: the targets, or a parser of `gpuprov.probe`, import its module."""
+    """What is called `parse` and takes a text: the targets, or a parser of `gpuprov.facts.probes`, import its module."""
     used = {
         name
-        for path in (*Path(__file__).parent.glob("*.py"), *(HOUSE / "probe").rglob("*.py"))
+        for path in (*Path(__file__).parent.glob("*.py"), *(HOUSE / "facts" / "probes").rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom) and not node.level
         for name in (node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names))

@@ -15,21 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from gpuprov import fleet, plan
+from gpuprov import plan
 from gpuprov.capabilities.base import Moment
+from gpuprov.core.errors import DEFECT, GpuprovError
 from gpuprov.drift import judge as drift_judge
 from gpuprov.drift import text as drift_text
-from gpuprov.errors import DEFECT, GpuprovError
 from gpuprov.export import spec_of
-from gpuprov.gather.gather import HostFacts
+from gpuprov.facts.collect.gather import HostFacts
+from gpuprov.facts.probes.base import Facts, Output, ProbeFailed
+from gpuprov.fleet import specs
+from gpuprov.hardware.topology.judge import list_findings
+from gpuprov.hardware.topology.model import read
 from gpuprov.inventory import load
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import decide
-from gpuprov.probe.base import Facts, Output, ProbeFailed
 from gpuprov.report import as_json, document, health, junit, text
 from gpuprov.spec.model import HostSpec, RawHost
-from gpuprov.topology.judge import list_findings
-from gpuprov.topology.model import read
 from gpuprov.verify.evaluate import evaluate
 from tests.fuzz import corpus, mutate
 
@@ -53,7 +54,7 @@ def pairs() -> tuple[tuple[RawHost, HostSpec], ...]:
     found: list[tuple[RawHost, HostSpec]] = []
     for path in [*sorted(ROOT.glob("molecule/*/inventory.yaml")), ROOT / "inventories/example/inventory.yaml"]:
         with contextlib.suppress(GpuprovError):
-            found += fleet.load_fleet([str(path)], cache=False).pairs
+            found += specs.load_fleet([str(path)], cache=False).pairs
     return tuple({id(raw.values): (raw, spec) for raw, spec in found}.values())
 
 
@@ -117,7 +118,7 @@ def _judge_spec(values: Any) -> None:
         return
     raw = RawHost(name="gpu01", values=values, connection={"ansible_host": "192.0.2.1"})
     try:
-        found = fleet.judge([raw])
+        found = specs.judge([raw])
     except GpuprovError as error:
         str(error)
         return
@@ -147,7 +148,7 @@ def _inventory(random: Random) -> tuple[str, str]:
 def _judge_inventory(case: tuple[str, str]) -> None:
     Path(case[0]).write_text(case[1], encoding="utf-8", errors="replace")
     try:
-        found = fleet.judge(load([case[0]], cache=False).hosts)
+        found = specs.judge(load([case[0]], cache=False).hosts)
     except GpuprovError as error:
         if error.exit_code != 2 or not str(error):
             raise Defect(f"exit status {error.exit_code}: {error}") from error
@@ -202,7 +203,7 @@ def _command(random: Random) -> list[str]:
 def _judge_command(argv: list[str]) -> None:
     """As the program does it; hosts that it would reach do not answer."""
     from gpuprov import __main__
-    from gpuprov.gather import children, rounds, transport
+    from gpuprov.facts.collect import children, rounds, transport
 
     def silent(jobs: Any, workers: int) -> None:
         for job in jobs:

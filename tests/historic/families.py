@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.base import Output
 from gpuprov.verify.evaluate import Result
 from tests.capabilities.asking import H100, NVSWITCH, daemon, fabric_state, units
 from tests.capabilities.test_nvidia_driver_source import ROCKY, UBUNTU, dpkg, madison, repoquery, rpm

@@ -15,7 +15,7 @@ from gpuprov.capabilities.base import Moment
 from gpuprov.capabilities.nouveau import Nouveau
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.persistence import Persistence
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.base import Output
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from gpuprov.verify.evaluate import Result, evaluate

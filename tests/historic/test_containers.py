@@ -7,8 +7,8 @@ from typing import Any
 
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.catalog.container_toolkit import REFRESH_UNITS, UDEV_RULE
-from gpuprov.probe.base import Output
-from gpuprov.shared import engine_output, engines
+from gpuprov.facts.probes.base import Output
+from gpuprov.rules import engine_output, engines
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import H100
 from tests.capabilities.contents_host import Also, unit

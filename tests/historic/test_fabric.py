@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.fleet import with_contributions
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.base import Output
+from gpuprov.fleet.specs import with_contributions
 from gpuprov.spec.model import GpuSpec
 from tests.capabilities import contents_host
 from tests.capabilities.asking import H100, OPEN, packages, units
+from tests.facts.probes import captured
 from tests.historic.listed import caught, failing, judged, spec
-from tests.probe import captured
 
 VERSION, OTHER, NEWEST = "535.261.03", "535.216.03", "580.95.05"
 NAME = "nvidia-fabricmanager-535"

@@ -8,10 +8,11 @@ import pytest
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog.drivers.sets import find_packages
-from gpuprov.shared import resolve
+from gpuprov.rules import resolve
 from tests.capabilities import contents_host
 from tests.capabilities.asking import daemon, units
 from tests.capabilities.test_nvidia_driver_source import dpkg, repoquery, rpm
+from tests.facts.probes import captured
 from tests.historic.families import (
     EL,
     EL_KERNEL,
@@ -29,7 +30,6 @@ from tests.historic.families import (
     ubuntus_fabric,
 )
 from tests.historic.listed import judged, spec
-from tests.probe import captured
 
 HELD, PACKAGES, USER_SPACE = "nvidia_driver.held", "nvidia_driver.packages", "nvidia_driver.user_space"
 DEAD: dict[str, Any] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.capabilities.asking import H100, initrd, packages
+from tests.facts.probes import captured
 from tests.historic.listed import caught
-from tests.probe import captured
 
 NOUVEAU_KO = "usr/lib/modules/6.1.0-47-amd64/kernel/drivers/gpu/drm/nouveau/nouveau.ko"
 ONLY_NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"

@@ -6,9 +6,9 @@ from typing import Any
 
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.capabilities.mig.fragment import Mig
-from gpuprov.onhost.mig_program import WANTED
-from gpuprov.probe.base import Output
-from gpuprov.probe.gpus.mig import UNIT
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.gpus.mig import UNIT
+from gpuprov.host_code.mig_program import WANTED
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import contents_host, toolkit_host
 from tests.capabilities import mig_host as mh

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.onhost.packages.apt import OPTIONS
+from gpuprov.host_code.packages.apt import OPTIONS
 from gpuprov.render.variables import host_variables
 from gpuprov.verify.verify import exit_code
 from tests.capabilities.asking import NEWER, PROPRIETARY, VERSION, packages
+from tests.facts.probes import captured
 from tests.historic.listed import bug, caught, judged, spec
-from tests.probe import captured
 
 ROLES = Path(__file__).parents[2] / "roles"
 OTHER_BRANCH = "550.163.01-2"

@@ -9,8 +9,8 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.explain import explain
 from gpuprov.spec.model import GpuSpec
 from tests.capabilities.asking import H100, NEWER, VERSION, packages
+from tests.facts.probes import captured
 from tests.historic.listed import caught, judged, spec
-from tests.probe import captured
 
 MOVED: dict[str, Any] = {
     "packages": packages(version=NEWER),

@@ -10,7 +10,7 @@ from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
-from gpuprov.probe.base import Output
+from gpuprov.facts.probes.base import Output
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import cuda_host, vgpu_host
 from tests.capabilities.asking import H100, daemon

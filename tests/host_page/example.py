@@ -6,14 +6,14 @@ import json
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.health import watched
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.host_page.read import ReadHost
-from gpuprov.probe.base import Facts, Output
 from gpuprov.render import digests
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import evaluate
 from tests.capabilities import health_host, mig_host
 from tests.capabilities.asking import good
-from tests.topology.machines import hgx_h100
+from tests.hardware.topology.machines import hgx_h100
 
 IDENTITY = (
     "name|node17\nvendor|Supermicro\nproduct|SYS-821GE-TNHR\nserial|S12345X\nboard_serial|UM23AS\nfirmware|2.1\n"

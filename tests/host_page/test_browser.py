@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.core.sanitize import cleaned
 from gpuprov.host_page.page import render
 from gpuprov.report.page import About
-from gpuprov.shown import cleaned
 from tests.capabilities import health_host
 from tests.host_page.example import host
 from tests.report.browser import Browser

@@ -13,21 +13,21 @@ import pytest
 from click.testing import CliRunner
 
 from gpuprov.cli import cli
-from gpuprov.errors import GpuprovError
-from gpuprov.gather.unreached import Unreached
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.collect.unreached import Unreached
+from gpuprov.facts.probes.base import Facts, Output, Probe
+from gpuprov.facts.probes.host import identity
 from gpuprov.host_page.changes import list_changes
 from gpuprov.host_page.identify import list_gpus, list_rows
 from gpuprov.host_page.kernel_log import list_lines
 from gpuprov.host_page.page import judge, list_causes, list_of_spec, render
 from gpuprov.host_page.read import ReadHost, read_host, require_one_host
-from gpuprov.probe.base import Facts, Output, Probe
-from gpuprov.probe.host import identity
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.verify import unreachable
 from tests.capabilities import health_host
 from tests.host_page.example import host, spec
 
-CAPTURE = Path(__file__).parents[1] / "records" / "captures" / "h200vm.capture.json"
+CAPTURE = Path(__file__).parents[1] / "facts" / "captures" / "captures" / "h200vm.capture.json"
 
 
 def facts_of(page: ReadHost) -> Facts:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.init import Draft, Group, judged, kubernetes
 
 NODES = Path(__file__).parent / "samples" / "nodes.json"

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from gpuprov.catalog.recipes import find_recipe, lines_of, recipes, spec_of
 from gpuprov.cli import cli
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 
 def run(*arguments: str) -> tuple[int, str, str]:

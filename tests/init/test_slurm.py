@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import Unreadable
 from gpuprov.init import judged, slurm
 from gpuprov.init.hostlist import expanded
-from gpuprov.reading import Unreadable
 
 SAMPLES = Path(__file__).parent / "samples"
 

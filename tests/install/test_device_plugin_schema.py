@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.fleet import build_spec
+from gpuprov.fleet.specs import build_spec
 from gpuprov.simulate import image
 from gpuprov.spec.model import RawHost
 from tests.capabilities.test_kubernetes_documents import texts

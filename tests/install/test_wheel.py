@@ -88,7 +88,7 @@ def test_render_and_syntax_check_from_any_folder(clean: Path, tmp_path: Path) ->
     run(clean / "gpuprov", "render", EXAMPLE, "--out", project)
     assert (project / "roles" / "nvidia_driver" / "tasks" / "main.yml").is_file()
     assert (project / "roles" / "mig" / "files" / "pynvml.py").is_file()
-    assert (project / "module_utils" / "gpuprov_onhost" / "lock.py").is_file()
+    assert (project / "module_utils" / "gpuprov_host_code" / "lock.py").is_file()
     inventory = ("-i", project / "inventory.yml")
     for playbook in sorted(project.glob("*.yml")):
         if playbook.name != "inventory.yml":

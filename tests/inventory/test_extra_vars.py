@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.fleet import load_fleet
+from gpuprov.fleet.specs import load_fleet
 from gpuprov.inventory import load
 from gpuprov.spec.problem import Origin, SpecError
 from tests.inventory.files import lay

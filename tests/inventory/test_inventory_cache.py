@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov import keep
+from gpuprov.core import disk_cache
 from gpuprov.inventory import cache, load
 from tests.inventory.files import GOOD, indented, lay, locked
 
@@ -210,7 +210,7 @@ def test_not_kept_when_told_so_or_when_it_cannot_be(here: Path, monkeypatch: pyt
 
 
 def test_old_entries_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keep, "KEPT", 2)
+    monkeypatch.setattr(disk_cache, "KEPT", 2)
     for number in range(4):
         lay({"inventory.yaml": GOOD.replace("535", str(number))})
         load(["inventory.yaml"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.inventory import Inventory, find_default_sources, load
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Origin

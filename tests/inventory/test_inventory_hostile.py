@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import files
 from gpuprov.inventory import find_default_sources, load, ranges
-from gpuprov.reading import files
 from gpuprov.spec.problem import SpecError
+from tests.core.safe_parse.test_reading import bomb
 from tests.inventory.files import GOOD, lay
-from tests.reading.test_reading import bomb
 
 DEEP = "mappings and lists stand too deep in each other; allowed: 100 levels"
 NO_FILE = "allowed: files and folders (pipes, sockets and devices are not read)"
@@ -185,7 +185,7 @@ def test_an_inventory_has_a_most_of_hosts(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_faulty_layout_is_the_problem_of_mig_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpuprov.fleet import load_fleet
+    from gpuprov.fleet.specs import load_fleet
 
     monkeypatch.chdir(tmp_path)
     spec = (

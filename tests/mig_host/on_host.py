@@ -11,10 +11,10 @@ from typing import Any
 
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.mig import list_profiles
-from gpuprov.onhost.mig import __main__ as program
-from gpuprov.onhost.mig import act, plan, state, users
-from gpuprov.onhost.mig import fit as mig_fit
-from gpuprov.onhost.mig import layout as mig_layout
+from gpuprov.host_code.mig import __main__ as program
+from gpuprov.host_code.mig import act, plan, state, users
+from gpuprov.host_code.mig import fit as mig_fit
+from gpuprov.host_code.mig import layout as mig_layout
 from tests.simulate.nvml_host import Host
 
 __all__ = ["act", "plan", "program", "state", "users"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost.mig.apply import Judged
+from gpuprov.host_code.mig.apply import Judged
 from tests.clock import Clock
 from tests.mig_host.on_host import USUAL, Given, Machine, layout, program
 

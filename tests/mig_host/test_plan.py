@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost.mig.layout import Instance, Target
+from gpuprov.host_code.mig.layout import Instance, Target
 from tests.mig_host.on_host import A100, H100, card, plan, present, user
 
 THREE, TWO, ONE = Instance("3g.40gb"), Instance("2g.20gb"), Instance("1g.10gb")

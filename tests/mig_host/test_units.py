@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.onhost.mig.units import find_unit
-from gpuprov.probe.host.systemd import UNIT_OF
+from gpuprov.facts.probes.host.systemd import UNIT_OF
+from gpuprov.host_code.mig.units import find_unit
 
 V2 = "0::/init.scope"
 IN_A_CONTAINER = "9:name=systemd:/machine.slice/libpod-1f.scope/init.scope\n0::/"

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from gpuprov.explain import all_checks
-from gpuprov.fleet import load_fleet
+from gpuprov.fleet.specs import load_fleet
 from gpuprov.simulate import faults
 from gpuprov.simulate.description import Description, convert
 from gpuprov.simulate.host import check_name

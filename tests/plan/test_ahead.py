@@ -11,10 +11,10 @@ from gpuprov import plan as planning
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.errors import GpuprovError
-from gpuprov.gather.pace import Pace
-from gpuprov.judge import judging
-from gpuprov.onhost import look, sources, streams
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.probes.base import Facts
+from gpuprov.host_code import look, sources, streams
 from gpuprov.plan import ahead, exact
 from gpuprov.plan.ahead import decide_ahead
 from gpuprov.plan.exact import Answer, Source, Transaction
@@ -24,7 +24,7 @@ from gpuprov.plan.model import Item
 from gpuprov.plan.planning import Planner, plans_of
 from gpuprov.plan.read import ALL, Reading
 from gpuprov.plan.show import Show
-from gpuprov.probe.base import Facts
+from gpuprov.play.preflight import judging
 from gpuprov.resources import Packages
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.spec.repository import Repository
@@ -202,7 +202,7 @@ class Hosts:
 
 @pytest.fixture
 def planner(monkeypatch: pytest.MonkeyPatch) -> Planner:
-    monkeypatch.setattr("gpuprov.onhost.repository_key.fetch_key", lambda *_: (GOOD, []))
+    monkeypatch.setattr("gpuprov.host_code.repository_key.fetch_key", lambda *_: (GOOD, []))
     return Planner([(RawHost(name="gpu1"), SPEC)])
 
 

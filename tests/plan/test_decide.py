@@ -10,8 +10,8 @@ import pytest
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.capabilities.nouveau import Nouveau
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan import decide
-from gpuprov.probe.base import Facts, Output
 from gpuprov.render import digests
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec, RawHost

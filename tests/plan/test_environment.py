@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from ansible.constants import config as ansible_settings
 
-from gpuprov.errors import GpuprovError
-from gpuprov.gather.environment import FORCED, KEPT, changes, is_kept
+from gpuprov.core import temporary
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.collect.environment import FORCED, KEPT, changes, is_kept
 from gpuprov.plan import playbook
 from gpuprov.plan.workspace import PREFIX, remove_leftovers, workspace
-from gpuprov.shared import temporary
 
 SITE = """\
 - name: Only act
@@ -247,7 +247,7 @@ def test_a_temporary_folder_that_fills_is_told(away: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     at(away / "plain", monkeypatch)
-    for place in ("gpuprov.render.project._write_file", "gpuprov.shared.temporary.make_sockets"):
+    for place in ("gpuprov.render.project._write_file", "gpuprov.core.temporary.make_sockets"):
         with monkeypatch.context() as patch:
             patch.setattr(place, full)
             with pytest.raises(GpuprovError, match="No space left on device") as refused, workspace([]):

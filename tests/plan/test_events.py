@@ -14,7 +14,8 @@ import yaml
 from gpuprov.apply.model import ApplyRun, HostOutcome
 from gpuprov.apply.outcome import judge
 from gpuprov.apply.text import as_text
-from gpuprov.onhost.locked import BOOTED, LOST
+from gpuprov.core import ended
+from gpuprov.host_code.locked import BOOTED, LOST
 from gpuprov.plan.bounds import SPENT
 from gpuprov.plan.events import (
     AND_MORE,
@@ -29,7 +30,6 @@ from gpuprov.plan.events import (
     condense,
 )
 from gpuprov.plan.playbook import Ended
-from gpuprov.shared import ended
 from tests.here import ROLES, play
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpuprov import plan as planning
-from gpuprov.onhost import repository_key
+from gpuprov.host_code import repository_key
 from gpuprov.plan import exact
 from gpuprov.plan.exact import Answer, Source, SourceFile, Transaction, with_answer
 from gpuprov.plan.foresee import Foreseen, Keys, Text, request, with_keys

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.onhost import lock
+from gpuprov.host_code import lock
 from gpuprov.plan.host_lock import command
 
 NEWER = [file for folder in ("/usr/bin", "/usr/local/bin") for file in Path(folder).glob("python3.[0-9]*[0-9]")]

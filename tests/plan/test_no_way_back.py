@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.base import Change
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan.no_way_back import no_way_back
-from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import HostSpec
 
 MOVES = [Change(kind="package", name=name, before="535.1-1", after="550.1-1") for name in ("libcuda1", "nvidia-smi")]

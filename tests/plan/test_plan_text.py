@@ -10,7 +10,8 @@ import pytest
 
 from gpuprov import plan as planning
 from gpuprov.capabilities.mig.partitions import Partition
-from gpuprov.gather.unreached import Unreached
+from gpuprov.facts.collect.unreached import Unreached
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan import HostPlan
 from gpuprov.plan import page as plan_page
 from gpuprov.plan.collect import host_plan, last_apply, merged
@@ -19,7 +20,6 @@ from gpuprov.plan.fold import groups, sign
 from gpuprov.plan.model import Item
 from gpuprov.plan.planning import plans_of
 from gpuprov.plan.read import Reading
-from gpuprov.probe.base import Facts, Output
 from gpuprov.report.document import as_json
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec, RawHost

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.capabilities.base import Change
-from gpuprov.fleet import build_spec
+from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.fleet.specs import build_spec
 from gpuprov.plan.planning import plans_of
 from gpuprov.plan.read import KEPT, Reading, for_ansible, read
-from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result
 from tests.capabilities import mig_host

@@ -8,9 +8,9 @@ from typing import Any
 
 from gpuprov import plan as planning
 from gpuprov.capabilities import BY_NAME
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import decide
-from gpuprov.probe.base import Facts, Output
 from gpuprov.report import text
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec, RawHost

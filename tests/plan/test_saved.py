@@ -15,11 +15,11 @@ import pytest
 from msgspec.structs import replace
 
 from gpuprov import apply as applying
-from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.core.errors import GpuprovError, UnreachableError
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan import planning, saved
 from gpuprov.plan.model import HostPlan, Item
 from gpuprov.plan.read import Pair, Reading
-from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.kernel import Kernel
 from gpuprov.verify.evaluate import Result
 from tests.apply import fleet

@@ -12,7 +12,7 @@ import pytest
 from gpuprov.plan.workspace import PREFIX, close_connections, remove_leftovers, workspace
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec, RawHost
-from tests.gather.sshd import SSHD, Sshd
+from tests.facts.collect.sshd import SSHD, Sshd
 
 
 @pytest.fixture

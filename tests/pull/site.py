@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from gpuprov import __version__
-from gpuprov.fleet import load_fleet
-from gpuprov.onhost.pull import __main__ as puller
-from gpuprov.onhost.pull import config, signed
+from gpuprov.fleet.specs import load_fleet
+from gpuprov.host_code.pull import __main__ as puller
+from gpuprov.host_code.pull import config, signed
 from gpuprov.pull import bundles, signing
 
 HOSTS = {"gpu1": {"pull_declared": "a1b2"}, "gpu2": {"pull_declared": "c3d4"}}

@@ -16,15 +16,15 @@ import yaml
 from click.testing import CliRunner
 
 from gpuprov.cli import cli
-from gpuprov.errors import GpuprovError
-from gpuprov.onhost.pull import bundle, config, reboot, results, signed
-from gpuprov.onhost.pull import run as running
-from gpuprov.onhost.pull.refused import Refused, Unfetched
-from gpuprov.onhost.pull.state import State
-from gpuprov.onhost.pull.wheels import Python, choose
+from gpuprov.core.errors import GpuprovError
+from gpuprov.host_code.pull import bundle, config, reboot, results, signed
+from gpuprov.host_code.pull import run as running
+from gpuprov.host_code.pull.refused import Refused, Unfetched
+from gpuprov.host_code.pull.state import State
+from gpuprov.host_code.pull.wheels import Python, choose
+from gpuprov.jobs import frozen, stored
+from gpuprov.jobs.model import HostResult, Job
 from gpuprov.pull import bundles, cloud_init, program
-from gpuprov.slices import frozen, stored
-from gpuprov.slices.model import HostResult, Job
 from tests.here import PLUGINS
 from tests.pull.site import Site
 
@@ -132,7 +132,7 @@ def test_user_data_makes_a_host_a_puller(site: Site) -> None:
 
 
 def test_no_file_of_the_program_is_missing() -> None:
-    folder = PLUGINS.parent / "gpuprov" / "onhost" / "pull"
+    folder = PLUGINS.parent / "gpuprov" / "host_code" / "pull"
     assert {path.name for path in folder.glob("*.py")} >= set(program.LEFT_OUT)
     assert "from .." not in "".join(
         path.read_text() for path in folder.glob("*.py") if path.name not in program.LEFT_OUT
@@ -205,7 +205,7 @@ def test_configuration_of_others_is_not_read(site: Site) -> None:
 
 def test_a_host_reboots_only_where_nothing_is_in_the_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The lock is the one that an apply from a controller takes, and is given back."""
-    from gpuprov.onhost import clients, lock
+    from gpuprov.host_code import clients, lock
 
     for name in ("BASE", "LOCK", "KEPT"):
         monkeypatch.setattr(lock, name, str(tmp_path / getattr(lock, name).lstrip("/")))

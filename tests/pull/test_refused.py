@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.onhost.pull.refused import Refused
-from gpuprov.onhost.pull.signed import BEGIN
-from gpuprov.onhost.pull.wheels import unpack
-from gpuprov.slices import fold
+from gpuprov.host_code.pull.refused import Refused
+from gpuprov.host_code.pull.signed import BEGIN
+from gpuprov.host_code.pull.wheels import unpack
+from gpuprov.jobs import fold
 from tests.pull.site import HOSTS, Site, new_key, tar, wheel
 
 pytestmark = pytest.mark.install

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.onhost.pull import config, results, web
-from gpuprov.onhost.pull.refused import Refused, Unfetched
+from gpuprov.host_code.pull import config, results, web
+from gpuprov.host_code.pull.refused import Refused, Unfetched
 
 DRIBBLES = {
     "status": (b"HTTP/1.1 2", b"0"),

@@ -17,24 +17,24 @@ import msgspec
 
 from gpuprov.catalog import find_gpu
 from gpuprov.catalog.drivers import find_branch
-from gpuprov.probe import recorded
-from gpuprov.probe.acceptance import build, outputs
-from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.containers import container_engines, container_toolkit
-from gpuprov.probe.driver import cuda_toolkit, nvidia
-from gpuprov.probe.gpus import dcgm, fabric, gpu_health, gpu_settings, gpu_state, health_links, nvlink, vgpu
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.kernel import boot, modules
-from gpuprov.probe.rdma import efa, ofed, roce
-from gpuprov.probe.software import packages
-from gpuprov.records import adapt
-from gpuprov.shared import engines
+from gpuprov.facts.captures import adapt
+from gpuprov.facts.probes import recorded
+from gpuprov.facts.probes.acceptance import build, outputs
+from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.containers import container_engines, container_toolkit
+from gpuprov.facts.probes.driver import cuda_toolkit, nvidia
+from gpuprov.facts.probes.gpus import dcgm, fabric, gpu_health, gpu_settings, gpu_state, health_links, nvlink, vgpu
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.kernel import boot, modules
+from gpuprov.facts.probes.rdma import efa, ofed, roce
+from gpuprov.facts.probes.software import packages
+from gpuprov.rules import engines
 
 Facts = dict[str, Any]
 
 
 class Reading(NamedTuple):
-    """`parser` is a name in gpuprov/probe, or in the catalogue; `facts` runs it on an output and says what it found."""
+    """`parser` is a name in gpuprov/facts/probes, or in the catalogue; `facts` runs it on an output and says what it found."""
 
     parser: str
     facts: Callable[[Output], Facts]
@@ -351,7 +351,7 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "nvidia-smi-conf-compute-f": (_of(gpu_settings.CONFIDENTIAL, lambda found: {"confidential": found.mode}),),
     "nvidia-smi-conf-compute-q": (_of(gpu_settings.CONFIDENTIAL, lambda found: {"confidential": found.mode}),),
     "collect-env": (Reading("catalog: gpus", _names_of_env), Reading("catalog: drivers", _header)),
-    "nvidia-smi-pl": "NVML is asked (gpuprov/onhost/gpu_settings)",
+    "nvidia-smi-pl": "NVML is asked (gpuprov/host_code/gpu_settings)",
     "nvidia-smi-q-block": "a block of nvidia-smi -q without the line of its GPU",
     "nvidia-smi-topo-m": (_of(nvlink.NVLINKS, _topology, _prefixed("topo")),),
     "nvidia-smi-nvlink-s": (

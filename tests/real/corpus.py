@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-import gpuprov.probe
-from gpuprov.probe.base import Output, Probe
+import gpuprov.facts.probes
+from gpuprov.facts.probes.base import Output, Probe
 from tests.real.commands import COMMANDS, Reading
 from tests.real.scripts import SCRIPTS, Script, pieces_of, printed
 
 HERE = Path(__file__).parent
-PROGRAMS = {"gpuprov.probe.gpus.mig_reader"}
+PROGRAMS = {"gpuprov.facts.probes.gpus.mig_reader"}
 """Programs that run on hosts, not readers of outputs."""
 
 
@@ -121,9 +121,9 @@ def _same(true: object, found: object) -> bool:
 
 @cache
 def parsers() -> frozenset[str]:
-    """Every parser in gpuprov/probe: those that probes name, and the readers of acceptance programs' outputs."""
+    """Every parser in gpuprov/facts/probes: those that probes name, and the readers of acceptance programs' outputs."""
     found: set[str] = set()
-    for info in pkgutil.walk_packages(gpuprov.probe.__path__, "gpuprov.probe."):
+    for info in pkgutil.walk_packages(gpuprov.facts.probes.__path__, "gpuprov.facts.probes."):
         if info.name in PROGRAMS:
             continue
         module = importlib.import_module(info.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpuprov import reading
+from gpuprov.core import safe_parse
 from tests.real.places import kernels_of_packages, ls_long, systemctl_status
 from tests.real.tree import Tree
 
@@ -110,7 +110,7 @@ def reading_json(value: object) -> str:
     import msgspec
 
     text = msgspec.json.encode(value).decode()
-    assert reading.parse_json(text) == value
+    assert safe_parse.parse_json(text) == value
     return text
 
 

@@ -13,16 +13,16 @@ import msgspec
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.generated import generated_checks
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.probe import acceptance, rdma
-from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.containers import kubernetes
-from gpuprov.probe.driver import nvidia, precompiled, runfile
-from gpuprov.probe.gpus import dcgm, fabric, imex, mig, mps, topology, vgpu
-from gpuprov.probe.host import cpu, house, pcie, system, systemd, virtualization
-from gpuprov.probe.host.contents import Contents
-from gpuprov.probe.kernel import boot, initramfs, modules, signing
-from gpuprov.probe.rdma import gdrcopy, gpudirect, nccl, ofed, surroundings
-from gpuprov.probe.software import packages, repositories
+from gpuprov.facts.probes import acceptance, rdma
+from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.containers import kubernetes
+from gpuprov.facts.probes.driver import nvidia, precompiled, runfile
+from gpuprov.facts.probes.gpus import dcgm, fabric, imex, mig, mps, topology, vgpu
+from gpuprov.facts.probes.host import cpu, house, pcie, system, systemd, virtualization
+from gpuprov.facts.probes.host.contents import Contents
+from gpuprov.facts.probes.kernel import boot, initramfs, modules, signing
+from gpuprov.facts.probes.rdma import gdrcopy, gpudirect, nccl, ofed, surroundings
+from gpuprov.facts.probes.software import packages, repositories
 from gpuprov.spec.model import HostSpec
 from tests.real import places as there
 from tests.real import places_bus as bus

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.catalog.signatures import find_symptom
-from gpuprov.probe.base import ProbeFailed
+from gpuprov.facts.probes.base import ProbeFailed
 from tests.real.commands import COMMANDS
 from tests.real.corpus import captures, command_of, differences, parsers, with_summary
 from tests.real.scripts import PLACES, SCRIPTS

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from gpuprov.probe import rdma
-from gpuprov.probe.base import Output, ProbeFailed
-from gpuprov.probe.gpus import fabric, topology
-from gpuprov.probe.gpus.nvlink import NvLinks
-from gpuprov.topology import defects
-from gpuprov.topology.fabric import explain_unregistered
-from gpuprov.topology.model import build_wiring
+from gpuprov.facts.probes import rdma
+from gpuprov.facts.probes.base import Output, ProbeFailed
+from gpuprov.facts.probes.gpus import fabric, topology
+from gpuprov.facts.probes.gpus.nvlink import NvLinks
+from gpuprov.hardware.topology import defects
+from gpuprov.hardware.topology.fabric import explain_unregistered
+from gpuprov.hardware.topology.model import build_wiring
 from tests.real.corpus import HERE, Capture, captures, command_of
 from tests.real.scripts import SCRIPTS, pieces_of, printed
 

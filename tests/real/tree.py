@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpuprov.probe.base import Output, Probe
+from gpuprov.facts.probes.base import Output, Probe
 
 PLAIN = (
     "awk base64 basename bash cat cmp cpio cut date dirname env expr false find gawk getconf grep gzip head ls mawk mkdir mktemp od "

@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 from gpuprov.apply import ApplyRun, HostOutcome
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse import Options, acts, format_text
 from gpuprov.rehearse.acts import rehearse

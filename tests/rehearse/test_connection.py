@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.gather.command import build
-from gpuprov.gather.settings import Settings
+from gpuprov.facts.collect.command import build
+from gpuprov.facts.collect.settings import Settings
 from gpuprov.plan.playbook import environment
 from gpuprov.rehearse.connection import ignore_user_settings, pair_of
 from gpuprov.rehearse.model import Options

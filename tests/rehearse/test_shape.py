@@ -12,7 +12,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.persistence import Persistence
 from gpuprov.capabilities.slurm.fragment import Slurm
 from gpuprov.catalog.gpus import find_gpu
-from gpuprov.fleet import load_fleet
+from gpuprov.fleet.specs import load_fleet
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.model import Options
 from gpuprov.rehearse.shape import STAND_INS, Shape, plan_shapes

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.model import Options
 from gpuprov.rehearse.reality import build_table

@@ -14,10 +14,10 @@ from gpuprov.capabilities.mig.fragment import LayoutEntry, Mig
 from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.topology.fragment import Topology
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import format_document
 from gpuprov.explain import all_checks
-from gpuprov.probe.base import Output
-from gpuprov.reading import format_document
+from gpuprov.facts.probes.base import Output
 from gpuprov.report import as_json
 from gpuprov.simulate import waivers
 from gpuprov.simulate.description import Kind

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov import assets
 from gpuprov.capabilities.mig.desired import PROGRAM
 from gpuprov.catalog.gpus import find_gpu, index_by_nvml_id
-from gpuprov.errors import GpuprovError
-from gpuprov.onhost.mig import fit as mig_fit
-from gpuprov.onhost.mig import layout as mig_layout
+from gpuprov.core import assets
+from gpuprov.core.errors import GpuprovError
+from gpuprov.host_code.mig import fit as mig_fit
+from gpuprov.host_code.mig import layout as mig_layout
 from gpuprov.render import carried, render
 
 BINDING = "roles/mig/files/pynvml.py"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet import load_fleet
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.specs import load_fleet
 from gpuprov.inventory import Play
 from gpuprov.render import plain
 from gpuprov.render.variables import fleet_variables, host_variables

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet import judge
-from gpuprov.reading import files
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import files
+from gpuprov.fleet.specs import judge
 from gpuprov.render import digests, render, role_variables, write
 from gpuprov.spec.model import HostSpec, RawHost
 

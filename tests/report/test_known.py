@@ -13,12 +13,12 @@ import pytest
 from gpuprov.capabilities.base import Change
 from gpuprov.cli import cli
 from gpuprov.cli.about import about
-from gpuprov.errors import UnreachableError
+from gpuprov.core.errors import UnreachableError
+from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.facts.probes.gpus import mig
+from gpuprov.facts.probes.host import house, system
+from gpuprov.facts.probes.software import packages
 from gpuprov.inventory import load
-from gpuprov.probe.base import Facts, Output
-from gpuprov.probe.gpus import mig
-from gpuprov.probe.host import house, system
-from gpuprov.probe.software import packages
 from gpuprov.report.fleet import Known, causes, data, group
 from gpuprov.report.fold import findings
 from gpuprov.report.known import known, mig_picture
@@ -27,7 +27,7 @@ from gpuprov.report.states import headline, state
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import NextBoot, verdict
-from tests.topology.machines import hgx_h100
+from tests.hardware.topology.machines import hgx_h100
 
 RECEIPT = {
     "applied_at": "2026-01-31T12:00:00Z",

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpuprov.reading import format_document
+from gpuprov.core.safe_parse import format_document
 from gpuprov.report import as_json, junit, prometheus
 from gpuprov.report.results import show
 from gpuprov.verify.evaluate import Result, ResultStatus

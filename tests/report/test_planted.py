@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.errors import GpuprovError
-from gpuprov.reading import files
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import files
 from gpuprov.report.files import check_writable, write_atomic
 
 

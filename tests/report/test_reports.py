@@ -14,9 +14,9 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
-from gpuprov.errors import GpuprovError
-from gpuprov.gather.unreached import Unreached
-from gpuprov.reading import format_document
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import format_document
+from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.report import as_json, html, junit, text
 from gpuprov.report.files import check_writable, write_atomic
 from gpuprov.report.fold import brief

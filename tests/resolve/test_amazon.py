@@ -8,7 +8,7 @@ from gpuprov.catalog import fabric
 from gpuprov.catalog.distributions import find_distribution
 from gpuprov.catalog.drivers.sets import find_packages, list_sources, pick_source
 from gpuprov.catalog.platforms import index_platforms
-from gpuprov.shared import package_lists, resolve
+from gpuprov.rules import package_lists, resolve
 from tests.resolve.test_distributions import decide, names
 
 # What AWS's archive has of the driver: https://docs.aws.amazon.com/linux/al2023/release-notes/relnotes-2023.10.20260302.html

@@ -7,7 +7,7 @@ from gpuprov.catalog.distributions import find_distribution
 from gpuprov.catalog.drivers.any import find_installed_driver
 from gpuprov.catalog.drivers.sets import find_packages, list_sources, pick_source
 from gpuprov.catalog.platforms import index_platforms
-from gpuprov.shared import package_lists
+from gpuprov.rules import package_lists
 from tests.resolve.test_distributions import decide, names, offer
 
 V100 = "10de:1db4"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unittest import mock
 
-from gpuprov.shared import resolve
+from gpuprov.rules import resolve
 
 
 def test_rules_are_matched_once_for_each_version() -> None:

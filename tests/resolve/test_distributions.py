@@ -8,7 +8,7 @@ import pytest
 
 from gpuprov.catalog import cuda, fabric
 from gpuprov.catalog.drivers.sets import DriverPackages, find_packages
-from gpuprov.shared import resolve
+from gpuprov.rules import resolve
 
 H100, B200 = "10de:2330", "10de:2901"
 TABLE = {H100: "either", B200: "open-required"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.catalog.drivers.sets import build_kernel_module_table
-from gpuprov.shared import resolve
+from gpuprov.rules import resolve
 from tests.resolve.test_distributions import U580, UBUNTU, decide, offer
 
 

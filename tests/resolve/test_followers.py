@@ -8,9 +8,9 @@ import pytest
 
 from gpuprov.catalog import fabric
 from gpuprov.catalog.drivers.sets import find_packages
-from gpuprov.onhost.packages import lists
-from gpuprov.shared import resolve
-from tests.probe import captured
+from gpuprov.host_code.packages import lists
+from gpuprov.rules import resolve
+from tests.facts.probes import captured
 
 NAMES = find_packages("debian", "12")
 assert NAMES

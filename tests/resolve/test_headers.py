@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuprov.shared import package_lists
-from tests.probe import published
+from gpuprov.rules import package_lists
+from tests.facts.probes import published
 
 EL, DEBIAN = ["kernel-devel-{kernel}"], ["linux-headers-{kernel}"]
 OLD, NEW = "5.14.0-503.40.1.el9_5.x86_64", "5.14.0-570.12.1.el9_6.x86_64"

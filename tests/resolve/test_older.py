@@ -7,8 +7,8 @@ from typing import Any
 
 from gpuprov.catalog.drivers import list_settled
 from gpuprov.catalog.drivers.sets import build_kernel_module_table
-from gpuprov.shared import resolve
-from tests.probe import published
+from gpuprov.rules import resolve
+from tests.facts.probes import published
 
 P4, P40, P100, TITAN_V, GT_1030 = "10de:1bb3", "10de:1b38", "10de:15f8", "10de:1d81", "10de:1d01"
 V100, V100_UNKNOWN, T4, H100, K80 = "10de:1db1", "10de:1db2", "10de:1eb8", "10de:2330", "10de:102d"

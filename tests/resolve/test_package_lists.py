@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.onhost.packages import lists
-from gpuprov.shared import package_lists
+from gpuprov.host_code.packages import lists
+from gpuprov.rules import package_lists
 
 
 # The pairs of rpm's own test suite that concern digits, letters, ~ and ^: older first.

@@ -8,7 +8,7 @@ import pytest
 
 from gpuprov.catalog.drivers.any import find_installed_driver
 from gpuprov.catalog.drivers.sets import DriverPackages, find_packages
-from gpuprov.shared import package_lists, resolve
+from gpuprov.rules import package_lists, resolve
 
 H100 = "10de:2330"
 TABLE = {H100: "either", "10de:2901": "open-required"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.shared.reload import reload_reasons, shown_name, shown_value
+from gpuprov.rules.reload import reload_reasons, shown_name, shown_value
 
 LOADED: dict[str, Any] = {
     "version": "535.261.03",

@@ -9,7 +9,7 @@ import pytest
 from gpuprov.catalog import fabric, repositories
 from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.catalog.platforms import index_platforms
-from gpuprov.shared import package_lists, resolve
+from gpuprov.rules import package_lists, resolve
 
 H100 = "10de:2330"
 SLES = find_packages("sles", "15.7")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gpuprov.catalog.drivers.sets import find_packages
-from gpuprov.onhost.packages import lists
-from gpuprov.shared import resolve
-from tests.probe import captured
+from gpuprov.host_code.packages import lists
+from gpuprov.rules import resolve
+from tests.facts.probes import captured
 
 BOOKWORM = lists.parse_madison(captured("package_index", "bookworm").text)
 TRIXIE = lists.parse_madison(captured("package_index", "trixie").text)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov import assets
+from gpuprov.core import assets
 
 CLEAR = assets.root() / "roles" / "host" / "files" / "clear.sh"
 

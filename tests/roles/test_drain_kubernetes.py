@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.drain import in_play, noted
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.drain import in_play, noted
 from gpuprov.play import drain
 from tests import here
-from tests.drain.kubectl import Kubectl, pod
+from tests.fleet.drain.kubectl import Kubectl, pod
 
 DEPLOY, PAUSED = "nvidia.com/gpu.deploy.", "paused-for-driver-upgrade"
 LABELS = {f"{DEPLOY}{name}": "true" for name in ("driver", "dcgm", "device-plugin")} | {f"{DEPLOY}mig-manager": "false"}

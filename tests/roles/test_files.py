@@ -62,7 +62,7 @@ def desired(place: Path) -> dict[str, dict[str, Any]]:
 def play(tmp_path: Path, judged: dict[str, dict[str, Any]]) -> Any:
     here.program(tmp_path, "systemctl", SYSTEMCTL.format(folder=tmp_path))
     given = {"gpuprov_judged": {"desired": judged}}
-    for name in judged:  # with what it has from gpuprov/onhost, as a rendered project has it
+    for name in judged:  # with what it has from gpuprov/host_code, as a rendered project has it
         for path, file in role_files(name).items():
             (tmp_path / "roles" / name / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, tmp_path / "roles" / name / path)

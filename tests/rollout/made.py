@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.drain import Step
-from gpuprov.fleet_policy.policy import read
-from gpuprov.fleet_policy.state import State
+from gpuprov.fleet.drain import Step
+from gpuprov.fleet.policy.policy import read
+from gpuprov.fleet.policy.state import State
+from gpuprov.jobs.model import Fleet, Host, digest_of
 from gpuprov.rollout import engine, jobs, project, store
 from gpuprov.rollout.status import status
-from gpuprov.slices.model import Fleet, Host, digest_of
 
 STUB = Path(__file__).with_name("stub.py")
 

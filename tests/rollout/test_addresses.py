@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet_policy.events import Started
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.policy.events import Started
 from gpuprov.rollout import addresses
 from gpuprov.rollout.addresses import reached
 from gpuprov.rollout.kept import Kept

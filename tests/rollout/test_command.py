@@ -19,9 +19,10 @@ import pytest
 
 from gpuprov.__main__ import main
 from gpuprov.cli.reference import document_schema
-from gpuprov.fleet_policy import events
-from gpuprov.fleet_policy.state import Job
-from gpuprov.rollout import command, engine, project, said, store
+from gpuprov.fleet.policy import events
+from gpuprov.fleet.policy.state import Job
+from gpuprov.rollout import approvals as said
+from gpuprov.rollout import command, engine, project, store
 from gpuprov.rollout.embedded import Embedded
 from gpuprov.rollout.jobs import Worker
 from tests.rollout import made

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpuprov.__main__ import main
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet_policy import events
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.policy import events
 from gpuprov.rollout.store import Store
 from tests.rollout.test_store import FIRST, HOSTS, kept
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet_policy import events
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.policy import events
 from gpuprov.rollout import engine, store
 from tests.rollout import made
 

@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from gpuprov.__main__ import main
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet_policy import events
-from gpuprov.fleet_policy.policy import read
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.policy import events
+from gpuprov.fleet.policy.policy import read
+from gpuprov.jobs.model import digest_of
 from gpuprov.rollout import project
 from gpuprov.rollout.store import Store
-from gpuprov.slices.model import digest_of
 from tests.rollout import made
 
 POLICY = b"gpuprov_rollout: 1\n"

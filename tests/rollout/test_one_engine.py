@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from gpuprov import apply as applying
-from gpuprov.fleet_policy.options import OPTIONS
-from gpuprov.slices.model import Fleet, Host, digest_of
+from gpuprov.fleet.policy.options import OPTIONS
+from gpuprov.jobs.model import Fleet, Host, digest_of
 from tests.apply import fake_runner
 from tests.rollout import made, stub
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet_policy import events
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.policy import events
 from gpuprov.rollout.kept import Kept
 from gpuprov.rollout.store import Store
 
@@ -129,7 +129,7 @@ def test_another_gpuprovs_file_is_left_alone(tmp_path: Path) -> None:
 def test_a_full_disk_is_told_and_what_was_recorded_stays(tmp_path: Path) -> None:
     """The limit on a file's size stands for the disk that is full."""
     program = (
-        "import resource, signal, sys; from pathlib import Path; from gpuprov.errors import GpuprovError;"
+        "import resource, signal, sys; from pathlib import Path; from gpuprov.core.errors import GpuprovError;"
         "from tests.rollout import test_store as own; store = own.Store(Path(sys.argv[1]));"
         "store.begin(own.kept('friday'), own.HOSTS, own.FIRST);"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000));\n"
@@ -144,7 +144,7 @@ def test_a_full_disk_is_told_and_what_was_recorded_stays(tmp_path: Path) -> None
 KILLED = """
 import sys
 from pathlib import Path
-from gpuprov.fleet_policy import events
+from gpuprov.fleet.policy import events
 from gpuprov.rollout.store import Store
 store = Store(Path(sys.argv[1]))
 seen = len(store.events("friday"))

@@ -6,16 +6,16 @@ import random
 
 import msgspec
 
-from gpuprov.drain import Step
-from gpuprov.fleet_policy import events
-from gpuprov.fleet_policy.planned import planned
-from gpuprov.fleet_policy.state import State, folded
+from gpuprov.fleet.drain import Step
+from gpuprov.fleet.policy import events
+from gpuprov.fleet.policy.planned import planned
+from gpuprov.fleet.policy.state import State, folded
+from gpuprov.jobs.model import HostResult
 from gpuprov.rollout import results
 from gpuprov.rollout.drains import follows
 from gpuprov.rollout.status import Status, status
 from gpuprov.rollout.text import as_text, awaited, line
-from gpuprov.slices.model import HostResult
-from tests.fleet_policy.world import World, members, policy
+from tests.fleet.policy.world import World, members, policy
 
 
 def stands(text: str, count: int, outcomes: dict[str, int]) -> Status:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from gpuprov.probe.base import Facts, Output, Probe
+from gpuprov.facts.probes.base import Facts, Output, Probe
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts.silicon_files import bus_container as program
 from gpuprov.simulate.parts.silicon_files import tree

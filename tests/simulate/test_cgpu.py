@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gpuprov.capabilities.cgpu.desired import MODULES
-from gpuprov.onhost.at_boot.cgpu import CgpuGpu
-from gpuprov.probe.base import Output
-from gpuprov.probe.gpus.cgpu import CGPU, parse
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.gpus.cgpu import CGPU, parse
+from gpuprov.host_code.at_boot.cgpu import CgpuGpu
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.devices import devices, table
 from gpuprov.simulate.parts import cgpu

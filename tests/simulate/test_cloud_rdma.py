@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 from gpuprov.catalog.rdma import efa as catalogue
-from gpuprov.errors import GpuprovError
-from gpuprov.onhost import efa as onhost
-from gpuprov.onhost import files
-from gpuprov.probe import rdma
-from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.rdma.efa import EFA, domains
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.probes import rdma
+from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.rdma.efa import EFA, domains
+from gpuprov.host_code import efa as onhost
+from gpuprov.host_code import files
 from gpuprov.simulate.description import Description, Gpus, convert
 from gpuprov.simulate.parts import cloud_rdma, efa, erdma
 from gpuprov.simulate.parts.cloud_rdma_files import cloud_rdma_container as program

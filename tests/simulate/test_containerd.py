@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import engines_built, golang, tools
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts import containerd

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.explain import all_checks
 from gpuprov.simulate import faults
 from gpuprov.simulate.description import Description, Gpus, convert, read

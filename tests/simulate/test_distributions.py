@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import distributions, image, sources
 from gpuprov.simulate.description import Description, convert
 from gpuprov.simulate.distributions import DISTRIBUTIONS, TABLE

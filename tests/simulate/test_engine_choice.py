@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import engine, engine_choice, tools
 
 NO_DAEMON = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.onhost import json_members
-from gpuprov.probe.base import Output
-from gpuprov.probe.driver import gds as probe
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.driver import gds as probe
+from gpuprov.host_code import json_members
 from gpuprov.simulate.standins import extras_gds
 
 GPUS = "GPU 0: NVIDIA L40S (UUID: GPU-1)\nGPU 1: NVIDIA L40S (UUID: GPU-2)\n"

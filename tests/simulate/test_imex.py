@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from gpuprov.probe.gpus.imex import parse_domain
+from gpuprov.facts.probes.gpus.imex import parse_domain
 from gpuprov.simulate.parts import fabric
 
 

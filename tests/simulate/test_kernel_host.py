@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import hosts
 from gpuprov.simulate.description import Description
 

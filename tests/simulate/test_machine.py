@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import disk, disk_files, image, machine, qemu, sources, tools
 from gpuprov.simulate.description import Description, Gpus
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from gpuprov.capabilities.health.fragment import Health
-from gpuprov.errors import GpuprovError
-from gpuprov.probe.base import Output
-from gpuprov.probe.host.hardware import FILES, HARDWARE
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.host.hardware import FILES, HARDWARE
 from gpuprov.simulate import disk_files, faults, machine
 from gpuprov.simulate.description import Description, Gpus
 from tests.capabilities.asking import ask

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import nvml_build, nvml_models
 from gpuprov.simulate.description import Description, convert
 from gpuprov.simulate.devices import devices

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpuprov.capabilities.health.fragment import Health
-from gpuprov.probe.base import Output
-from gpuprov.probe.gpus import gpu_health, gpu_settings, gpu_state
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.gpus import gpu_health, gpu_settings, gpu_state
 from gpuprov.simulate import debs, image, sources
 from gpuprov.simulate.repository.debian import Archive
 from gpuprov.simulate.repository.plan import upstream

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from gpuprov.catalog.drivers.sets import find_packages
-from gpuprov.errors import GpuprovError
-from gpuprov.shared.resolve import fitting
+from gpuprov.core.errors import GpuprovError
+from gpuprov.rules.resolve import fitting
 from gpuprov.simulate import hosts
 from gpuprov.simulate.description import Description, Gpus
 

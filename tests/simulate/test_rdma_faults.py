@@ -16,11 +16,11 @@ from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.capabilities.rdma.roce.fragment import Roce
 from gpuprov.capabilities.topology.fragment import Topology
 from gpuprov.explain import all_checks
-from gpuprov.probe import rdma
-from gpuprov.probe.base import Facts, Output, Probe
-from gpuprov.probe.gpus import health_links, topology
-from gpuprov.probe.host import pcie
-from gpuprov.probe.rdma import roce
+from gpuprov.facts.probes import rdma
+from gpuprov.facts.probes.base import Facts, Output, Probe
+from gpuprov.facts.probes.gpus import health_links, topology
+from gpuprov.facts.probes.host import pcie
+from gpuprov.facts.probes.rdma import roce
 from gpuprov.simulate import faults
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.faults.rdma import TABLE

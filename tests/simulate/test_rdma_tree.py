@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.probe import rdma
-from gpuprov.probe.gpus import fabric, topology
-from gpuprov.probe.host import pci, pcie
+from gpuprov.facts.probes import rdma
+from gpuprov.facts.probes.gpus import fabric, topology
+from gpuprov.facts.probes.host import pci, pcie
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.devices import devices
 from gpuprov.simulate.parts.rdma import NETWORK

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import debs
 from gpuprov.simulate.parts.base import File, text
 from gpuprov.simulate.repository.debian import Package, closure, parse

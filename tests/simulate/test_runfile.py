@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost.driver import runfile
-from gpuprov.onhost.driver.dkms import Failed
+from gpuprov.host_code.driver import runfile
+from gpuprov.host_code.driver.dkms import Failed
 from gpuprov.simulate.parts import nvml
 from gpuprov.simulate.parts.base import File
 from gpuprov.simulate.standins import driver as standins_driver
 from gpuprov.simulate.standins import runfile as standins_runfile
-from tests.onhost.modules import step
+from tests.host_code.modules import step
 
 VERSION = "580.95.05"
 
@@ -45,7 +45,7 @@ def test_it_is_the_same_each_time_and_says_what_it_is(file: Path) -> None:
 
 
 def judged(file: Path, version: str = VERSION) -> str:
-    """What the role says of the file, whose checksum has been compared (tests/onhost/test_fetched.py); empty if it takes it."""
+    """What the role says of the file, whose checksum has been compared (tests/host_code/test_fetched.py); empty if it takes it."""
     try:
         runfile.judge(str(file), "https://x/y.run", version)
     except Failed as error:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.probe.base import Output
-from gpuprov.probe.driver import nvidia
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.driver import nvidia
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.devices import devices
 from gpuprov.simulate.parts import silicon
@@ -87,7 +87,7 @@ def test_parameters_follow_the_branch(version: str, has: bool) -> None:
 
 
 def test_defaults_are_those_of_a_real_host() -> None:
-    captured = (Path(__file__).parents[1] / "probe/data/driver_parameters/535.txt").read_text(encoding="utf-8")
+    captured = (Path(__file__).parents[1] / "facts/probes/data/driver_parameters/535.txt").read_text(encoding="utf-8")
     real = dict(line.split(": ", 1) for line in captured.splitlines()) | {"RegistryDwords": '""'}
     assert _parameters("", "nvidia-current", "535.309.01") == real
 

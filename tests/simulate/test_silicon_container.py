@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuprov.errors import GpuprovError
-from gpuprov.probe.base import Output
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.host import pci
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.host import pci
 from gpuprov.simulate import container, faults, hosts
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.devices import devices, table

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import yaml
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import container, engine, image, inventory, sources, tools
 from gpuprov.simulate.__main__ import main
 from gpuprov.simulate.description import Description

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuprov.errors import GpuprovError
-from gpuprov.shared.package_lists import parse_precompiled
+from gpuprov.core.errors import GpuprovError
+from gpuprov.rules.package_lists import parse_precompiled
 from gpuprov.simulate import debs, rpms
 from gpuprov.simulate.distributions import DISTRIBUTIONS, Distribution, Repository
 from gpuprov.simulate.parts import nvml

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.catalog.rdma import ofed as catalogue
-from gpuprov.errors import GpuprovError
-from gpuprov.probe.rdma.ofed import release
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.probes.rdma.ofed import release
 from gpuprov.simulate.description import Description, Gpus, check
 from gpuprov.simulate.parts import ofed
 from gpuprov.simulate.standins import ofed as standins_ofed

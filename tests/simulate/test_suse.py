@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gpuprov.catalog.drivers.sets import find_packages
-from gpuprov.errors import GpuprovError
-from gpuprov.probe.base import Output
-from gpuprov.probe.kernel import boot as probe
-from gpuprov.shared.resolve import fitting
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.kernel import boot as probe
+from gpuprov.rules.resolve import fitting
 from gpuprov.simulate import image, sources
 from gpuprov.simulate.description import Description, check
 from gpuprov.simulate.distributions import DISTRIBUTIONS

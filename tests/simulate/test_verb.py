@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpuprov.cli import cli
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import __main__ as program
 from gpuprov.simulate.description import Description, Gpus
 

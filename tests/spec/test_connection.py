@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.cli.options import raw_hosts
-from gpuprov.fleet import judge, load_fleet
+from gpuprov.fleet.specs import judge, load_fleet
 from gpuprov.spec.connection import find_unusable
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import SpecError

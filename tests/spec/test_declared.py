@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gpuprov.capabilities import BY_NAME
-from gpuprov.fleet import load_fleet
+from gpuprov.fleet.specs import load_fleet
 from gpuprov.spec.declared import list_inner_blocks
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import SpecError

@@ -11,7 +11,7 @@ import pytest
 from msgspec import inspect as shape
 
 from gpuprov.capabilities import CAPABILITIES, HOUSE
-from gpuprov.fleet import load_fleet
+from gpuprov.fleet.specs import load_fleet
 from gpuprov.spec.build import convert, show
 from gpuprov.spec.problem import Path as Place
 from gpuprov.spec.problem import SpecError, format_path

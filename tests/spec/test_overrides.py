@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.fleet import load_fleet
+from gpuprov.fleet.specs import load_fleet
 from gpuprov.spec.problem import SpecError
 
 INVENTORY = """all:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from gpuprov.capabilities import CAPABILITIES, HOUSE
-from gpuprov.fleet import judge
+from gpuprov.fleet.specs import judge
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import SpecError
 from gpuprov.spec.schema import build_schema

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuprov import inert
+from gpuprov.core import unsafe_yaml
 from gpuprov.export import Exported
 from gpuprov.inventory import load
 from gpuprov.report.specs import show_export
@@ -35,7 +35,7 @@ def everywhere(nest: Nest) -> dict[str, Any]:
 @pytest.mark.parametrize("as_json", [False, True])
 def test_what_is_exported_is_read_again_as_it_was(nest: Nest, tmp_path: Path, as_json: bool) -> None:
     spec, user = everywhere(nest), nest.templates()[0]
-    plain = {key: value for key, value in spec.items() if not inert.may_be_template(key)}
+    plain = {key: value for key, value in spec.items() if not unsafe_yaml.may_be_template(key)}
     assert len(spec) - len(plain) == len(DELIMITERS)
     exported = Exported({"all": {"hosts": {"gpu01": {"ansible_user": user, "gpuprov": spec}}}}, (), ())
     file = tmp_path / ("e.json" if as_json else "e.yaml")
@@ -61,9 +61,9 @@ def test_json_says_which_keys_it_leaves_out(nest: Nest, tmp_path: Path, capsys: 
 
 def test_only_what_looks_like_a_template_is_marked() -> None:
     plain = {"a": ["${HOME}", "{}", "{ {", "100%", "# jinja2:"], "b": {"c": 1, "d": None, "e": True}}
-    assert inert.text(plain) == yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
-    assert inert.as_json(plain) == (json.dumps(plain, indent=2), [])
-    assert inert.text({"a": "{{ b }}"}) == "a: !unsafe '{{ b }}'\n"
+    assert unsafe_yaml.text(plain) == yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
+    assert unsafe_yaml.as_json(plain) == (json.dumps(plain, indent=2), [])
+    assert unsafe_yaml.text({"a": "{{ b }}"}) == "a: !unsafe '{{ b }}'\n"
 
 
 def test_a_document_is_data_as_a_whole(nest: Nest) -> None:
@@ -71,7 +71,7 @@ def test_a_document_is_data_as_a_whole(nest: Nest) -> None:
     from ansible.template import is_trusted_as_template
 
     value = everywhere(nest)
-    read = DataLoader().load(_trusted(inert.document({"a": value, "b": "plain"})))
+    read = DataLoader().load(_trusted(unsafe_yaml.document({"a": value, "b": "plain"})))
     assert read == {"a": value, "b": "plain"}
     strings = [one for one in _leaves(read) if isinstance(one, str)]
     assert len(strings) > 3 * len((*DELIMITERS, *OTHERS))
@@ -83,13 +83,13 @@ def test_a_document_is_data_as_a_whole(nest: Nest) -> None:
 def test_odd_characters_are_read_as_they_were(odd: str) -> None:
     from ansible.parsing.dataloader import DataLoader
 
-    assert DataLoader().load(_trusted(inert.document({"a": odd, odd: 1}))) == {"a": odd, odd: 1}
+    assert DataLoader().load(_trusted(unsafe_yaml.document({"a": odd, odd: 1}))) == {"a": odd, odd: 1}
 
 
 def test_half_of_a_surrogate_pair_is_written_as_an_escape() -> None:
-    told = inert.document({"a": "\ud800"})
+    told = unsafe_yaml.document({"a": "\ud800"})
     assert told.isascii()
-    assert yaml.safe_load(told.replace(inert.TAG, "")) == {"a": "\ud800"}
+    assert yaml.safe_load(told.replace(unsafe_yaml.TAG, "")) == {"a": "\ud800"}
 
 
 def _trusted(text: str) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from msgspec import inspect as shape
 
 from gpuprov.capabilities import CAPABILITIES, HOUSE
-from gpuprov.fleet import judge, load_fleet
+from gpuprov.fleet.specs import judge, load_fleet
 from gpuprov.inventory import load
 from gpuprov.render import render
 from gpuprov.render import write as write_project

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.masking import masked
 from gpuprov.explain import explain, in_text
-from gpuprov.masking import masked
 
 LETTERS = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789"
 SECRETS = {

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gpuprov.fleet import load_fleet
-from gpuprov.onhost.driver import prebuilt
+from gpuprov.fleet.specs import load_fleet
+from gpuprov.host_code.driver import prebuilt
 from gpuprov.plan import playbook
 from gpuprov.plan.extra import extra_variables, owner
 from gpuprov.plan.workspace import workspace
@@ -130,7 +130,7 @@ def test_ansible_runs_nothing_that_an_untrusted_inventory_says(nest: Nest, tmp_p
 @pytest.mark.install
 def test_what_a_run_is_told_is_data_too(nest: Nest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The extra variables of plan and apply: names of this machine and of the operator, and the drain command."""
-    monkeypatch.setattr("gpuprov.onhost.process.platform.node", lambda: nest.templates()[0])
+    monkeypatch.setattr("gpuprov.host_code.process.platform.node", lambda: nest.templates()[0])
     told = tmp_path / "told.json"
     play = (
         "- hosts: all\n  gather_facts: false\n  tasks:\n    - ansible.builtin.copy:\n        mode: '0600'\n"

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from msgspec import inspect as shape
 
-from gpuprov import shown
 from gpuprov.__main__ import main
 from gpuprov.capabilities import CAPABILITIES, HOUSE
+from gpuprov.core import sanitize
 from gpuprov.spec.build import convert
 from tests.inventory.files import indented, lay, locked
 
@@ -35,7 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     lay({"key": "hunter2"})
     yield tmp_path
-    shown.reveal()
+    sanitize.reveal()
 
 
 def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str]:
@@ -129,7 +129,7 @@ def test_words_of_gpuprov_are_no_secrets(capsys: pytest.CaptureFixture[str], mon
     lay({"inventory.yaml": "all: {hosts: {gpu01: {}}}", "group_vars/all.yml": locked(vault)})
     given = ("inventory.yaml", "--vault-password-file", "key")
     assert said(capsys, monkeypatch, "check", *given)[0] == 0
-    assert shown.masked("H100-SXM5-80GB on infiniband") == "H100-SXM5-80GB on infiniband"
+    assert sanitize.masked("H100-SXM5-80GB on infiniband") == "H100-SXM5-80GB on infiniband"
     assert said(capsys, monkeypatch, "fleet", "freeze", *given, "--out", "f.json")[0] == 0
 
 
@@ -172,7 +172,7 @@ def test_every_field_for_an_address_refuses_user_name_and_password() -> None:
             if not named and "://" not in (kind.pattern or ""):
                 continue
             addresses.append(path)
-            assert shown.masked(str(kind.pattern)) == kind.pattern, "gpuprov schema prints it"
+            assert sanitize.masked(str(kind.pattern)) == kind.pattern, "gpuprov schema prints it"
             for login in ("bob:pw@", "bob@", ":pw@", "bob:p/w@", "bob:p@w@", "b%40b:pw@", "bob:pw\\@"):
                 for end in ENDS:
                     assert not takes(f"https://{login}host{end}"), path
@@ -291,13 +291,14 @@ def test_what_is_masked_and_what_is_not() -> None:
         "ssh://h:22 bob@x",
         "a://b: c@d",
     ):
-        assert shown.masked(text) == text
+        assert sanitize.masked(text) == text
     assert (
-        shown.masked("deb [x] https://u:p@h/d y, https://u@h") == "deb [x] https://********@h/d y, https://********@h"
+        sanitize.masked("deb [x] https://u:p@h/d y, https://u@h")
+        == "deb [x] https://********@h/d y, https://********@h"
     )
-    once = shown.masked("https://u:p@h/")
-    assert shown.masked(once) == once
-    shown.hide('pass"word\\1\nsecond line')
-    assert shown.masked('{"a": "pass\\"word\\\\1", "b": "second line"}') == '{"a": "********", "b": "********"}'
-    assert shown.masked("SECOND Line of it") == "******** of it"
+    once = sanitize.masked("https://u:p@h/")
+    assert sanitize.masked(once) == once
+    sanitize.hide('pass"word\\1\nsecond line')
+    assert sanitize.masked('{"a": "pass\\"word\\\\1", "b": "second line"}') == '{"a": "********", "b": "********"}'
+    assert sanitize.masked("SECOND Line of it") == "******** of it"
     assert convert("second line", int)[1] == [((), " is a value from the vault", "allowed: a whole number")]

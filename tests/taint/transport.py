@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-import gpuprov.gather.gather  # noqa: F401
-from gpuprov.gather.children import Job
-from gpuprov.gather.script import split
-from gpuprov.probe.base import Output
+import gpuprov.facts.collect.gather  # noqa: F401
+from gpuprov.facts.collect.children import Job
+from gpuprov.facts.collect.script import split
+from gpuprov.facts.probes.base import Output
 from gpuprov.spec.model import RawHost
 from tests.capabilities.asking import good
 from tests.taint.canary import Nest
@@ -61,6 +61,6 @@ def serve(monkeypatch: pytest.MonkeyPatch, hosts: Mapping[str, Texts]) -> None:
         for one in jobs:
             one.start()
 
-    module = sys.modules["gpuprov.gather.gather"]  # its function has the same name
+    module = sys.modules["gpuprov.facts.collect.gather"]  # its function has the same name
     monkeypatch.setattr(module, "job", job)
-    monkeypatch.setattr("gpuprov.gather.rounds.run_all", run_all)
+    monkeypatch.setattr("gpuprov.facts.collect.rounds.run_all", run_all)

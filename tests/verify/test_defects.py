@@ -11,21 +11,22 @@ from typing import Any
 
 import pytest
 
-from gpuprov import capabilities, fleet, plan
+from gpuprov import capabilities, plan
 from gpuprov.accept.hosts import prepare
 from gpuprov.accept.model import Finding
 from gpuprov.apply.execution import _Execution, apply
 from gpuprov.apply.model import Options
 from gpuprov.capabilities import nouveau
-from gpuprov.errors import DEFECT
+from gpuprov.core.errors import DEFECT
 from gpuprov.export import export
-from gpuprov.fleet import Fleet
-from gpuprov.gather.gather import HostFacts, gather
+from gpuprov.facts.collect.gather import HostFacts, gather
+from gpuprov.facts.probes.base import Facts, Output, Probe
+from gpuprov.fleet import specs as fleet
+from gpuprov.fleet.specs import Fleet
+from gpuprov.hardware.topology import command, document
 from gpuprov.plan.events import Ledger
-from gpuprov.probe.base import Facts, Output, Probe
 from gpuprov.report import specs
 from gpuprov.spec.model import RawHost
-from gpuprov.topology import command, document
 from gpuprov.verify.evaluate import JUDGED
 from gpuprov.verify.verify import exit_code, verify
 
@@ -72,7 +73,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> None:
     """The capability nouveau with something else in it, wherever capabilities are looked up."""
     mine = replace(nouveau.CAPABILITY, **changed)
     listed = tuple(mine if one.name == "nouveau" else one for one in capabilities.CAPABILITIES)
-    for room in ("gpuprov.capabilities", "gpuprov.fleet", "gpuprov.export"):
+    for room in ("gpuprov.capabilities", "gpuprov.fleet.specs", "gpuprov.export"):
         monkeypatch.setattr(sys.modules[room], "CAPABILITIES", listed)
     monkeypatch.setitem(capabilities.BY_NAME, "nouveau", mine)
 
@@ -225,7 +226,7 @@ def test_an_event_that_cannot_be_read_is_its_hosts_failure() -> None:
 def test_what_breaks_before_or_after_a_host_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     probe = Probe("one", "echo 1", lambda output: output.text)
     asked = [(raw, (probe,)) for raw in hosts()]
-    monkeypatch.setattr(sys.modules["gpuprov.gather.gather"], "split", broken_for_one())
+    monkeypatch.setattr(sys.modules["gpuprov.facts.collect.gather"], "split", broken_for_one())
     found = gather(asked)
     wrong = [name for name, one in found.items() if not isinstance(one, Facts)]
     assert len(wrong) == 1
@@ -250,7 +251,7 @@ def msgspec_replace(raw: RawHost, **changed: Any) -> RawHost:
 
 
 def broken_for_one() -> Any:
-    from gpuprov.gather.script import split
+    from gpuprov.facts.collect.script import split
 
     def rows() -> Iterator[bool]:
         yield True

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome, check, fail, ok, skip
-from gpuprov.errors import UnreachableError
-from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
+from gpuprov.core.errors import UnreachableError
+from gpuprov.facts.probes.base import Facts, Output, Probe, ProbeFailed
 from gpuprov.spec.model import Fragment, HostSpec, RawHost
 from gpuprov.verify import Registry, Result, evaluate, exit_code, next_boot, probes_of, unreachable, verify
 from gpuprov.verify.evaluate import ResultStatus, caused, package_tools, shown_here

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpuprov.capabilities.health import watched
-from gpuprov.probe.base import Facts, Output
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.report import prometheus
 from gpuprov.report.health import METRICS, as_metrics, as_text, build_document
 from gpuprov.spec.model import HostSpec

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, LEGACY, LEGACY_FILE, Persistence
 from gpuprov.cli import cli
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.report import listing as report
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.verify.listing import Listing, listing, probes_of
@@ -140,7 +140,7 @@ def run(tmp_path: Path, *words: str) -> Any:
 
 def test_a_record_is_shown_without_a_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a machine without gpuprov; its capture is older than the probe of gpuprov's files, and says nothing of them."""
-    record = Path(__file__).parents[1] / "records" / "captures" / "h200vm.capture.json"
+    record = Path(__file__).parents[1] / "facts" / "captures" / "captures" / "h200vm.capture.json"
     (tmp_path / "inventory.yaml").write_text(INVENTORY)
     words = ["show", "gpu1", "-i", str(tmp_path / "inventory.yaml"), "--from", str(record), "--json"]
     assert cli.main(words, standalone_mode=False) == 1

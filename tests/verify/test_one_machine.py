@@ -9,10 +9,10 @@ import pytest
 from gpuprov import apply as applying
 from gpuprov.apply.execution import _Execution
 from gpuprov.apply.model import HostOutcome
-from gpuprov.fleet import judge
+from gpuprov.fleet.specs import judge
+from gpuprov.jobs import outcome
 from gpuprov.plan import planning
 from gpuprov.plan.read import Pair
-from gpuprov.slices import outcome
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.verify import exit_code, verify
 from tests.taint.transport import Texts, answers, serve

@@ -7,12 +7,12 @@ import pytest
 from gpuprov.capabilities.health.fragment import Health
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.topology.fragment import Topology
-from gpuprov.errors import UnreachableError
-from gpuprov.probe.base import Facts, Output
+from gpuprov.core.errors import UnreachableError
+from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.spec.model import Fragment, HostSpec, RawHost
 from gpuprov.verify.unasked import PROBES, Unasked
 from tests.capabilities.test_health_wiring import GUEST, METAL, cards, ports, wired
-from tests.topology.machines import Machine, hgx_h100
+from tests.hardware.topology.machines import Machine, hgx_h100
 
 NARROW = "16.0 GT/s PCIe x8 of 16.0 GT/s PCIe x16"
 

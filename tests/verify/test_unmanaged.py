@@ -13,11 +13,11 @@ from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.mps.desired import plain
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.readings import Readings
-from gpuprov.onhost import sources
+from gpuprov.core.sanitize import fold_paths
+from gpuprov.facts.probes.base import Facts
+from gpuprov.host_code import sources
 from gpuprov.plan import as_text, sentence
 from gpuprov.plan.model import HostPlan, Item
-from gpuprov.probe.base import Facts
-from gpuprov.shown import fold_paths
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.unmanaged import changes_of, find_unmanaged, in_words, prune_values
 from tests.capabilities.asking import facts

@@ -8,7 +8,7 @@ import subprocess
 from ansible.errors import AnsibleConnectionFailure, AnsibleFileNotFound
 from ansible.plugins.connection import ConnectionBase
 
-from gpuprov.shared import chroot
+from gpuprov.core import chroot
 
 DOCUMENTATION = """
 name: gpuprov_chroot

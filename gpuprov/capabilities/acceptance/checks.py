@@ -10,11 +10,11 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import list_changes, move_packages
 from gpuprov.catalog import acceptance as catalogue
-from gpuprov.probe import acceptance, rdma
-from gpuprov.probe.acceptance import Measurement
-from gpuprov.probe.acceptance.build import BUILD, MPICC
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import family
+from gpuprov.facts.probes import acceptance, rdma
+from gpuprov.facts.probes.acceptance import Measurement
+from gpuprov.facts.probes.acceptance.build import BUILD, MPICC
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import family
 from gpuprov.resources import Difference
 
 Ctx = Context[Acceptance]

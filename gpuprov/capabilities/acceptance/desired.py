@@ -9,10 +9,10 @@ from gpuprov.capabilities.acceptance.checks import installed, sources
 from gpuprov.capabilities.acceptance.fragment import Acceptance, Source
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.catalog import acceptance as catalogue
-from gpuprov.probe import acceptance, rdma
-from gpuprov.probe.acceptance.build import PACKAGES
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import family
+from gpuprov.facts.probes import acceptance, rdma
+from gpuprov.facts.probes.acceptance.build import PACKAGES
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import family
 
 Ctx = Context[Acceptance]
 OLD = "/usr/local/lib/gpuprov/acceptance/build.sh"

@@ -8,7 +8,7 @@ import msgspec
 
 from gpuprov.capabilities.acceptance.fragment import Acceptance
 from gpuprov.catalog import acceptance as catalogue
-from gpuprov.probe.acceptance import Measurement
+from gpuprov.facts.probes.acceptance import Measurement
 
 Kind = Literal["rdma", "nccl", "nvbandwidth", "dcgm", "stream"]
 ACROSS = "across"

@@ -12,9 +12,9 @@ from gpuprov.capabilities.cgpu.desired import DESIRED, MODULES, RESOURCES
 from gpuprov.capabilities.cgpu.fragment import Cgpu
 from gpuprov.capabilities.cgpu.tasks import TASKS
 from gpuprov.catalog import cgpu as catalogue
-from gpuprov.probe.base import Facts
-from gpuprov.probe.gpus.cgpu import CGPU
-from gpuprov.reading import is_whole
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.gpus.cgpu import CGPU
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Path, Problem, report_under
 

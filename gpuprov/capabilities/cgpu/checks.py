@@ -7,13 +7,13 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.cgpu.fragment import Cgpu, rows
 from gpuprov.capabilities.compared import Group, compared
 from gpuprov.catalog import cgpu as catalogue
-from gpuprov.onhost.at_boot import cgpu as onhost
-from gpuprov.onhost.at_boot.cgpu import Difference
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus.cgpu import CGPU
-from gpuprov.reading import is_whole
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus.cgpu import CGPU
+from gpuprov.host_code.at_boot import cgpu as onhost
+from gpuprov.host_code.at_boot.cgpu import Difference
 from gpuprov.resources import Setting
-from gpuprov.shown import counted
 
 Ctx = Context[Cgpu]
 FIELDS = ("policy", "max_inst", "prio_ratio", "gpus")

@@ -11,7 +11,7 @@ from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.cgpu.checks import FIELDS, differences
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines
 from gpuprov.catalog import cgpu as catalogue
-from gpuprov.probe.gpus.cgpu import CGPU
+from gpuprov.facts.probes.gpus.cgpu import CGPU
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 
 Ctx = Context[Cgpu]

@@ -10,12 +10,12 @@ from gpuprov.capabilities.container_toolkit.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, installed, modern
 from gpuprov.capabilities.container_toolkit.tasks import TASKS
 from gpuprov.catalog import container_toolkit as catalogue
-from gpuprov.probe.base import Facts
-from gpuprov.probe.containers.container_engines import ENGINES
-from gpuprov.probe.containers.container_toolkit import CDI, TOOLKIT, USERS
-from gpuprov.probe.software import packages
-from gpuprov.shared import engines as files
-from gpuprov.shared import resolve
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.containers.container_engines import ENGINES
+from gpuprov.facts.probes.containers.container_toolkit import CDI, TOOLKIT, USERS
+from gpuprov.facts.probes.software import packages
+from gpuprov.rules import engines as files
+from gpuprov.rules import resolve
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem, report_under
 

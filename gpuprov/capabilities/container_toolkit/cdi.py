@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from gpuprov import reading
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.container_toolkit.fragment import (
@@ -15,19 +14,13 @@ from gpuprov.capabilities.container_toolkit.fragment import (
 )
 from gpuprov.capabilities.container_toolkit.readers import needed_flags, unread
 from gpuprov.catalog import container_toolkit as catalogue
-from gpuprov.onhost.cdi import SPECIFICATION, UVM
-from gpuprov.probe.containers.container_engines import ENGINES
-from gpuprov.probe.containers.container_toolkit import (
-    CDI,
-    CDI_ANSWERS,
-    DEVICES,
-    TOOLKIT,
-    Devices,
-    Specification,
-)
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.host import pci, system
-from gpuprov.shown import counted
+from gpuprov.core import safe_parse
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.containers.container_engines import ENGINES
+from gpuprov.facts.probes.containers.container_toolkit import CDI, CDI_ANSWERS, DEVICES, TOOLKIT, Devices, Specification
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.host_code.cdi import SPECIFICATION, UVM
 
 Ctx = Context[ContainerToolkit]
 
@@ -138,7 +131,7 @@ def _by_systemd(name: str, engine: dict[str, object]) -> bool:
     """Return whether systemd manages the cgroups of an engine's containers, which it re-applies on a reload."""
     if name == "docker":
         try:
-            return bool(reading.parse_json(str(engine.get("live") or "{}")).get("CgroupDriver") == "systemd")
+            return bool(safe_parse.parse_json(str(engine.get("live") or "{}")).get("CgroupDriver") == "systemd")
         except ValueError:
             return True
     if name == "crio":

@@ -11,13 +11,13 @@ from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, installed
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.catalog import repositories
-from gpuprov.onhost import sources
-from gpuprov.probe.base import Facts
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import family
-from gpuprov.probe.software import packages
-from gpuprov.probe.software.repositories import REPOSITORIES
-from gpuprov.shared import resolve
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import family
+from gpuprov.facts.probes.software import packages
+from gpuprov.facts.probes.software.repositories import REPOSITORIES
+from gpuprov.host_code import sources
+from gpuprov.rules import resolve
 
 PROBES = (packages.PACKAGES, packages.INDEX, system.OS_RELEASE, system.PLATFORM)
 SITE = "container_toolkit_repository"

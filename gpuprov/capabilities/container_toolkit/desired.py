@@ -20,12 +20,12 @@ from gpuprov.capabilities.container_toolkit.fragment import (
 )
 from gpuprov.capabilities.container_toolkit.readers import needed_flags, too_old
 from gpuprov.catalog import container_toolkit as catalogue
-from gpuprov.onhost.cdi import LINKS, MAKE_UVM, SPECIFICATION, UVM
-from gpuprov.probe.containers.container_engines import ENGINES
-from gpuprov.probe.containers.container_toolkit import TOOLKIT, Toolkit
-from gpuprov.probe.software.repositories import REPOSITORIES
+from gpuprov.facts.probes.containers.container_engines import ENGINES
+from gpuprov.facts.probes.containers.container_toolkit import TOOLKIT, Toolkit
+from gpuprov.facts.probes.software.repositories import REPOSITORIES
+from gpuprov.host_code.cdi import LINKS, MAKE_UVM, SPECIFICATION, UVM
 from gpuprov.resources import Absent, File, Lines, Resource, Unit, role_values
-from gpuprov.shared import engines, resolve
+from gpuprov.rules import engines, resolve
 
 OWN_FILES = tuple(f"/etc/systemd/system/{name}" for name in catalogue.OWN_UNITS)
 RULE = f"""{HEADER}\

@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.catalog import container_toolkit as catalogue
-from gpuprov.onhost.cdi import SPECIFICATION
-from gpuprov.probe.base import Facts
-from gpuprov.probe.containers.container_engines import ENGINES
-from gpuprov.probe.containers.container_toolkit import TOOLKIT
-from gpuprov.probe.software import packages
-from gpuprov.shared import engines as files
-from gpuprov.shared import resolve
-from gpuprov.shared.engines import Engine
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.containers.container_engines import ENGINES
+from gpuprov.facts.probes.containers.container_toolkit import TOOLKIT
+from gpuprov.facts.probes.software import packages
+from gpuprov.host_code.cdi import SPECIFICATION
+from gpuprov.rules import engines as files
+from gpuprov.rules import resolve
+from gpuprov.rules.engines import Engine
 from gpuprov.spec.model import Fragment
 
 Runtime = Literal["docker", "containerd", "crio", "podman"]

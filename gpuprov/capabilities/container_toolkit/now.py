@@ -19,15 +19,15 @@ from gpuprov.capabilities.container_toolkit.fragment import (
     runners,
 )
 from gpuprov.catalog import container_toolkit as catalogue
-from gpuprov.probe.containers.container_engines import ENGINES
-from gpuprov.probe.containers.container_toolkit import TOOLKIT, USERS, User
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import words
-from gpuprov.probe.software import packages as probed
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.containers.container_engines import ENGINES
+from gpuprov.facts.probes.containers.container_toolkit import TOOLKIT, USERS, User
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import words
+from gpuprov.facts.probes.software import packages as probed
 from gpuprov.resources import Setting
-from gpuprov.shared import engines as files
-from gpuprov.shared import resolve
-from gpuprov.shown import counted
+from gpuprov.rules import engines as files
+from gpuprov.rules import resolve
 
 Ctx = Context[ContainerToolkit]
 

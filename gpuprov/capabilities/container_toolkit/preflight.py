@@ -9,13 +9,13 @@ from gpuprov.capabilities.container_toolkit.decision import PROBES, decided
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, engines, installed, modern
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.catalog import engines as known
-from gpuprov.probe.containers.container_engines import ENGINES
-from gpuprov.probe.containers.container_toolkit import TOOLKIT, USERS
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import words
-from gpuprov.probe.software import packages
-from gpuprov.probe.software.repositories import REPOSITORIES
-from gpuprov.shared import engines as files
+from gpuprov.facts.probes.containers.container_engines import ENGINES
+from gpuprov.facts.probes.containers.container_toolkit import TOOLKIT, USERS
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import words
+from gpuprov.facts.probes.software import packages
+from gpuprov.facts.probes.software.repositories import REPOSITORIES
+from gpuprov.rules import engines as files
 
 Ctx = Context[ContainerToolkit]
 SUBORDINATE = "usermod --add-subuids 100000-165535 --add-subgids 100000-165535"

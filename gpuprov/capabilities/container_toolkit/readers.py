@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gpuprov import reading
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.catalog import engines as known
-from gpuprov.probe.base import Facts
-from gpuprov.probe.containers.container_engines import ENGINES
-from gpuprov.probe.containers.container_toolkit import CDI_ANSWERS, Specification
-from gpuprov.shared import engines as files
-from gpuprov.shared import resolve
+from gpuprov.core import safe_parse
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.containers.container_engines import ENGINES
+from gpuprov.facts.probes.containers.container_toolkit import CDI_ANSWERS, Specification
+from gpuprov.rules import engines as files
+from gpuprov.rules import resolve
 
 
 def readers(fragment: ContainerToolkit, facts: Facts) -> dict[str, files.Engine]:
@@ -69,8 +69,8 @@ def _docker_says(engine: files.Engine, path: str) -> str | None:
     """Return docker's complaint about a file; None before 28.2, which lists neither devices nor faults of files.
     https://github.com/moby/moby/blob/v28.2.0/api/types/system/info.go"""
     try:
-        answer = reading.parse_json(str(engine.get("live") or "{}"))
-    except reading.Unreadable:
+        answer = safe_parse.parse_json(str(engine.get("live") or "{}"))
+    except safe_parse.Unreadable:
         return None
     if not isinstance(answer, dict) or "DiscoveredDevices" not in answer:
         return None

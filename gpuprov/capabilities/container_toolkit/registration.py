@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from gpuprov import reading
-from gpuprov.shared import engine_files, engine_output, engines
+from gpuprov.core import safe_parse
+from gpuprov.rules import engine_files, engine_output, engines
 
 FILES = {
     name: [main, *([engines.DROP_INS[name]] if name in engines.DROP_INS else [])] for name, main in engines.MAIN.items()
@@ -178,8 +178,8 @@ def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, 
 def would_stop(engine: engines.Engine) -> str:
     """Return how many containers a restart of docker would stop, as docker reports; `its` if it does not report it, empty for none."""
     try:
-        answer = reading.parse_json(engine.get("live") or "{}")
-    except reading.Unreadable:
+        answer = safe_parse.parse_json(engine.get("live") or "{}")
+    except safe_parse.Unreadable:
         answer = {}
     running = answer.get("ContainersRunning") if isinstance(answer, dict) else None
     if running == 0 or (isinstance(answer, dict) and answer.get("LiveRestoreEnabled") is True):

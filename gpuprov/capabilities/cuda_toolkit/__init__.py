@@ -14,8 +14,8 @@ from gpuprov.capabilities.driver import asked_version
 from gpuprov.catalog import cuda, gpus
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
-from gpuprov.probe.base import Facts
-from gpuprov.probe.driver.cuda_toolkit import PACKAGES, TOOLKITS
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.driver.cuda_toolkit import PACKAGES, TOOLKITS
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem, report_under
 

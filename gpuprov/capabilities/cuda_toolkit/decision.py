@@ -22,7 +22,7 @@ from gpuprov.catalog.cuda.toolchain import (
     take_major,
     take_minor,
 )
-from gpuprov.probe.driver.cuda_toolkit import Requires
+from gpuprov.facts.probes.driver.cuda_toolkit import Requires
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,8 +12,8 @@ from gpuprov.capabilities.cuda_toolkit.host import installed, mine, there
 from gpuprov.capabilities.cuda_toolkit.preflight import RESOLVING, coming
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.driver.cuda_toolkit import REQUIRES, TOOLKITS, Toolkit, Toolkits
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.driver.cuda_toolkit import REQUIRES, TOOLKITS, Toolkit, Toolkits
 from gpuprov.resources import Absent, File, Resource, role_values
 
 Ctx = Context[CudaToolkit]

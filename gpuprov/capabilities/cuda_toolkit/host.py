@@ -9,10 +9,10 @@ from gpuprov.capabilities.driver import asked_version, version_now
 from gpuprov.catalog import cuda
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.driver import cuda_toolkit, nvidia
-from gpuprov.probe.host import family, system
-from gpuprov.probe.software.packages import Package
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.driver import cuda_toolkit, nvidia
+from gpuprov.facts.probes.host import family, system
+from gpuprov.facts.probes.software.packages import Package
 from gpuprov.spec.model import HostSpec
 
 BASE = (system.OS_RELEASE, cuda_toolkit.PACKAGES, nvidia.LIBRARIES, nvidia.DRIVER)

@@ -7,20 +7,12 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import Group, compared, move_packages
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
-from gpuprov.capabilities.cuda_toolkit.host import (
-    BASE,
-    decide,
-    default,
-    driver_of,
-    kind,
-    mine,
-    wanted_minors,
-)
+from gpuprov.capabilities.cuda_toolkit.host import BASE, decide, default, driver_of, kind, mine, wanted_minors
 from gpuprov.capabilities.cuda_toolkit.preflight import judged
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
-from gpuprov.probe.driver.cuda_toolkit import PACKAGES, TOOLKITS, Toolkit
-from gpuprov.probe.host import family
+from gpuprov.facts.probes.driver.cuda_toolkit import PACKAGES, TOOLKITS, Toolkit
+from gpuprov.facts.probes.host import family
 from gpuprov.resources import Setting
 from gpuprov.spec.model import HostSpec
 

@@ -11,8 +11,8 @@ from gpuprov.capabilities.cuda_toolkit.host import BASE, driver_of, installed, k
 from gpuprov.catalog import cuda
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
-from gpuprov.probe.driver.cuda_toolkit import INDEX, PACKAGES, TOOLKITS
-from gpuprov.probe.host import family, system
+from gpuprov.facts.probes.driver.cuda_toolkit import INDEX, PACKAGES, TOOLKITS
+from gpuprov.facts.probes.host import family, system
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[CudaToolkit]

@@ -11,10 +11,10 @@ from gpuprov.capabilities.dcgm.fragment import Dcgm, listens, mine
 from gpuprov.capabilities.dcgm.tasks import TASKS
 from gpuprov.capabilities.driver import asked_branch
 from gpuprov.catalog import dcgm as catalogue
-from gpuprov.probe.base import Facts
-from gpuprov.probe.gpus import dcgm
-from gpuprov.reading import is_whole
-from gpuprov.shared import resolve
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.gpus import dcgm
+from gpuprov.rules import resolve
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem, report_under

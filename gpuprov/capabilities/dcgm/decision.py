@@ -11,9 +11,9 @@ from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, installed, parts
 from gpuprov.capabilities.driver import branch_wanted
 from gpuprov.catalog import dcgm as catalogue
-from gpuprov.probe.base import Facts
-from gpuprov.probe.gpus import dcgm
-from gpuprov.shared import resolve
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.gpus import dcgm
+from gpuprov.rules import resolve
 
 PROBES = (*BASE_PROBES, dcgm.INDEX, *package_sources.COMING)
 REPOSITORY = (

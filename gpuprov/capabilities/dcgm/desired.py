@@ -11,9 +11,9 @@ from gpuprov.capabilities.dcgm.decision import PROBES, Decision, decided
 from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, installed, mine
 from gpuprov.capabilities.driver import branch_now
 from gpuprov.catalog import dcgm as catalogue
-from gpuprov.probe.gpus import dcgm
+from gpuprov.facts.probes.gpus import dcgm
 from gpuprov.resources import Absent, File, Resource, Unit, role_values
-from gpuprov.shared.followers import LIBRARY_FILES
+from gpuprov.rules.followers import LIBRARY_FILES
 
 ENGINE, EXPORTER = catalogue.drop_in(catalogue.UNIT), catalogue.drop_in(catalogue.EXPORTER_UNIT)
 WAY_OUT = "journalctl -u {}, and /var/log/nvidia-dcgm and /var/log/dcgm-exporter.log, on the host"

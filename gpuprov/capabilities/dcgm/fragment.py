@@ -10,11 +10,11 @@ import msgspec
 
 from gpuprov.capabilities.driver import branch_now
 from gpuprov.catalog import dcgm as catalogue
-from gpuprov.probe.base import Facts
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus import dcgm
-from gpuprov.probe.host import pci
-from gpuprov.probe.software.packages import Package
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus import dcgm
+from gpuprov.facts.probes.host import pci
+from gpuprov.facts.probes.software.packages import Package
 from gpuprov.spec.model import Fragment
 
 VERSION = r"^(any|3|4|[34]\.[0-9]{1,2}\.[0-9]{1,2})$"

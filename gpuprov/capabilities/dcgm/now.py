@@ -12,11 +12,11 @@ from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, instal
 from gpuprov.capabilities.driver import branch_now
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.catalog import fabric as board
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus import dcgm, fabric
-from gpuprov.probe.host import pci, system
-from gpuprov.shared import followers, resolve
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus import dcgm, fabric
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.rules import followers, resolve
 
 Ctx = Context[Dcgm]
 UNIT, EXPORTER_UNIT = catalogue.UNIT, catalogue.EXPORTER_UNIT

@@ -12,7 +12,7 @@ from gpuprov.capabilities.dcgm.decision import PROBES, decided
 from gpuprov.capabilities.dcgm.fragment import DRIVER_PROBES, Dcgm, installed
 from gpuprov.capabilities.driver import branch_wanted
 from gpuprov.catalog import dcgm as catalogue
-from gpuprov.probe.gpus import dcgm
+from gpuprov.facts.probes.gpus import dcgm
 
 Ctx = Context[Dcgm]
 

@@ -13,12 +13,12 @@ from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog.drivers.sets import MODULE_NAMES
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.probe.base import Facts
-from gpuprov.probe.gpus import dcgm, fabric
-from gpuprov.probe.gpus.imex import IMEX
-from gpuprov.probe.host import systemd
-from gpuprov.reading import is_whole
-from gpuprov.shared.followers import LIBRARIES
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.gpus import dcgm, fabric
+from gpuprov.facts.probes.gpus.imex import IMEX
+from gpuprov.facts.probes.host import systemd
+from gpuprov.rules.followers import LIBRARIES
 from gpuprov.spec.build import convert, report_unknown_key, show
 from gpuprov.spec.kernel import Kernel, Scalar
 from gpuprov.spec.model import Fragment, HostSpec

@@ -19,12 +19,12 @@ from gpuprov.capabilities.fabric_manager.fragment import (
 from gpuprov.capabilities.fabric_manager.tray import of_tray
 from gpuprov.catalog import cuda
 from gpuprov.catalog import fabric as catalogue
-from gpuprov.probe.base import Facts
-from gpuprov.probe.gpus import fabric
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.host.family import family
-from gpuprov.probe.software.packages import INDEX, PACKAGES
-from gpuprov.shared import followers, resolve
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.gpus import fabric
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.host.family import family
+from gpuprov.facts.probes.software.packages import INDEX, PACKAGES
+from gpuprov.rules import followers, resolve
 
 Ctx = Context[FabricManager]
 PROBES = (

@@ -20,14 +20,14 @@ from gpuprov.capabilities.fabric_manager.fragment import (
 from gpuprov.capabilities.fabric_manager.log import mismatched
 from gpuprov.capabilities.fabric_manager.tray import asked, of_tray, package_only
 from gpuprov.catalog import fabric as catalogue
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus import fabric, mig
-from gpuprov.probe.gpus.imex import IMEX
-from gpuprov.probe.host import system, systemd
-from gpuprov.probe.host.family import words
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus import fabric, mig
+from gpuprov.facts.probes.gpus.imex import IMEX
+from gpuprov.facts.probes.host import system, systemd
+from gpuprov.facts.probes.host.family import words
 from gpuprov.resources import File, Lines, Resource, Unit, role_values
-from gpuprov.shown import counted
 
 Ctx = Context[FabricManager]
 Life = Literal["dead", "alive", "old"]

@@ -9,12 +9,12 @@ import msgspec
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog.distributions import list_managed
 from gpuprov.catalog.drivers.any import find_installed_driver
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus import fabric
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.software.packages import PACKAGES, Package
-from gpuprov.shared import followers, resolve
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus import fabric
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.software.packages import PACKAGES, Package
+from gpuprov.rules import followers, resolve
 from gpuprov.spec.model import Fragment, HostSpec
 
 SettingName = Annotated[

@@ -17,15 +17,15 @@ from gpuprov.capabilities.fabric_manager.fragment import (
 from gpuprov.capabilities.fabric_manager.tray import asked, in_domains, on_trays
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
-from gpuprov.probe.base import Facts
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus import fabric
-from gpuprov.probe.gpus.imex import IMEX
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.host.family import words
-from gpuprov.shared import resolve
-from gpuprov.shown import counted
-from gpuprov.topology import fabric as rules
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus import fabric
+from gpuprov.facts.probes.gpus.imex import IMEX
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.host.family import words
+from gpuprov.hardware.topology import fabric as rules
+from gpuprov.rules import resolve
 
 Ctx = Context[FabricManager]
 HERE = "fabric_manager"

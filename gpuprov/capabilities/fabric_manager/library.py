@@ -17,11 +17,11 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     package,
     rules,
 )
-from gpuprov.probe.gpus import fabric
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.host.family import words
-from gpuprov.shared import resolve
-from gpuprov.shared.followers import LIBRARIES
+from gpuprov.facts.probes.gpus import fabric
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.host.family import words
+from gpuprov.rules import resolve
+from gpuprov.rules.followers import LIBRARIES
 
 Ctx = Context[FabricManager]
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.catalog import fabric as catalogue
-from gpuprov.probe.gpus import fabric
-from gpuprov.shown import counted
-from gpuprov.topology.fabric import SWITCH_RESET, list_fatal_errors
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.gpus import fabric
+from gpuprov.hardware.topology.fabric import SWITCH_RESET, list_fatal_errors
 
 Ctx = Context[FabricManager]
 JOURNAL = f"journalctl -u {catalogue.UNIT} -n 30"

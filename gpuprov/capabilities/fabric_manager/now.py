@@ -23,15 +23,15 @@ from gpuprov.capabilities.fabric_manager.fragment import (
 )
 from gpuprov.capabilities.fabric_manager.log import JOURNAL, log
 from gpuprov.catalog import fabric as catalogue
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus import fabric
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.host.family import family, words
-from gpuprov.probe.kernel import boot, modules
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus import fabric
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.host.family import family, words
+from gpuprov.facts.probes.kernel import boot, modules
+from gpuprov.hardware.topology import fabric as rules
 from gpuprov.resources import KernelModule, Modules
-from gpuprov.shared import resolve
-from gpuprov.shown import counted
-from gpuprov.topology import fabric as rules
+from gpuprov.rules import resolve
 
 Ctx = Context[FabricManager]
 UNIT, DAEMON = catalogue.UNIT, "nv-fabricmanager"

@@ -15,11 +15,11 @@ from gpuprov.capabilities.fabric_manager.fragment import (
 )
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
-from gpuprov.probe.base import Facts
-from gpuprov.probe.gpus import fabric
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.kernel.modules import underscored
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.gpus import fabric
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.kernel.modules import underscored
 
 Ctx = Context[FabricManager]
 

@@ -11,8 +11,8 @@ from gpuprov.capabilities.gds.fragment import Gds
 from gpuprov.capabilities.gds.rules import contribute, rules
 from gpuprov.capabilities.gds.tasks import TASKS
 from gpuprov.catalog.cuda.toolchain import parse_order
-from gpuprov.probe.base import Facts
-from gpuprov.probe.driver import gds as probe
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.driver import gds as probe
 from gpuprov.spec.model import Fragment
 
 

@@ -14,11 +14,11 @@ from gpuprov.capabilities.gds.fragment import packages, settings
 from gpuprov.capabilities.gds.rules import OPEN
 from gpuprov.catalog import gds as catalogue
 from gpuprov.catalog.cuda.toolchain import parse_order
-from gpuprov.probe.driver import gds as probe
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.driver.gds import GdsCheck, toolkit
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import words
+from gpuprov.facts.probes.driver import gds as probe
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.driver.gds import GdsCheck, toolkit
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import words
 from gpuprov.resources import KernelModule, Modules, Setting
 
 BY_HAND = f"update-alternatives --display cufile.json; ls -l {catalogue.LINK}"

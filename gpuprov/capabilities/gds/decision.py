@@ -12,12 +12,12 @@ from gpuprov.capabilities.gds.fragment import Gds, packages
 from gpuprov.catalog import cuda
 from gpuprov.catalog import gds as catalogue
 from gpuprov.catalog.cuda.toolchain import find_toolkit, format_dashed, parse_order
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.driver import gds as probe
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import family
-from gpuprov.probe.software.packages import Index
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.driver import gds as probe
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import family
+from gpuprov.facts.probes.software.packages import Index
 
 Ctx = Context[Gds]
 BASE = (system.OS_RELEASE, probe.PACKAGES)

@@ -12,10 +12,10 @@ from gpuprov.capabilities.gds.decision import RESOLVING, SOURCE, Ctx, decide
 from gpuprov.capabilities.gds.fragment import Gds, settings
 from gpuprov.catalog import gds as catalogue
 from gpuprov.catalog.cuda.packages import read_toolkits_file
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.driver import gds as probe
-from gpuprov.probe.driver.gds import toolkit
-from gpuprov.probe.host import house, system
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.driver import gds as probe
+from gpuprov.facts.probes.driver.gds import toolkit
+from gpuprov.facts.probes.host import house, system
 from gpuprov.resources import Absent, File, Lines, Resource, role_values
 from gpuprov.spec.model import HostSpec
 

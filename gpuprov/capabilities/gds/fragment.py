@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.catalog import gds as catalogue
-from gpuprov.probe.driver.gds import toolkit
+from gpuprov.facts.probes.driver.gds import toolkit
 from gpuprov.spec.model import Fragment, HostSpec
 
 SettingName = Annotated[

@@ -11,7 +11,7 @@ from gpuprov.catalog import drivers, gpus, pcie
 from gpuprov.catalog import gds as catalogue
 from gpuprov.catalog.cuda.toolchain import parse_order
 from gpuprov.catalog.drivers.sets import MODULE_NAMES
-from gpuprov.probe.driver.gds import toolkit
+from gpuprov.facts.probes.driver.gds import toolkit
 from gpuprov.spec.kernel import Kernel, Scalar
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem, report_under

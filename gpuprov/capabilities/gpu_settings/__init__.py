@@ -22,7 +22,8 @@ CAPABILITY = Capability(
     desired=DESIRED,
     resources=RESOURCES,
     carried=tuple(
-        f"gpuprov.onhost.gpu_settings{name}" for name in ("", ".__main__", ".act", ".card", ".nvml", ".plan", ".wanted")
+        f"gpuprov.host_code.gpu_settings{name}"
+        for name in ("", ".__main__", ".act", ".card", ".nvml", ".plan", ".wanted")
     ),
     needs_gpu=True,
     presupposes={

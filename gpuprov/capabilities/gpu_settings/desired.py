@@ -11,12 +11,12 @@ from gpuprov.capabilities.at_boot import unit
 from gpuprov.capabilities.base import Desired, Resources
 from gpuprov.capabilities.gpu_settings.fragment import FIELDS, config
 from gpuprov.capabilities.gpu_settings.host import READABLE, Ctx, unreadable
-from gpuprov.onhost.files import PYTHON
-from gpuprov.probe.gpus.gpu_settings import CONFIG, FOLDER, UNIT
+from gpuprov.facts.probes.gpus.gpu_settings import CONFIG, FOLDER, UNIT
+from gpuprov.host_code.files import PYTHON
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 
 PROGRAM = ("__init__.py", *(f"{name}.py" for name in ("__main__", "act", "card", "nvml", "plan", "wanted")))
-"""Files of gpuprov/onhost/gpu_settings, as a rendered project has them beside the rest of the role."""
+"""Files of gpuprov/host_code/gpu_settings, as a rendered project has them beside the rest of the role."""
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 PATHS = (UNIT_FILE, CONFIG, *(f"{FOLDER}/{name}" for name in PROGRAM))
 """Every path that the role may write."""

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from gpuprov.capabilities.base import Context, Outcome, fail, not_asked, skip
 from gpuprov.capabilities.gpu_settings.fragment import GpuSettings, asks, config
-from gpuprov.onhost.gpu_settings import wanted
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus import gpu_settings as probe
-from gpuprov.probe.host import pci, system
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus import gpu_settings as probe
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.host_code.gpu_settings import wanted
 
 Ctx = Context[GpuSettings]
 READABLE = (probe.SETTINGS, pci.NVIDIA_FUNCTIONS, system.CONTAINER)

@@ -13,12 +13,12 @@ from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.gpu_settings.fragment import asks
 from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked, told, unreadable
 from gpuprov.capabilities.gpu_settings.rules import VOLATILE
-from gpuprov.onhost.gpu_settings.plan import format_pair, format_span, format_watts
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus import gpu_settings as probe
-from gpuprov.probe.host.system import CONTAINER
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus import gpu_settings as probe
+from gpuprov.facts.probes.host.system import CONTAINER
+from gpuprov.host_code.gpu_settings.plan import format_pair, format_span, format_watts
 from gpuprov.resources import Setting
-from gpuprov.shown import counted
 
 COMPUTE_MODE, PENDING_ECC = "compute mode", "ECC mode after the next boot"
 LOW = ("SW Power Cap", "HW Slowdown", "Idle")

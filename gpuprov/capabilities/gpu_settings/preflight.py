@@ -8,10 +8,10 @@ from typing import Any
 
 from gpuprov.capabilities.base import Change, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked, driverless
-from gpuprov.onhost.gpu_settings.plan import format_clocks
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus import gpu_settings as probe
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus import gpu_settings as probe
+from gpuprov.host_code.gpu_settings.plan import format_clocks
 
 Clocks = Mapping[int, Sequence[int]]
 

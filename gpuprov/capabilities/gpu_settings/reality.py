@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprov import reading
 from gpuprov.capabilities.gpu_settings.fragment import GpuSettings
-from gpuprov.probe.base import Facts
-from gpuprov.probe.gpus import gpu_settings as probe
-from gpuprov.probe.gpus import mps
+from gpuprov.core import safe_parse
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.gpus import gpu_settings as probe
+from gpuprov.facts.probes.gpus import mps
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 
@@ -36,7 +36,7 @@ def export(facts: Facts) -> Fragment | None:
 def _kept(boot: probe.Kept) -> bool:
     """Return whether gpuprov's unit keeps ECC modes, so that a default mode belongs into the block, too."""
     try:
-        kept = reading.parse_json(boot.text) if boot.text and boot.enabled else {}
+        kept = safe_parse.parse_json(boot.text) if boot.text and boot.enabled else {}
     except ValueError:
         return False
     return isinstance(kept, dict) and '"ecc"' in boot.text

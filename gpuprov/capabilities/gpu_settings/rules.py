@@ -10,7 +10,7 @@ from gpuprov.capabilities.gpu_settings.fragment import HERE, Entry, GpuSettings,
 from gpuprov.catalog import gpu_settings as catalogue
 from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.onhost.gpu_settings.wanted import normalize_name
+from gpuprov.host_code.gpu_settings.wanted import normalize_name
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, report_under
 

@@ -9,12 +9,12 @@ from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, Gdrcopy, Gpu
 from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE, contribute, rules
 from gpuprov.capabilities.gpudirect_rdma.tasks import TASKS
 from gpuprov.catalog.rdma import gpudirect as catalogue
-from gpuprov.probe import rdma
-from gpuprov.probe.base import Facts
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.host import pci
-from gpuprov.probe.rdma import gdrcopy as gdrcopy_probe
-from gpuprov.probe.rdma.gpudirect import GPUDIRECT
+from gpuprov.facts.probes import rdma
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.host import pci
+from gpuprov.facts.probes.rdma import gdrcopy as gdrcopy_probe
+from gpuprov.facts.probes.rdma.gpudirect import GPUDIRECT
 from gpuprov.spec.model import Fragment
 
 

@@ -10,12 +10,12 @@ from gpuprov.capabilities.gpudirect_rdma.decision import PROBES, Decision, decid
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, GpudirectRdma
 from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE
 from gpuprov.catalog.rdma import gpudirect as catalogue
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.host import system
-from gpuprov.probe.host.boot_unit import UnitState
-from gpuprov.probe.host.virtualization import MACHINE
-from gpuprov.probe.kernel import modules
-from gpuprov.probe.rdma.gpudirect import GPUDIRECT
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.boot_unit import UnitState
+from gpuprov.facts.probes.host.virtualization import MACHINE
+from gpuprov.facts.probes.kernel import modules
+from gpuprov.facts.probes.rdma.gpudirect import GPUDIRECT
 from gpuprov.resources import KernelModule, Modules, Setting
 
 Ctx = Context[GpudirectRdma]

@@ -11,9 +11,9 @@ from gpuprov.capabilities.driver import asked_branch, asked_version
 from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
 from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog.rdma import gpudirect as catalogue
-from gpuprov.probe.base import Facts
-from gpuprov.probe.host import pci
-from gpuprov.probe.rdma.gpudirect import GPUDIRECT
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host import pci
+from gpuprov.facts.probes.rdma.gpudirect import GPUDIRECT
 from gpuprov.spec.model import HostSpec
 
 PROBES = (GPUDIRECT, pci.NVIDIA_FUNCTIONS)

@@ -14,11 +14,11 @@ from gpuprov.capabilities.gpudirect_rdma.decision import PROBES, Decision
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES
 from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE
 from gpuprov.catalog.rdma import gpudirect as catalogue
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.host import house, pci, system
-from gpuprov.probe.rdma import gdrcopy as gdrcopy_probe
-from gpuprov.probe.rdma.gpudirect import GPUDIRECT, Gpudirect
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.host import house, pci, system
+from gpuprov.facts.probes.rdma import gdrcopy as gdrcopy_probe
+from gpuprov.facts.probes.rdma.gpudirect import GPUDIRECT, Gpudirect
 from gpuprov.resources import Absent, File, Resource, Unit, role_values
 from gpuprov.resources.packages import packages_of
 

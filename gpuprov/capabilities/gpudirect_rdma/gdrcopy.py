@@ -10,10 +10,10 @@ from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import find_fault, find_missing
 from gpuprov.capabilities.gpudirect_rdma.checks import Ctx
 from gpuprov.catalog.rdma import gpudirect as catalogue
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import family, words
-from gpuprov.probe.rdma import gdrcopy as probe
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import family, words
+from gpuprov.facts.probes.rdma import gdrcopy as probe
 from gpuprov.resources import KernelModule, Modules, Setting, Unit
 
 NOT_ASKED = "gdrcopy is not in the spec"

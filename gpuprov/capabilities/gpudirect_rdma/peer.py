@@ -12,9 +12,9 @@ from gpuprov.capabilities.gpudirect_rdma.decision import OFED, PROBES, Decision
 from gpuprov.capabilities.gpudirect_rdma.fragment import parameters as asked_parameters
 from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.catalog.verdicts import find_complaints
-from gpuprov.probe.host import system
-from gpuprov.probe.kernel import modules
-from gpuprov.probe.rdma.gpudirect import GPUDIRECT, Gpudirect, KernelState
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.kernel import modules
+from gpuprov.facts.probes.rdma.gpudirect import GPUDIRECT, Gpudirect, KernelState
 from gpuprov.resources import KernelModule, Modules, Setting
 
 DKMS = "it does not come from DKMS, so nothing can build it again: nvidia_driver: {build: dkms}, or method dmabuf"

@@ -10,10 +10,10 @@ from gpuprov.capabilities.driver import asked_version
 from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
 from gpuprov.catalog import drivers, gpus, pcie
 from gpuprov.catalog.rdma import gpudirect as catalogue
-from gpuprov.onhost.at_boot.pcie import UNREADABLE, list_differences
-from gpuprov.onhost.at_boot.program import Refused
-from gpuprov.probe.host import system, virtualization
-from gpuprov.probe.host.pcie import PCIE, Pcie
+from gpuprov.facts.probes.host import system, virtualization
+from gpuprov.facts.probes.host.pcie import PCIE, Pcie
+from gpuprov.host_code.at_boot.pcie import UNREADABLE, list_differences
+from gpuprov.host_code.at_boot.program import Refused
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem, report_under
 

@@ -9,7 +9,7 @@ import msgspec
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.health import clocks, gpus, links, log, machine, nics, processes, wiring
 from gpuprov.capabilities.health.fragment import HERE, Health
-from gpuprov.probe.kernel.kernel_log import seconds
+from gpuprov.facts.probes.kernel.kernel_log import seconds
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem, SpecError
 

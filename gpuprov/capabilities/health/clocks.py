@@ -9,8 +9,8 @@ from typing import Any
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.gpus import also, having, shown, told
-from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
-from gpuprov.probe.gpus.gpu_state import Clocks, GpuHealth
+from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
+from gpuprov.facts.probes.gpus.gpu_state import Clocks, GpuHealth
 
 BUSY = 90
 """Percent of its time: a GPU that is this busy is not about to idle."""

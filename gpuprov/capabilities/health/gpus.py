@@ -10,11 +10,11 @@ from gpuprov.capabilities.health.answering import not_answering
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import Recovery
-from gpuprov.probe.base import NotRecorded, ProbeFailed
-from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
-from gpuprov.probe.gpus.gpu_state import GpuHealth, State
-from gpuprov.probe.host import system
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import NotRecorded, ProbeFailed
+from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
+from gpuprov.facts.probes.gpus.gpu_state import GpuHealth, State
+from gpuprov.facts.probes.host import system
 
 Gpus = tuple[GpuHealth, ...]
 WITHOUT_ECC = ("GeForce", "Titan", "Quadro", "NVIDIA RTX", "NVS")

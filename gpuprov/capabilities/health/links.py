@@ -13,14 +13,14 @@ from gpuprov.capabilities.health.past import moment
 from gpuprov.catalog import health as catalogue
 from gpuprov.catalog.kernel import ADDRESS
 from gpuprov.catalog.verdicts import find_complaints
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
-from gpuprov.probe.gpus.health_links import NVLINK_ERRORS, PORT_ERRORS, NvLinkErrors, PortErrors
-from gpuprov.probe.gpus.nvlink import ALONE
-from gpuprov.probe.kernel.kernel_log import KERNEL_LOG, NIC_DRIVERS, Line
-from gpuprov.probe.rdma import DEVICES
-from gpuprov.probe.rdma.link_flaps import LINK_FLAPS
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
+from gpuprov.facts.probes.gpus.health_links import NVLINK_ERRORS, PORT_ERRORS, NvLinkErrors, PortErrors
+from gpuprov.facts.probes.gpus.nvlink import ALONE
+from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG, NIC_DRIVERS, Line
+from gpuprov.facts.probes.rdma import DEVICES
+from gpuprov.facts.probes.rdma.link_flaps import LINK_FLAPS
 
 CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
 FLAPPING = 12 * 3600

@@ -12,10 +12,10 @@ from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.past import WITHIN, Change, find_endings, moment
 from gpuprov.catalog.verdicts import Verdict, fix_of, judge_line, judge_sxid, judge_xid
 from gpuprov.catalog.xids import RECOVERY, SEVERITY, XID, Action
-from gpuprov.probe.base import NotRecorded, ProbeFailed
-from gpuprov.probe.host import system
-from gpuprov.probe.kernel.kernel_log import KERNEL_LOG, Event, KernelLog, Line, sxids, xids
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import NotRecorded, ProbeFailed
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG, Event, KernelLog, Line, sxids, xids
 
 XIDS = "journalctl -k -b | grep -E 'NVRM: Xid'"
 SHOWN = 4

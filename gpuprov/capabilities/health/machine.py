@@ -5,9 +5,9 @@ from __future__ import annotations
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.log import failed, findings, readable, reported, span, unfit
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.host.hardware import FILES, HARDWARE, FileSystem
-from gpuprov.probe.kernel.kernel_log import KERNEL_LOG
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.host.hardware import FILES, HARDWARE, FileSystem
+from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG
 
 
 @check("health.cpus", HARDWARE, fields=("sockets", "cores"), evidence="lscpu")

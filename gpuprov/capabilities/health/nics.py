@@ -15,9 +15,9 @@ from gpuprov.capabilities.health.log import SHOWN, Finding, failed, readable, sp
 from gpuprov.catalog.nics import speaker
 from gpuprov.catalog.verdicts import Verdict, judge_line
 from gpuprov.catalog.xids import SEVERITY
-from gpuprov.probe.gpus.health_links import PORT_ERRORS, PortErrors
-from gpuprov.probe.kernel.kernel_log import KERNEL_LOG, NIC_DRIVERS, KernelLog
-from gpuprov.probe.rdma import DEVICES
+from gpuprov.facts.probes.gpus.health_links import PORT_ERRORS, PortErrors
+from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG, NIC_DRIVERS, KernelLog
+from gpuprov.facts.probes.rdma import DEVICES
 
 RDMA_ADDRESS = re.compile(r"[a-z]+(?:P(\d{1,5}))?p(\d{1,3})s(\d{1,2})(?:f(\d))?")
 """The PCI address in the name of an RDMA device, in decimal numbers: rdmap0s6, rocep65s0f0, roceP2p1s0f0

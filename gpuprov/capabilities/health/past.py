@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gpuprov.catalog.verdicts import judge_line
 from gpuprov.catalog.xids import RECOVERY, XID, Action, Recovery, get_recovery, recovery_word
-from gpuprov.probe.kernel.kernel_log import KernelLog
+from gpuprov.facts.probes.kernel.kernel_log import KernelLog
 
 WITHIN = 30.0
 """Seconds within which the driver follows an Xid with what the GPU needs: it does so at once, in a work item of its own

@@ -6,11 +6,11 @@ from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import Action
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
-from gpuprov.probe.gpus.gpu_processes import PROCESSES, Held, Processes
-from gpuprov.probe.gpus.gpu_state import State
-from gpuprov.probe.host import system
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
+from gpuprov.facts.probes.gpus.gpu_processes import PROCESSES, Held, Processes
+from gpuprov.facts.probes.gpus.gpu_state import State
+from gpuprov.facts.probes.host import system
 
 SHOWN = 20
 WORDS = {"": "the host has no such process", "Z": "a zombie", "X": "dead", "D": "hangs in the kernel"}

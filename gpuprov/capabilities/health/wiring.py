@@ -8,21 +8,21 @@ from typing import Any
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.health.fragment import HERE, Ctx
 from gpuprov.catalog.xids import find_worst
-from gpuprov.probe import recorded
-from gpuprov.probe.base import Facts, NotRecorded, ProbeFailed
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
-from gpuprov.probe.gpus.nvlink import ALONE
-from gpuprov.probe.host import system
-from gpuprov.probe.host.virtualization import hidden
-from gpuprov.probe.rdma import list_hcas
+from gpuprov.facts.probes import recorded
+from gpuprov.facts.probes.base import Facts, NotRecorded, ProbeFailed
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
+from gpuprov.facts.probes.gpus.nvlink import ALONE
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.virtualization import hidden
+from gpuprov.facts.probes.rdma import list_hcas
+from gpuprov.hardware.topology import defects, read
+from gpuprov.hardware.topology import fabric as rules
+from gpuprov.hardware.topology.defects import Defect
+from gpuprov.hardware.topology.fabric import Fault
+from gpuprov.hardware.topology.model import BUS, read_bus
+from gpuprov.hardware.topology.model import PROBES as WIRING
 from gpuprov.spec.model import HostSpec
-from gpuprov.topology import defects, read
-from gpuprov.topology import fabric as rules
-from gpuprov.topology.defects import Defect
-from gpuprov.topology.fabric import Fault
-from gpuprov.topology.model import BUS, read_bus
-from gpuprov.topology.model import PROBES as WIRING
 
 PROBES = tuple(wiring_probe for wiring_probe in WIRING if wiring_probe.name != "nccl_topology")
 LSPCI = "lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'"

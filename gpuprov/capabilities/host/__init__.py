@@ -17,12 +17,12 @@ from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.chips import described
 from gpuprov.catalog.distributions import list_supported_names
 from gpuprov.catalog.drivers.sets import GPU_SERVICES
-from gpuprov.onhost import first_boot_tools, lock
-from gpuprov.onhost.packages import half_configured
-from gpuprov.probe.host import house, pci, system
-from gpuprov.probe.host.family import family, words
-from gpuprov.probe.kernel.first_boot import FIRST_BOOT, FirstBoot
-from gpuprov.probe.software import packages
+from gpuprov.facts.probes.host import house, pci, system
+from gpuprov.facts.probes.host.family import family, words
+from gpuprov.facts.probes.kernel.first_boot import FIRST_BOOT, FirstBoot
+from gpuprov.facts.probes.software import packages
+from gpuprov.host_code import first_boot_tools, lock
+from gpuprov.host_code.packages import half_configured
 from gpuprov.spec import overrides
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, OnFailure, Reboot
 from gpuprov.spec.problem import Problem

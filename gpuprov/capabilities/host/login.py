@@ -7,8 +7,8 @@ from importlib.metadata import version
 from typing import Any
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
-from gpuprov.probe.host.login import LOGIN, PYTHON
-from gpuprov.shared import reach
+from gpuprov.facts.probes.host.login import LOGIN, PYTHON
+from gpuprov.rules import reach
 
 Ctx = Context[Any]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from gpuprov.capabilities.base import Check, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.catalog import fabric as nvswitches
-from gpuprov.probe.gpus import fabric
-from gpuprov.probe.host import pci, system, systemd
+from gpuprov.facts.probes.gpus import fabric
+from gpuprov.facts.probes.host import pci, system, systemd
 
 Ctx = Context[Any]
 

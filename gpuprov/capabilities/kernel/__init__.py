@@ -11,11 +11,11 @@ from gpuprov.capabilities.kernel import machine, next_boot, now, preflight
 from gpuprov.capabilities.kernel.desired import DESIRED, MODULES, RESOURCES, boot_entries_program
 from gpuprov.capabilities.kernel.now import listed, service_limits
 from gpuprov.capabilities.kernel.tasks import TASKS
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.host import cpu, systemd
-from gpuprov.probe.kernel import boot
-from gpuprov.probe.kernel.modules import underscored
-from gpuprov.reading import is_whole
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.host import cpu, systemd
+from gpuprov.facts.probes.kernel import boot
+from gpuprov.facts.probes.kernel.modules import underscored
 from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec

@@ -12,12 +12,12 @@ from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.kernel.machine import elsewhere, hugepage_settings
 from gpuprov.capabilities.kernel.next_boot import parameters
 from gpuprov.capabilities.kernel.now import IN_KIB, as_text, loaded_modules, sysctls
-from gpuprov.onhost.at_boot.governor import select_differing
-from gpuprov.onhost.running_kernel import SYSCTL_FILE
-from gpuprov.probe.base import Facts
-from gpuprov.probe.host import cpu, system, virtualization
-from gpuprov.probe.host.family import family
-from gpuprov.probe.kernel import boot, initramfs
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host import cpu, system, virtualization
+from gpuprov.facts.probes.host.family import family
+from gpuprov.facts.probes.kernel import boot, initramfs
+from gpuprov.host_code.at_boot.governor import select_differing
+from gpuprov.host_code.running_kernel import SYSCTL_FILE
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 from gpuprov.resources.kernel_module import MODPROBE_FILE, MODULES_FILE
 from gpuprov.spec.kernel import Kernel

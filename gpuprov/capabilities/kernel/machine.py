@@ -5,11 +5,11 @@ from __future__ import annotations
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, fail, not_asked, skip
 from gpuprov.capabilities.compared import Group, compared
-from gpuprov.onhost.at_boot.governor import select_differing
-from gpuprov.probe.host import cpu, system, virtualization
-from gpuprov.probe.kernel import boot
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.host import cpu, system, virtualization
+from gpuprov.facts.probes.kernel import boot
+from gpuprov.host_code.at_boot.governor import select_differing
 from gpuprov.resources import Setting
-from gpuprov.shown import counted
 from gpuprov.spec.kernel import HUGEPAGE_KIB, NUMA_SYSCTL, Kernel, add_implied
 
 Ctx = Context[Kernel]

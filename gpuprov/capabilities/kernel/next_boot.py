@@ -7,13 +7,13 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, 
 from gpuprov.capabilities.booting import coming, none_boots
 from gpuprov.capabilities.compared import Group, compared, rebuild_images
 from gpuprov.capabilities.kernel.now import listed
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import family
-from gpuprov.probe.kernel import boot, initramfs, modules
-from gpuprov.probe.kernel.next_boot import NEXT_BOOT
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import family
+from gpuprov.facts.probes.kernel import boot, initramfs, modules
+from gpuprov.facts.probes.kernel.next_boot import NEXT_BOOT
 from gpuprov.resources import Setting
 from gpuprov.resources.kernel_module import MODPROBE_FILE
-from gpuprov.shown import counted
 from gpuprov.spec.kernel import Kernel
 
 ENTRIES = {

@@ -9,11 +9,11 @@ import msgspec
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, not_asked
 from gpuprov.capabilities.compared import Group, compared, keep_out
-from gpuprov.probe.base import Facts
-from gpuprov.probe.host import system, systemd
-from gpuprov.probe.kernel import boot, modules
-from gpuprov.probe.kernel.modules import underscored
-from gpuprov.reading import is_whole
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host import system, systemd
+from gpuprov.facts.probes.kernel import boot, modules
+from gpuprov.facts.probes.kernel.modules import underscored
 from gpuprov.resources import KernelModule, Modules, Setting
 from gpuprov.resources.kernel_module import MODPROBE_FILE, MODULES_FILE
 from gpuprov.spec.kernel import Kernel, Scalar

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.kernel.now import listed
-from gpuprov.probe.host import cpu, system, virtualization
-from gpuprov.probe.kernel import boot, modules
-from gpuprov.probe.kernel.modules import underscored
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.host import cpu, system, virtualization
+from gpuprov.facts.probes.kernel import boot, modules
+from gpuprov.facts.probes.kernel.modules import underscored
 from gpuprov.spec.kernel import HUGEPAGE_KIB, Kernel
 
 Ctx = Context[Kernel]

@@ -9,7 +9,7 @@ from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.kubernetes.reading import export
 from gpuprov.capabilities.kubernetes.rules import fleet_rules, rules
 from gpuprov.capabilities.kubernetes.tasks import TASKS
-from gpuprov.probe.containers import kubernetes
+from gpuprov.facts.probes.containers import kubernetes
 
 CAPABILITY = Capability(
     name="kubernetes",

@@ -10,7 +10,7 @@ from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.kubernetes import documents
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import kubernetes as catalogue
-from gpuprov.probe.containers import kubernetes
+from gpuprov.facts.probes.containers import kubernetes
 from gpuprov.resources import Absent, File, Resource, role_values
 
 

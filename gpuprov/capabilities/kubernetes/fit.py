@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.kubernetes.layout import device_names
-from gpuprov.probe.gpus.mig import MigState
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.gpus.mig import MigState
 
 Seen = tuple[bool, tuple[str, ...]]
 """A GPU: whether it is in MIG mode, and the profiles of its MIG devices."""

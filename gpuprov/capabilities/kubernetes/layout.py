@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import reading
 from gpuprov.catalog.gpus import Gpu, find_gpu
-from gpuprov.onhost.at_boot.mig_names import name_device
-from gpuprov.onhost.mig import layout as mig_layout
+from gpuprov.core import safe_parse
+from gpuprov.host_code.at_boot.mig_names import name_device
+from gpuprov.host_code.mig import layout as mig_layout
 from gpuprov.spec.model import Fragment, HostSpec
 
 Entry = dict[str, Any]
@@ -35,7 +35,7 @@ def selected(block: dict[str, Any]) -> list[Entry] | None:
         return None
     try:
         read = _read(path, os.stat(path).st_mtime_ns)
-    except (OSError, reading.Unreadable) as error:
+    except (OSError, safe_parse.Unreadable) as error:
         raise NotExpressible(f"{path} cannot be read: {error}") from error
     configs = read.get("mig-configs") if isinstance(read, dict) else None
     if not isinstance(configs, dict) or not configs:
@@ -48,7 +48,7 @@ def selected(block: dict[str, Any]) -> list[Entry] | None:
 
 @lru_cache(maxsize=8)
 def _read(path: str, _changed: int) -> object:
-    return reading.parse_yaml(reading.read_contents(path), reading.FILE)
+    return safe_parse.parse_yaml(safe_parse.read_contents(path), safe_parse.FILE)
 
 
 def parted(host: HostSpec) -> list[Entry]:

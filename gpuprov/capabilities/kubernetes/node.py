@@ -11,12 +11,12 @@ from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.container_toolkit import CONFIG
 from gpuprov.catalog.gpus import find_by_pci_id
-from gpuprov.probe.containers import kubernetes
-from gpuprov.probe.containers.container_engines import ENGINES
-from gpuprov.probe.containers.container_toolkit import TOOLKIT
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.host import pci
-from gpuprov.shared import engines, resolve
+from gpuprov.facts.probes.containers import kubernetes
+from gpuprov.facts.probes.containers.container_engines import ENGINES
+from gpuprov.facts.probes.containers.container_toolkit import TOOLKIT
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.host import pci
+from gpuprov.rules import engines, resolve
 
 Ctx = Context[Kubernetes]
 VOLUME_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"

@@ -6,18 +6,18 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import reading
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.kubernetes import documents, fit, layout
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import kubernetes as catalogue
-from gpuprov.probe.containers import kubernetes
-from gpuprov.probe.gpus import mig
-from gpuprov.probe.host import pci, system
+from gpuprov.core import safe_parse
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.containers import kubernetes
+from gpuprov.facts.probes.gpus import mig
+from gpuprov.facts.probes.host import pci, system
 from gpuprov.resources import Setting
-from gpuprov.shown import counted
 
 Ctx = Context[Kubernetes]
 COUNTS = "allocatable"
@@ -55,8 +55,8 @@ def difference(text: str | None, expected: dict[str, Any] | None) -> str:
     if text is None or expected is None:
         return "is absent" if expected is not None else "is left over" if text is not None else ""
     try:
-        read = reading.parse_yaml(text)
-    except reading.Unreadable:
+        read = safe_parse.parse_yaml(text)
+    except safe_parse.Unreadable:
         return "is not YAML"
     if not isinstance(read, dict):
         return "is no mapping"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gpuprov import reading
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import kubernetes as catalogue
-from gpuprov.probe.base import Facts
-from gpuprov.probe.containers import kubernetes
-from gpuprov.shared.engines import at
+from gpuprov.core import safe_parse
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.containers import kubernetes
+from gpuprov.rules.engines import at
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 
@@ -34,7 +34,7 @@ def snake(name: str) -> str:
 def export(facts: Facts) -> Fragment | None:
     """Return the block that gpuprov's files on the host came from; None without them."""
     try:
-        return _block({name: reading.parse_yaml(text) for name, text in facts.get(kubernetes.FILES).items()})
+        return _block({name: safe_parse.parse_yaml(text) for name, text in facts.get(kubernetes.FILES).items()})
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         return None  # what somebody made of the files is no spec
 
@@ -92,5 +92,5 @@ def hami(read: object) -> dict[str, Any]:
     table = at(values, "nodeConfiguration", "config")
     if not table:
         return {"hami": block}
-    node_config = reading.parse_json(table)["nodeconfig"][0]
+    node_config = safe_parse.parse_json(table)["nodeconfig"][0]
     return {"node": node_config["name"], "hami": {**block, "mode": node_config["operatingmode"]}}

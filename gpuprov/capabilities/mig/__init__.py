@@ -7,8 +7,8 @@ from gpuprov.capabilities.mig import now, preflight, reality, rules
 from gpuprov.capabilities.mig.desired import DESIRED, MODULES, RESOURCES
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.capabilities.mig.tasks import TASKS
-from gpuprov.probe.gpus import mig
-from gpuprov.probe.host import pci
+from gpuprov.facts.probes.gpus import mig
+from gpuprov.facts.probes.host import pci
 
 CAPABILITY = Capability(
     name="mig",
@@ -23,7 +23,7 @@ CAPABILITY = Capability(
     tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
-    carried=("gpuprov.onhost.mig", *(f"gpuprov.onhost.mig.{name}" for name in ("__main__", *MODULES)), "pynvml"),
+    carried=("gpuprov.host_code.mig", *(f"gpuprov.host_code.mig.{name}" for name in ("__main__", *MODULES)), "pynvml"),
     presupposes={
         **dict.fromkeys(("mode", "active"), LOADED),
         "instances": ("mig.mode", *LOADED),

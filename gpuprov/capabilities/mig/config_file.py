@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from gpuprov import reading
-from gpuprov.onhost.mig import layout as mig_layout
-from gpuprov.onhost.mig.layout import PARTED_KEYS as ENTRY_KEYS
-from gpuprov.shown import counted
+from gpuprov.core import safe_parse
+from gpuprov.core.sanitize import counted
+from gpuprov.host_code.mig import layout as mig_layout
+from gpuprov.host_code.mig.layout import PARTED_KEYS as ENTRY_KEYS
 from gpuprov.spec.build import report_unknown_key, show
 
 KEYS = ("version", "mig-configs")
@@ -50,7 +50,7 @@ def read(path: str, label: str) -> Selected:
 
 @lru_cache(maxsize=8)
 def _load(path: str, _changed: int, _size: int) -> object:
-    return reading.parse_yaml(reading.read_contents(path), reading.FILE)
+    return safe_parse.parse_yaml(safe_parse.read_contents(path), safe_parse.FILE)
 
 
 def _refused(field: str, message: str, hint: str) -> Selected:

@@ -17,18 +17,18 @@ from gpuprov.capabilities.mig import config_file, host
 from gpuprov.capabilities.mig.fragment import Mig, plain_layout
 from gpuprov.capabilities.mig.now import FIELDS, HOST_STATE, STATE, unreadable, users, wanted
 from gpuprov.catalog import gpus
-from gpuprov.onhost import mig_program
-from gpuprov.onhost.files import PYTHON
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.gpus import mig
-from gpuprov.probe.host import system
-from gpuprov.probe.host.house import REBOOT_REASONS
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.gpus import mig
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.house import REBOOT_REASONS
+from gpuprov.host_code import mig_program
+from gpuprov.host_code.files import PYTHON
 from gpuprov.resources import File, Program, Resource, Unit, role_values
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Mig]
 MODULES = ("act", "apply", "fit", "layout", "nvml", "plan", "state", "units", "users")
-"""Modules of gpuprov/onhost/mig, beside the two that make it a program."""
+"""Modules of gpuprov/host_code/mig, beside the two that make it a program."""
 PROGRAM = ("__init__.py", "__main__.py", *(f"{name}.py" for name in MODULES), "pynvml.py")
 """Files of the program as a rendered project has them, beside the rest of the role; pynvml.py is nvidia-ml-py's."""
 FOLDER = f"{ABOVE}/mig"

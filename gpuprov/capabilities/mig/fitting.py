@@ -13,9 +13,9 @@ from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.mig import model_of
-from gpuprov.mig.judge import instead, judge, of_driver
-from gpuprov.onhost.mig import layout as mig_layout
+from gpuprov.hardware.mig import model_of
+from gpuprov.hardware.mig.judge import instead, judge, of_driver
+from gpuprov.host_code.mig import layout as mig_layout
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, report_under
 

@@ -10,12 +10,12 @@ from gpuprov.capabilities.mig import config_file
 from gpuprov.capabilities.mig.fragment import Mig, plain_layout
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.drivers.sets import is_gpu_service, list_gpu_services
-from gpuprov.mig import model_of
-from gpuprov.onhost.clients import OURS
-from gpuprov.onhost.mig import fit as mig_fit
-from gpuprov.onhost.mig import layout as mig_layout
-from gpuprov.onhost.mig import plan, state
-from gpuprov.probe.gpus.mig import GpuInstance, MigGpu, MigState, User
+from gpuprov.facts.probes.gpus.mig import GpuInstance, MigGpu, MigState, User
+from gpuprov.hardware.mig import model_of
+from gpuprov.host_code.clients import OURS
+from gpuprov.host_code.mig import fit as mig_fit
+from gpuprov.host_code.mig import layout as mig_layout
+from gpuprov.host_code.mig import plan, state
 from gpuprov.spec.model import HostSpec
 
 

@@ -8,14 +8,14 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
-from gpuprov.onhost.cdi import SPECIFICATION
-from gpuprov.onhost.mig import fit as mig_fit
-from gpuprov.onhost.mig import layout as mig_layout
-from gpuprov.probe.containers.container_toolkit import CDI
-from gpuprov.probe.gpus import mig
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.host.virtualization import FUNCTIONS, MACHINE, reset_by_reboot
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.containers.container_toolkit import CDI
+from gpuprov.facts.probes.gpus import mig
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.host.virtualization import FUNCTIONS, MACHINE, reset_by_reboot
+from gpuprov.host_code.cdi import SPECIFICATION
+from gpuprov.host_code.mig import fit as mig_fit
+from gpuprov.host_code.mig import layout as mig_layout
 
 Ctx = Context[Mig]
 STATE = (mig.STATE, pci.NVIDIA_FUNCTIONS, system.CONTAINER)

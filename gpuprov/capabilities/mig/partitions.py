@@ -10,11 +10,11 @@ from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.mig import host, now
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.catalog import gpus as catalogue
-from gpuprov.onhost.mig.layout import LayoutError, parse_profile
-from gpuprov.onhost.mig.state import format_instance
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.gpus import mig
-from gpuprov.probe.host import pci, system
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.gpus import mig
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.host_code.mig.layout import LayoutError, parse_profile
+from gpuprov.host_code.mig.state import format_instance
 from gpuprov.spec.model import HostSpec
 
 READS = now.HOST_STATE

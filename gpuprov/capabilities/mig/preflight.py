@@ -6,11 +6,11 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok,
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.capabilities.mig.now import HOST_STATE, unreadable, users, wanted
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus import mig
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.host.virtualization import FUNCTIONS, MACHINE, reset_by_reboot
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus import mig
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.host.virtualization import FUNCTIONS, MACHINE, reset_by_reboot
 
 Ctx = Context[Mig]
 

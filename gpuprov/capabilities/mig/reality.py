@@ -8,12 +8,12 @@ from typing import Any
 
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import LayoutEntry, Mig
-from gpuprov.onhost.at_boot.mig_names import name_device
-from gpuprov.onhost.mig import layout as mig_layout
-from gpuprov.onhost.mig.state import list_sizes
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.gpus import mig
-from gpuprov.probe.host import pci
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.gpus import mig
+from gpuprov.facts.probes.host import pci
+from gpuprov.host_code.at_boot.mig_names import name_device
+from gpuprov.host_code.mig import layout as mig_layout
+from gpuprov.host_code.mig.state import list_sizes
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 

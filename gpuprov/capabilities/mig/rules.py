@@ -11,9 +11,9 @@ from gpuprov.capabilities.mig.fitting import HERE, entry_problems
 from gpuprov.capabilities.mig.fragment import GpuInstances, Mig, ProfileCounts, plain_entry
 from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.mig import model_of
-from gpuprov.mig.judge import of_model
-from gpuprov.onhost.mig import layout as mig_layout
+from gpuprov.hardware.mig import model_of
+from gpuprov.hardware.mig.judge import of_model
+from gpuprov.host_code.mig import layout as mig_layout
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprov import reading
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.mps import clients, now, preflight
 from gpuprov.capabilities.mps.desired import DESIRED, RESOURCES, plain
@@ -12,8 +11,9 @@ from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.mps.rules import HERE, rules
 from gpuprov.capabilities.mps.tasks import TASKS
 from gpuprov.catalog import mps as catalogue
-from gpuprov.probe.base import Facts
-from gpuprov.probe.gpus import mps
+from gpuprov.core import safe_parse
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.gpus import mps
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 
@@ -67,7 +67,7 @@ def export(facts: Facts) -> Fragment | None:
 
 def _written(text: str) -> dict[str, Any]:
     try:
-        parsed = reading.parse_json(text)
+        parsed = safe_parse.parse_json(text)
     except ValueError:
         return {}
     return parsed if isinstance(parsed, dict) else {}

@@ -8,9 +8,9 @@ from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.mps.fragment import STATE, Mps, group_names, wanted
 from gpuprov.capabilities.mps.now import unjudged
 from gpuprov.catalog import mps as catalogue
-from gpuprov.probe.gpus import mps
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.gpus import mps
 from gpuprov.resources import Setting
-from gpuprov.shown import counted
 
 Ctx = Context[Mps]
 DROP_IN = "50-gpuprov-mps.conf"

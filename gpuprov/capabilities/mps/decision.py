@@ -8,11 +8,11 @@ from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.driver import branch_now
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.catalog import mps as catalogue
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus import mps
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import family
-from gpuprov.shared import resolve
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus import mps
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import family
+from gpuprov.rules import resolve
 
 Ctx = Context[Mps]
 DRIVER = (nvidia.LIBRARIES, nvidia.DRIVER)

@@ -16,12 +16,12 @@ from gpuprov.capabilities.mps.decision import PROBES, decide
 from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, group_names, wanted, without_gpu
 from gpuprov.capabilities.mps.now import called, pairs, unit
 from gpuprov.catalog import mps as catalogue
-from gpuprov.onhost import mps_program
-from gpuprov.onhost.files import PYTHON
-from gpuprov.onhost.mps.program import list_names_without_driver
-from gpuprov.onhost.unit_files import Loaded
-from gpuprov.probe.gpus import mps
-from gpuprov.reading import is_whole
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.facts.probes.gpus import mps
+from gpuprov.host_code import mps_program
+from gpuprov.host_code.files import PYTHON
+from gpuprov.host_code.mps.program import list_names_without_driver
+from gpuprov.host_code.unit_files import Loaded
 from gpuprov.resources import Absent, File, Resource, Unit, role_values
 from gpuprov.spec.model import HostSpec
 

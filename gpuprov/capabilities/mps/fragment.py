@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpuprov.probe.base import Facts
-from gpuprov.probe.gpus.mps import MPS, Gpu, MpsState
-from gpuprov.probe.host import pci
-from gpuprov.probe.host.system import CONTAINER
-from gpuprov.reading import is_whole
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.gpus.mps import MPS, Gpu, MpsState
+from gpuprov.facts.probes.host import pci
+from gpuprov.facts.probes.host.system import CONTAINER
 from gpuprov.spec.model import Fragment
 
 Scope = Literal["none", "host", "gpu", "groups", "mig"]

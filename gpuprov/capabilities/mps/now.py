@@ -15,13 +15,13 @@ from gpuprov.capabilities.driver import branch_now
 from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, limit_for, shown, wanted, without_gpu
 from gpuprov.catalog import find_by_pci_id
 from gpuprov.catalog import mps as catalogue
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus import mps
-from gpuprov.probe.gpus.mps import Daemon
-from gpuprov.probe.host import pci
-from gpuprov.reading import is_whole
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus import mps
+from gpuprov.facts.probes.gpus.mps import Daemon
+from gpuprov.facts.probes.host import pci
 from gpuprov.resources import Setting
-from gpuprov.shown import counted
 
 Ctx = Context[Mps]
 LOG = "journalctl -u 'gpuprov-mps@*' -n 30"

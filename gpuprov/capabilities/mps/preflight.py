@@ -10,10 +10,10 @@ from gpuprov.capabilities.mps.decision import DRIVER, PROBES, decide
 from gpuprov.capabilities.mps.fragment import Mps, listed, selects, wanted
 from gpuprov.catalog import find_by_pci_id
 from gpuprov.catalog import mps as catalogue
-from gpuprov.probe.gpus import mps
-from gpuprov.probe.host import pci
-from gpuprov.reading import is_whole
-from gpuprov.shown import counted
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.gpus import mps
+from gpuprov.facts.probes.host import pci
 
 Ctx = Context[Mps]
 

@@ -7,16 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpuprov.capabilities.driver import asked_branch
-from gpuprov.capabilities.mps.fragment import (
-    Mps,
-    canonical,
-    daemon_pattern,
-    group_names,
-)
+from gpuprov.capabilities.mps.fragment import Mps, canonical, daemon_pattern, group_names
 from gpuprov.catalog import gpus
 from gpuprov.catalog import mps as catalogue
-from gpuprov.reading import is_whole
-from gpuprov.shown import counted
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.core.sanitize import counted
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, report_under
 

@@ -24,12 +24,12 @@ from gpuprov.capabilities.nvidia_driver.tasks import TASKS
 from gpuprov.catalog import cuda, drivers, gpus
 from gpuprov.catalog.drivers import data
 from gpuprov.catalog.drivers.sets import BUILDS, MODULE_NAMES, SOURCES, find_packages
-from gpuprov.probe.base import Facts
-from gpuprov.probe.driver.runfile import RUNFILE
-from gpuprov.probe.host import system
-from gpuprov.probe.kernel import modules
-from gpuprov.probe.software.packages import PACKAGES
-from gpuprov.shared import resolve
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.driver.runfile import RUNFILE
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.kernel import modules
+from gpuprov.facts.probes.software.packages import PACKAGES
+from gpuprov.rules import resolve
 from gpuprov.spec import repository, signing
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec

@@ -14,11 +14,11 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
 )
 from gpuprov.capabilities.nvidia_driver.installed import header_metapackages, installed_version
 from gpuprov.capabilities.nvidia_driver.kernels import before_the_boot, repair, why
-from gpuprov.probe.driver.dkms_logs import DKMS_LOGS, NO_AUTOINSTALL
-from gpuprov.probe.host import system
-from gpuprov.probe.kernel import modules
-from gpuprov.probe.software.packages import PACKAGES
-from gpuprov.shared import package_lists
+from gpuprov.facts.probes.driver.dkms_logs import DKMS_LOGS, NO_AUTOINSTALL
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.kernel import modules
+from gpuprov.facts.probes.software.packages import PACKAGES
+from gpuprov.rules import package_lists
 
 Ctx = Context[NvidiaDriver]
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, build_targets, served
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import NAMES, family, words
-from gpuprov.probe.kernel import modules
-from gpuprov.probe.software.packages import PACKAGES
-from gpuprov.probe.software.prebuilt import PREBUILT
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import NAMES, family, words
+from gpuprov.facts.probes.kernel import modules
+from gpuprov.facts.probes.software.packages import PACKAGES
+from gpuprov.facts.probes.software.prebuilt import PREBUILT
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem
 

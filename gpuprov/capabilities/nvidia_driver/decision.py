@@ -22,17 +22,17 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
 )
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog.drivers.sets import build_kernel_module_table, pick_source
-from gpuprov.onhost import sources
-from gpuprov.probe.base import Facts
-from gpuprov.probe.driver import driver_packages, nvidia, runfile
-from gpuprov.probe.driver.driver_packages import BUILDING, INSTALLED
-from gpuprov.probe.driver.precompiled import PRECOMPILED
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.host.family import family
-from gpuprov.probe.kernel import modules
-from gpuprov.probe.software.packages import INDEX, LOCKING, Index
-from gpuprov.probe.software.repositories import REPOSITORIES
-from gpuprov.shared import package_lists, reload, resolve
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.driver import driver_packages, nvidia, runfile
+from gpuprov.facts.probes.driver.driver_packages import BUILDING, INSTALLED
+from gpuprov.facts.probes.driver.precompiled import PRECOMPILED
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.host.family import family
+from gpuprov.facts.probes.kernel import modules
+from gpuprov.facts.probes.software.packages import INDEX, LOCKING, Index
+from gpuprov.facts.probes.software.repositories import REPOSITORIES
+from gpuprov.host_code import sources
+from gpuprov.rules import package_lists, reload, resolve
 from gpuprov.spec.overrides import can_add_components
 
 Ctx = Context[NvidiaDriver]

@@ -11,12 +11,12 @@ from gpuprov.capabilities.nvidia_driver import installer, transaction
 from gpuprov.capabilities.nvidia_driver.fragment import Decision, NvidiaDriver, package_names
 from gpuprov.capabilities.nvidia_driver.handed import hand, hand_nothing, signs
 from gpuprov.capabilities.nvidia_driver.holding import holding
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.driver import nvidia, runfile
-from gpuprov.probe.driver.driver_packages import ARCHIVES, KERNELS_HELD
-from gpuprov.probe.host import house, system
-from gpuprov.probe.kernel.signing import CERTIFICATE_FILE, KEY_FILE, SETTINGS_FILE, SITE_KEY
-from gpuprov.probe.software.prebuilt import PREBUILT
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.driver import nvidia, runfile
+from gpuprov.facts.probes.driver.driver_packages import ARCHIVES, KERNELS_HELD
+from gpuprov.facts.probes.host import house, system
+from gpuprov.facts.probes.kernel.signing import CERTIFICATE_FILE, KEY_FILE, SETTINGS_FILE, SITE_KEY
+from gpuprov.facts.probes.software.prebuilt import PREBUILT
 from gpuprov.resources.packages import Packages, packages_of
 
 Ctx = Context[NvidiaDriver]

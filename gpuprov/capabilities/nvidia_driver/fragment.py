@@ -9,14 +9,14 @@ import msgspec
 from gpuprov.capabilities.booting import started
 from gpuprov.catalog import cuda, drivers, fabric, find_distribution
 from gpuprov.catalog.drivers.sets import DriverPackages, build_kernel_module_table, find_packages, pick_source
-from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.driver.precompiled import Precompiled
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.kernel import modules
-from gpuprov.probe.kernel.modules import KernelModules
-from gpuprov.probe.kernel.next_boot import NEXT_BOOT
-from gpuprov.probe.software.packages import PACKAGES
-from gpuprov.shared import package_lists, resolve
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.driver.precompiled import Precompiled
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.kernel import modules
+from gpuprov.facts.probes.kernel.modules import KernelModules
+from gpuprov.facts.probes.kernel.next_boot import NEXT_BOOT
+from gpuprov.facts.probes.software.packages import PACKAGES
+from gpuprov.rules import package_lists, resolve
 from gpuprov.spec.kernel import ParameterName, Scalar
 from gpuprov.spec.model import Fragment, HostSpec, Sha256
 from gpuprov.spec.repository import Repository
@@ -122,7 +122,7 @@ class NvidiaDriver(Fragment, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The one version and flavour for a host (`gpuprov.shared.resolve.decide`), with the package versions of the set."""
+    """The one version and flavour for a host (`gpuprov.rules.resolve.decide`), with the package versions of the set."""
 
     flavour: str
     reason: str

@@ -10,8 +10,8 @@ import msgspec
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog import drivers
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.reading import is_whole
-from gpuprov.shared.reload import shown_value
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.rules.reload import shown_value
 from gpuprov.spec.problem import Problem
 
 KEY = "NVreg_EnableGpuFirmware"

@@ -11,11 +11,11 @@ from gpuprov.capabilities.nvidia_driver.decision import Ctx
 from gpuprov.capabilities.nvidia_driver.fragment import Decision, package_names, served
 from gpuprov.capabilities.nvidia_driver.holding import forgets_kernels, holds_kernels
 from gpuprov.capabilities.nvidia_driver.transaction import Transaction, installed, prebuilt
-from gpuprov.probe.base import Facts
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.kernel.signing import CERTIFICATE_FILE, KEY_FILE, SITE_KEY
-from gpuprov.probe.software.prebuilt import PREBUILT
-from gpuprov.shared import certificates
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.kernel.signing import CERTIFICATE_FILE, KEY_FILE, SITE_KEY
+from gpuprov.facts.probes.software.prebuilt import PREBUILT
+from gpuprov.rules import certificates
 
 Entries = Iterator[tuple[str, Any, object]]
 """Key, arguments, and whether the task is needed."""

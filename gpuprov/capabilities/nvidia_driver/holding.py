@@ -8,8 +8,8 @@ from typing import Any
 from gpuprov.capabilities.nvidia_driver.decision import Ctx
 from gpuprov.capabilities.nvidia_driver.fragment import served
 from gpuprov.capabilities.nvidia_driver.transaction import Transaction, images, installed
-from gpuprov.probe.driver.driver_packages import HELD_KERNELS, KERNELS_HELD
-from gpuprov.probe.software.prebuilt import SUFFIX
+from gpuprov.facts.probes.driver.driver_packages import HELD_KERNELS, KERNELS_HELD
+from gpuprov.facts.probes.software.prebuilt import SUFFIX
 
 
 def holds_kernels(ctx: Ctx) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, decide, package_names, versions
-from gpuprov.probe.base import Facts
-from gpuprov.probe.software.packages import PACKAGES, Package
-from gpuprov.shared import package_lists, resolve
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.software.packages import PACKAGES, Package
+from gpuprov.rules import package_lists, resolve
 
 
 def installed_set(driver: NvidiaDriver, facts: Facts) -> dict[str, Package]:

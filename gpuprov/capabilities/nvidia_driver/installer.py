@@ -7,9 +7,9 @@ from typing import Any
 
 from gpuprov.capabilities.nvidia_driver.decision import Ctx
 from gpuprov.capabilities.nvidia_driver.fragment import Decision, NvidiaDriver
-from gpuprov.probe.driver import runfile
-from gpuprov.probe.host import house, system
-from gpuprov.probe.kernel.signing import CERTIFICATE_FILE, KEY_FILE
+from gpuprov.facts.probes.driver import runfile
+from gpuprov.facts.probes.host import house, system
+from gpuprov.facts.probes.kernel.signing import CERTIFICATE_FILE, KEY_FILE
 
 PLACE = "/var/cache/gpuprov"
 """The directory of a .run file on a host until it is installed."""

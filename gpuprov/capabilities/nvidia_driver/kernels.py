@@ -7,24 +7,19 @@ from collections.abc import Collection, Iterable
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.booting import Coming, coming, none_boots
-from gpuprov.capabilities.nvidia_driver.fragment import (
-    BASE_PROBES,
-    NvidiaDriver,
-    built_here,
-    served,
-)
+from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, built_here, served
 from gpuprov.capabilities.nvidia_driver.holding import holds_kernels
 from gpuprov.capabilities.nvidia_driver.installed import installed_version
 from gpuprov.capabilities.nvidia_driver.transaction import images
-from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.driver.dkms_logs import DKMS_LOGS
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import words
-from gpuprov.probe.kernel import modules
-from gpuprov.probe.kernel.modules import KernelModules
-from gpuprov.probe.kernel.next_boot import NEXT_BOOT
-from gpuprov.probe.software.packages import PACKAGES
-from gpuprov.shared import package_lists
+from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.facts.probes.driver.dkms_logs import DKMS_LOGS
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import words
+from gpuprov.facts.probes.kernel import modules
+from gpuprov.facts.probes.kernel.modules import KernelModules
+from gpuprov.facts.probes.kernel.next_boot import NEXT_BOOT
+from gpuprov.facts.probes.software.packages import PACKAGES
+from gpuprov.rules import package_lists
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem
 

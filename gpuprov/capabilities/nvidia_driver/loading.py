@@ -8,13 +8,13 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok,
 from gpuprov.capabilities.booting import coming
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog.drivers.sets import MODULE_NAMES
-from gpuprov.onhost.first_boot_tools import KEPT
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.host.family import family
-from gpuprov.probe.kernel import boot, initramfs, modules
-from gpuprov.probe.kernel.boot import BootEntry
-from gpuprov.probe.kernel.next_boot import NEXT_BOOT
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.host.family import family
+from gpuprov.facts.probes.kernel import boot, initramfs, modules
+from gpuprov.facts.probes.kernel.boot import BootEntry
+from gpuprov.facts.probes.kernel.next_boot import NEXT_BOOT
+from gpuprov.host_code.first_boot_tools import KEPT
 
 Ctx = Context[NvidiaDriver]
 NEEDED = frozenset(modules.underscored(f"{name}{part}") for name in MODULE_NAMES for part in ("", "-uvm"))

@@ -6,10 +6,10 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog import drivers, find_gpu, gpus
 from gpuprov.catalog import vgpu as catalogue
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.host.virtualization import FUNCTIONS, MACHINE, Machine, reset_by_reboot
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.host.virtualization import FUNCTIONS, MACHINE, Machine, reset_by_reboot
 
 Ctx = Context[NvidiaDriver]
 NO_GPU = "no NVIDIA GPU on the PCI bus"

@@ -14,14 +14,14 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     versions,
 )
 from gpuprov.capabilities.nvidia_driver.installed import installed_set, installed_version
-from gpuprov.probe.base import NotRecorded
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.host.family import words
-from gpuprov.probe.kernel import modules
-from gpuprov.probe.software.packages import PACKAGES
-from gpuprov.shared import reload, resolve
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import NotRecorded
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.host.family import words
+from gpuprov.facts.probes.kernel import modules
+from gpuprov.facts.probes.software.packages import PACKAGES
+from gpuprov.rules import reload, resolve
 
 Ctx = Context[NvidiaDriver]
 LISTED = "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*'"

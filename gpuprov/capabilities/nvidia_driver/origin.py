@@ -22,14 +22,14 @@ from gpuprov.catalog import cuda as catalogue
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog.drivers.sets import find_packages, pick_source
 from gpuprov.catalog.drivers.sets import list_sources as known_sources
-from gpuprov.onhost import sources
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import family, words
-from gpuprov.probe.software.packages import INDEX, PACKAGES
-from gpuprov.probe.software.repositories import REPOSITORIES
-from gpuprov.shared import resolve
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import family, words
+from gpuprov.facts.probes.software.packages import INDEX, PACKAGES
+from gpuprov.facts.probes.software.repositories import REPOSITORIES
+from gpuprov.host_code import sources
+from gpuprov.rules import resolve
 
 Ctx = Context[NvidiaDriver]
 

@@ -15,11 +15,11 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     versions,
 )
 from gpuprov.capabilities.nvidia_driver.installed import module_package
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import words
-from gpuprov.probe.kernel import modules
-from gpuprov.probe.software.packages import BOOTING, PACKAGES
-from gpuprov.shared import package_lists, resolve
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import words
+from gpuprov.facts.probes.kernel import modules
+from gpuprov.facts.probes.software.packages import BOOTING, PACKAGES
+from gpuprov.rules import package_lists, resolve
 from gpuprov.spec.problem import Problem
 
 Ctx = Context[NvidiaDriver]

@@ -6,14 +6,7 @@ import re
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.nvidia_driver.decision import (
-    TRANSACTION,
-    decided,
-    kernels,
-    reload_reasons,
-    seen,
-    waits_for,
-)
+from gpuprov.capabilities.nvidia_driver.decision import TRANSACTION, decided, kernels, reload_reasons, seen, waits_for
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     Decision,
@@ -27,17 +20,17 @@ from gpuprov.capabilities.nvidia_driver.installed import installed_set, installe
 from gpuprov.capabilities.nvidia_driver.transaction import made_by_nvidia, transaction
 from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog.drivers.sets import is_gpu_service
-from gpuprov.probe.base import Facts
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.driver.precompiled import PRECOMPILED
-from gpuprov.probe.driver.runfile import RUNFILE
-from gpuprov.probe.host import house, pci, system
-from gpuprov.probe.host.family import family, words
-from gpuprov.probe.kernel import modules
-from gpuprov.probe.software.packages import INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES, Index
-from gpuprov.probe.software.prebuilt import SUFFIX
-from gpuprov.shared import resolve
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.driver.precompiled import PRECOMPILED
+from gpuprov.facts.probes.driver.runfile import RUNFILE
+from gpuprov.facts.probes.host import house, pci, system
+from gpuprov.facts.probes.host.family import family, words
+from gpuprov.facts.probes.kernel import modules
+from gpuprov.facts.probes.software.packages import INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES, Index
+from gpuprov.facts.probes.software.prebuilt import SUFFIX
+from gpuprov.rules import resolve
 from gpuprov.spec.overrides import Room, free_space
 
 Ctx = Context[NvidiaDriver]

@@ -12,13 +12,13 @@ from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDrive
 from gpuprov.capabilities.nvidia_driver.now import LISTED
 from gpuprov.capabilities.nvidia_driver.preflight import refusals
 from gpuprov.catalog.drivers.any import build_patterns
-from gpuprov.onhost.packages.other_driver import RECORD
-from gpuprov.probe.base import Facts
-from gpuprov.probe.driver import nvidia, runfile
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.host.family import words
-from gpuprov.probe.kernel import modules
-from gpuprov.probe.software.packages import PACKAGES, Package
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.driver import nvidia, runfile
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.host.family import words
+from gpuprov.facts.probes.kernel import modules
+from gpuprov.facts.probes.software.packages import PACKAGES, Package
+from gpuprov.host_code.packages.other_driver import RECORD
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem, report_under
 

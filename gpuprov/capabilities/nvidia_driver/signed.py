@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.booting import coming
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, built_here, served, versions
-from gpuprov.probe.host import house, system
-from gpuprov.probe.host.family import family, words
-from gpuprov.probe.kernel import modules
-from gpuprov.probe.kernel.next_boot import NEXT_BOOT
-from gpuprov.probe.kernel.signing import (
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.host import house, system
+from gpuprov.facts.probes.host.family import family, words
+from gpuprov.facts.probes.kernel import modules
+from gpuprov.facts.probes.kernel.next_boot import NEXT_BOOT
+from gpuprov.facts.probes.kernel.signing import (
     CERTIFICATE_FILE,
     DKMS_SINCE,
     ENROLLED,
@@ -21,9 +22,8 @@ from gpuprov.probe.kernel.signing import (
     SHORT,
     Signature,
 )
-from gpuprov.probe.software.packages import INDEX, PACKAGES
-from gpuprov.shared import certificates, resolve
-from gpuprov.shown import counted
+from gpuprov.facts.probes.software.packages import INDEX, PACKAGES
+from gpuprov.rules import certificates, resolve
 
 Ctx = Context[NvidiaDriver]
 KEY_STATE = "root 600"

@@ -11,12 +11,12 @@ from gpuprov.capabilities.nvidia_driver.decision import Ctx, chosen, kernels, se
 from gpuprov.capabilities.nvidia_driver.fragment import Decision, package_names, served, versions
 from gpuprov.capabilities.nvidia_driver.installed import header_metapackages
 from gpuprov.catalog.drivers.sets import DriverPackages
-from gpuprov.onhost.packages.dnf import LOCK_PLUGIN
-from gpuprov.probe.base import Facts
-from gpuprov.probe.driver.driver_packages import BUILDING, INSTALLED, Row
-from gpuprov.probe.software.packages import BOOTING, INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES
-from gpuprov.probe.software.prebuilt import SUFFIX
-from gpuprov.shared import package_lists
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.driver.driver_packages import BUILDING, INSTALLED, Row
+from gpuprov.facts.probes.software.packages import BOOTING, INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES
+from gpuprov.facts.probes.software.prebuilt import SUFFIX
+from gpuprov.host_code.packages.dnf import LOCK_PLUGIN
+from gpuprov.rules import package_lists
 
 MATCHED = "kernel(-(uek64k|uek|64k|rt(-64k)?))?(-debug)?-devel-matched"
 """Packages that require a kernel in exactly their own version, from EL 9 on, and come with DKMS: if the kernel alone is held, they

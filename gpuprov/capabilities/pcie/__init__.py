@@ -11,11 +11,11 @@ from gpuprov.capabilities.pcie.desired import DESIRED, MODULES, RESOURCES
 from gpuprov.capabilities.pcie.fragment import Pcie, lines, model
 from gpuprov.capabilities.pcie.tasks import TASKS
 from gpuprov.catalog import pcie as catalogue
-from gpuprov.onhost.at_boot.pcie import Function
-from gpuprov.probe import rdma
-from gpuprov.probe.base import Facts
-from gpuprov.probe.host.pcie import PCIE
-from gpuprov.reading import is_whole
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.facts.probes import rdma
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host.pcie import PCIE
+from gpuprov.host_code.at_boot.pcie import Function
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem, report_under

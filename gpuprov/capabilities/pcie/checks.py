@@ -11,14 +11,14 @@ from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.pcie.fragment import REASON, Ctx, guest, model
 from gpuprov.catalog import pcie as catalogue
-from gpuprov.onhost.at_boot.pcie import Difference, Function, list_differences
-from gpuprov.probe import rdma
-from gpuprov.probe.host import system, virtualization
-from gpuprov.probe.host.pcie import PCIE
-from gpuprov.probe.host.pcie import Pcie as State
-from gpuprov.probe.kernel import boot
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes import rdma
+from gpuprov.facts.probes.host import system, virtualization
+from gpuprov.facts.probes.host.pcie import PCIE
+from gpuprov.facts.probes.host.pcie import Pcie as State
+from gpuprov.facts.probes.kernel import boot
+from gpuprov.host_code.at_boot.pcie import Difference, Function, list_differences
 from gpuprov.resources import Setting
-from gpuprov.shown import counted
 
 RESET = f"systemctl restart {catalogue.UNIT} ({APPLY} does); a reset of the function undoes it"
 ROOT = "run as root: only root reads configuration space beyond 64 bytes; as root: it fell off the bus (dmesg, lspci), reboot"

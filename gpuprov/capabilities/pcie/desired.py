@@ -11,10 +11,10 @@ from gpuprov.capabilities.at_boot import files as at_boot
 from gpuprov.capabilities.base import Desired, Resources
 from gpuprov.capabilities.pcie.fragment import REASON, Ctx, Pcie, lines, settings
 from gpuprov.catalog import pcie as catalogue
-from gpuprov.onhost.at_boot.pcie import CONFIG, list_differences, set_here
-from gpuprov.onhost.at_boot.program import Refused
-from gpuprov.probe.host import system
-from gpuprov.probe.host.pcie import PCIE
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.pcie import PCIE
+from gpuprov.host_code.at_boot.pcie import CONFIG, list_differences, set_here
+from gpuprov.host_code.at_boot.program import Refused
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 
 MODULES = (*COMMON, "pcie")

@@ -8,7 +8,7 @@ import msgspec
 
 from gpuprov.capabilities.base import Context
 from gpuprov.catalog import gpus
-from gpuprov.probe.host import system, virtualization
+from gpuprov.facts.probes.host import system, virtualization
 from gpuprov.spec.model import Fragment, HostSpec
 
 REASON = "the running kernel was started without the ACS masks of rdma_topo"

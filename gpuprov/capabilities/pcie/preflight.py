@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.pcie.fragment import Ctx, guest, lines, model
 from gpuprov.catalog import pcie as catalogue
-from gpuprov.probe import rdma
-from gpuprov.probe.host import system, virtualization
-from gpuprov.probe.host.family import NAMES, family
-from gpuprov.probe.host.pci import is_lent
-from gpuprov.probe.host.pcie import PCIE
-from gpuprov.probe.host.pcie import Pcie as State
+from gpuprov.facts.probes import rdma
+from gpuprov.facts.probes.host import system, virtualization
+from gpuprov.facts.probes.host.family import NAMES, family
+from gpuprov.facts.probes.host.pci import is_lent
+from gpuprov.facts.probes.host.pcie import PCIE
+from gpuprov.facts.probes.host.pcie import Pcie as State
 
 KEEP = "pcie: {acs: keep}"
 TO = {"redhat": "grubby", "suse": "/etc/default/grub"}

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.capabilities.base import (
-    DRIVER_PACKAGES,
-    LOADED,
-    Capability,
-    Context,
-    Outcome,
-    fail,
-    skip,
-)
+from gpuprov.capabilities.base import DRIVER_PACKAGES, LOADED, Capability, Context, Outcome, fail, skip
 from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.persistence.desired import DESIRED, RESOURCES, offered
 from gpuprov.capabilities.persistence.fragment import DAEMON, LEGACY, Persistence
 from gpuprov.capabilities.persistence.tasks import TASKS
-from gpuprov.probe.base import Facts
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.host import pci, system, systemd
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.host import pci, system, systemd
 from gpuprov.resources import Setting
-from gpuprov.shown import counted
 from gpuprov.spec.model import Fragment
 
 __all__ = ["CAPABILITY", "Persistence"]

@@ -8,8 +8,8 @@ from typing import Any
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired, Outcome, Resources, check, fail, ok
 from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, LEGACY_FILE, Persistence
-from gpuprov.probe.driver import persistence
-from gpuprov.probe.host import pci, system
+from gpuprov.facts.probes.driver import persistence
+from gpuprov.facts.probes.host import pci, system
 from gpuprov.resources import Absent, File, Resource, Unit, role_values, started
 from gpuprov.resources.packages import packages_of
 

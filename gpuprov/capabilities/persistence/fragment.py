@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpuprov.onhost.clients import OURS
+from gpuprov.host_code.clients import OURS
 from gpuprov.spec.model import Fragment
 
 DAEMON = "nvidia-persistenced.service"

@@ -18,7 +18,7 @@ from gpuprov.capabilities.rdma.roce import checks as roce
 from gpuprov.capabilities.rdma.rules import HERE, fleet_rules, rules
 from gpuprov.capabilities.rdma.tasks import TASKS
 from gpuprov.catalog import rdma as catalogue
-from gpuprov.reading import is_whole
+from gpuprov.core.safe_parse import is_whole
 from gpuprov.spec.kernel import Kernel, Limit
 from gpuprov.spec.model import HostSpec
 

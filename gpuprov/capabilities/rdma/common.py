@@ -4,9 +4,9 @@ number."""
 from __future__ import annotations
 
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.onhost.at_boot import devices as onhost
-from gpuprov.onhost.at_boot.devices import IWARP, RdmaDevice, Selector, format_selector, is_of_fabric
-from gpuprov.topology.ports import convert_selectors, select_devices
+from gpuprov.hardware.topology.ports import convert_selectors, select_devices
+from gpuprov.host_code.at_boot import devices as onhost
+from gpuprov.host_code.at_boot.devices import IWARP, RdmaDevice, Selector, format_selector, is_of_fabric
 
 __all__ = ("IWARP", "convert_selectors", "format_selector", "is_of_fabric", "select_devices", "unmet")
 

@@ -21,13 +21,13 @@ from gpuprov.capabilities.rdma.tasks import handed
 from gpuprov.catalog.rdma import OPENSM_UNIT
 from gpuprov.catalog.rdma import ofed as ofed_catalogue
 from gpuprov.catalog.rdma.nccl import CONFIG
-from gpuprov.probe.host import system
-from gpuprov.probe.rdma import DEVICES
-from gpuprov.probe.rdma.efa import EFA
-from gpuprov.probe.rdma.nccl import NCCL
-from gpuprov.probe.rdma.ofed import OFED
-from gpuprov.probe.rdma.roce import ROCE
-from gpuprov.probe.rdma.surroundings import HOST, PACKAGES
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.rdma import DEVICES
+from gpuprov.facts.probes.rdma.efa import EFA
+from gpuprov.facts.probes.rdma.nccl import NCCL
+from gpuprov.facts.probes.rdma.ofed import OFED
+from gpuprov.facts.probes.rdma.roce import ROCE
+from gpuprov.facts.probes.rdma.surroundings import HOST, PACKAGES
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 from gpuprov.resources.packages import packages_of
 

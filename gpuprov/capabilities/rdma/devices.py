@@ -5,9 +5,9 @@ from __future__ import annotations
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.common import format_selector, is_of_fabric, select_devices, unmet
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.probe.rdma import DEVICES, RdmaDevice, RdmaPort, slow_ports
-from gpuprov.probe.rdma.surroundings import HOST, RdmaHost, Silent
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.rdma import DEVICES, RdmaDevice, RdmaPort, slow_ports
+from gpuprov.facts.probes.rdma.surroundings import HOST, RdmaHost, Silent
 
 Ctx = Context[Rdma]
 SHOW = "rdma link; ls -l /sys/class/infiniband"

@@ -13,10 +13,10 @@ from gpuprov.capabilities.rdma.at_boot import UNITS
 from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import OPENSM_UNIT
-from gpuprov.probe.rdma import DEVICES
-from gpuprov.probe.rdma.surroundings import HOST, RdmaHost
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.rdma import DEVICES
+from gpuprov.facts.probes.rdma.surroundings import HOST, RdmaHost
 from gpuprov.resources import KernelModule, Modules, Unit
-from gpuprov.shown import counted
 
 Ctx = Context[Rdma]
 IPOIB = 32

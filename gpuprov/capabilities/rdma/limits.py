@@ -12,12 +12,12 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, 
 from gpuprov.capabilities.compared import Group, compared, list_changes
 from gpuprov.capabilities.rdma.at_boot import UNITS
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.onhost.settings import ENDLESS, LEAST, is_met
-from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.host import systemd
-from gpuprov.probe.kernel import boot
-from gpuprov.probe.rdma.surroundings import HOST, SERVICES, RdmaHost
-from gpuprov.reading import is_whole
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.host import systemd
+from gpuprov.facts.probes.kernel import boot
+from gpuprov.facts.probes.rdma.surroundings import HOST, SERVICES, RdmaHost
+from gpuprov.host_code.settings import ENDLESS, LEAST, is_met
 from gpuprov.resources import Setting
 
 Ctx = Context[Rdma]

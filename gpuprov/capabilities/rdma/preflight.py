@@ -7,9 +7,9 @@ from gpuprov.capabilities.compared import find_missing
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.soft import interfaces
 from gpuprov.catalog import rdma as catalogue
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import family, words
-from gpuprov.probe.rdma.surroundings import HOST, PACKAGES
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import family, words
+from gpuprov.facts.probes.rdma.surroundings import HOST, PACKAGES
 
 Ctx = Context[Rdma]
 

@@ -11,12 +11,12 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import checks as nccl
 from gpuprov.capabilities.rdma.roce import reality as roce_reality
 from gpuprov.catalog import rdma as catalogue
-from gpuprov.probe.base import Facts
-from gpuprov.probe.host import systemd
-from gpuprov.probe.kernel import boot
-from gpuprov.probe.rdma import DEVICES, RdmaDevice, list_hcas, slow_ports
-from gpuprov.probe.rdma.surroundings import HOST, RdmaHost
-from gpuprov.reading import is_whole
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host import systemd
+from gpuprov.facts.probes.kernel import boot
+from gpuprov.facts.probes.rdma import DEVICES, RdmaDevice, list_hcas, slow_ports
+from gpuprov.facts.probes.rdma.surroundings import HOST, RdmaHost
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 

@@ -11,12 +11,12 @@ from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, configuration
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import rdma as catalogue
-from gpuprov.onhost.at_boot import soft as onhost
-from gpuprov.onhost.at_boot.network import Netdev
-from gpuprov.onhost.at_boot.soft import DEFAULT
-from gpuprov.probe.base import Facts
-from gpuprov.probe.rdma import DEVICES, RdmaDevice
-from gpuprov.probe.rdma.surroundings import HOST
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.rdma import DEVICES, RdmaDevice
+from gpuprov.facts.probes.rdma.surroundings import HOST
+from gpuprov.host_code.at_boot import soft as onhost
+from gpuprov.host_code.at_boot.network import Netdev
+from gpuprov.host_code.at_boot.soft import DEFAULT
 from gpuprov.resources import Setting
 
 Ctx = Context[Rdma]

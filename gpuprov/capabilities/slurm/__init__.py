@@ -6,15 +6,15 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpuprov import reading
 from gpuprov.capabilities.at_boot import carried
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.slurm.checks import CHECKS
 from gpuprov.capabilities.slurm.desired import DESIRED, MODULES, RESOURCES
 from gpuprov.capabilities.slurm.fragment import HERE, Slurm
 from gpuprov.capabilities.slurm.tasks import TASKS
-from gpuprov.probe.base import Facts
-from gpuprov.probe.host.slurm import SLURM
+from gpuprov.core import safe_parse
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host.slurm import SLURM
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem, report_under
 
@@ -52,8 +52,8 @@ def rules(host: HostSpec, block: Slurm) -> Iterable[Problem]:
 def export(facts: Facts) -> Fragment | None:
     """Return the block that gpuprov applied: without its files nobody can say what Slurm's own were meant to be."""
     try:
-        return reading.parse_typed_json(facts.get(SLURM).wanted, Applied).block
-    except reading.Unreadable:
+        return safe_parse.parse_typed_json(facts.get(SLURM).wanted, Applied).block
+    except safe_parse.Unreadable:
         return None
 
 
@@ -69,7 +69,7 @@ CAPABILITY = Capability(
     desired=DESIRED,
     resources=RESOURCES,
     follows=("mig", "nvidia_driver"),
-    carried=(*carried(MODULES), "gpuprov.probe.gpus.mig_reader"),
+    carried=(*carried(MODULES), "gpuprov.facts.probes.gpus.mig_reader"),
     presupposes={
         "gres": ("slurm.node", "mig.instances", *LOADED),
         "health_check": LOADED,

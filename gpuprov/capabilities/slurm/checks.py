@@ -7,12 +7,12 @@ from collections import Counter
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.slurm.fragment import Ctx, devices, wanted
-from gpuprov.onhost.at_boot import slurm as onhost
-from gpuprov.onhost.at_boot.program import Refused
-from gpuprov.probe.gpus import mig
-from gpuprov.probe.host import pci
-from gpuprov.probe.host.slurm import CGROUP, HEALTH, SLURM, UNIT
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.gpus import mig
+from gpuprov.facts.probes.host import pci
+from gpuprov.facts.probes.host.slurm import CGROUP, HEALTH, SLURM, UNIT
+from gpuprov.host_code.at_boot import slurm as onhost
+from gpuprov.host_code.at_boot.program import Refused
 
 CONF = f"{onhost.FOLDER}/slurm.conf"
 QUICK = 2000

@@ -10,8 +10,8 @@ from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.at_boot import ABOVE, COMMON, PATH, command, files
 from gpuprov.capabilities.base import Desired, Resources
 from gpuprov.capabilities.slurm.fragment import Ctx, wanted
-from gpuprov.onhost.at_boot import slurm as onhost
-from gpuprov.probe.host import slurm
+from gpuprov.facts.probes.host import slurm
+from gpuprov.host_code.at_boot import slurm as onhost
 from gpuprov.resources import Absent, File, Lines, Program, Resource, role_values
 
 MODULES = (*COMMON, "mig_names", "slurm")

@@ -9,9 +9,9 @@ import msgspec
 
 from gpuprov.capabilities.base import Context
 from gpuprov.catalog import gpus, xids
-from gpuprov.onhost.at_boot import slurm as onhost
-from gpuprov.probe.gpus import mig
-from gpuprov.probe.host.slurm import SLURM
+from gpuprov.facts.probes.gpus import mig
+from gpuprov.facts.probes.host.slurm import SLURM
+from gpuprov.host_code.at_boot import slurm as onhost
 from gpuprov.spec.model import Fragment, HostSpec
 
 HERE = "slurm"

@@ -9,14 +9,14 @@ from gpuprov.capabilities.topology.checks import CHECKS, PROBES
 from gpuprov.capabilities.topology.fragment import Topology, number
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.topology import count_nvlinks
-from gpuprov.probe.base import Facts
+from gpuprov.facts.probes.base import Facts
+from gpuprov.hardware.topology import DISTANCES, Wiring, read
+from gpuprov.hardware.topology.judge import is_across_sockets
+from gpuprov.hardware.topology.links import find_lowered, find_unlinked
+from gpuprov.hardware.topology.model import Distance
+from gpuprov.hardware.topology.rails import build_rails
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem, report_under
-from gpuprov.topology import DISTANCES, Wiring, read
-from gpuprov.topology.judge import is_across_sockets
-from gpuprov.topology.links import find_lowered, find_unlinked
-from gpuprov.topology.model import Distance
-from gpuprov.topology.rails import build_rails
 
 HERE = "topology"
 problem = report_under(HERE)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.topology.fragment import Topology, number
 from gpuprov.catalog.topology import count_nvlinks as of_model
-from gpuprov.probe import rdma
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus import nvlink, topology
-from gpuprov.probe.gpus.nvlink import ALONE
-from gpuprov.probe.host import system
-from gpuprov.probe.host.virtualization import MACHINE, hidden
-from gpuprov.shown import counted
-from gpuprov.topology import DISTANCES, Wiring, defects, read
-from gpuprov.topology.defects import name_function
-from gpuprov.topology.judge import assign_hcas, is_across_sockets
-from gpuprov.topology.links import find_lowered
-from gpuprov.topology.model import Distance
-from gpuprov.topology.rails import build_rails, find_spare
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes import rdma
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus import nvlink, topology
+from gpuprov.facts.probes.gpus.nvlink import ALONE
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.virtualization import MACHINE, hidden
+from gpuprov.hardware.topology import DISTANCES, Wiring, defects, read
+from gpuprov.hardware.topology.defects import name_function
+from gpuprov.hardware.topology.judge import assign_hcas, is_across_sockets
+from gpuprov.hardware.topology.links import find_lowered
+from gpuprov.hardware.topology.model import Distance
+from gpuprov.hardware.topology.rails import build_rails, find_spare
 
 Ctx = Context[Topology]
 PROBES = (topology.PCI, rdma.DEVICES, nvlink.NVLINKS, MACHINE)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpuprov.reading import is_whole
+from gpuprov.core.safe_parse import is_whole
 from gpuprov.spec.model import Fragment
 
 

@@ -12,9 +12,9 @@ from gpuprov.capabilities.vgpu_guest.fragment import SETTING_FIELDS, TOKEN_FIELD
 from gpuprov.capabilities.vgpu_guest.tasks import TASKS
 from gpuprov.catalog import gpus
 from gpuprov.catalog import vgpu as catalogue
-from gpuprov.probe.base import Facts
-from gpuprov.probe.gpus.vgpu import GRIDD
-from gpuprov.reading import is_whole
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.gpus.vgpu import GRIDD
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem, report_under
 

@@ -9,7 +9,7 @@ from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.vgpu_guest.fragment import SETTING_FIELDS, VgpuGuest, differences, wanted_settings
 from gpuprov.capabilities.vgpu_guest.now import find_complaint
 from gpuprov.catalog import vgpu as catalogue
-from gpuprov.probe.gpus.vgpu import GRIDD
+from gpuprov.facts.probes.gpus.vgpu import GRIDD
 from gpuprov.resources import File, Resource, Unit, role_values
 
 Ctx = Context[VgpuGuest]

@@ -8,8 +8,8 @@ from gpuprov.capabilities.compared import list_changes
 from gpuprov.capabilities.vgpu_guest import token
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, needs_vgpu
 from gpuprov.catalog import vgpu as catalogue
-from gpuprov.probe.gpus.vgpu import GRIDD, LICENCES, Gridd
-from gpuprov.probe.host import system
+from gpuprov.facts.probes.gpus.vgpu import GRIDD, LICENCES, Gridd
+from gpuprov.facts.probes.host import system
 from gpuprov.resources import Difference
 
 Ctx = Context[VgpuGuest]

@@ -8,11 +8,11 @@ from gpuprov.capabilities.vgpu_guest import token
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, needs_vgpu
 from gpuprov.catalog import drivers
 from gpuprov.catalog import vgpu as catalogue
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.gpus.vgpu import GRIDD
-from gpuprov.probe.host import pci, system
-from gpuprov.probe.host.virtualization import FUNCTIONS
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus.vgpu import GRIDD
+from gpuprov.facts.probes.host import pci, system
+from gpuprov.facts.probes.host.virtualization import FUNCTIONS
 
 Ctx = Context[VgpuGuest]
 

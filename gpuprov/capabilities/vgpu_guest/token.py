@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from gpuprov import reading
+from gpuprov.core import safe_parse
 from gpuprov.spec.signing import VAULT
 
 LAST = 253402300799
@@ -28,10 +28,10 @@ class ControllerToken(msgspec.Struct, frozen=True, kw_only=True):
 def read(path: str) -> ControllerToken:
     """Return the token file on this machine. Never raises; `problem`: its fault, if any."""
     try:
-        content = reading.read_contents(path)
+        content = safe_parse.read_contents(path)
     except OSError as error:
         return ControllerToken(problem=f"{path} cannot be read here: {error.strerror}", missing=True)
-    except reading.Unreadable as error:
+    except safe_parse.Unreadable as error:
         return ControllerToken(problem=f"{path} cannot be read: {error}")
     if content.startswith(VAULT):
         return ControllerToken()
@@ -49,7 +49,7 @@ def _claims(content: bytes) -> dict[str, object] | None:
     if len(parts) != 3:
         return None
     try:
-        claims = reading.parse_json(base64.urlsafe_b64decode(parts[1] + b"==="))
+        claims = safe_parse.parse_json(base64.urlsafe_b64decode(parts[1] + b"==="))
     except (binascii.Error, ValueError):
         return None
     return claims if isinstance(claims, dict) else None

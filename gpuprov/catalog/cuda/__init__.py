@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gpuprov.catalog.drivers import Version, find_branch
 from gpuprov.catalog.reader import Confidence, Fact, File, load
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 
 class Family(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,8 +12,8 @@ import msgspec
 from gpuprov.catalog.drivers.data import Branch, Lifecycle, read_drivers_file
 from gpuprov.catalog.gpus import Flavour, Gpu
 from gpuprov.catalog.reader import BranchFact, Confidence
-from gpuprov.errors import GpuprovError
-from gpuprov.shared import resolve
+from gpuprov.core.errors import GpuprovError
+from gpuprov.rules import resolve
 
 
 class Version(msgspec.Struct, frozen=True, order=True):

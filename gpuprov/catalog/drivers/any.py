@@ -10,7 +10,7 @@ from gpuprov.catalog.distributions import list_managed
 from gpuprov.catalog.drivers.data import read_drivers_file
 from gpuprov.catalog.drivers.rules import PARTS
 from gpuprov.catalog.drivers.sets import BUILDS, SOURCES, DriverPackages, find_packages
-from gpuprov.shared import resolve
+from gpuprov.rules import resolve
 
 MODULES = (PARTS[0], "prebuilt-modules", "prebuilt-objects")
 BESIDE = ("support", "modprobe", "persistence")

@@ -1,4 +1,4 @@
-"""Conversion of the catalogue's package sets into the resolver's rules (see `gpuprov.shared.resolve`)."""
+"""Conversion of the catalogue's package sets into the resolver's rules (see `gpuprov.rules.resolve`)."""
 
 from __future__ import annotations
 

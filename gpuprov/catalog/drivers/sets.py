@@ -16,8 +16,8 @@ from gpuprov.catalog.drivers.rules import FLAVOURS, NO_LIMIT, PARTS, list_entrie
 from gpuprov.catalog.drivers.traits import PREBUILT, TRAITS
 from gpuprov.catalog.gpus import Flavour, list_gpus
 from gpuprov.catalog.packages import list_origins
-from gpuprov.onhost.clients import OURS
-from gpuprov.shared import resolve
+from gpuprov.host_code.clients import OURS
+from gpuprov.rules import resolve
 
 Source = Literal["distribution", "nvidia", "mirror", "runfile"]
 """The distribution's archive, NVIDIA's repository, the site's mirror of the latter; or .run files alone, if no packages are
@@ -68,14 +68,14 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
     """The packages of one distribution and source.
 
     `proprietary` and `open`: rules `{name, min, max}` of packages that must share one version, kernel modules first (see
-    `gpuprov.shared.resolve`). `extra`: names with a version line of their own. `ask`: every name to look up in an index. `others`:
+    `gpuprov.rules.resolve`). `extra`: names with a version line of their own. `ask`: every name to look up in an index. `others`:
     rules of the set that another source has for this distribution, under names that are not in this one's; `mark` is on those that
     no other archive has, `built` on those of this source whose modules are built in another way. `sources` and `conflicts`:
     patterns of source packages that the set is built from, and of packages that install another driver. `modules`: the kernel
     module's name on disk by flavour, for modprobe and modinfo. `streams`: dnf's module stream by flavour. `pin`: globs of names
     that are only permitted in the set's version. `headers` (`{kernel}` is a kernel's release) and `dkms`: requirements of a module
     build; `compilers`: further requirements, by flavour. `precompiled`: names of packages of modules for one kernel, by flavour; if
-    there are some, the set is for a host that builds none (see `gpuprov.shared.package_lists.precompiled_sets`). `builds_from`: the
+    there are some, the set is for a host that builds none (see `gpuprov.rules.package_lists.precompiled_sets`). `builds_from`: the
     fix for a host without DKMS on offer.
     """
 

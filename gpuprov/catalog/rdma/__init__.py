@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from gpuprov.catalog.reader import Fact, File, load
-from gpuprov.onhost.at_boot import soft
+from gpuprov.host_code.at_boot import soft
 
 SOFT_CONFIG, SOFT_MODULES = soft.CONFIG, soft.MODULES
 SOFT_UNIT = "gpuprov-rdma-soft.service"

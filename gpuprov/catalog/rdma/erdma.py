@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov.catalog.rdma.installers import Published
 from gpuprov.catalog.reader import Fact, load
-from gpuprov.onhost.at_boot import erdma as program
+from gpuprov.host_code.at_boot import erdma as program
 
 OPTIONS = "/etc/modprobe.d/gpuprov-erdma.conf"
 """gpuprov's own file; /etc/modprobe.d/erdma.conf is the driver package's, and holds its softdep."""

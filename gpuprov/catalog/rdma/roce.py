@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.catalog.reader import Fact, File, load
-from gpuprov.onhost.at_boot import roce as program
+from gpuprov.host_code.at_boot import roce as program
 
 CONFIG = program.CONFIG
 

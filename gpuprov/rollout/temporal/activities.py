@@ -14,10 +14,10 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from gpuprov.drain import Adapter, Step
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet_policy.events import HostEnd
-from gpuprov.fleet_policy.state import Job
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.drain import Adapter, Step
+from gpuprov.fleet.policy.events import HostEnd
+from gpuprov.fleet.policy.state import Job
 from gpuprov.rollout import drains
 from gpuprov.rollout.jobs import Worker
 from gpuprov.rollout.project import Project, addresses

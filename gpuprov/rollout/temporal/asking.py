@@ -14,12 +14,12 @@ from temporalio.exceptions import ActivityError
 with workflow.unsafe.imports_passed_through():
     import msgspec
 
-    from gpuprov.drain import Step
-    from gpuprov.fleet_policy import decide
-    from gpuprov.fleet_policy.events import Event
-    from gpuprov.fleet_policy.planned import Plan
-    from gpuprov.fleet_policy.policy import seconds
-    from gpuprov.fleet_policy.state import State
+    from gpuprov.fleet.drain import Step
+    from gpuprov.fleet.policy import decide
+    from gpuprov.fleet.policy.events import Event
+    from gpuprov.fleet.policy.planned import Plan
+    from gpuprov.fleet.policy.policy import seconds
+    from gpuprov.fleet.policy.state import State
     from gpuprov.rollout.drains import Ask, follows, waited_for
     from gpuprov.rollout.temporal import messages
     from gpuprov.rollout.temporal.messages import Answers, Begin, Questions

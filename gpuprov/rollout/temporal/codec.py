@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec
 
-from gpuprov import reading
-from gpuprov.errors import GpuprovError
+from gpuprov.core import safe_parse
+from gpuprov.core.errors import GpuprovError
 
 ENCODING, KEY = b"binary/gpuprov-aes256gcm", "gpuprov-key"
 """The encoding that a payload declares, and the field with the name of its key."""
@@ -60,11 +60,11 @@ def key(path: Path) -> bytes:
     """Return the key in a file: 32 random bytes in base64. Raises GpuprovError if the file has no such key, or others may read it."""
     hint = f"openssl rand -base64 32 > {path}; chmod 600 {path}"
     try:
-        data = reading.read_own_contents(str(path), 4096)
+        data = safe_parse.read_own_contents(str(path), 4096)
         if path.stat().st_mode & 0o077:
             raise GpuprovError(f"{path}: others may read the key", f"chmod 600 {path}")
         key_bytes = base64.b64decode(data, validate=False) if data else b""
-    except (OSError, reading.NotOwn, reading.Unreadable, binascii.Error) as error:
+    except (OSError, safe_parse.NotOwn, safe_parse.Unreadable, binascii.Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise GpuprovError(f"{path}: the key cannot be read: {reason}", hint) from error
     if len(key_bytes) != 32:

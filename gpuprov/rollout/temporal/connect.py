@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.core.errors import GpuprovError, UnreachableError
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -26,15 +26,15 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from gpuprov import console
-from gpuprov.errors import GpuprovError, UnreachableError
-from gpuprov.fleet_policy.events import Event
-from gpuprov.fleet_policy.planned import Plan
-from gpuprov.fleet_policy.state import State
+from gpuprov.core import terminal
+from gpuprov.core.errors import GpuprovError, UnreachableError
+from gpuprov.fleet.policy.events import Event
+from gpuprov.fleet.policy.planned import Plan
+from gpuprov.fleet.policy.state import State
+from gpuprov.rollout.approvals import Said
 from gpuprov.rollout.base import Now, Tell
 from gpuprov.rollout.kept import Kept, checked_id, chosen, is_over, overlaps, used
 from gpuprov.rollout.project import Project
-from gpuprov.rollout.said import Said
 from gpuprov.rollout.temporal import messages
 from gpuprov.rollout.temporal.connect import Connection, connected
 from gpuprov.rollout.temporal.files import Files
@@ -161,7 +161,7 @@ class Temporal:
                 message, "gpuprov fleet worker --site SITE, at each site, with the same --address and --namespace"
             )
         for warning in self._without_worker(made.plan):
-            console.progress(warning)
+            terminal.progress(warning)
 
     def begin(self, made: Project, policy_text: bytes) -> None:
         checked_id(made.id)

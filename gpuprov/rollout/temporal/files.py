@@ -8,18 +8,18 @@ import time
 from functools import lru_cache
 from pathlib import Path
 
-from gpuprov import reading
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet_policy import policy as policies
-from gpuprov.fleet_policy.policy import Policy
-from gpuprov.fleet_policy.windows import changes
+from gpuprov.core import safe_parse
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.policy import policy as policies
+from gpuprov.fleet.policy.policy import Policy
+from gpuprov.fleet.policy.windows import changes
+from gpuprov.jobs import stored
+from gpuprov.jobs.model import Fleet
 from gpuprov.report.files import refuse_anothers, state_folder, write_atomic
 from gpuprov.rollout import project
 from gpuprov.rollout.kept import checked_id
 from gpuprov.rollout.project import Given, Project
 from gpuprov.rollout.temporal.messages import Loaded, packed, plain
-from gpuprov.slices import stored
-from gpuprov.slices.model import Fleet
 
 AHEAD = 10 * 366 * 86400
 """Seconds ahead for which changes of a time zone are known."""
@@ -86,8 +86,8 @@ class Files:
     def _policy(self, digest: str) -> Policy:
         path = self._there(self.policy(digest))
         try:
-            data = reading.read_own_contents(str(path), policies.LARGEST)
-        except (OSError, reading.NotOwn, reading.Unreadable) as error:
+            data = safe_parse.read_own_contents(str(path), policies.LARGEST)
+        except (OSError, safe_parse.NotOwn, safe_parse.Unreadable) as error:
             raise GpuprovError(f"{path} cannot be read: {error}") from error
         if hashlib.sha256(data).hexdigest() != digest:
             raise GpuprovError(f"{path} was changed: its digest does not fit", "copy it again")

@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gpuprov import __version__, reading
-from gpuprov.drain import Step
-from gpuprov.fleet_policy.events import Act, HostEnd
-from gpuprov.fleet_policy.planned import Member, Plan, planned
-from gpuprov.fleet_policy.policy import Policy
-from gpuprov.fleet_policy.windows import Pinned
+from gpuprov import __version__
+from gpuprov.core import safe_parse
+from gpuprov.fleet.drain import Step
+from gpuprov.fleet.policy.events import Act, HostEnd
+from gpuprov.fleet.policy.planned import Member, Plan, planned
+from gpuprov.fleet.policy.policy import Policy
+from gpuprov.fleet.policy.windows import Pinned
 from gpuprov.rollout.drains import Ask
 
 ROLLOUT, HOSTS = "gpuprov-rollout", "gpuprov-hosts"
@@ -120,7 +121,7 @@ def packed(value: object) -> str:
 def unpacked(text: str, kind: type[T]) -> T:
     """Unpack what `packed` returned."""
     data = zlib.decompressobj().decompress(base64.b85decode(text), LARGEST)
-    return reading.parse_typed_json(data, kind, largest=LARGEST)
+    return safe_parse.parse_typed_json(data, kind, largest=LARGEST)
 
 
 def plain(value: object) -> Any:

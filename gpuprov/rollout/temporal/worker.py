@@ -12,7 +12,7 @@ from pathlib import Path
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from gpuprov import console
+from gpuprov.core import terminal
 from gpuprov.rollout.temporal import messages
 from gpuprov.rollout.temporal.activities import Activities
 from gpuprov.rollout.temporal.connect import Connection, connected
@@ -36,7 +36,7 @@ async def _run(given: Connection, site: str, files: Files, words: Sequence[str])
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, over.set)
     working = [asyncio.create_task(worker.run()) for worker in workers(client, site, files, words)]
-    console.progress(f"the worker of site {site} is at work; it keeps what it does in {files.folder}")
+    terminal.progress(f"the worker of site {site} is at work; it keeps what it does in {files.folder}")
     ending = asyncio.create_task(over.wait())
     await asyncio.wait([ending, *working], return_when=asyncio.FIRST_COMPLETED)
     for task in (ending, *working):

@@ -16,11 +16,11 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     import msgspec
 
-    from gpuprov.errors import GpuprovError
-    from gpuprov.fleet_policy import decide, events
-    from gpuprov.fleet_policy.events import Event
-    from gpuprov.fleet_policy.state import Job, State, folded
-    from gpuprov.rollout import said
+    from gpuprov.core.errors import GpuprovError
+    from gpuprov.fleet.policy import decide, events
+    from gpuprov.fleet.policy.events import Event
+    from gpuprov.fleet.policy.state import Job, State, folded
+    from gpuprov.rollout import approvals
     from gpuprov.rollout.kept import overlaps
     from gpuprov.rollout.temporal import messages
     from gpuprov.rollout.temporal.asking import Asking
@@ -178,8 +178,8 @@ class Rollout:
     async def say(self, words: dict[str, Any]) -> dict[str, Any] | None:
         """Record what a person says, and return the recorded event."""
         try:
-            event = said.event_of(
-                msgspec.convert(words, said.Said),
+            event = approvals.event_of(
+                msgspec.convert(words, approvals.Said),
                 self._begin.rollout,
                 self.state,
                 self._now(),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 
 from gpuprov.catalog.mig import find_class
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.faults import health, rdma, settings, sharing
 from gpuprov.simulate.faults.base import SILICON, Fault

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.faults.base import SILICON, Fault
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from gpuprov.catalog.drivers import list_branches
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.catalog.mig import Profile, find_class
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import nvml_build, nvml_models
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts.base import CONFIGURATION, RUN, STATE, File, Part, text

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpuprov.catalog.drivers.data import read_drivers_file
 from gpuprov.catalog.drivers.sets import DriverPackages, find_packages
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import debs, image, sources, tools
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts import fabric

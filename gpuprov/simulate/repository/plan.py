@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpuprov.catalog.drivers import Version, derive_branch
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate.repository.debian import Package
 from gpuprov.simulate.repository.versions import newest
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.catalog.drivers import Version, find_branch
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 
 DEFAULT = ("570", "580")
 """The branches on offer if a description names none."""

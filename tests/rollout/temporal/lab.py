@@ -20,12 +20,12 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.fleet_policy.policy import read
-from gpuprov.fleet_policy.state import State, folded
+from gpuprov.fleet.policy.policy import read
+from gpuprov.fleet.policy.state import State, folded
+from gpuprov.jobs.model import Fleet, Host, digest_of
 from gpuprov.rollout.project import Given, Project
 from gpuprov.rollout.status import status
 from gpuprov.simulate import golang, image, tools
-from gpuprov.slices.model import Fleet, Host, digest_of
 from tests.rollout import made
 
 VERSION = "1.5.1"

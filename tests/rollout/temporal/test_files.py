@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.errors import GpuprovError
+from gpuprov.core.errors import GpuprovError
 from gpuprov.rollout.temporal.files import Files
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from gpuprov.errors import GpuprovError
-from gpuprov.rollout.said import Abort, Approve, Pause, Resume
+from gpuprov.core.errors import GpuprovError
+from gpuprov.rollout.approvals import Abort, Approve, Pause, Resume
 from tests.rollout import made
 from tests.rollout.temporal import lab
 from tests.rollout.test_engine import BEHAVIOUR, HOSTS, POLICY

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.errors import GpuprovError
-from gpuprov.fleet_policy import windows
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.policy import windows
 from tests.contracts.test_imports import loaded_by
 from tests.rollout.temporal import lab
 

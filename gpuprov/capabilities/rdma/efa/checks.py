@@ -12,14 +12,14 @@ from gpuprov.capabilities.compared import build_modules, find_fault, list_change
 from gpuprov.capabilities.rdma.efa.rules import installer_sha256, vendor
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import efa as catalogue
-from gpuprov.onhost import efa as onhost
-from gpuprov.probe.base import Facts
-from gpuprov.probe.driver import nvidia
-from gpuprov.probe.host import pci
-from gpuprov.probe.rdma import DEVICES
-from gpuprov.probe.rdma.efa import EFA
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.host import pci
+from gpuprov.facts.probes.rdma import DEVICES
+from gpuprov.facts.probes.rdma.efa import EFA
+from gpuprov.host_code import efa as onhost
 from gpuprov.resources import Difference, KernelModule, Modules
-from gpuprov.shown import counted
 
 Ctx = Context[Rdma]
 DRIVER = "efa"

@@ -11,8 +11,8 @@ from gpuprov.capabilities.rdma.efa.rules import installer_sha256
 from gpuprov.capabilities.rdma.fetch import Fetch
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import efa as catalogue
-from gpuprov.onhost import efa as onhost
-from gpuprov.probe.rdma.efa import EFA
+from gpuprov.facts.probes.rdma.efa import EFA
+from gpuprov.host_code import efa as onhost
 
 Ctx = Context[Rdma]
 

@@ -7,10 +7,10 @@ from gpuprov.capabilities.base import Change, Outcome, check, fail, ok
 from gpuprov.capabilities.compared import build_modules, rebuild_images
 from gpuprov.capabilities.rdma.erdma.state import Ctx, of_vendor, wanted
 from gpuprov.catalog.rdma import erdma as catalogue
-from gpuprov.onhost.at_boot.erdma_state import is_same_value
-from gpuprov.probe.rdma.erdma import ERDMA, IMAGES, ErdmaKernel
-from gpuprov.probe.rdma.erdma import Erdma as State
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.rdma.erdma import ERDMA, IMAGES, ErdmaKernel
+from gpuprov.facts.probes.rdma.erdma import Erdma as State
+from gpuprov.host_code.at_boot.erdma_state import is_same_value
 
 
 @check(

@@ -8,8 +8,8 @@ from gpuprov.capabilities.base import Check
 from gpuprov.capabilities.rdma.erdma import boot, now, preflight
 from gpuprov.capabilities.rdma.erdma.rules import fleet_rules, rules
 from gpuprov.catalog.rdma import erdma as catalogue
-from gpuprov.probe.base import Facts
-from gpuprov.probe.rdma.erdma import ERDMA
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.rdma.erdma import ERDMA
 
 CHECKS: tuple[Check, ...] = now.CHECKS + boot.CHECKS + preflight.CHECKS
 EXPORT_PROBES = (ERDMA,)

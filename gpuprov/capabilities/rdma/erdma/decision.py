@@ -8,13 +8,13 @@ from gpuprov.capabilities.rdma import installers
 from gpuprov.capabilities.rdma.erdma.state import checksum, vendor, wanted
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import erdma as catalogue
-from gpuprov.onhost.at_boot.erdma_state import compare_driver
-from gpuprov.probe.base import Facts
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import family
-from gpuprov.probe.rdma.erdma import BUILD, ERDMA, ErdmaKernel
-from gpuprov.probe.rdma.erdma import Erdma as State
-from gpuprov.probe.software import packages
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import family
+from gpuprov.facts.probes.rdma.erdma import BUILD, ERDMA, ErdmaKernel
+from gpuprov.facts.probes.rdma.erdma import Erdma as State
+from gpuprov.facts.probes.software import packages
+from gpuprov.host_code.at_boot.erdma_state import compare_driver
 
 BUILT = "the build"
 """The build, among the reasons to reload a driver."""

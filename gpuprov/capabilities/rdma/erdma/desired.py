@@ -12,8 +12,8 @@ from gpuprov.capabilities.rdma.erdma.decision import Decision, address, decide
 from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, vendor, wanted
 from gpuprov.capabilities.rdma.fetch import Fetch
 from gpuprov.catalog.rdma import erdma as catalogue
-from gpuprov.onhost.at_boot import erdma_state as onhost
-from gpuprov.probe.rdma.erdma import ERDMA
+from gpuprov.facts.probes.rdma.erdma import ERDMA
+from gpuprov.host_code.at_boot import erdma_state as onhost
 
 UNIT = unit(
     f"""

@@ -23,10 +23,10 @@ from gpuprov.capabilities.rdma.erdma.state import (
 )
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.catalog.rdma.erdma import MODES
-from gpuprov.onhost import erdma as onhost
-from gpuprov.onhost.at_boot.erdma_state import is_same_value
-from gpuprov.probe.rdma import DEVICES
-from gpuprov.probe.rdma.erdma import ERDMA
+from gpuprov.facts.probes.rdma import DEVICES
+from gpuprov.facts.probes.rdma.erdma import ERDMA
+from gpuprov.host_code import erdma as onhost
+from gpuprov.host_code.at_boot.erdma_state import is_same_value
 from gpuprov.resources import KernelModule, Modules, Setting
 
 SYSFS = "/sys/module/erdma/parameters"

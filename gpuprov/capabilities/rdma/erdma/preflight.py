@@ -8,8 +8,8 @@ from gpuprov.capabilities.rdma.erdma.now import clashes
 from gpuprov.capabilities.rdma.erdma.rules import together
 from gpuprov.capabilities.rdma.erdma.state import Ctx, holders, of_erdma, of_vendor, vendor, way_out
 from gpuprov.catalog.rdma import erdma as catalogue
-from gpuprov.probe.rdma import DEVICES
-from gpuprov.probe.rdma.erdma import ERDMA
+from gpuprov.facts.probes.rdma import DEVICES
+from gpuprov.facts.probes.rdma.erdma import ERDMA
 
 
 @check(

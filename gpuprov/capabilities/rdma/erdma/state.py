@@ -9,9 +9,9 @@ from gpuprov.capabilities.base import Context, Outcome, not_asked
 from gpuprov.capabilities.rdma import installers
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import erdma as catalogue
-from gpuprov.onhost.at_boot.erdma_state import find_users, is_same_value
-from gpuprov.probe.rdma import DEVICES, RdmaDevice
-from gpuprov.probe.rdma.erdma import Erdma as State
+from gpuprov.facts.probes.rdma import DEVICES, RdmaDevice
+from gpuprov.facts.probes.rdma.erdma import Erdma as State
+from gpuprov.host_code.at_boot.erdma_state import find_users, is_same_value
 
 Ctx = Context[Rdma]
 DRIVER = "erdma"

@@ -13,10 +13,10 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import conf
 from gpuprov.capabilities.rdma.nccl.rules import rules
 from gpuprov.catalog.rdma.nccl import CONFIG
-from gpuprov.probe.base import Facts
-from gpuprov.probe.rdma import DEVICES
-from gpuprov.probe.rdma.nccl import NCCL, NcclHost, Setting
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.rdma import DEVICES
+from gpuprov.facts.probes.rdma.nccl import NCCL, NcclHost, Setting
 
 Ctx = Context[Rdma]
 EXPORT_PROBES = (NCCL, DEVICES)

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from gpuprov.capabilities.rdma.common import IWARP, select_devices
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
-from gpuprov.probe.rdma import Gid, RdmaDevice, RdmaPort
-from gpuprov.shown import counted
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.rdma import Gid, RdmaDevice, RdmaPort
 
 FAMILIES = {"ipv4": "AF_INET", "ipv6": "AF_INET6"}
 ORDERING = {"never": 0, "required": 1, "automatic": 2}

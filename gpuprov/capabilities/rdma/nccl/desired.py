@@ -9,8 +9,8 @@ from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import conf
 from gpuprov.catalog.rdma.nccl import CONFIG
-from gpuprov.probe.rdma import DEVICES
-from gpuprov.probe.rdma.nccl import MARK, NCCL
+from gpuprov.facts.probes.rdma import DEVICES
+from gpuprov.facts.probes.rdma.nccl import MARK, NCCL
 
 ABOUT = f"As a whole: lines of others would count before these or be out of date. More variables: {MARK}."
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from gpuprov import reading
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.probe.host import pci
-from gpuprov.probe.rdma import DEVICES
-from gpuprov.probe.rdma.nccl_topology import NCCL_TOPOLOGY
-from gpuprov.shared import nccl_topology
-from gpuprov.shown import counted
+from gpuprov.core import safe_parse
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.host import pci
+from gpuprov.facts.probes.rdma import DEVICES
+from gpuprov.facts.probes.rdma.nccl_topology import NCCL_TOPOLOGY
+from gpuprov.rules import nccl_topology
 from gpuprov.spec.problem import Path, Problem
 
 Ctx = Context[Rdma]
@@ -35,7 +35,7 @@ def rules(block: Rdma) -> Iterable[Problem]:
         hint = "topo_file: /etc/nccl-topo.xml, for instance"
         yield Problem(path=path, message="rdma.nccl.topo_source goes nowhere: there is no topo_file", hint=hint)
     try:
-        text = reading.read_named(nccl.topo_source).decode()
+        text = safe_parse.read_named(nccl.topo_source).decode()
         nccl_topology.parse(text)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not a text"
@@ -93,7 +93,7 @@ def topology(ctx: Ctx) -> Outcome:
 
 def _digest(file: str) -> str:
     try:
-        return hashlib.sha256(reading.read_named(file)).hexdigest()
+        return hashlib.sha256(safe_parse.read_named(file)).hexdigest()
     except OSError:
         return ""
 

@@ -6,9 +6,9 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, 
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.decision import ENDS, PROBES, decide, named
 from gpuprov.catalog.rdma import ofed as catalogue
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import family
-from gpuprov.probe.rdma.ofed import OFED, PACKAGES
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import family
+from gpuprov.facts.probes.rdma.ofed import OFED, PACKAGES
 
 Ctx = Context[Rdma]
 OFED_NAMES = ("doca-ofed", "mlnx-ofed-kernel-dkms", "mlnx-ofa_kernel", "mlnx-ofa_kernel-dkms")

@@ -11,13 +11,13 @@ from gpuprov.capabilities.rdma.ofed.beside import BESIDE
 from gpuprov.capabilities.rdma.ofed.decision import release_of
 from gpuprov.capabilities.rdma.ofed.rules import rules
 from gpuprov.catalog.rdma import ofed as catalogue
-from gpuprov.probe.base import Facts
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import family, words
-from gpuprov.probe.rdma import ofed as probe
-from gpuprov.probe.rdma.ofed import OFED, PACKAGES, Ofed
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import family, words
+from gpuprov.facts.probes.rdma import ofed as probe
+from gpuprov.facts.probes.rdma.ofed import OFED, PACKAGES, Ofed
 from gpuprov.resources import Difference
-from gpuprov.shown import counted
 
 Ctx = Context[Rdma]
 FIELDS = ("stack", "ofed")

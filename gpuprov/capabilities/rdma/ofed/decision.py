@@ -8,12 +8,12 @@ import msgspec
 
 from gpuprov.capabilities.rdma.ofed.fragment import Ofed as Asked
 from gpuprov.catalog.rdma import ofed as catalogue
-from gpuprov.probe.base import Facts
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import family
-from gpuprov.probe.rdma import ofed as probe
-from gpuprov.probe.rdma.ofed import INDEX, OFED, PACKAGES, Ofed
-from gpuprov.probe.software import packages
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import family
+from gpuprov.facts.probes.rdma import ofed as probe
+from gpuprov.facts.probes.rdma.ofed import INDEX, OFED, PACKAGES, Ofed
+from gpuprov.facts.probes.software import packages
 
 PROBES = (OFED, PACKAGES, INDEX, packages.PACKAGES, system.OS_RELEASE)
 ENDS = {"debian": "deb", "redhat": "rpm"}

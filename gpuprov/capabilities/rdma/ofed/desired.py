@@ -12,9 +12,9 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.checks import conf, foreign, holders
 from gpuprov.capabilities.rdma.ofed.decision import Decision, decide, named
 from gpuprov.catalog.rdma import ofed as catalogue
-from gpuprov.probe.host import system
-from gpuprov.probe.host.family import family
-from gpuprov.probe.rdma.ofed import OFED, PACKAGES
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import family
+from gpuprov.facts.probes.rdma.ofed import OFED, PACKAGES
 from gpuprov.resources import Lines, Unit
 
 Ctx = Context[Rdma]

@@ -12,12 +12,12 @@ from gpuprov.capabilities.rdma.ofed.checks import foreign
 from gpuprov.capabilities.rdma.roce.lines import request, wanted
 from gpuprov.capabilities.rdma.roce.rules import rules
 from gpuprov.catalog.rdma import roce as catalogue
-from gpuprov.onhost.at_boot import roce_ports
-from gpuprov.onhost.at_boot.roce_ports import Difference, RocePort
-from gpuprov.probe import rdma
-from gpuprov.probe.host import system
-from gpuprov.probe.rdma.ofed import OFED
-from gpuprov.probe.rdma.roce import ROCE
+from gpuprov.facts.probes import rdma
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.rdma.ofed import OFED
+from gpuprov.facts.probes.rdma.roce import ROCE
+from gpuprov.host_code.at_boot import roce_ports
+from gpuprov.host_code.at_boot.roce_ports import Difference, RocePort
 from gpuprov.resources import Setting
 
 Ctx = Context[Rdma]

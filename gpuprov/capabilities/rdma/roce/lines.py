@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuprov.capabilities.rdma.common import convert_selectors
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.roce.fragment import UNSET, Priority, Roce
-from gpuprov.onhost.at_boot.roce_ports import Asked, get_default_priority
+from gpuprov.host_code.at_boot.roce_ports import Asked, get_default_priority
 
 NONE: Priority = "none"
 

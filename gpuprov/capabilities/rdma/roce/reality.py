@@ -9,12 +9,12 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.fragment import Key
 from gpuprov.capabilities.rdma.roce.lines import NONE
 from gpuprov.catalog.rdma import ofed as catalogue
-from gpuprov.onhost.at_boot.roce_ports import get_default_priority
-from gpuprov.probe import rdma
-from gpuprov.probe.base import Facts
-from gpuprov.probe.rdma.ofed import OFED, PACKAGES, release
-from gpuprov.probe.rdma.roce import ROCE
-from gpuprov.reading import is_whole
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.facts.probes import rdma
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.rdma.ofed import OFED, PACKAGES, release
+from gpuprov.facts.probes.rdma.roce import ROCE
+from gpuprov.host_code.at_boot.roce_ports import get_default_priority
 
 ROCE_PROBES = (ROCE, rdma.DEVICES)
 OFED_PROBES = (OFED, PACKAGES)

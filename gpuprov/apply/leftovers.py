@@ -1,0 +1,36 @@
+"""Locks that a killed run of this machine has left on hosts with nothing to do, where no other run would take them over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gpuprov.apply.aftermath import leave
+from gpuprov.facts.probes.host import house
+from gpuprov.host_code import process
+from gpuprov.plan.read import Reading
+from gpuprov.spec.model import RawHost
+
+
+def give_back(
+    hosts: Sequence[RawHost], readings: Mapping[str, Reading], own_process: Mapping[str, object], at_a_time: int
+) -> None:
+    """Return the locks as their runs would have done. An unreachable host keeps its lock until the lease ends."""
+    of_owner: dict[str, tuple[dict[str, Any], list[RawHost]]] = {}
+    for raw in hosts:
+        owner = _dead(readings[raw.name], own_process)
+        if owner:
+            of_owner.setdefault(str(owner), (owner, []))[1].append(raw)
+    for owner, theirs in of_owner.values():
+        leave(theirs, owner, at_a_time=at_a_time)
+
+
+def _dead(reading: Reading, own_process: Mapping[str, object]) -> dict[str, Any]:
+    """Return the holder of the lock if it was a process of this machine and has ended; otherwise nothing."""
+    lock = reading.facts.known(house.LOCK)
+    if lock is None or lock.damaged or not lock.run:
+        return {}
+    owner = msgspec.structs.asdict(lock)
+    return owner if process.is_dead(owner, own_process) else {}

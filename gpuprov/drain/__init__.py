@@ -1,6 +1,0 @@
-"""Schedulers: take a host out, wait until its last job has left, give it back."""
-
-from gpuprov.drain.base import Adapter, State, Step
-from gpuprov.drain.choose import By, adapter, check_client
-
-__all__ = ["Adapter", "By", "State", "Step", "adapter", "check_client"]

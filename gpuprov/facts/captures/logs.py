@@ -1,0 +1,142 @@
+"""Kernel logs in records, or by themselves: dmesg and journalctl in their formats, and syslog; converted to the output of the probe of
+the kernel log. Of a log of several boots the last one counts: what came before is past."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+import msgspec
+
+from gpuprov.core import safe_parse
+from gpuprov.facts.probes.kernel.stamps import Stamped, read_stamp
+from gpuprov.host_code import kernel_lines
+
+BOUNDARIES = ("-- Boot ", "-- Reboot --")
+"""What journalctl prints between two boots."""
+BEGINS = ("Linux version ", "Booting Linux on ")
+"""The kernel's first lines after a boot."""
+_LOOKED_AT = 400
+"""Number of lines by which a text is taken for a log."""
+_HOSTS_OWN = ("kernel", "systemd", "nvidia-persistenced", "nv-fabricmanager")
+"""Programs whose lines name the host itself."""
+
+
+class _Entry(msgspec.Struct):
+    """A line of `journalctl -o json`; see systemd.journal-fields(7)."""
+
+    realtime: str = msgspec.field(name="__REALTIME_TIMESTAMP")
+    message: str | list[int] | None = msgspec.field(name="MESSAGE", default=None)
+    transport: str = msgspec.field(name="_TRANSPORT", default="")
+    boot: str = msgspec.field(name="_BOOT_ID", default="")
+    host: str = msgspec.field(name="_HOSTNAME", default="")
+
+
+def is_one(text: str) -> bool:
+    """Return whether most lines of a text are of a log."""
+    lines = [
+        line for line in text[: _LOOKED_AT * 400].splitlines()[:_LOOKED_AT] if line.strip() and line[0] not in " \t-"
+    ]
+    if not lines:
+        return False
+    stamped = sum(1 for line in lines if _entry(line) or read_stamp(line, 2000).at is not None)
+    return stamped * 2 >= len(lines)
+
+
+def host(text: str) -> str:
+    """Return the host whose log it is; "" if its lines do not say, or name several."""
+    names = set()
+    for line in text.splitlines()[:_LOOKED_AT]:
+        entry = _entry(line)
+        stamped = None if entry else read_stamp(line, 2000)
+        if entry and entry.host:
+            names.add(entry.host)
+        elif stamped and stamped.program in _HOSTS_OWN and stamped.host:
+            names.add(stamped.host)
+    return names.pop() if len(names) == 1 else ""
+
+
+def kernel_log(text: str, made: float = 0, *, searched: bool = False) -> str | None:
+    """Convert a log to the probe's output: the kernel's lines of the last boot. None if they lack time stamps.
+
+    `made`: when the record was made, in Unix time: no line is later. A stamp without a year is from the year before that; without a
+    zone it is taken for UTC. `searched`: the text has NVIDIA's lines alone.
+    """
+    made = made or time.time()
+    lines = [line for line in _last_boot(_kernel_lines(text, made)) if line.text.strip()]
+    timed = [line for line in lines if line.at is not None]
+    if not timed or len(timed) * 2 < len(lines):
+        return None
+    from_boot = sum(line.since_boot for line in timed) * 2 > len(timed)
+    rows = [_row(line) for line in timed if line.since_boot == from_boot]
+    ends = max(line.at or 0.0 for line in timed if line.since_boot == from_boot)
+    head = [
+        f"now|{int(ends if from_boot or not searched else made)}",
+        "boot|0",
+        f"source|{'dmesg' if from_boot else 'journal'}",
+    ]
+    head += ["searched|"] * searched + [f"first|{rows[0]}"]
+    return "".join(f"{row}\n" for row in (*head, *(f"line|{row}" for row in rows)))
+
+
+def is_whole(output: str) -> bool:
+    """Return whether a converted log begins with the boot."""
+    first = next((row for row in output.splitlines()[:5] if row.startswith("first|")), "")
+    return any(f" {words}" in first for words in BEGINS)
+
+
+def _row(line: Stamped) -> str:
+    if line.since_boot:
+        return f"[{line.at:.6f}] {line.text}"
+    return f"{line.at:.6f} {line.host or 'host'} kernel: {line.text}"
+
+
+def _kernel_lines(text: str, made: float) -> Iterator[Stamped | None]:
+    """Yield the kernel's lines, and None where another boot begins."""
+    year = datetime.fromtimestamp(made, UTC).year
+    for line in kernel_lines.join_messages(_plain(text)):
+        if line.startswith(BOUNDARIES):
+            yield None
+            continue
+        stamped = read_stamp(line, year)
+        if stamped.at is not None and not stamped.since_boot and stamped.at > made + 86400:
+            stamped = read_stamp(line, year - 1)
+        if stamped.of_kernel:
+            yield stamped
+
+
+def _plain(text: str) -> Iterator[str]:
+    """Yield the lines; those of `journalctl -o json` as journalctl prints them otherwise."""
+    boot = ""
+    for line in text.splitlines():
+        entry = _entry(line)
+        if entry is None:
+            yield line
+            continue
+        if entry.boot != boot:
+            boot = entry.boot
+            yield BOUNDARIES[0]
+        if entry.transport == "kernel" and isinstance(entry.message, str) and safe_parse.is_whole(entry.realtime):
+            message = " ".join(entry.message.splitlines())
+            yield f"{int(entry.realtime) / 1e6:.6f} {entry.host or 'host'} kernel: {message}"
+
+
+def _last_boot(lines: Iterable[Stamped | None]) -> list[Stamped]:
+    kept: list[Stamped] = []
+    for line in lines:
+        again = line is not None and line.text.startswith(BEGINS) and not (kept and kept[-1].text.startswith(BEGINS))
+        if line is None or again:
+            kept = []
+        if line is not None:
+            kept.append(line)
+    return kept
+
+
+def _entry(line: str) -> _Entry | None:
+    if not line.startswith("{") or '"__REALTIME_TIMESTAMP"' not in line:
+        return None
+    try:
+        return safe_parse.parse_typed_json(line, _Entry)
+    except safe_parse.Unreadable:
+        return None

@@ -1,0 +1,66 @@
+"""A record of one host: its pieces, and the outputs of probes derived from them."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeVar
+
+import msgspec
+
+from gpuprov.facts.probes.base import Facts, NotRecorded, Output, Probe
+
+T = TypeVar("T")
+Kind = Literal["capture", "bug report", "sosreport", "kernel log", "nvidia-smi -q", "command output"]
+
+
+class Pieces(msgspec.Struct):
+    """The contents of a report, as collected by its tool. `files`: text by absolute path. `commands`: output by command line,
+    the program without its folder. `absent`: files that the report states were not on the host. `cut`: the reason why the
+    report is known to be incomplete; empty if it is not.
+    """
+
+    files: dict[str, str] = {}
+    commands: dict[str, str] = {}
+    absent: set[str] = set()
+    cut: str = ""
+
+    def file(self, path: str) -> str | None:
+        """Return the text of a file; "" for one that was absent on the host; None if the report does not mention it."""
+        return "" if path in self.absent else self.files.get(path)
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one host at the time of the record. `host` is its own name, `path` the path of the record, `text` all of
+    its text, to search for messages. `read_at`: seconds since 1970, 0 if unknown. `fault`: the error if it could not be read,
+    else empty. `readable`: the probes that gpuprov looks for in a record of this kind; empty: all. `cut`: the reason why it is
+    known to be incomplete: outputs that may lack data are left out.
+    """
+
+    host: str
+    path: str
+    kind: Kind
+    outputs: dict[str, Output]
+    read_at: float = 0
+    text: str = ""
+    fault: str = ""
+    readable: frozenset[str] = frozenset()
+    cut: str = ""
+
+
+class RecordedFacts(Facts):
+    """Facts of a record. Data that it lacks, or that gpuprov does not look for in it, raises NotRecorded: the check that needs
+    it is skipped, it neither passes nor fails."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(record.outputs)
+        self._record = record
+        if record.read_at:
+            self.read_at = record.read_at
+
+    def get(self, probe: Probe[T]) -> T:
+        if probe.name not in self._record.outputs:
+            kind = self._record.kind
+            if self._record.readable and probe.name not in self._record.readable:
+                raise NotRecorded(f"gpuprov does not read {probe.name} from such a record ({kind})")
+            incomplete = ", which is incomplete" if self._record.cut else ""
+            raise NotRecorded(f"not in this {kind}{incomplete}: {probe.name}")
+        return super().get(probe)

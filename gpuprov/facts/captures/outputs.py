@@ -1,0 +1,63 @@
+"""Plain files of one host: outputs of commands -> one record."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from gpuprov.core.safe_parse import Unreadable, archives
+from gpuprov.facts.captures import adapt, logs, plain
+from gpuprov.facts.captures.model import Kind, Pieces, Record
+from gpuprov.facts.probes.base import Output
+
+_NAMED = re.compile(r"(?:[^/]+/)?(?:[^/]+\.(?:txt|log|xml|out)|dmesg|ibstat|lspci)\Z")
+
+
+def is_named(name: str) -> bool:
+    """Return whether a file in a folder may be one: there, or one folder below."""
+    return _NAMED.match(name) is not None
+
+
+def convert(pieces: Pieces) -> dict[str, Output]:
+    """Convert the pieces to outputs. A report does not say whether it was made in a container; it is taken for one of a host."""
+    return {"container": Output("none\n"), **adapt.outputs(pieces)}
+
+
+def build(path: str, host: str, commands: Mapping[str, str], kind: Kind = "command output") -> Record:
+    """Return the record of these outputs."""
+    pieces = adapt.whole(Pieces(commands=dict(commands)))
+    text = "\n".join(commands.values())
+    return Record(host=host, path=path, kind=kind, outputs=convert(pieces), text=text, cut=pieces.cut)
+
+
+def combine(path: str, place: str, files: Mapping[str, bytes | Unreadable]) -> list[Record]:
+    """Return the records in the plain files of a folder. They are of one host, unless two of them are of the same command: then a
+    host's name ends at the first dot of a file's. `place`: the folder inside of what is read; it names its host."""
+    known: list[tuple[str, str, str]] = []
+    faults: dict[str, Unreadable] = {}
+    for name, data in files.items():
+        stem = name.rpartition("/")[2].partition(".")[0]
+        try:
+            if isinstance(data, Unreadable):
+                raise data
+            command, text = plain.identify(archives.decode_text(archives.unpack_inner(data)))
+        except Unreadable as error:
+            faults[stem] = error
+            continue
+        if command:
+            known.append((stem, command, text))
+    one = max(Counter(command for _, command, _ in known).values(), default=0) <= 1
+    hosts: dict[str, dict[str, str]] = {}
+    for stem, command, text in known:
+        hosts.setdefault("" if one else stem, {})[command] = text
+    where = f"{path}/{place}" if place else path
+    records = []
+    for stem, commands in hosts.items():
+        host = logs.host(commands.get(plain.LOG, "")) or stem or place.rpartition("/")[2]
+        records.append(build(where if one else f"{where}/{stem}.*", host, commands))
+    if faults and (one or not hosts):
+        stem, why = next(iter(faults.items()))
+        fault = Record(host=place or stem, path=where, kind="command output", outputs={}, fault=f"{stem}: {why}")
+        return records or [fault]
+    return records

@@ -1,0 +1,212 @@
+"""Reader of records at a path: one file or archive, or a folder of them. The kind is determined by the contents, never by the
+name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import Unreadable, archives, explain_refusal
+from gpuprov.facts.captures import adapt, bug_report, captured, logs, outputs, plain, sosreport
+from gpuprov.facts.captures.model import Kind, Record
+from gpuprov.facts.probes.base import Output
+
+_BUG_REPORT = re.compile(r"(?:\A|/)nvidia-bug-report(?:_([^/]+?))?\.log(?:\.gz|\.xz)?\Z")
+_CAPTURE = re.compile(r"[^/]+\.capture\.json\Z")
+_OPERATOR_LOG = re.compile(r"(?:\A|/)(?:gpu_(?:operand|operator)_pod[^/]*|gpu_device_usage_[^/]*)\.log\Z")
+ALLOWED = (
+    "an nvidia-bug-report.log(.gz), an sosreport (archive or folder), a must-gather of the GPU operator, "
+    "what gpuprov capture wrote, a kernel log (dmesg, journalctl, journalctl -o json), "
+    f"or the output of {', '.join(plain.COMMANDS)}"
+)
+CUT = "the archive that it is from was cut off"
+READABLE = frozenset({"container", *adapt.PROBES})
+"""Probes that a bug report or an sosreport may answer."""
+
+
+def read(path: Path) -> list[Record]:
+    """Read every record at the path, by host. Raises GpuprovError if there is none, or it cannot be read."""
+    return sorted(iterate(path), key=lambda record: record.host)
+
+
+def iterate(path: Path) -> Iterator[Record]:
+    """Yield every record at the path, one after another, so that a folder of many takes the memory of one. Raises as `read` does."""
+    found = False
+    try:
+        if what := explain_refusal(str(path)):
+            raise Unreadable(f"this is {what}", "a file or folder")
+        for record in _read_folder(path) if path.is_dir() or archives.is_archive(path) else [_read_single(path)]:
+            found = True
+            yield record
+    except OSError as error:
+        raise GpuprovError(f"{path} cannot be read: {error.strerror}", f"name {ALLOWED}") from error
+    except Unreadable as error:
+        raise GpuprovError(f"{path} cannot be read: {error}", f"name {ALLOWED}") from error
+    if not found:
+        raise GpuprovError(f"{path} holds no record of a host", f"name {ALLOWED}")
+
+
+def _read_single(path: Path) -> Record:
+    text = archives.decode_text(archives.read_unpacked(path))
+    if bug_report.is_one(text):
+        return _read_bug_report(text, str(path))
+    if text.lstrip().startswith("{") and not logs.is_one(text):
+        return captured.parse(text, str(path))
+    command, known = plain.identify(text)
+    if not command:
+        raise Unreadable("it is none of the records that gpuprov knows")
+    if command != plain.LOG:
+        kind: Kind = "nvidia-smi -q" if command == plain.SMI else "command output"
+        return outputs.build(str(path), "", {command: known}, kind)
+    if lines := logs.kernel_log(text, path.stat().st_mtime):
+        return Record(
+            host=logs.host(text),
+            path=str(path),
+            kind="kernel log",
+            outputs={"container": Output("none\n"), "kernel_log": Output(lines)},
+            text=text,
+        )
+    raise Unreadable("it is a log without lines of the kernel, or without their times")
+
+
+class _Folder:
+    """The files of a folder or archive that are not records by themselves."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.report: Record | None = None
+        self.place = ""
+        self.plain: dict[str, bytes | Unreadable] = {}
+        self.sos: dict[str, bytes] = {}
+        self.pods: list[str] = []
+        self.bad: tuple[str, Unreadable] | None = None
+        self.found = False
+
+    def read(self, members: Iterable[tuple[str, bytes | Unreadable]]) -> Iterator[Record]:
+        total = 0
+        for name, data in members:
+            place = name.rpartition("/")[0]
+            if place != self.place:
+                yield from self.flush()
+                self.place = place
+            if record := _read_member(self.path, name, data):
+                if self.report is not None:
+                    yield self.report
+                self.report = record
+                continue
+            total += 0 if isinstance(data, Unreadable) else len(data)
+            if total > archives.TOTAL:
+                raise Unreadable(f"what is read of it is larger than {archives.TOTAL >> 20} MiB")
+            self.keep(name, data)
+        yield from self.flush()
+
+    def keep(self, name: str, data: bytes | Unreadable) -> None:
+        if sosreport.wanted(name) or _OPERATOR_LOG.search(name):
+            if isinstance(data, Unreadable):
+                self.bad = self.bad or (name, data)
+            elif _OPERATOR_LOG.search(name):
+                self.pods.append(archives.decode_text(data))
+            else:
+                self.sos[name] = data
+        elif outputs.is_named(name):
+            self.plain[name] = data
+
+    def flush(self) -> Iterator[Record]:
+        """Yield the records of one folder in it: what others say of the host of its only report goes to that report."""
+        files, self.plain = self.plain, {}
+        report, self.report = self.report, None
+        records = outputs.combine(str(self.path), self.place, files)
+        if (
+            report is not None
+            and len(records) == 1
+            and records[0].host in ("", self.place, report.host)
+            and not records[0].fault
+        ):
+            report = msgspec.structs.replace(report, outputs={**records[0].outputs, **report.outputs})
+            records = []
+        for record in (*([report] if report is not None else []), *records):
+            self.found = True
+            yield record
+
+
+def _read_folder(path: Path) -> Iterator[Record]:
+    folder = _Folder(path)
+    cut = ""
+    members = archives.walk_folder(path, _is_wanted) if path.is_dir() else archives.list_members(path, _is_wanted)
+    try:
+        yield from folder.read(members)
+    except archives.Cut:
+        cut = CUT
+        yield from (msgspec.structs.replace(record, cut=record.cut or CUT) for record in folder.flush())
+    if sosreport.is_one(set(folder.sos)):
+        folder.found = True
+        yield _read_sosreport(folder.sos, str(path), cut)
+    if folder.pods and not folder.found:
+        folder.found = True
+        yield Record(host="", path=str(path), kind="bug report", outputs={}, text="\n".join(folder.pods), cut=cut)
+    if folder.bad and not folder.found:
+        raise Unreadable(f"{folder.bad[0]}: {folder.bad[1]}")
+    if cut and not folder.found:
+        raise Unreadable("it was cut off before the first record in it")
+
+
+def _read_member(path: Path, name: str, data: bytes | Unreadable) -> Record | None:
+    """Read a file of a folder or archive as a record; None if it is no record. One that cannot be read affects only its own
+    host."""
+    place, file = f"{path}/{name}", name.rpartition("/")[2]
+    match = _BUG_REPORT.search(name)
+    kind: Kind = "bug report" if match else "capture"
+    if not match and not _CAPTURE.match(file):
+        return None
+    try:
+        if isinstance(data, Unreadable):
+            raise data
+        if not match:
+            return captured.parse(archives.decode_text(data), place)
+        text = archives.decode_text(archives.unpack_inner(data))
+        return _read_bug_report(text, place, match[1] or "") if bug_report.is_one(text) else None
+    except Unreadable as error:
+        host = (match[1] or "") if match else captured.host_of(file)
+        return Record(host=host, path=place, kind=kind, outputs={}, fault=str(error))
+
+
+def _is_wanted(name: str) -> bool:
+    return bool(
+        _BUG_REPORT.search(name)
+        or _CAPTURE.match(name.rpartition("/")[2])
+        or _OPERATOR_LOG.search(name)
+        or sosreport.wanted(name)
+        or outputs.is_named(name)
+    )
+
+
+def _read_bug_report(text: str, path: str, node: str = "") -> Record:
+    """Read a bug report. `node`: the name that a must-gather gives the file; inside, the driver's pod has another name."""
+    pieces = adapt.whole(bug_report.pieces(text))
+    return Record(
+        host=node or bug_report.host(text),
+        path=path,
+        kind="bug report",
+        outputs=outputs.convert(pieces),
+        read_at=bug_report.seconds(bug_report.date(text)),
+        text=text,
+        readable=READABLE,
+        cut=pieces.cut,
+    )
+
+
+def _read_sosreport(tree: dict[str, bytes], path: str, cut: str) -> Record:
+    pieces = adapt.whole(sosreport.pieces(tree, cut))
+    return Record(
+        host=sosreport.host(tree),
+        path=path,
+        kind="sosreport",
+        outputs=outputs.convert(pieces),
+        text=sosreport.logs(tree),
+        readable=READABLE,
+        cut=pieces.cut,
+    )

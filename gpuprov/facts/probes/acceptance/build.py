@@ -1,0 +1,59 @@
+"""Compilers and packages of a host that acceptance tools are built with."""
+
+from __future__ import annotations
+
+import re
+
+from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
+from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages_script, parse_packages
+
+DEBIAN = (
+    "perftest",
+    "rdmacm-utils",
+    "ibverbs-utils",
+    "infiniband-diags",
+    "build-essential",
+    "libnccl-dev",
+    "cmake",
+    "libboost-program-options-dev",
+    "stress-ng",
+)
+RPM = (
+    "perftest",
+    "librdmacm-utils",
+    "libibverbs-utils",
+    "infiniband-diags",
+    "gcc-c++",
+    "make",
+    "libnccl-devel",
+    "cmake",
+    "boost-devel",
+    "stress-ng",
+)
+"""Packages that the tools and their builds need, as in the catalogue."""
+
+
+def parse(output: Output) -> str:
+    path = output.text.strip()
+    if path and not re.fullmatch(r"/\S+", path):
+        raise ProbeFailed(f"no path of a program: {path[:80]!r}")
+    return path
+
+
+BUILD = Probe(
+    "acceptance_build",
+    "command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null; true",
+    parse,
+    "command -v nvcc; ls /usr/local/cuda/bin/nvcc",
+)
+"""The path of nvcc, empty for none: NVIDIA's packages put it below /usr/local/cuda, which is not in PATH."""
+MPICC = Probe("acceptance_mpicc", "command -v mpicc; true", parse, "command -v mpicc")
+"""The path of MPI's compiler, by which the build finds its headers; empty for none."""
+PACKAGES = Probe(
+    "acceptance_packages",
+    build_packages_script(" ".join(DEBIAN), "|".join(RPM).replace("+", "[+]")),
+    parse_packages,
+    f"dpkg -l {' '.join(DEBIAN)}; rpm -q {' '.join(RPM)}",
+    blank=PACKAGE_LISTS,
+)
+"""Installed packages among DEBIAN and RPM."""

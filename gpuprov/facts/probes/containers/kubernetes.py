@@ -1,0 +1,143 @@
+"""A Kubernetes node as seen on its host: kubelet, gpuprov's files, other managers of the GPUs, and the cluster's
+view of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gpuprov.core import safe_parse
+from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.host.roots import ROOTS
+
+DIRECTORY = "/etc/gpuprov/kubernetes"
+# The kubelet as kubeadm, k3s, RKE2 and MicroK8s start it: https://docs.k3s.io/architecture, https://docs.rke2.io/architecture,
+# https://microk8s.io/docs/configuring-services
+UNITS = (
+    *("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service"),
+    "snap.microk8s.daemon-kubelite.service",
+)
+# The kubelet's own credentials: https://kubernetes.io/docs/reference/setup-tools/kubeadm/implementation-details/
+KUBECONFIGS = (
+    "/etc/kubernetes/kubelet.conf",
+    "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+    "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+)
+# Where the GPU operator's containers put the driver and the toolkit:
+# https://github.com/NVIDIA/gpu-operator/blob/main/deployments/gpu-operator/values.yaml (driverInstallDir, installDir)
+DRIVER_ROOT, TOOLKIT_ROOT = "/run/nvidia/driver", "/usr/local/nvidia/toolkit"
+# Names of processes, which the kernel cuts after 15 letters: nvidia-mig-manager, nvidia-device-plugin (NVIDIA's and HAMi's),
+# vGPUmonitor (HAMi's), gpushare-device-plugin-v2.
+MIG_MANAGER, PLUGIN, HAMI, GPUSHARE = "nvidia-mig-mana", "nvidia-device-p", "vGPUmonitor", "gpushare-device"
+DRIVER, TOOLKIT = "driver", "toolkit"
+
+
+class Service(msgspec.Struct, frozen=True):
+    """A unit that runs a kubelet."""
+
+    name: str
+    active: str
+    file: str
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """The node. `services`: units that run a kubelet. `managers`: what a cluster has put on the host, `driver` or
+    `toolkit`, and names of processes. `kubectl`, `kubeconfig`: program and credentials for queries, empty if absent.
+    `name`: the kubelet's name for the node. `labels` and `allocatable` are the cluster's answer; None without an
+    answer: then `complaint` is kubectl's error, if it was run.
+    """
+
+    services: tuple[Service, ...] = ()
+    managers: tuple[str, ...] = ()
+    kubectl: str = ""
+    kubeconfig: str = ""
+    name: str = ""
+    labels: dict[str, str] | None = None
+    allocatable: dict[str, str] | None = None
+    complaint: str = ""
+
+    @property
+    def unasked(self) -> str:
+        """Reason why the cluster was not queried; empty if it was."""
+        if not self.kubeconfig:
+            return f"no credentials of a kubelet on this host ({', '.join(KUBECONFIGS)})"
+        return "" if self.kubectl else "kubectl is not installed on this host"
+
+
+def parse_files(output: Output) -> dict[str, str]:
+    files: dict[str, str] = {}
+    name = ""
+    for line in output.text.splitlines():
+        if line.startswith("@file "):
+            name = line.removeprefix("@file ")
+            files[name] = ""
+        elif name:
+            files[name] += line[1:] + "\n"
+    return files
+
+
+def parse_node(output: Output) -> Node:
+    head, _, answer = output.text.partition("@node\n")
+    rows = Output(head).rows()
+    fields = {kind: values[-1] for kind, values in rows.items()}
+    labels, allocatable, complaint = None, None, ""
+    if fields.get("kubectl") and fields.get("kubeconfig"):
+        try:
+            answer_data: dict[str, Any] = safe_parse.parse_json(answer)
+            labels = {str(key): str(value) for key, value in answer_data["metadata"].get("labels", {}).items()}
+            allocatable = {str(key): str(value) for key, value in answer_data["status"].get("allocatable", {}).items()}
+        except (ValueError, KeyError, AttributeError, TypeError):
+            complaint = " ".join(answer.split())[:300] or "kubectl gave no answer"
+    return Node(
+        services=tuple(Service(*(line.split("|", 2) + ["", ""])[:3]) for line in rows.get("unit", ())),
+        managers=tuple(dict.fromkeys(rows.get("manager", ()))),
+        kubectl=fields.get("kubectl", ""),
+        kubeconfig=fields.get("kubeconfig", ""),
+        name=fields.get("name", ""),
+        labels=labels,
+        allocatable=allocatable,
+        complaint=complaint,
+    )
+
+
+FILES = Probe(
+    "kubernetes_files",
+    f"""for f in {DIRECTORY}/*; do
+  [ -f "$f" ] || continue
+  echo "@file ${{f##*/}}"; sed 's/^/ /' "$f"; echo
+done; true""",
+    parse_files,
+    f"head -n 100 {DIRECTORY}/*",
+)
+"""The text of each file in gpuprov's folder, by name."""
+
+# Who it is by the kubelet's certificate, system:node:NAME: https://kubernetes.io/docs/reference/access-authn-authz/node/
+# --raw asks for the node alone, without a discovery of the whole API.
+# Two opening braces would be Ansible's own: the role runs this script too.
+NODE = Probe(
+    "kubernetes_node",
+    f"""for u in {" ".join(UNITS)}; do
+  s=$(systemctl show -p LoadState -p ActiveState -p UnitFileState "$u" 2>/dev/null | sort | sed 's/^[^=]*=//' | tr '\\n' '|')
+  case $s in *"|loaded|"*) a=${{s%%|*}}; f=${{s#*|loaded|}}; echo "unit|$u|$a|${{f%|}}";; esac
+done
+while read -r d m r; do [ "$m" = {DRIVER_ROOT} ] && echo "manager|{DRIVER}"; done < /proc/self/mounts
+[ -e {DRIVER_ROOT}/usr/bin/nvidia-smi ] && echo "manager|{DRIVER}"
+[ -x {TOOLKIT_ROOT}/nvidia-container-runtime ] && echo "manager|{TOOLKIT}"
+{ROOTS}roots '{"|".join((MIG_MANAGER, PLUGIN, HAMI, GPUSHARE))}' | while read -r d; do
+  read -r c < "$d/comm" && echo "manager|$c"
+done 2>/dev/null | sort -u
+k=$(command -v kubectl) || for f in /var/lib/rancher/rke2/bin/kubectl /usr/local/bin/kubectl; do [ -x "$f" ] && k=$f; done
+c=""; for f in {" ".join(KUBECONFIGS)}; do [ -r "$f" ] && c=$f && break; done
+[ -n "$c" ] || exit 0
+p=$(sed -n 's/^ *client-certificate: *//p' "$c" | head -n 1)
+n=$(openssl x509 -noout -subject -in "$p" 2>/dev/null | sed -n 's/.*system:node:\\([^,/ ]*\\).*/\\1/p')
+[ -n "$n" ] || n=$(uname -n | tr A-Z a-z)
+echo "kubeconfig|$c"; echo "name|$n"
+[ -n "$k" ] || exit 0
+echo "kubectl|$k"; echo @node
+ask() {{ timeout 8 "$k" --kubeconfig="$c" --request-timeout=4s get --raw "/api/v1/nodes/$n"; }}
+if o=$(ask 2>/dev/null); then printf '%s\\n' "$o"; else ask 2>&1; fi; true""",
+    parse_node,
+    "systemctl status kubelet; kubectl get node NAME -o yaml; mount | grep /run/nvidia; ls /usr/local/nvidia/toolkit",
+)

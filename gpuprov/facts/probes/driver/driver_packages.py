@@ -1,0 +1,139 @@
+"""Packages around a driver: makers of the installed ones, tools that its modules are built with, and kernels that
+gpuprov holds."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.host.family import by_family
+from gpuprov.facts.probes.software import dnf, zypper
+from gpuprov.facts.probes.software.packages import Index, parse_index
+from gpuprov.facts.probes.software.prebuilt import FOLDER
+
+HELD_KERNELS = f"{FOLDER}/held-kernels"
+"""File of the kernels that gpuprov holds because their modules were built elsewhere; other holds are the
+administrator's."""
+TOOLS = ("gcc", "gcc-c++", "make")
+"""Tools to compile the modules, on distributions whose DKMS does not depend on them."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """An installed package, of one architecture. `vendor`: its maker, as the package states it."""
+
+    name: str
+    version: str
+    source: str
+    architecture: str
+    vendor: str
+
+
+class Installed(msgspec.Struct, frozen=True):
+    """Installed packages. `own`: the architectures whose packages have names without a suffix."""
+
+    rows: tuple[Row, ...] = ()
+    own: frozenset[str] = frozenset()
+
+
+class Building(msgspec.Struct, frozen=True):
+    """Needs of a module build: the tools present, and the offered versions of headers and tools."""
+
+    there: frozenset[str] = frozenset()
+    offered: dict[str, list[str]] = {}
+
+
+def parse_installed(output: Output) -> Installed:
+    rows = [line.split("|", 5) for line in output.text.splitlines()]
+    return Installed(
+        tuple(
+            Row(
+                row[1],
+                row[2].removeprefix("0:"),
+                re.sub(r"-[^-]+-[^-]+\.(src|nosrc)\.rpm\Z", "", row[3]),
+                row[4],
+                row[5],
+            )
+            for row in rows
+            if row[0] == "row" and len(row) == 6
+        ),
+        frozenset({"all", "noarch", *(row[1] for row in rows if row[0] == "own" and len(row) == 2)}),
+    )
+
+
+def parse_building(output: Output) -> Building:
+    parts = (line.partition("|") for line in output.text.splitlines())
+    return Building(frozenset(rest for kind, _, rest in parts if kind == "there"), dict(parse_index(output)))
+
+
+def parse_archives(output: Output) -> tuple[tuple[str, str], ...]:
+    rows = [line.split("|") for line in output.text.splitlines()]
+    debian_main = [row for row in rows if len(row) == 5 and row[0] == "archive" and row[3:] == ["main", "Debian"]]
+    return tuple(dict.fromkeys((row[1], row[2]) for row in debian_main))
+
+
+_OF_A_DRIVER = "grep -Ei '^[^|]*[|].*(nvidia|cuda|xnvctrl)'"
+# Not the architecture of the package rpm, which has another name on openSUSE Leap's images (rpm-ndb).
+_RPM = f"""a=$(rpm -E %_arch) && echo "own|$a"
+rpm -qa --qf 'row|%{{NAME}}|%{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}|%{{SOURCERPM}}|%{{ARCH}}|%{{VENDOR}}\\n' | {_OF_A_DRIVER}; true"""
+INSTALLED = Probe(
+    "driver_makers",
+    by_family(
+        f"""a=$(dpkg --print-architecture) && echo "own|$a"
+dpkg-query -W -f '${{db:Status-Abbrev}}|${{Package}}|${{Version}}|${{source:Package}}|${{Architecture}}|${{Maintainer}}\\n' |
+  sed -n 's/^.[iUFHWt][^|]*|/row|/p' | {_OF_A_DRIVER}; true""",
+        _RPM,
+        _RPM,
+    ),
+    parse_installed,
+    "dpkg-query -W -f '${Package} ${Version} ${Architecture} ${Maintainer}\\n'; rpm -qa --qf '%{NEVRA} %{VENDOR}\\n'",
+)
+"""Installed packages that relate to a driver by their name, source or maker, in each architecture."""
+_THERE = f"rpm -q --qf 'there|%{{NAME}}\\n' {' '.join(TOOLS)} | grep '^there|'"
+BUILDING = Probe(
+    "driver_building",
+    by_family(
+        'for d in /lib/modules/*; do echo "linux-headers-${d##*/}"; done | xargs -r apt-cache madison 2>/dev/null; true',
+        f"{_THERE}\n{dnf.search('kernel*-devel', 'kernel*-modules-extra', 'kernel*-drivers-gpu', *TOOLS)}",
+        f"{_THERE}\n{zypper.search('kernel-*-devel', *TOOLS)}",
+    ),
+    parse_building,
+    "apt-cache madison linux-headers-KERNEL; dnf -C repoquery --showduplicates 'kernel*-devel'; zypper search -s 'kernel-*-devel'",
+)
+"""Offered kernel headers and tools, from the lists that the host has fetched, never the network."""
+ARCHIVES = Probe(
+    "debian_archives",
+    by_family(
+        "apt-get indextargets --format 'archive|$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(ORIGIN)' "
+        "'Created-By: Packages'; true",
+        "true",
+        "true",
+    ),
+    parse_archives,
+    "apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages'",
+    blank=r"archive\|",
+)
+"""Debian archives from which the host uses `main`: address and release."""
+KERNELS_HELD = Probe(
+    "kernels_held",
+    f"cat {HELD_KERNELS} 2>/dev/null; true",
+    lambda output: tuple(output.text.split()),
+    f"cat {HELD_KERNELS}",
+)
+"""Kernel packages held by gpuprov."""
+
+
+def without(index: Index, url: str) -> Index:
+    """Return the index without versions that come from this address alone."""
+    if not url:
+        return index
+    kept = Index()
+    for name, versions in index.items():
+        left = [
+            v for v in versions if not index.places.get((name, v)) or set(index.places[(name, v)]) - {url.rstrip("/")}
+        ]
+        if left:
+            kept[name] = left
+    kept.complaint, kept.busy, kept.places = index.complaint, index.busy, index.places
+    return kept

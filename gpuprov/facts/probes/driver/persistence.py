@@ -1,0 +1,49 @@
+"""nvidia-persistenced on a host: its packaged unit, its own package, the running daemon, and the driver's GPUs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.host_code.packages.lists import parse_madison
+
+PACKAGE, UNIT = "nvidia-persistenced", "nvidia-persistenced.service"
+
+
+class Persistenced(msgspec.Struct, frozen=True, kw_only=True):
+    """The daemon. `unit`: the lines of the unit file, none if there is no file. `offered`: versions of Debian's
+    package, newest first; `installed`: it is installed. `idle`: the running daemon was started with the mode off.
+    `gpus`: GPUs bound to the driver."""
+
+    unit: tuple[str, ...] = ()
+    offered: tuple[str, ...] = ()
+    installed: bool = False
+    idle: bool = False
+    gpus: int = 0
+
+
+def parse(output: Output) -> Persistenced:
+    rows = output.rows()
+    return Persistenced(
+        unit=tuple(rows.get("unit", ())),
+        offered=tuple(parse_madison("\n".join(rows.get("offer", ()))).get(PACKAGE, ())),
+        installed=any(state[1:2] == "i" for state in rows.get("package", ())),
+        idle="idle" in rows,
+        gpus=int(rows.get("gpus", ["0"])[0]),
+    )
+
+
+PERSISTENCED = Probe(
+    "persistenced",
+    f"""f=$(systemctl show -p FragmentPath {UNIT} 2>/dev/null); f=${{f#FragmentPath=}}
+[ -z "$f" ] || sed 's/^/unit|/' "$f" 2>/dev/null
+apt-cache madison {PACKAGE} 2>/dev/null | sed 's/^/offer|/'
+dpkg-query -W -f 'package|${{db:Status-Abbrev}}\\n' {PACKAGE} 2>/dev/null
+p=$(systemctl show -p MainPID {UNIT} 2>/dev/null); p=${{p#MainPID=}}
+[ "${{p:-0}}" = 0 ] || ! grep -qz -x -e --no-persistence-mode "/proc/$p/cmdline" 2>/dev/null || echo "idle|$p"
+set -- /proc/driver/nvidia/gpus/*; [ -e "$1" ] && echo "gpus|$#" || echo 'gpus|0'""",
+    parse,
+    f"systemctl cat {UNIT}; apt-cache policy {PACKAGE}; dnf info {PACKAGE}; zypper info {PACKAGE}",
+    speaks=True,
+    blank=r"gpus\|0$",
+)

@@ -1,0 +1,43 @@
+"""Packages of kernel modules built by a distribution or NVIDIA: those offered for the host's kernels, and those
+installed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.host.family import by_family
+from gpuprov.facts.probes.software import dnf
+from gpuprov.rules.package_lists import parse_precompiled
+
+
+class Precompiled(msgspec.Struct, frozen=True):
+    """Package versions by name, each beginning with the driver version that the modules are of
+    (`580.95.05-6.8.0-60.63+1`); `exact`: packages that an offered one (`NAME=VERSION`) needs in exactly these
+    versions."""
+
+    offered: dict[str, list[str]] = {}
+    installed: dict[str, str] = {}
+    exact: dict[str, dict[str, str]] = {}
+
+
+def parse(output: Output) -> Precompiled:
+    return msgspec.convert(parse_precompiled(output.text), Precompiled)
+
+
+PRECOMPILED = Probe(
+    "precompiled_modules",
+    by_family(
+        r"""for k in $(ls /lib/modules 2>/dev/null); do apt-cache pkgnames linux-modules-nvidia- | grep -- "-$k\$"; done |
+  sort -u | xargs -r apt-cache show 2>/dev/null | awk -F ': ' '
+    $1 == "Package" { name = $2 } $1 == "Version" { version = $2 }
+    $1 == "Depends" { print "offered|" name "|" version "|" $2 }'
+dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}|${Depends}\n' 'linux-modules-nvidia-*' 2>/dev/null |
+  sed -n 's/^.[iUFHWt][^|]*|/installed|/p'""",
+        "rpm -qa --qf 'installed|%{NAME}|%{EPOCHNUM}:%{VERSION}-%{RELEASE}|\\n' 'kmod-nvidia-[0-9]*'\n"
+        + dnf.search("kmod-nvidia-[0-9]*", form="offered|%{name}|%{epoch}:%{version}-%{release}|", streams=True),
+        "true",
+    ),
+    parse,
+    "apt-cache show 'linux-modules-nvidia-*'; dnf -C repoquery --showduplicates 'kmod-nvidia-[0-9]*'",
+)

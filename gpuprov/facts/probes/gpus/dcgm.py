@@ -1,0 +1,170 @@
+"""NVIDIA Data Center GPU Manager on a host: its packages, units, host engine and exporter, and their answers."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.host.family import by_family
+from gpuprov.facts.probes.host.systemd import build_units_probe
+from gpuprov.facts.probes.software import dnf, zypper
+from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
+from gpuprov.rules.followers import LIBRARY_FILES
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """A unit's main process. `command` is empty without a process; `old`: its program or its unit's settings changed
+    after its start. `start` is the unit's present command, `environment` the variables that it sets; `counters`: the
+    file that it reads exists."""
+
+    pid: int = 0
+    command: str = ""
+    old: bool = False
+    start: str = ""
+    environment: dict[str, str] = {}
+
+
+class Dcgm(msgspec.Struct, frozen=True, kw_only=True):
+    """The programs' reports. `installed`: nv-hostengine's version; `running`: version of the host engine that dcgmi
+    reaches, if reported. `gpus`: number of GPUs that it manages, None if it does not answer: then `complaint` is
+    dcgmi's error. `switches`: number of NVSwitches. `metrics`: number of values from the exporter, None if it does
+    not answer. `counters`: its file of counters exists."""
+
+    engine: Service = Service()
+    exporter: Service = Service()
+    installed: str = ""
+    running: str = ""
+    gpus: int | None = None
+    switches: int | None = None
+    complaint: str = ""
+    metrics: int | None = None
+    counters: bool = False
+
+
+def parse_dcgm(output: Output) -> Dcgm:
+    services: dict[str, dict[str, object]] = {"engine": {}, "exporter": {}}
+    fields: dict[str, str] = {}
+    messages: list[str] = []
+    for line in output.text.splitlines():
+        kind, _, rest = line.partition("|")
+        which, _, value = rest.partition("|")
+        if kind == "process" and which in services:
+            pid, state, command = value.split("|", 2)
+            services[which] |= {"pid": int(pid), "old": state == "old", "command": command.strip()}
+        elif kind == "start" and which in services:
+            services[which]["start"] = value.strip()
+        elif kind == "environment" and which in services:
+            pairs = (word.strip('"').partition("=") for word in value.split())
+            services[which]["environment"] = {key: text for key, _, text in pairs}
+        elif kind == "discovery":
+            messages.append(rest)
+        else:
+            fields[kind] = rest
+    count = next((match[1] for line in messages if (match := re.match(r"(\d+) GPUs? found", line))), None)
+    switches = next((match[1] for line in messages if (match := re.match(r"(\d+) NvSwitch(?:es)? found", line))), None)
+    complaint = " ".join(line.removeprefix("Error: ") for line in messages if line.startswith("Error")) or " ".join(
+        messages[:2]
+    )
+    metrics = fields.get("metrics", "")
+    return Dcgm(
+        engine=msgspec.convert(services["engine"], Service),
+        exporter=msgspec.convert(services["exporter"], Service),
+        installed=fields.get("installed", ""),
+        running=fields.get("running", ""),
+        gpus=int(count) if count else None,
+        switches=int(switches) if switches else None,
+        complaint="" if count else complaint,
+        metrics=int(metrics) if is_whole(metrics) else None,
+        counters="counters" in fields,
+    )
+
+
+def parse_counters(output: Output) -> dict[str, bool]:
+    rows = (line.partition("|") for line in output.text.splitlines())
+    return {path: word == "there" for word, bar, path in rows if bar}
+
+
+PACKAGES = Probe(
+    "dcgm_packages",
+    build_packages_script(
+        "'datacenter-gpu-manager*' dcgmi libdcgm nv-hostengine", "datacenter-gpu-manager.*|dcgmi|libdcgm|nv-hostengine"
+    ),
+    parse_packages,
+    "dpkg -l 'datacenter-gpu-manager*'; rpm -qa 'datacenter-gpu-manager*'; dnf versionlock list",
+    blank=PACKAGE_LISTS,
+)
+NAMES = ("datacenter-gpu-manager*", "dcgmi", "libdcgm", "nv-hostengine")
+INDEX = Probe(
+    "dcgm_index",
+    by_family(
+        """apt-cache pkgnames | grep -xE 'datacenter-gpu-manager.*|dcgmi|libdcgm|nv-hostengine' |
+  xargs -r apt-cache madison 2>/dev/null; true""",
+        dnf.search(*NAMES),
+        zypper.search(*NAMES),
+    ),
+    parse_index,
+    "apt-cache madison datacenter-gpu-manager-4-core; dnf -C repoquery --showduplicates 'datacenter-gpu-manager*'",
+)
+"""Package versions that the host's repositories offer, by name, newest first."""
+UNITS = build_units_probe(
+    "dcgm_units",
+    ("nvidia-dcgm.service", "nvidia-dcgm-exporter.service"),
+    "systemctl status nvidia-dcgm nvidia-dcgm-exporter",
+)
+COUNTERS = Probe(
+    "dcgm_counters",
+    '[ -z "${counters:-}" ] || if [ -e "$counters" ]; then echo "there|$counters"; else echo "missing|$counters"; fi',
+    parse_counters,
+    "ls -l /etc/dcgm-exporter",
+    asks=lambda host: {"counters": host.capabilities["dcgm"].exporter_counters},
+)
+"""True if the counters file that the spec names exists, by its path."""
+# dcgmi takes the address after the subsystem; -v of the host engine prints two blocks, its own and the host engine's:
+# https://github.com/NVIDIA/DCGM/blob/master/dcgmi/Version.cpp
+DCGM = Probe(
+    "dcgm",
+    r"""at=localhost; port=9400; file=/etc/dcgm-exporter/default-counters.csv
+now=$(date +%s.%N); read -r up _ < /proc/uptime; hz=$(getconf CLK_TCK)
+for n in engine exporter; do
+  u=nvidia-dcgm.service; b=/usr/bin/nv-hostengine
+  [ $n = exporter ] && u=nvidia-dcgm-exporter.service && b=/usr/bin/dcgm-exporter
+  echo "start|$n|$(systemctl show -p ExecStart --value $u 2>/dev/null | sed -n 's/.*argv\[\]=\([^;]*\);.*/\1/p')"
+  e=$(systemctl show -p Environment --value $u 2>/dev/null); echo "environment|$n|$e"
+  p=$(systemctl show -p MainPID --value $u 2>/dev/null)
+  s=$(sed 's/.*) //' "/proc/${p:-0}/stat" 2>/dev/null) || continue
+  case $s in Z*|X*|'') continue ;; esac
+  t=$(echo "$s" | awk -v n="$now" -v u="$up" -v h="$hz" '{ printf "%.2f", n - u + $20 / h + 0.2 }')
+  [ $n = exporter ] && l= || l="@LIBRARIES@"
+  o=new; [ -n "$(find $b $l /etc/systemd/system/$u.d -newerct "@$t" 2>/dev/null)" ] && o=old
+  c=$(tr '\0' ' ' < "/proc/$p/cmdline"); echo "process|$n|$p|$o|$c"
+  set -- $c
+  while [ $# -gt 0 ]; do
+    case $n$1 in
+      engine--domain-socket|engine-d) at=unix://$2 ;;
+      engine--port|engine-p) at="${at%%:*}:$2" ;;
+      engine--bind-interface|engine-b) case $2 in ALL|0.0.0.0) ;; *) at="$2${at#localhost}" ;; esac ;;
+      exporter-f) file=$2 ;;
+    esac
+    shift
+  done
+  for w in $e; do case $n$w in exporterDCGM_EXPORTER_LISTEN=*) port=${w##*:} ;; esac; done
+  [ $n = exporter ] && echo "metrics|$(timeout 10 bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$0" || exit 1
+printf "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n" >&3; cat <&3' "$port" 2>/dev/null |
+    awk 'NR==1 && /^HTTP\/[0-9.]+ 200/{y=1} /^DCGM_/{k++} END{if (y) print k+0}')"
+done
+[ -e "$file" ] && echo "counters|"
+command -v nv-hostengine >/dev/null &&
+  echo "installed|$(timeout 10 nv-hostengine --version 2>/dev/null </dev/null | sed -n 's/^Version *: *//p' | head -n 1)"
+if command -v dcgmi >/dev/null; then
+  timeout 20 dcgmi discovery --host "$at" -l 2>&1 </dev/null | grep -E '(GPUs?|NvSwitch(es)?) found|Error' | sed 's/^/discovery|/'
+  [ "$at" = localhost ] && set -- -v || set -- -v --host "$at"
+  echo "running|$(timeout 20 dcgmi "$@" 2>/dev/null </dev/null | awk '/^Hostengine build info/{f=1} f && /^Version/{print $NF; exit}')"
+fi; true""".replace("@LIBRARIES@", " ".join(LIBRARY_FILES)),
+    parse_dcgm,
+    "systemctl status nvidia-dcgm nvidia-dcgm-exporter; dcgmi -v; dcgmi discovery -l; curl -s localhost:9400/metrics",
+    speaks=True,
+    blank=r"start\|",
+)

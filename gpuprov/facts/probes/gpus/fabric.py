@@ -1,0 +1,299 @@
+"""The NVSwitch fabric: bridges to its switches, the Fabric Manager daemon, its packages, and the state that GPUs report."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
+from gpuprov.facts.probes.gpus.smi_query import FORGED, OWN, judge
+from gpuprov.facts.probes.host.family import by_family
+from gpuprov.facts.probes.software import dnf, zypper
+from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
+from gpuprov.rules.nccl_topology import ADDRESS
+
+NOTHING = ("N/A", "[N/A]", "Not Supported", "")
+BAD = {"Bandwidth": ("Degraded",), "Route Unhealthy": ("True",), "Access Timeout Recovery": ("True",)}
+"""Health fields that are faults by themselves, for drivers without a health summary: nvmlFabricDefs of
+https://docs.nvidia.com/deploy/nvml-api"""
+BUS = r"(?:[0-9A-Fa-f]{4})?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A live process of the daemon's unit; `started` in seconds since 1970."""
+
+    pid: int
+    command: str
+    started: float
+
+
+class Daemon(msgspec.Struct, frozen=True, kw_only=True):
+    """The daemon. `version` is the program's own, empty if it is not installed. `settings` are those of fabricmanager.cfg.
+
+    `configured`, `installed`: last change of configuration and program (seconds since 1970; 0: absent). `log`: the last lines
+    of the unit's present or last run; `errors`: lines of that whole run about NVSwitches, in the journal or its own log.
+    `elsewhere`: a process of that name lives on the host, in the unit or not, as in a container of the driver.
+    """
+
+    processes: tuple[Process, ...] = ()
+    version: str = ""
+    settings: dict[str, str] = {}
+    configured: float = 0
+    installed: float = 0
+    log: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    elsewhere: bool = False
+
+    def process(self, name: str) -> Process | None:
+        """Return the live process of the unit that runs this program, or a script of that name."""
+        return next((p for p in self.processes if re.search(rf"(^|[ /]){re.escape(name)}( |\Z)", p.command)), None)
+
+
+class GpuFabric(msgspec.Struct, frozen=True):
+    """A GPU's registration with the fabric, as nvidia-smi shows it: a stale value that does not show whether the daemon is
+    alive. `clique`, `cluster`: the group of GPUs that share memory with it, and the UUID of their rack or board; empty if this
+    nvidia-smi does not report them. `health`: the lines below Health, by name.
+    """
+
+    bus: str
+    state: str
+    status: str
+    clique: str = ""
+    cluster: str = ""
+    health: dict[str, str] = {}
+
+    def ill(self) -> tuple[str, ...]:
+        """Faults in its health, in nvidia-smi's words; empty if there are none, or none are reported."""
+        summary = self.health.get("Summary", NOTHING[0])
+        if summary in NOTHING:
+            return tuple(f"{name}: {value}" for name, value in self.health.items() if value in BAD.get(name, ()))
+        more = (f"{name}: {value}" for name, value in self.health.items() if name != "Summary" and value not in NOTHING)
+        return () if summary == "Healthy" else (f"Health {summary}", *more)
+
+
+class SubnetKernel(msgspec.Struct, frozen=True):
+    """Kernel support for NVSwitches that are reached through InfiniBand: `modules` that are loaded, built in or on disk, and
+    `devices`: InfiniBand devices whose function is a bridge to a switch."""
+
+    modules: frozenset[str] = frozenset()
+    devices: tuple[str, ...] = ()
+
+
+class SwitchLibrary(msgspec.Struct, frozen=True):
+    """A library through which DCGM reads NVSwitches: `libnvidia-nscq` or `libnvsdm`, its path, and the version in its file's name."""
+
+    name: str
+    path: str
+    version: str
+
+
+ERRORS = re.compile(
+    r"(detected NVSwitch (non-)?fatal error \d+|failed to find the GPU handle \d+ in the multicast team).*"
+)
+"""Lines of Fabric Manager about NVSwitches: https://github.com/leptonai/gpud, components/accelerator/nvidia/fabric-manager."""
+
+
+def parse_bridges(output: Output) -> tuple[str, ...]:
+    addresses = tuple(output.text.split())
+    if strange := [address for address in addresses if not ADDRESS.fullmatch(address)]:
+        raise ProbeFailed(f"no PCI address: {strange[0][:80]!r}")
+    return addresses
+
+
+def parse_daemon(output: Output) -> Daemon:
+    rows = [line.split("|", 3) for line in output.text.splitlines() if "|" in line]
+    clock = [float(cell) for row in rows if row[0] == "clock" for cell in row[1:] if cell]
+    processes = []
+    timestamps: dict[str, float] = {}
+    settings: dict[str, str] = {}
+    version = ""
+    log: list[str] = []
+    errors: dict[str, None] = {}
+    for kind, *cells in rows:
+        if kind == "process" and len(cells) == 3:
+            process = _parse_process(cells, clock)
+            processes += [process] if process else []
+        elif kind in ("program", "config") and cells[0]:
+            timestamps[kind] = float(cells[0])
+        elif kind == "version":
+            match = re.search(r"\d{3}(?:\.\d+)+", cells[0])
+            version = match[0] if match else ""
+        elif kind == "setting":
+            key, _, value = "|".join(cells).partition("=")
+            settings[key.strip()] = value.partition("#")[0].strip().strip('"')
+        elif kind == "log":
+            log.append("|".join(cells))
+        elif kind == "error" and (error := ERRORS.search("|".join(cells))):
+            errors[error[0]] = None  # once, whichever of the two logs has it
+    return Daemon(
+        processes=tuple(processes),
+        version=version,
+        settings=settings,
+        configured=timestamps.get("config", 0),
+        installed=timestamps.get("program", 0),
+        log=tuple(log),
+        errors=tuple(errors),
+        elsewhere=any(row[0] == "elsewhere" for row in rows),
+    )
+
+
+def _parse_process(cells: list[str], clock: list[float]) -> Process | None:
+    """Parse a process; None for a zombie. The fields of /proc/PID/stat after the command's name: state, parent, ..., start
+    time in ticks."""
+    pid, stat, command = cells
+    fields = stat.split()
+    if len(fields) < 20 or fields[0] in "ZX":
+        return None
+    if len(clock) != 3:
+        raise ProbeFailed("date, /proc/uptime or getconf cannot be read, so nobody can say when the daemon was started")
+    now, uptime, ticks = clock
+    return Process(int(pid), command.strip(), now - uptime + int(fields[19]) / ticks)
+
+
+FIELDS = {"State": "state", "Status": "status", "CliqueId": "clique", "ClusterUUID": "cluster"}
+
+
+def parse_state(output: Output) -> tuple[GpuFabric, ...]:
+    gpus: list[GpuFabric] = []
+    inside = False
+    judge(output.text.splitlines())
+    for line in output.text.splitlines():
+        if match := re.match(rf"{BUS},\s*(?:state\s+)?([^,]+),\s*(?:status\s+)?([^,]+)\Z", line):
+            gpus.append(GpuFabric(match[1].lower(), match[2].strip(), match[3].strip()))
+        elif match := re.match(f"GPU {BUS}", line):
+            gpus.append(GpuFabric(match[1].lower(), "", ""))
+            inside = False
+        elif gpus and line.strip() == "Health":
+            inside = True
+        elif gpus and (match := re.match(r"\s+([^\s:][^:]*):(.*)", line)):
+            name, value, last = match[1].rstrip(), match[2].strip(), gpus[-1]
+            if name in FIELDS:
+                gpus[-1] = msgspec.structs.replace(last, **{FIELDS[name]: value})
+            elif inside:
+                gpus[-1] = msgspec.structs.replace(last, health={**last.health, name: value})
+    return tuple(gpu for gpu in gpus if gpu.state)
+
+
+def parse_subnet_kernel(output: Output) -> SubnetKernel:
+    rows = [line.partition("|") for line in output.text.splitlines()]
+    names = {kind: [name for row_kind, _, name in rows if row_kind == kind] for kind in ("module", "device")}
+    return SubnetKernel(frozenset(names["module"]), tuple(names["device"]))
+
+
+def parse_libraries(output: Output) -> tuple[SwitchLibrary, ...]:
+    rows = [line.split("|") for line in output.text.splitlines()]
+    libraries = []
+    for path, real in (row[1:] for row in rows if len(row) == 3 and row[0] == "library"):
+        match = re.search(r"\.so\.(\d{3}(?:\.\d+)+)\Z", real)
+        libraries.append(SwitchLibrary(path.rpartition("/")[2].partition(".so")[0], path, match[1] if match else ""))
+    return tuple(libraries)
+
+
+BRIDGES = Probe(
+    "fabric_bridges",
+    """for d in /sys/bus/pci/devices/*; do
+  read -r v < "$d/vendor" 2>/dev/null || continue
+  [ "$v" = 0x15b3 ] || continue
+  read -r i < "$d/device"
+  [ "$i" = 0x1021 ] && grep -qsa SW_MNG "$d/vpd" && echo "${d##*/}"
+done; true""",
+    parse_bridges,
+    "grep -la SW_MNG /sys/bus/pci/devices/*/vpd",
+)
+"""PCI addresses of the ConnectX-7 functions that bridge to NVSwitches of generation 4."""
+RUNNING = """echo "clock|$(date +%s.%N)|$(cut -d' ' -f1 /proc/uptime)|$(getconf CLK_TCK)"
+g=$(systemctl show -p ControlGroup --value $u 2>/dev/null)
+[ -n "$g" ] && for p in $(grep -ls "^[0-9]*:[^:]*:$g\\$" /proc/[0-9]*/cgroup); do
+  p=${p%/cgroup}; s=$(cat "$p/stat" 2>/dev/null) || continue
+  echo "process|${p##*/}|${s##*) }|$(tr '\\0\\n' '  ' < "$p/cmdline")"
+done
+[ -e $b ] && echo "program|$(stat -c %.3Z $b)" && echo "version|$(timeout 10 $b --version </dev/null 2>&1 | head -n 1)"
+[ -e $c ] && echo "config|$(stat -c %.3Z $c)" && sed -n 's/^[[:space:]]*\\([A-Z][A-Z0-9_]*\\)[[:space:]]*=/setting|\\1=/p' $c
+"""
+"""Shell: prints the processes of the unit $u, its program $b and its configuration $c, for `parse_daemon`. The name of a
+user's control group may end like the unit's, and a process's command line may contain a line break."""
+DAEMON = Probe(
+    "fabric_manager",
+    """u=nvidia-fabricmanager.service; c=/usr/share/nvidia/nvswitch/fabricmanager.cfg; b=/usr/bin/nv-fabricmanager
+"""
+    + RUNNING
+    + """grep -lsx nv-fabricmanage /proc/[0-9]*/comm | head -n 1 | sed 's/^/elsewhere|/'
+i=$(systemctl show -p InvocationID --value $u 2>/dev/null)
+[ -n "$i" ] && journalctl -q --no-pager -o cat -n 50 _SYSTEMD_INVOCATION_ID="$i" 2>/dev/null | sed 's/^/log|/'
+e='detected NVSwitch (non-)?fatal error [0-9]|failed to find the GPU handle [0-9]+ in the multicast team'
+[ -n "$i" ] && journalctl -q --no-pager -o cat _SYSTEMD_INVOCATION_ID="$i" 2>/dev/null | grep -E "$e" | tail -n 20 | sed 's/^/error|/'
+# Its own log goes on over all its runs, in the host's time: what was written since this one began.
+f=$(sed -n 's/^[[:space:]]*LOG_FILE_NAME[[:space:]]*=["[:space:]]*\\([^"#]*[^"#[:space:]]\\).*/\\1/p' $c 2>/dev/null | tail -n 1)
+f=${f:-/var/log/fabricmanager.log}
+p=$(systemctl show -p MainPID --value $u 2>/dev/null)
+s=$(sed 's/.*) //' "/proc/$p/stat" 2>/dev/null | cut -d' ' -f20)
+[ -n "$s" ] && [ -r "$f" ] && s=$(($(date +%s) - $(cut -d. -f1 /proc/uptime) + s / $(getconf CLK_TCK) - 1)) &&
+  b=$(date -d "@$s" +%Y%m%d%H%M%S) && tail -c 1000000 "$f" | grep -aE "$e" |
+  awk -v b="$b" '{ m = index("JanFebMarAprMayJunJulAugSepOctNovDec", substr($1, 2, 3)); t = $4; gsub(/[^0-9]/, "", t)
+    if (m && $1 ~ /^\\[...$/ && sprintf("%s%02d%02d%s", $3, (m + 2) / 3, $2, t) "" >= b "") print "error|" $0 }' | tail -n 20
+true""",
+    parse_daemon,
+    "systemctl status nvidia-fabricmanager; cat /usr/share/nvidia/nvswitch/fabricmanager.cfg",
+    speaks=True,
+    blank=r"clock\|",
+)
+PACKAGES = Probe(
+    "fabric_packages",
+    build_packages_script(
+        "'nvidia-fabricmanager*' 'nvidia-imex*' nvlsm libibumad3 infiniband-diags 'libnvidia-nscq*' 'libnvsdm*'",
+        "nvidia-fabric-?manager.*|nvidia-imex.*|nvlsm|libibumad|infiniband-diags|libnvidia-nscq.*|libnvsdm.*",
+    ),
+    parse_packages,
+    "dpkg -l 'nvidia-fabricmanager*' 'nvidia-imex*' nvlsm; rpm -qa 'nvidia-fabric*' 'nvidia-imex*' nvlsm",
+    blank=PACKAGE_LISTS,
+)
+SUBNET_INDEX = Probe(
+    "fabric_subnet_index",
+    "grep -qsi 0x1021 /sys/bus/pci/devices/*/device || exit 0\n"
+    + by_family(
+        "apt-cache madison nvlsm libibumad3 infiniband-diags 2>/dev/null; true",
+        dnf.search("nvlsm", "libibumad", "infiniband-diags"),
+        zypper.search("nvlsm", "libibumad3", "infiniband-diags"),
+    ),
+    parse_index,
+    "apt-cache madison nvlsm libibumad3 infiniband-diags; dnf -C repoquery nvlsm libibumad infiniband-diags",
+)
+"""Offered versions of the packages that NVSwitches of generation 4 need beside Fabric Manager, by name; empty if no PCI
+function bridges to such a switch."""
+LIBRARIES = Probe(
+    "switch_libraries",
+    r"""PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's/.*=> //p' | grep -E '/lib(nvidia-nscq|nvsdm)\.so\.[0-9]+$' |
+while read -r f; do echo "library|$f|$(readlink -f "$f")"; done; true""",
+    parse_libraries,
+    "ldconfig -p | grep -E 'nscq|nvsdm'; readlink -f /usr/lib*/*/libnvidia-nscq.so.2",
+)
+"""Libraries that DCGM reads NVSwitches by, as the dynamic linker finds them. NSCQ's file has the version in its name
+(https://github.com/nvidia/apt-packaging-libnvidia-nscq); NVSDM's has not (https://docs.nvidia.com/datacenter/tesla/nvsdm/installation.html)."""
+STATE = Probe(
+    "fabric_state",
+    f"""command -v nvidia-smi >/dev/null || exit 0
+q=$(nvidia-smi --query-gpu=pci.bus_id,fabric.state,fabric.status --format=csv,noheader 2>/dev/null) || q=
+case $q in '' | *Completed*)
+  l=$(nvidia-smi -q 2>/dev/null | awk '{OWN}
+/^GPU /{{print}} /^    [^ ]/{{f=/^    Fabric *$/}} f&&/^        /{{print}}')
+  case $l in *State*|*{FORGED}*) q=$l ;; esac ;;
+esac
+[ -z "$q" ] || echo "$q"
+true""",
+    parse_state,
+    "nvidia-smi -q | grep -A 14 -w Fabric",
+)
+"""The registration of each GPU. Only the long form of the query, which takes seconds, reports health and clique; it also
+serves branches that do not know the query's fields."""
+SUBNET_KERNEL = Probe(
+    "fabric_kernel",
+    """for m in mlx5_core mlx5_ib ib_umad; do
+  { [ -d "/sys/module/$m" ] || modinfo -n "$m" >/dev/null 2>&1; } && echo "module|$m"
+done
+for d in /sys/class/infiniband/*; do
+  [ -e "$d" ] && grep -qsa SW_MNG "$d/device/vpd" && echo "device|${d##*/}"
+done; true""",
+    parse_subnet_kernel,
+    "modinfo -n mlx5_core mlx5_ib ib_umad; grep -la SW_MNG /sys/class/infiniband/*/device/vpd",
+)

@@ -1,0 +1,56 @@
+"""`nvidia-smi -q` without text that users control: it prints process names unescaped, which may contain line breaks. Processes
+come last in a GPU's block, so nothing below them is read; the number of GPUs is printed before the first block.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpuprov.facts.probes.base import ProbeFailed
+
+FORGED = "@forged"
+OWN = f"""/^Attached GPUs/ && !n {{ n = $NF }}
+/^GPU / {{ g++; p = 0 }}
+/^    Processes/ {{ p = 1 }}
+p {{ next }}
+END {{ if (n && g > n) print "{FORGED}" }}"""
+"""The first rules of an awk program that reads it; `judge` refuses output with too many GPUs."""
+_ATTACHED = re.compile(r"^Attached GPUs *: ([0-9]{1,4})[ \t]*$", re.MULTILINE)
+_GPU = re.compile(r"^GPU ", re.MULTILINE)
+
+
+def judge(lines: list[str]) -> None:
+    """Raise ProbeFailed if awk has found more GPUs than exist."""
+    if FORGED in lines:
+        raise ProbeFailed(
+            "nvidia-smi -q shows more GPUs than it says are attached: the name of a process on a GPU holds line breaks",
+            "nvidia-smi -q names it between the GPUs: end it",
+        )
+
+
+LOST = "Unable to determine the device handle for"
+"""Its last output if one of the GPUs is lost: https://github.com/NVIDIA/open-gpu-kernel-modules/issues/387"""
+
+
+def explain_truncation(text: str) -> str:
+    """Explain that the output is truncated: it shows fewer GPUs than it says are attached, with no word about the rest. Empty
+    if it is complete."""
+    attached = _ATTACHED.search(text)
+    shown = len(_GPU.findall(text))
+    if attached is None or shown >= int(attached[1]) or LOST in text:
+        return ""
+    return f"nvidia-smi -q says that {attached[1]} GPUs are attached, and shows {shown}"
+
+
+def remove_process_blocks(text: str) -> str:
+    """Return the text without the blocks of processes except their numbers. Raises ProbeFailed as `judge` does."""
+    attached = _ATTACHED.search(text)
+    if attached and len(_GPU.findall(text)) > int(attached[1]):
+        judge([FORGED])
+    kept, below = [], False
+    for line in text.split("\n"):
+        below = not line.startswith("GPU ") and below
+        if not below or re.fullmatch(" {5,}Process ID +: [0-9]+", line):
+            kept.append(line)
+        below = below or line.startswith("    Processes")
+    return "\n".join(kept)

@@ -1,0 +1,138 @@
+"""Files that gpuprov writes, as they are on a host: kind, mode, owner, checksum; and their units as loaded by systemd."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.host import house
+from gpuprov.host_code import lines
+from gpuprov.host_code.unit_files import SHOW, Loaded, parse_show
+
+LARGEST = 4096
+"""Largest file that is checksummed, in KiB: none of gpuprov's is nearly as large."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A file. `kind` is find's %y: f, l, d ...; `mode` in octal; `sum` is its sha256, empty if none was computed."""
+
+    kind: str
+    mode: int
+    owner: int
+    group: int
+    sum: str = ""
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """All files and units. `entries` by path; `missing`: paths that do not exist; `units` by name; `drop_ins`: text by path,
+    `texts`: text of files in which lines are set. `pythons`: by unit file the interpreters of its commands; `sound`:
+    interpreters that root alone can change. `said`: by failed unit, the last output of its program."""
+
+    entries: Mapping[str, Entry]
+    missing: frozenset[str]
+    units: Mapping[str, Loaded]
+    drop_ins: Mapping[str, str]
+    texts: Mapping[str, str]
+    pythons: Mapping[str, tuple[str, ...]]
+    sound: frozenset[str]
+    said: Mapping[str, str]
+
+
+def parse(output: Output) -> Contents:
+    entries: dict[str, Entry] = {}
+    drop_ins: dict[str, str] = {}
+    texts: dict[str, str] = {}
+    pythons: dict[str, list[str]] = {}
+    sums: dict[str, str] = {}
+    sound: set[str] = set()
+    shown: list[str] = []
+    missing: set[str] = set()
+    messages: dict[str, str] = {}
+    current, into = "", drop_ins
+    for line in output.text.split("\n"):
+        kind, _, rest = line.partition("|")
+        if kind == "entry":
+            what, mode, owner, group, path = rest.split("|", 4)
+            entries[path] = Entry(what, int(mode, 8), int(owner), int(group))
+        elif kind == "none":
+            missing.add(rest)
+        elif kind == "sum":
+            digest, _, path = rest.partition("  ")
+            sums[path] = digest
+        elif kind == "unit":
+            shown.append(rest)
+        elif kind == "said":
+            unit, _, text = rest.partition("|")
+            messages[unit] = text.strip() or messages.get(unit, "")
+        elif kind in ("dropin", "lines"):
+            current, into = rest, drop_ins if kind == "dropin" else texts
+            into[current] = ""
+        elif kind == "text" and current:
+            into[current] += f"{rest}\n"
+        elif kind == "python":
+            path, _, python = rest.partition("|")
+            pythons.setdefault(path, []).append(python)
+        elif kind == "sound":
+            mode, owner, path = rest.split("|", 2)
+            if int(owner) == 0 and not int(mode, 8) & 0o022:
+                sound.add(path)
+    return Contents(
+        {path: msgspec.structs.replace(entry, sum=sums.get(path, "")) for path, entry in entries.items()},
+        frozenset(missing),
+        parse_show("\n".join(shown)),
+        drop_ins,
+        texts,
+        {path: tuple(dict.fromkeys(interpreters)) for path, interpreters in pythons.items()},
+        frozenset(sound),
+        messages,
+    )
+
+
+EXEC = r"s#^Exec[A-Za-z]*=[-@:+!]*(/[^ ]+) -B .*#\1#p"
+"""A sed expression that extracts the interpreter of a gpuprov command."""
+JOURNAL = "journalctl -q --no-pager -o cat -n 8"
+"""Journal lines of a unit's own processes, without systemd's about them."""
+CONTENTS: Probe[Contents] = Probe(
+    "contents",
+    f"""IFS='
+'
+set -f
+echo '@contents'
+listed() {{ sed -n 's/^ *"'"$1"'",\\{{0,1\\}}$/\\1/p' {house.RECEIPT_FILE}; }}
+paths=$({{ echo "$paths"; listed 'file [0-9a-f]*  *\\(\\/[^"]*\\)'; }} 2>/dev/null | sort -u | sed '/^$/d')
+units=$({{ echo "$units"; listed 'unit \\([A-Za-z0-9][^"]*\\)'; }} 2>/dev/null | sort -u | sed '/^$/d')
+show() {{
+find "$@" -xdev -printf 'entry|%y|%m|%U|%G|%p\\n'
+find "$@" -xdev -type f -size -{LARGEST + 1}k -exec sha256sum -- {{}} + | sed 's/^/sum|/'
+}}
+{{
+for p in $paths; do [ -e "$p" ] || [ -L "$p" ] || echo "none|$p"; done
+[ -z "$paths" ] || show $paths -maxdepth 0
+[ -z "$folders" ] || show $folders
+[ -z "$lines" ] || for p in $(find $lines -maxdepth 0 -type f -readable -size -{lines.LARGEST + 1}k); do
+echo "lines|$p"; head -c {lines.LARGEST << 10} -- "$p" | sed 's/^/text|/'; echo
+done
+for p in $paths; do case $p in *.service) [ -L "$p" ] || [ ! -f "$p" ] || for y in $(sed -nE '{EXEC}' "$p" | sort -u); do
+echo "python|$p|$y"; find -L "$y" -maxdepth 0 -type f -perm -0100 -printf 'sound|%m|%U|%p\\n'; done ;; esac; done
+[ -z "$units" ] || {{
+s=$(systemctl {" ".join(SHOW)} $units)
+echo "$s" | sed 's/^/unit|/'
+for d in $(echo "$s" | sed -n 's/^DropInPaths=//p' | tr ' ' '\\n' | sort -u); do
+[ ! -f "$d" ] || {{ echo "dropin|$d"; head -c 65536 -- "$d" | sed 's/^/text|/'; echo; }}
+done
+for l in $s; do case $l in
+Id=*) u=${{l#Id=}} ;;
+ActiveState=failed) {JOURNAL} "_SYSTEMD_UNIT=$u" | sed "s/eyJ[A-Za-z0-9_.-]*/(token)/g; s#^#said|$u|#" ;;
+esac; done
+}}
+}} 2>/dev/null
+true""",
+    parse,
+    "ls -lR /usr/local/lib/gpuprov /etc/gpuprov; systemctl cat 'gpuprov-*'",
+    speaks=True,
+    blank="@contents",
+)
+"""Reads $paths and everything in $folders, the texts of $lines, and systemd's state of $units; also the paths in the receipt.
+With _SYSTEMD_UNIT the journal shows only the output of a unit's own programs: systemd.journal-fields(7)."""

@@ -1,0 +1,72 @@
+"""CPU frequency governors, and hugepages, as sysfs shows them."""
+
+from __future__ import annotations
+
+from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.host import boot_unit
+from gpuprov.facts.probes.host.boot_unit import UnitState
+from gpuprov.host_code.at_boot import governor
+from gpuprov.host_code.at_boot.governor import Policy
+
+
+class Frequency(UnitState, frozen=True, kw_only=True):
+    """CPU frequency. `asked`: the governor that gpuprov's unit sets, empty without a unit. `rivals`: other active units that
+    set governors."""
+
+    policies: tuple[Policy, ...] = ()
+    asked: str = ""
+    rivals: tuple[str, ...] = ()
+
+
+def parse_frequency(output: Output) -> Frequency:
+    rows = output.rows()
+    return Frequency(
+        policies=governor.parse(output.text),
+        asked=(rows.get("asked") or [""])[-1],
+        **boot_unit.parse_state(rows),
+        rivals=tuple(rows.get("rival", ())),
+    )
+
+
+def parse_hugepages(output: Output) -> dict[int, int]:
+    pairs = (line.split() for line in output.text.splitlines())
+    return {int(size): int(count) for size, count in pairs}
+
+
+def parse_default(output: Output) -> int:
+    return int(output.text)
+
+
+FREQUENCY = Probe(
+    "cpu_frequency",
+    governor.READER
+    + """u=gpuprov-cpu-governor.service
+sed -n 's/^ExecStart=.* set \\([a-z]*\\)$/asked|\\1/p' /etc/systemd/system/$u 2>/dev/null
+"""
+    + boot_unit.STATE
+    + """for r in tuned power-profiles-daemon cpufrequtils cpupower thermald; do
+  systemctl -q is-active $r.service 2>/dev/null && echo "rival|$r.service"
+done; true""",
+    parse_frequency,
+    "head -v /sys/devices/system/cpu/cpufreq/policy*/scaling_governor; systemctl status gpuprov-cpu-governor",
+    speaks=True,
+    blank=boot_unit.BLANK,
+)
+HUGEPAGES = Probe(
+    "hugepages",
+    """for d in /sys/kernel/mm/hugepages/hugepages-*kB; do
+  n=$(cat "$d/nr_hugepages") || continue
+  s=${d##*hugepages-}; echo "${s%kB} $n"
+done 2>/dev/null; true""",
+    parse_hugepages,
+    "head -v /sys/kernel/mm/hugepages/*/nr_hugepages",
+)
+"""The number of hugepages by their size in KiB: https://docs.kernel.org/admin-guide/mm/hugetlbpage.html"""
+DEFAULT_HUGEPAGE = Probe(
+    "default_hugepage",
+    "sed -n 's/^Hugepagesize: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo",
+    parse_default,
+    "grep Hugepagesize /proc/meminfo",
+    speaks=True,
+)
+"""The size in KiB of the pages that vm.nr_hugepages counts."""

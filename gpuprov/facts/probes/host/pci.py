@@ -1,0 +1,72 @@
+"""NVIDIA functions on the PCI bus, read from sysfs: no pciutils needed, no GPU woken."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from gpuprov.facts.probes.base import Output, Probe
+
+VFIO = "*vfio[-_]pci"
+"""Drivers that hold a function for a virtual machine, as a shell pattern: vfio-pci, and its variants for single devices
+(nvgrace_gpu_vfio_pci, mlx5_vfio_pci): https://github.com/torvalds/linux/tree/master/drivers/vfio/pci"""
+GONE, NO_DRIVER = "gone", "-"
+"""Words in a record: after a function that did not answer; in place of a missing driver."""
+
+
+def is_lent(driver: str) -> bool:
+    """True if the driver holds functions for a virtual machine."""
+    return fnmatchcase(driver, VFIO)
+
+
+class PciFunction(msgspec.Struct, frozen=True):
+    """`address` is `0000:3b:00.0`, `identifier` is `10de:2330`, `pci_class` six hex digits, `driver` empty if none is bound.
+    `gone`: it does not answer any more; lspci shows it with `(rev ff)`."""
+
+    address: str
+    identifier: str
+    subsystem: str
+    pci_class: str
+    driver: str
+    gone: bool = False
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.pci_class[:2] == "03"
+
+
+def parse(output: Output) -> tuple[PciFunction, ...]:
+    functions = []
+    for line in output.text.splitlines():
+        address, vendor, device, sub_vendor, sub_device, pci_class, driver, *more = line.split() + [""]
+        bare = [part.removeprefix("0x") for part in (vendor, device, sub_vendor, sub_device, pci_class)]
+        identifier, subsystem = f"{bare[0]}:{bare[1]}", f"{bare[2]}:{bare[3]}"
+        functions.append(
+            PciFunction(address, identifier, subsystem, bare[4], driver.removeprefix(NO_DRIVER), GONE in more)
+        )
+    return tuple(functions)
+
+
+NVIDIA_FUNCTIONS = Probe(
+    "nvidia_functions",
+    """for d in /sys/bus/pci/devices/*; do
+  read -r v < "$d/vendor" 2>/dev/null || continue
+  [ "$v" = 0x10de ] || continue
+  read -r i < "$d/device"; read -r sv < "$d/subsystem_vendor"; read -r sd < "$d/subsystem_device"; read -r c < "$d/class"
+  m=""; [ -L "$d/driver" ] && m=$(readlink "$d/driver") && m=${m##*/}
+  echo "${d##*/} $v $i $sv $sd $c $m"
+done""",
+    parse,
+    "lspci -nnk -d 10de:",
+)
+
+
+def gpus(functions: tuple[PciFunction, ...]) -> tuple[PciFunction, ...]:
+    """Return the display and 3D controllers: the GPUs, without NVSwitches, audio and USB functions."""
+    return tuple(function for function in functions if function.is_gpu)
+
+
+def driven(functions: tuple[PciFunction, ...]) -> tuple[PciFunction, ...]:
+    """Return the GPUs for this host's own driver, without those lent to virtual machines."""
+    return tuple(function for function in gpus(functions) if not is_lent(function.driver))

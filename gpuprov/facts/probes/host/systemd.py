@@ -1,0 +1,92 @@
+"""Units and limits of systemd."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from gpuprov.facts.probes.base import Output, Probe
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """`load` is `not-found` for a unit that does not exist; `file` is what `systemctl is-enabled` prints; `start` is its command,
+    as systemd shows it."""
+
+    name: str
+    load: str
+    active: str
+    file: str
+    start: str = ""
+
+
+MISSING = Unit("", "not-found", "inactive", "")
+
+UNITS = ("nvidia-persistenced.service", "gpuprov-persistence.service", "nvidia-fabricmanager.service")
+"""Units that several capabilities need. A capability with other units has a probe of its own: `build_units_probe`."""
+
+UNIT_OF = r"""r=$(sed -n 's#^[0-9]*:\(name=systemd\)\{0,1\}:\(.*\)/init\.scope$#\2#p' /proc/1/cgroup 2>/dev/null | head -n 1)
+unit_of() {
+  R=$r awk -F: '$2 == "" || $2 == "name=systemd" { sub("^[0-9]*:[^:]*:", ""); r = ENVIRON["R"] "/"; u = ""
+    if (index($0, r) == 1) $0 = substr($0, length(r))
+    gsub(/[|]/, "_"); n = split($0, p, "/")
+    for (i = 2; i <= n; i++) if (p[i] ~ /\.(service|scope)$/) u = u (u == "" ? "" : "/") p[i]
+    if (u != "") { print u; exit } }' "$1"
+}
+"""
+"""Shell function `unit_of FILE`: the unit of a process by its cgroup file, as `gpuprov.host_code.mig.units` finds it."""
+
+
+class Units(dict[str, Unit]):
+    """Units by name. A unit that was requested and that systemd does not report is MISSING; looking up a unit that the probe
+    never requests is a defect of the check."""
+
+    def __init__(self, requested: Sequence[str], units: Mapping[str, Unit]) -> None:
+        super().__init__({**dict.fromkeys(requested, MISSING), **units})
+
+    def __missing__(self, name: str) -> Unit:
+        raise UnknownUnit(f"no probe reads the unit {name}: it is not among {', '.join(self)}")
+
+
+class UnknownUnit(Exception):
+    """A unit was looked up that the probe does not request: a defect in gpuprov."""
+
+
+def parse_units(output: Output) -> dict[str, Unit]:
+    units = {}
+    for block in output.text.split("\n\n"):
+        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if "Id" in values:
+            units[values["Id"]] = Unit(
+                values["Id"],
+                values.get("LoadState", ""),
+                values.get("ActiveState", ""),
+                values.get("UnitFileState", ""),
+                values.get("ExecStart", ""),
+            )
+    return units
+
+
+NO_LIMIT = str(2**64 - 1)
+"""systemd's output for no limit, before version 230."""
+
+
+def parse_limits(output: Output) -> dict[str, str]:
+    pairs = (line.split("=", 1) for line in output.text.splitlines() if line.startswith("DefaultLimit"))
+    return {
+        key.removeprefix("DefaultLimit").lower(): "infinity" if value.strip() == NO_LIMIT else value.strip()
+        for key, value in pairs
+    }
+
+
+def build_units_probe(name: str, units: Sequence[str], evidence: str) -> Probe[Units]:
+    """Return a probe of these units."""
+    script = f"systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p ExecStart {' '.join(units)}"
+    return Probe(name, script, lambda output: Units(units, parse_units(output)), evidence, speaks=True)
+
+
+SYSTEMD_UNITS = build_units_probe("units", UNITS, "systemctl status 'nvidia-*'")
+DEFAULT_LIMITS = Probe(
+    "default_limits", "systemctl show | grep ^DefaultLimit", parse_limits, "systemctl show | grep DefaultLimit"
+)
+"""Resource limits of services by lower-case name (`memlock`), `infinity` for no limit; `memlocksoft` is the soft limit."""

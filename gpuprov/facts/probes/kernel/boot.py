@@ -1,0 +1,153 @@
+"""Kernel command line, sysctl, limits and modules-load: the running values, and those of the next boot."""
+
+from __future__ import annotations
+
+import re
+
+from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
+from gpuprov.facts.probes.host.family import by_family
+from gpuprov.facts.probes.kernel.grub_menu import parse_kernel
+from gpuprov.host_code import first_boot_judge
+
+MODULE = re.compile(r"[\w.+-]+", re.ASCII)
+SYSCTL_NAME = re.compile(r"[\w-]+(\.[\w:/@+-]+)+", re.ASCII)
+"""Pattern of a sysctl's name in `sysctl -a`; a level may be a network interface."""
+
+
+def parse_command_line(output: Output) -> dict[str, str]:
+    pairs = (word.partition("=") for word in output.text.split())
+    return {key: value for key, _, value in pairs}
+
+
+def parse_running(output: Output) -> dict[str, str]:
+    """Parse the running command line, without the words for a counted first boot, which no other boot has."""
+    return parse_command_line(Output(" ".join(first_boot_judge.drop_first_boot_words(output.text.split()))))
+
+
+class BootEntry(dict[str, str]):
+    """The words of an entry's command line. `kernel`: the release that it starts, empty if its file name has none."""
+
+    kernel: str = ""
+
+
+def parse_boot_entries(output: Output) -> tuple[BootEntry, ...]:
+    variables: dict[str, str] = {}
+    entries = []
+    for line in output.text.splitlines():
+        words = line.split(None, 2)
+        if words[:1] == ["set"] and len(words) > 1:
+            variables.setdefault(words[1], words[2] if len(words) == 3 else "")
+        elif words and not words[0].startswith("linux"):
+            raise ProbeFailed(f"boot entries have a line that is none of theirs: {line.strip()[:80]!r}")
+        elif len(words) >= 2:
+            options = words[2].split() if len(words) == 3 else []
+            expanded = [variables.get(word[1:], "") if word.startswith("$") else word for word in options]
+            entries.append(BootEntry(parse_command_line(Output(" ".join(expanded)))))
+            entries[-1].kernel = parse_kernel(words[1])
+    return tuple(entries)
+
+
+def parse_sysctl(output: Output) -> dict[str, str]:
+    pairs = (line.partition("=") for line in output.text.splitlines() if "=" in line)
+    return {name: " ".join(value.split()) for key, _, value in pairs if SYSCTL_NAME.fullmatch(name := key.strip())}
+
+
+def parse_bootloader(output: Output) -> tuple[str, ...]:
+    rows = [line.partition("|") for line in output.text.splitlines()]
+    return tuple(path for kind, _, path in rows if kind == "absent")
+
+
+def parse_fixed(output: Output) -> frozenset[str]:
+    names = [line.translate(str.maketrans("./", "/.")) for line in output.text.splitlines()]
+    return frozenset(name for name in names if SYSCTL_NAME.fullmatch(name))
+
+
+def parse_modules_load(output: Output) -> frozenset[str]:
+    lines = (line.strip() for line in output.text.splitlines())
+    names = [line.split()[0] for line in lines if line and line[0] not in "#;"]
+    modules = frozenset(name.replace("-", "_") for name in names if MODULE.fullmatch(name))
+    if names and not modules:
+        raise ProbeFailed(f"modules-load.d has a line that names no module: {names[0][:80]!r}")
+    return modules
+
+
+def parse_login_limits(output: Output) -> dict[str, str]:
+    kinds: dict[str, dict[str, str]] = {}
+    for line in output.text.splitlines():
+        match = re.match(r"\*\s+(-|hard|soft)\s+(\w+)\s+(\S+)", line.strip())
+        if match:
+            both = ("soft", "hard") if match[1] == "-" else (match[1],)
+            kinds.setdefault(match[2], {}).update(dict.fromkeys(both, match[3]))
+    return {item: soft_and_hard(kind.get("soft", "unset"), kind.get("hard", "unset")) for item, kind in kinds.items()}
+
+
+def soft_and_hard(soft: str, hard: str) -> str:
+    """Return one word if both limits are the same, else both."""
+    return hard if soft == hard else f"{soft}:{hard}"
+
+
+def _build_bootloader_checks(*paths: str) -> str:
+    return f'for f in {" ".join(paths)}; do [ -e "$f" ] && echo "there|$f" || echo "absent|$f"; done'
+
+
+COMMAND_LINE = Probe("command_line", "cat /proc/cmdline", parse_running, "cat /proc/cmdline", speaks=True)
+BOOT_ENTRIES = Probe(
+    "boot_entries",
+    r"""g=/boot/grub2/grub.cfg; n=0
+sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=/set \1 /p' /boot/grub2/grubenv 2>/dev/null
+sed -n 's/^[[:space:]]*set kernelopts="\(.*\)"$/set kernelopts \1/p' $g 2>/dev/null
+for e in /boot/loader/entries/*.conf; do
+  [ -f "$e" ] && n=1 && awk '$1=="linux"{l=$2} $1=="options"{$1="";o=o $0} END{print "linux", l o}' "$e"
+done
+[ $n = 1 ] || grep -hE '^[[:space:]]*linux(efi|16)?[[:space:]]' /boot/grub/grub.cfg $g /boot/efi/EFI/*/grub.cfg 2>/dev/null
+true""",
+    parse_boot_entries,
+    "grep 'linux' /boot/grub*/grub.cfg; grubby --info=ALL",
+)
+"""The command line of each bootloader entry, with its kernel; empty without GRUB.
+
+With Boot Loader Specification files (the Red Hat family), an entry's options can name variables of grub's environment: EL 8
+keeps the whole line there, as $kernelopts
+(https://docs.redhat.com/en/documentation/red_hat_enterprise_linux/8/html/managing_monitoring_and_updating_the_kernel).
+"""
+SYSCTL = Probe("sysctl", "sysctl -a 2>/dev/null; true", parse_sysctl, "sysctl -a", speaks=True)
+SYSCTL_FIXED = Probe(
+    "sysctl_fixed",
+    "find /proc/sys -type f ! -writable -printf '%P\\n' 2>/dev/null; true",
+    parse_fixed,
+    "find /proc/sys -type f ! -writable",
+    speaks=True,
+)
+"""Sysctls that not even root can write, named as by `sysctl -a`: a dot inside a level is written as a slash, sysctl(8)."""
+BOOTLOADER = Probe(
+    "bootloader",
+    by_family(
+        _build_bootloader_checks("/boot/grub/grub.cfg"),
+        _build_bootloader_checks("/boot/grub2", "/usr/sbin/grubby"),
+        _build_bootloader_checks("/boot/grub2/grub.cfg", "/usr/sbin/grub2-mkconfig"),
+    ),
+    parse_bootloader,
+    "ls /boot/grub* /usr/sbin/grub*",
+    speaks=True,
+    blank=r"there\|",
+)
+"""Missing programs and files that are needed to change the bootloader's command line."""
+SYSCTL_FILES = Probe(
+    "sysctl_files",
+    "cat /etc/sysctl.d/90-gpuprov.conf 2>/dev/null; true",
+    parse_sysctl,
+    "cat /etc/sysctl.d/90-gpuprov.conf",
+)
+MODULES_LOAD = Probe(
+    "modules_load",
+    "cat /etc/modules /etc/modules-load.d/*.conf /usr/lib/modules-load.d/*.conf 2>/dev/null; true",
+    parse_modules_load,
+    "cat /etc/modules-load.d/*.conf",
+)
+LOGIN_LIMITS = Probe(
+    "login_limits",
+    "cat /etc/security/limits.conf /etc/security/limits.d/*.conf 2>/dev/null; true",
+    parse_login_limits,
+    "cat /etc/security/limits.d/*.conf",
+)
+"""Limits of login sessions for everyone (`*`), by item; later files win, as in pam_limits."""

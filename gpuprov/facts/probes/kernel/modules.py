@@ -1,0 +1,205 @@
+"""Kernel modules: those loaded, the configuration of modprobe, and those of each installed kernel."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
+
+NAME = re.compile(r"[\w.+-]+", re.ASCII)
+"""Pattern of a module's name."""
+
+
+class Modprobe(msgspec.Struct, frozen=True):
+    """modprobe's merged configuration. Module names have underscores, as the kernel writes them. `install`: commands in place
+    of modules. `before`: modules loaded before a module (softdep)."""
+
+    blacklist: frozenset[str]
+    options: dict[str, dict[str, str]]
+    install: dict[str, str] = {}
+    before: dict[str, frozenset[str]] = {}
+
+
+class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
+    """One installed kernel: whether it can boot here (`bootable`: an image in /boot, or beside its modules where /boot has none,
+    as with unified images and ostree), its headers, its NVIDIA modules.
+
+    `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau`: it has nouveau. `built`: the kernel
+    that the NVIDIA module was built for, which is this one too if the symbol versions match; empty if the module does not
+    state it. `runs`: it is the running kernel. `initramfs`: it has one, or that is unknown. `strays`: other modules of the set
+    with another version, as NAME=VERSION.
+    """
+
+    release: str
+    bootable: bool
+    headers: bool
+    nvidia: str
+    nouveau: bool
+    built: str = ""
+    runs: bool = False
+    initramfs: bool = True
+    strays: tuple[str, ...] = ()
+
+    @property
+    def alien(self) -> bool:
+        """True if its NVIDIA module is for another kernel, so that this one refuses it."""
+        return self.built not in ("", self.release)
+
+
+def underscored(name: str) -> str:
+    """Return a module's name as the kernel writes it."""
+    return name.replace("-", "_")
+
+
+def parse_loaded(output: Output) -> dict[str, int]:
+    if output.status:
+        raise ProbeFailed(f"/proc/modules cannot be read: {output.error.strip()}")
+    cells = [line.split() for line in output.text.splitlines() if not line.startswith("Module ")]  # lsmod's title
+    if strange := [row for row in cells if row and not (len(row) >= 3 and NAME.fullmatch(row[0]) and is_whole(row[1]))]:
+        raise ProbeFailed(f"/proc/modules has a line that is none of it: {' '.join(strange[0])[:80]!r}")
+    return {row[0]: int(row[2]) if is_whole(row[2]) else 0 for row in cells if len(row) >= 3}
+
+
+def parse_built_in(output: Output) -> frozenset[str]:
+    names = [underscored(name) for name in output.text.split()]
+    if strange := [name for name in names if not NAME.fullmatch(name)]:
+        raise ProbeFailed(f"modules.builtin has a name that is none: {strange[0][:80]!r}")
+    return frozenset(names)
+
+
+def parse_modprobe(output: Output) -> Modprobe:
+    blacklist: set[str] = set()
+    options: dict[str, dict[str, str]] = {}
+    install: dict[str, str] = {}
+    before: dict[str, frozenset[str]] = {}
+    for line in output.text.splitlines():
+        kind, _, rest = line.strip().partition(" ")
+        name, _, values = rest.strip().partition(" ")
+        if kind == "blacklist":
+            blacklist.add(underscored(name))
+        elif kind == "options":
+            pairs = (item.partition("=") for item in values.split())
+            options.setdefault(underscored(name), {}).update({key: value.strip('"') for key, _, value in pairs})
+        elif kind == "install":
+            install[underscored(name)] = values.strip()
+        elif kind == "softdep":
+            first = values.partition("post:")[0].replace("pre:", " ").split()
+            before[underscored(name)] = frozenset(map(underscored, first))
+    return Modprobe(frozenset(blacklist), options, install, before)
+
+
+BESIDE = "2"
+"""Shell: only an image beside the modules counts. In a container that has the machine's /lib/modules, it is the machine's."""
+
+
+def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
+    kernels = []
+    rows = output.text.splitlines()
+    image = "1" if any(line.split("|")[1:2] == ["1"] for line in rows) else BESIDE
+    for line in rows:
+        release, bootable, headers, nvidia, nouveau, built, runs, initial, strays = (*line.split("|"), *[""] * 4)[:9]
+        kernels.append(
+            KernelModules(
+                release=release,
+                bootable=bootable == image,
+                headers=headers == "1",
+                nvidia=nvidia,
+                nouveau=nouveau == "1",
+                built=built,
+                runs=runs == "1",
+                initramfs=initial != "0",
+                strays=tuple(strays.split()),
+            )
+        )
+    return tuple(kernels)
+
+
+LOADED = Probe("loaded_modules", "cat /proc/modules", parse_loaded, "lsmod")
+"""Loaded modules by name, with their use counts."""
+BUILT_IN = Probe(
+    "built_in_modules",
+    "sed 's#.*/##; s#\\.ko.*##' /lib/modules/$(uname -r)/modules.builtin 2>/dev/null; true",
+    parse_built_in,
+    "cat /lib/modules/$(uname -r)/modules.builtin",
+)
+"""Modules that are part of the running kernel itself: always present, never in lsmod."""
+MODPROBE = Probe(
+    "modprobe_config",
+    "modprobe -c 2>/dev/null | grep -E '^(blacklist|options|install|softdep) '",
+    parse_modprobe,
+    "modprobe -c",
+)
+KERNELS = Probe(
+    "kernels",
+    """fits() {
+  case $2 in */weak-updates/*) return 0 ;; esac
+  for s in "/lib/modules/$1/symvers.gz" "/lib/modules/$1/symvers.xz" "/lib/modules/$1/build/Module.symvers"; do
+    [ -r "$s" ] && break
+  done
+  case $s in *.gz) c=zcat ;; *.xz) c=xzcat ;; *) c=cat ;; esac
+  { modprobe --dump-modversions "$2" | sed 's/^/asks /'; $c "$s"; } 2>/dev/null |
+    awk '$1 == "asks" {w[$3] = $2; n++; next} ($2 in w) && w[$2] == $1 {ok++} END {exit !(n && n == ok)}'
+}
+r=$(uname -r) o=1
+{ systemd-detect-virt --container --quiet || [ -e /run/.containerenv ]; } 2>/dev/null && o=
+for d in /lib/modules/*; do
+  k=${d##*/}; b=0; h=0; n=0; c=0; i=0
+  for f in "$d/vmlinuz" "$d/Image"; do [ -n "$o" ] && [ -e "$f" ] && b=2; done
+  for f in "/boot/vmlinuz-$k" "/boot/Image-$k"; do [ -e "$f" ] && b=1; done
+  [ -e "$d/build/Makefile" ] && h=1
+  [ "$b$h" = 00 ] && continue
+  v=""; for m in nvidia-current nvidia-current-open nvidia; do v=$(modinfo -k "$k" -F version $m 2>/dev/null) && break; done
+  u=""; [ -n "$v" ] && u=$(modinfo -k "$k" -F vermagic $m 2>/dev/null) && u=${u%% *}
+  case $u in '' | "$k") ;; *) fits "$k" "$(modinfo -k "$k" -n $m)" && u=$k ;; esac
+  w=""; for p in ${v:+uvm modeset drm}; do
+    x=$(modinfo -k "$k" -F version "$m-$p" 2>/dev/null); case $x in '' | "$v") ;; *) w="$w $m-$p=$x" ;; esac
+  done
+  [ -f "$d/modules.dep" ] && grep -q '/nouveau\\.ko' "$d/modules.dep" && n=1
+  [ "$k" = "$r" ] && c=1
+  for f in "/boot/initrd.img-$k" "/boot/initramfs-$k.img" "/boot/initrd-$k"; do [ -e "$f" ] && i=1; done
+  echo "$k|$b|$h|$v|$n|$u|$c|$i|$w"
+done""",
+    parse_kernels,
+    "ls /lib/modules /boot; modinfo -k $(uname -r) -F version nvidia-current; modinfo -k $(uname -r) -F vermagic nvidia-current",
+)
+"""Kernels that can boot, or for which modules are built (headers without an image: a container)."""
+
+
+class BuiltModule(msgspec.Struct, frozen=True):
+    """A module that the spec names, for one installed kernel. `path`: its file, `(builtin)`, or empty if there is none. `kernel`:
+    the release that it was built for, empty if the module does not state it."""
+
+    release: str
+    name: str
+    path: str = ""
+    kernel: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """True if this kernel can load it. One that weak-updates links was built for another kernel with the same symbols."""
+        return bool(self.path) and ("/weak-updates/" in self.path or self.kernel in ("", self.release))
+
+
+def parse_built(output: Output) -> tuple[BuiltModule, ...]:
+    rows = [line.split("|") for line in output.text.splitlines()]
+    return tuple(BuiltModule(release, underscored(name), path, kernel) for release, name, path, kernel in rows)
+
+
+BUILT = Probe(
+    "modules_built",
+    """for d in /lib/modules/*; do
+  k=${d##*/}; [ -e "$d/modules.dep" ] || continue
+  for m in $built; do
+    f=$(modinfo -k "$k" -n "$m" 2>/dev/null | tail -n 1); v=
+    case $f in /*) v=$(modinfo -k "$k" -F vermagic "$m" 2>/dev/null); v=${v%% *} ;; esac
+    echo "$k|$m|$f|$v"
+  done
+done""",
+    parse_built,
+    "modinfo -k RELEASE -F vermagic MODULE",
+    asks=lambda host: {"built": " ".join(host.capabilities["kernel"].modules_built)},
+)
+"""The modules that `kernel.modules_built` names, for each installed kernel."""

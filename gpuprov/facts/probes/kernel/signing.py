@@ -1,0 +1,127 @@
+"""Signing of kernel modules: DKMS's settings, the site's key on the host, the signature of each module on disk."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.rules.certificates import serial
+
+FOLDER = "/var/lib/gpuprov/signing"
+KEY_FILE, CERTIFICATE_FILE = f"{FOLDER}/modules.key", f"{FOLDER}/modules.crt"
+SETTINGS_FILE = "/etc/dkms/framework.conf.d/gpuprov.conf"
+DKMS_SINCE = "3.0.4"
+"""The first DKMS that reads drop-ins and signs with the key that they name (https://github.com/dell/dkms, tag v3.0.4, dkms.in)."""
+
+
+class Signature(msgspec.Struct, frozen=True, kw_only=True):
+    """The signature of a module: the signer's name and its certificate's serial number; both empty for an unsigned module."""
+
+    kernel: str
+    module: str
+    signer: str = ""
+    serial: str = ""
+
+
+class ModuleSigning(msgspec.Struct, frozen=True, kw_only=True):
+    """The state. `settings`: DKMS's settings, the last value of each. `key`: owner and mode of the site's key, empty without a
+    key. `certificate`: SHA-256 of its certificate's file. `pair`: whether the two belong together; None without openssl."""
+
+    settings: dict[str, str] = {}
+    key: str = ""
+    certificate: str = ""
+    pair: bool | None = False
+    written: bool = False
+    modules: tuple[Signature, ...] = ()
+
+
+def parse_signing(output: Output) -> ModuleSigning:
+    rows = [line.split("|") for line in output.text.splitlines()]
+    fields = {row[0]: row[1] for row in rows if len(row) == 2}
+    return ModuleSigning(
+        settings={row[1]: row[2] for row in rows if row[0] == "setting"},
+        key=fields.get("key", ""),
+        certificate=fields.get("certificate", ""),
+        pair=None if fields.get("pair") == "?" else fields.get("pair") == "1",
+        written="written" in fields,
+        modules=tuple(
+            Signature(kernel=row[1], module=row[2], signer=row[3], serial=serial(row[4]))
+            for row in rows
+            if row[0] == "module" and len(row) == 5
+        ),
+    )
+
+
+SHORT = 10
+"""Number of hexadecimal digits of a fingerprint in mokutil's short list."""
+
+
+class Enrolled(frozenset[str]):
+    """Fingerprints of certificates. `serials`: their serial numbers; `whole`: every certificate has one in the list."""
+
+    serials: frozenset[str] = frozenset()
+    whole: bool = False
+
+
+def parse_enrolled(output: Output) -> Enrolled:
+    lines = [line.strip().lower() for line in output.text.splitlines() if line.strip()]
+    serials = [line.removeprefix("serial ") for line in lines if line.startswith("serial ")]
+    prints = [line.replace(":", "") for line in lines if not line.startswith("serial ")]
+    enrolled = Enrolled(prints)
+    enrolled.serials = frozenset(map(serial, serials))
+    enrolled.whole = len(serials) == len(prints) > 0
+    return enrolled
+
+
+MODULE_SIGNING = Probe(
+    "module_signing",
+    rf"""sed -n "s/[\"']//g;s/^[[:space:]]*\(mok_signing_key\|mok_certificate\)=\(.*\)/setting|\1|\2/p" \
+  /etc/dkms/framework.conf /etc/dkms/framework.conf.d/*.conf 2>/dev/null
+[ -e {SETTINGS_FILE} ] && echo "written|1"
+k={KEY_FILE} c={CERTIFICATE_FILE}
+[ -e $k ] && stat -c 'key|%U %a' $k
+if [ -e $c ]; then
+  sha256sum < $c | sed 's/^/certificate|/;s/ .*//'
+  p=$(openssl pkey -in $k -pubout 2>/dev/null </dev/null)
+  q=$(openssl x509 -in $c -noout -pubkey 2>/dev/null || openssl x509 -inform DER -in $c -noout -pubkey 2>/dev/null)
+  if ! command -v openssl >/dev/null; then echo 'pair|?'; elif [ -n "$p" ] && [ "$p" = "$q" ]; then echo 'pair|1'; fi
+fi
+for d in /lib/modules/*; do
+  r=${{d##*/}}
+  for m in nvidia-current nvidia-current-open nvidia; do
+    f=$(modinfo -k "$r" -n $m 2>/dev/null) || continue
+    for o in "${{f%/*}}"/nvidia*.ko*; do
+      n=${{o##*/}}
+      echo "module|$r|${{n%%.ko*}}|$(modinfo -F signer "$o" 2>/dev/null)|$(modinfo -F sig_key "$o" 2>/dev/null | tr -d '\t\n ')"
+    done
+    break
+  done
+done
+true""",
+    parse_signing,
+    "cat /etc/dkms/framework.conf.d/*.conf; modinfo -k $(uname -r) nvidia | grep -E '^(signer|sig_key)'",
+)
+ENROLLED = Probe(
+    "enrolled_certificates",
+    r"""for what in --list-enrolled --db; do
+  o=$(LC_ALL=C mokutil $what 2>/dev/null)
+  case $o in *'SHA1 Fingerprint'* | '') ;; *) v=$(LC_ALL=C mokutil --verbose-listing $what 2>/dev/null); o=${v:-$o} ;; esac
+  printf '%s\n' "$o" | sed -n 's/^SHA1 Fingerprint: *//p; s/^\([0-9a-f]\{10\}\) .*/\1/p
+    s/^ *Serial Number: .*(0x\([0-9a-f]*\)).*/serial \1/p; /^ *Serial Number: *$/{n;s/^ *\([0-9a-f:]*\)$/serial \1/p}'
+done
+true""",
+    parse_enrolled,
+    "mokutil --list-enrolled; mokutil --db",
+)
+"""SHA-1 fingerprints and serial numbers of the certificates that the firmware, or shim, trusts; if mokutil shows no more, the
+beginnings of the fingerprints (`SHORT` digits).
+
+mokutil 0.7.1 (https://github.com/lcp/mokutil/commit/f8cc30d) lists them in short without --verbose-listing; before it and from
+0.7.2 on they are shown in full."""
+SITE_KEY = Probe(
+    "site_key",
+    f"for f in {KEY_FILE} {CERTIFICATE_FILE} {SETTINGS_FILE}; do [ -e $f ] && echo $f; done; true",
+    lambda output: tuple(output.text.split()),
+    f"ls {FOLDER} {SETTINGS_FILE}",
+)
+"""The files of the site's key on the host."""

@@ -1,0 +1,134 @@
+"""Times at which links of RDMA devices' network interfaces went down and came back, from the journal of this boot."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.catalog.kernel import ADDRESS
+from gpuprov.core.safe_parse import is_whole
+from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
+from gpuprov.facts.probes.kernel.kernel_log import SINCE, build_variables
+
+STAMP = re.compile(r"(\d{9,11}\.\d{1,9}) \S+ ([^\s:\[]+)(?:\[\d+\])?: (.*)\Z")
+"""`journalctl -o short-unix`: `1763848800.123456 host kernel: ...`"""
+SAYS = (
+    rf"mlx5_core {ADDRESS} (\S+): (Link up|Link down)\Z",
+    r"(\S+): (Gained carrier|Lost carrier|Link DOWN)\Z",
+    r"<[a-z]+> .{0,30}device \((\S+)\): (carrier: link connected|carrier: link disconnected|state change: \S+ -> unmanaged)\b",
+    r"<[a-z]+> .{0,30}manager: \((\S+)\): (new) ",
+)
+"""mlx5e_update_carrier in the kernel's drivers/net/ethernet/mellanox/mlx5/core/en_main.c, which is silent if the interface is
+taken down; systemd-networkd and NetworkManager, which also report InfiniBand."""
+UP, DOWN = ("Link up", "Gained carrier"), ("Link down", "Lost carrier", "carrier: link disconnected")
+AGAIN = "carrier: link connected"
+"""NetworkManager logs it each time; for a link that was down for less than six seconds it logs nothing else."""
+LOADED = re.compile(rf"mlx5_core {ADDRESS}: firmware version: ")
+"""The driver initializes an adapter again, whose link then comes up again."""
+
+
+class Interface(msgspec.Struct, frozen=True, kw_only=True):
+    """An interface. `flaps`: times at which its link came back after a loss, unless the driver was loaded in between."""
+
+    device: str
+    name: str
+    flaps: tuple[float, ...] = ()
+
+
+class LinkFlaps(msgspec.Struct, frozen=True, kw_only=True):
+    """All interfaces. `journal`: whether there is one, and root reads it. `since`: the requested start in Unix time; 0: this
+    boot."""
+
+    journal: bool
+    now: float
+    since: float = 0
+    interfaces: tuple[Interface, ...] = ()
+
+
+def parse(output: Output) -> LinkFlaps:
+    fields: dict[str, str] = {}
+    names: dict[str, str] = {}
+    events: dict[str, list[tuple[float, str, str]]] = {}
+    loads: list[float] = []
+    for row in output.text.splitlines():
+        kind, _, rest = row.partition("|")
+        if kind == "interface" and rest.count("|") == 1:
+            device, _, name = rest.partition("|")
+            names.setdefault(name, device)
+        elif kind in ("now", "since", "journal"):
+            fields[kind] = rest.strip()
+        elif kind == "line" and (line := STAMP.match(rest)):
+            at, text = float(line[1]), line[3]
+            if LOADED.match(text):
+                loads.append(at)
+            for match in filter(None, (re.match(pattern, text) for pattern in SAYS)):
+                events.setdefault(match[1], []).append((at, line[2], match[2]))
+    if not is_whole(fields.get("now", "")) or not is_whole(fields.get("since", "")):
+        raise ProbeFailed(f"the host's clock cannot be read: {output.text.strip()[:120]!r}")
+    since = float(fields["since"])
+    interfaces = tuple(
+        Interface(device=device, name=name, flaps=_find_flaps(events.get(name, []), loads, since))
+        for name, device in sorted(names.items())
+    )
+    return LinkFlaps(
+        journal=fields.get("journal", "0") not in ("", "0"),
+        now=float(fields["now"]),
+        since=since,
+        interfaces=interfaces,
+    )
+
+
+def _find_flaps(events: list[tuple[float, str, str]], loads: list[float], since: float) -> tuple[float, ...]:
+    """Find flaps (up, down, and up again) by the log source that saw most of them. A link that comes up after a boot has not
+    been up before."""
+    seen = [
+        tuple(up for down, up in _find_outages([(at, text) for at, who, text in events if who == witness])
+              if up >= since and not any(down <= load <= up for load in loads))
+        for witness in dict.fromkeys(who for _, who, _ in events)
+    ]  # fmt: skip
+    return max(seen, key=len, default=())
+
+
+def _find_outages(events: list[tuple[float, str]]) -> list[tuple[float, float]]:
+    """Return the begin and end of each outage between two times at which the link was up. If the interface was taken down, or
+    is new, as after a move to a container's network, the state before is unknown."""
+    outages: list[tuple[float, float]] = []
+    was_up = False
+    lost: float | None = None
+    for at, text in events:
+        if text in DOWN:
+            lost = at if was_up and lost is None else lost
+        elif text in (*UP, AGAIN):
+            lost = at if text == AGAIN and was_up and lost is None else lost
+            outages += [(lost, at)] if lost is not None else []
+            was_up, lost = True, None
+        else:
+            was_up, lost = False, None
+    return outages
+
+
+LINK_FLAPS = Probe(
+    "link_flaps",
+    f"""n=$(date +%s); echo "now|$n"
+{SINCE}
+echo "since|${{since:-0}}"
+for i in /sys/class/infiniband/*/device/net/*; do
+  [ -e "$i" ] && [ ! -e "${{i%/net/*}}/physfn" ] || continue  # virtual functions come and go with containers
+  d=${{i%/device/net/*}}
+  echo "interface|${{d##*/}}|${{i##*/}}"
+done
+command -v journalctl >/dev/null || exit 0
+j() {{ journalctl -q --no-pager -b -o short-unix "$@" 2>/dev/null; }}
+[ "$(id -u)" != 0 ] || echo "journal|$(j -n 1 | wc -l)"  # others see their own lines only
+j _TRANSPORT=kernel | grep -aE ' kernel: mlx5_core {ADDRESS}(: firmware version: | [^ ]+: Link (up|down)$)' |
+  tail -n 2000 | sed 's/^/line|/'
+j _SYSTEMD_UNIT=systemd-networkd.service + _SYSTEMD_UNIT=NetworkManager.service |
+  grep -aE ': ((Gained|Lost) carrier|Link DOWN)$|: carrier: link (dis)?connected|manager: [(][^ )]+[)]: new |-> unmanaged ' |
+  tail -n 2000 | sed 's/^/line|/'
+true""",
+    parse,
+    "journalctl -b | grep -E 'Link (up|down)|(Gained|Lost) carrier|carrier: link'",
+    asks=build_variables,
+    speaks=True,
+)

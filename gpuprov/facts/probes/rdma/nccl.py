@@ -1,0 +1,78 @@
+"""NCCL's configuration on a host: its files, the login environment, and whether the files that they name exist."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.facts.probes.base import Output, Probe
+
+MARK = "rdma.nccl.settings"
+"""Text of a comment that gpuprov writes into its own file."""
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """A line NAME=VALUE of a file."""
+
+    file: str
+    name: str
+    value: str
+
+
+class NcclHost(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration. `lines`: of /etc/nccl.conf, without comments (None: no such file); `ours`: gpuprov wrote it.
+    `others`: settings that override /etc/nccl.conf: root's and new users' .nccl.conf, the file that NCCL_CONF_FILE names,
+    /etc/environment and /etc/profile.d. `files`: those that /etc/nccl.conf, NCCL_CONF_FILE and the spec name, and whether each
+    exists. `plugins`: libnccl-net*.so that the dynamic linker finds. `netdevs`: network interfaces.
+    """
+
+    lines: tuple[str, ...] | None = None
+    ours: bool = False
+    others: tuple[Setting, ...] = ()
+    files: dict[str, bool] = {}
+    plugins: tuple[str, ...] = ()
+    netdevs: tuple[str, ...] = ()
+
+
+def parse(output: Output) -> NcclHost:
+    many = output.rows()
+    others = []
+    for row in many.get("other", ()):
+        file, _, text = row.partition("|")
+        name, _, value = text.partition("=")
+        others.append(Setting(file=file, name=name, value=value.strip().strip("\"'")))
+    return NcclHost(
+        lines=tuple(many["line"][1:]) if "line" in many else None,
+        ours="ours" in many,
+        others=tuple(others),
+        files={name: exists == "1" for name, _, exists in (row.rpartition("|") for row in many.get("file", ()))},
+        plugins=tuple(many.get("plugin", ())),
+        netdevs=tuple(many.get("netdev", ())),
+    )
+
+
+NCCL = Probe(
+    "nccl",
+    r"""c=/etc/nccl.conf
+[ -e $c ] && { echo =; cat $c; } | sed -n '/^#/d; s/\r$//; /=/s/^/line|/p'
+grep -qs MARK $c && echo 'ours|'
+e=$(cat /etc/environment /etc/profile.d/*.sh 2>/dev/null |
+  sed -n 's/^\([[:space:]]*export\)\{0,1\}[[:space:]]*NCCL_CONF_FILE=["'\'']\{0,1\}\([^"'\'' ]*\).*/\2/p' | tail -n 1)
+for f in /root/.nccl.conf /etc/skel/.nccl.conf /etc/environment /etc/profile.d/*.sh "$e"; do
+  [ -n "$f" ] && [ -f "$f" ] &&
+    sed -n "s#^[[:space:]]*\(export[[:space:]]\{1,\}\)\{0,1\}\(NCCL_[A-Z0-9_]*=.*\)#other|$f|\2#p" "$f"
+done
+set -f
+for f in "$e" ${asked:-} $(sed -n 's/^NCCL_TOPO_FILE=//p; s/^NCCL_NET_PLUGIN=\(\/.*\)/\1/p' $c 2>/dev/null); do
+  [ -n "$f" ] && { [ -f "$f" ] && echo "file|$f|1" || echo "file|$f|0"; }
+done
+set +f
+PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's/^[[:space:]]*\(libnccl-net[^ ]*\.so\)[ .0-9].*/plugin|\1/p' | sort -u
+ls /sys/class/net 2>/dev/null | sed 's/^/netdev|/'
+true""".replace("MARK", MARK),
+    parse,
+    "cat /etc/nccl.conf /root/.nccl.conf; grep -r NCCL_ /etc/environment /etc/profile.d; ldconfig -p | grep libnccl-net",
+    asks=lambda host: {"asked": " ".join(host.capabilities["rdma"].nccl.paths)},
+    speaks=True,
+)
+"""The environment counts first, then NCCL_CONF_FILE or ~/.nccl.conf, then /etc/nccl.conf: setEnvFile() in
+https://github.com/NVIDIA/nccl/blob/master/src/misc/param.cc"""

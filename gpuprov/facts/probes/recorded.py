@@ -1,0 +1,41 @@
+"""Outputs that only records hold: half of what a host is asked, so that they prove defects and never their absence."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.host_code.at_boot import devices
+from gpuprov.host_code.at_boot.devices import RdmaDevice
+
+
+class GpuLinks(msgspec.Struct, frozen=True):
+    """A GPU's NVLinks by `nvidia-smi nvlink -s`: its name, how many it lists, and how many of them are up."""
+
+    index: int
+    name: str
+    links: int
+    active: int
+
+
+def parse_ports(output: Output) -> tuple[RdmaDevice, ...]:
+    """Parse what `ibstat` says, in the form of the reader of RDMA devices. Its PCI functions are unknown."""
+    return devices.parse(output.text)
+
+
+def parse_links(output: Output) -> tuple[GpuLinks, ...]:
+    found: list[GpuLinks] = []
+    for line in map(str.strip, output.text.splitlines()):
+        if match := re.match(r"GPU (\d{1,3}): (.*?)(?: \(UUID: .*)?\Z", line):
+            found.append(GpuLinks(int(match[1]), match[2][:80], 0, 0))
+        elif found and (match := re.match(r"Link \d{1,3}: (.*)\Z", line)):
+            up = bool(re.match(r"[0-9.]+ [GM]B/s", match[1]))
+            last = found[-1]
+            found[-1] = msgspec.structs.replace(last, links=last.links + 1, active=last.active + up)
+    return tuple(found)
+
+
+PORTS = Probe("recorded_ports", "ibstat", parse_ports, "ibstat")
+LINKS = Probe("recorded_links", "nvidia-smi nvlink -s", parse_links, "nvidia-smi nvlink -s")

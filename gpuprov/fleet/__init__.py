@@ -1,0 +1,1 @@
+"""An inventory's hosts with their specs, which of them come next, and how they leave their scheduler."""

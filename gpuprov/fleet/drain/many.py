@@ -1,0 +1,81 @@
+"""Several hosts at a time: drained and waited for, or given back. No host is held up by another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from gpuprov.core.errors import Code, Outcome, choose_code
+from gpuprov.core.safe_parse import format_document
+from gpuprov.fleet.drain.base import Adapter, State, Step
+
+AT_ONCE = 8
+"""Questions to a scheduler at a time."""
+SETTLING = 60.0
+"""Seconds in which a node that was given back should answer its scheduler."""
+OUTCOMES: dict[State, Outcome] = {"done": "ok", "waiting": "differs", "refused": "failed", "unknown": "unreachable"}
+"""waiting: jobs are still running. unknown: a scheduler did not answer."""
+
+Tell = Callable[[Step], None]
+Ask = Callable[[str], Step]
+
+
+def take_out(
+    adapter: Adapter, hosts: Iterable[str], run: str, *, wait: float | None, poll: float, tell: Tell
+) -> list[Step]:
+    """Drain the hosts and wait for their last jobs, for `wait` seconds at most (None: without an end). `tell` gets each answer."""
+
+    def ask(host: str) -> Step:
+        step = adapter.drain(host, run)
+        return adapter.drained(host, run) if step.state == "done" else step
+
+    return _poll(hosts, ask, wait, poll, tell)
+
+
+def give_back(
+    adapter: Adapter, green: Mapping[str, bool], run: str, *, poll: float, tell: Tell, wait: float = SETTLING
+) -> list[Step]:
+    """Give back the hosts that are green, and report that the others stay out."""
+    return _poll(green, lambda host: adapter.returned(host, run, green[host]), wait, poll, tell)
+
+
+def _poll(hosts: Iterable[str], ask: Ask, wait: float | None, poll: float, tell: Tell) -> list[Step]:
+    steps: dict[str, Step] = {}
+    left = list(hosts)
+    order = list(left)
+    end = None if wait is None else time.monotonic() + wait
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        while left:
+            for step in pool.map(ask, left):
+                steps[step.host] = step
+                tell(step)
+            left = [host for host in left if steps[host].state in ("waiting", "unknown")]
+            if left and end is not None and time.monotonic() + poll > end:
+                break
+            if left:
+                time.sleep(poll)
+    return [steps[host] for host in order]
+
+
+def exit_code(steps: Iterable[Step]) -> Code:
+    """Return the exit code of drain and undrain."""
+    return choose_code((OUTCOMES[step.state] for step in steps), "ok")
+
+
+def as_text(steps: Iterable[Step], done: str) -> str:
+    """Format a line for each host, and below it what it waits for. `done`: the word for success."""
+    lines = []
+    for step in steps:
+        node = f" (node {step.node})" if step.node != step.host else ""
+        words = done if step.state == "done" else step.state
+        text = "; ".join(part for part in (step.message, step.read) if part)
+        lines.append(f"{step.host}{node}: {words}{': ' if text else ''}{text}")
+        lines += [f"  {reason}" for reason in step.waits_for]
+        lines += [f"  hint: {step.hint}"] if step.hint else []
+    return "\n".join(lines)
+
+
+def as_json(steps: Iterable[Step], run: str) -> str:
+    """Format the same as JSON."""
+    return format_document({"run": run, "hosts": list(steps)})

@@ -1,0 +1,199 @@
+"""Slurm: nodes are drained with a reason that names the run, and resumed if the reason is still the same.
+
+No job is ended: running jobs run to their end. A node that somebody else has taken down or drained is left as it is.
+https://slurm.schedmd.com/scontrol.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from gpuprov.fleet.drain.base import MARK, State, Step, checked_run, find_node_name
+from gpuprov.fleet.drain.program import LIMIT, Unanswered
+from gpuprov.fleet.drain.slurm.client import Client
+from gpuprov.fleet.drain.slurm.node import BUSY, HELD, REBOOTING, Node
+
+NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
+"""One node: no list, no range, nothing that scontrol takes for several."""
+TIMED_OUT, REBOOTED = "reboot timed out", "reboot complete"
+APPENDED = frozenset({"reboot issued", REBOOTED, TIMED_OUT, "Not responding", "Node unexpectedly rebooted"})
+"""Texts that slurmctld appends to a reason, after " : ". All but the last were seen in 22.05 and 24.11."""
+DENIED = ("Invalid user id", "ermission denied")
+"""scontrol's messages for missing permission. Seen in 22.05 and 24.11; documented."""
+LESS = "it stays drained: its slurmd has registered with less than slurm.conf says, as one does that was there before the GPUs"
+RESTART = "on the host: slurmd -C and slurmd -G say what it finds; systemctl restart slurmd has it register again"
+"""Messages for INVALID_REG, which outlives a RESUME; slurmctld adds no reason to a node that is drained already.
+validate_node_specs() in https://github.com/SchedMD/slurm/blob/master/src/slurmctld/node_mgr.c,
+https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES
+"""
+NAMED = 20
+"""Number of jobs that a step names."""
+ELSEWHERE = "set host_slurm_node for the host, if Slurm calls it otherwise; sinfo -N names the nodes"
+
+
+class Told(msgspec.Struct, frozen=True):
+    """Result of a step, with the node as it was read last."""
+
+    state: State
+    node: Node
+    message: str = ""
+    hint: str = ""
+    waits: tuple[str, ...] = ()
+
+
+class Slurm:
+    """The adapter, through scontrol and squeue. `nodes`: names of nodes that differ from the inventory's."""
+
+    name = "slurm"
+
+    def __init__(self, nodes: Mapping[str, str] | None = None, limit: float = LIMIT) -> None:
+        self._nodes, self._client = nodes or {}, Client(limit)
+
+    def drain(self, host: str, run: str) -> Step:
+        """Drain the node, with a reason that names the run. Running jobs go on."""
+        return self._step(host, run, self._drain)
+
+    def drained(self, host: str, run: str) -> Step:
+        """Report whether the last job has left the node."""
+        return self._step(host, run, self._drained)
+
+    def returned(self, host: str, run: str, green: bool) -> Step:
+        """Resume the node, if this run has drained it and nobody has changed the reason since."""
+        return self._step(host, run, lambda node, run: self._returned(node, run, green=green))
+
+    def reboot(self, host: str, run: str) -> Step:
+        """Have Slurm reboot the drained node with its RebootProgram; it stays down until it is `returned`.
+
+        Not combined with the reboot of `gpuprov apply`: that is an act of its own, and the drain outlives it.
+        """
+        return self._step(host, run, self._reboot)
+
+    def _step(self, host: str, run: str, do: Callable[[Node, str], Told]) -> Step:
+        checked_run(run)
+        name = find_node_name(host, self._nodes)
+        if not NAME.fullmatch(name) or name.upper() == "ALL":
+            return Step(
+                host=host, node=name, state="refused", message=f"{name[:80]!r} is no name of one node", hint=ELSEWHERE
+            )
+        try:
+            node = self._client.node(name)
+            if node is None:
+                return Step(
+                    host=host, node=name, state="refused", message=f"Slurm knows no node {name}", hint=ELSEWHERE
+                )
+            result = do(node, run)
+        except Unanswered as problem:
+            return Step(host=host, node=name, state="unknown", message=f"Slurm was not asked to the end: {problem}")
+        return Step(
+            host=host,
+            node=name,
+            state=result.state,
+            read=result.node.shown,
+            waits_for=result.waits,
+            message=result.message,
+            hint=result.hint,
+        )
+
+    def _again(self, node: Node) -> Node:
+        """Read the node again after a change. Raises Unanswered."""
+        current = self._client.node(node.name)
+        if current is None:
+            raise Unanswered(f"node {node.name} is gone")
+        return current
+
+    def _drain(self, node: Node, run: str) -> Told:
+        if node.states & (HELD | REBOOTING):
+            return Told("done", node) if is_ours(node, run) else refuse_others(node)
+        problem = self._client.change("update", f"NodeName={node.name}", "State=DRAIN", f"Reason={make_reason(run)}")
+        after = self._again(node)
+        if not after.states & HELD:
+            return _refuse_change(after, problem, "it takes jobs as before")
+        return Told("done", after) if is_ours(after, run) else refuse_others(after)
+
+    def _drained(self, node: Node, run: str) -> Told:
+        if not node.states & HELD:
+            return Told("refused", node, "it is in service: it was not drained, or somebody has resumed it")
+        if not is_ours(node, run):
+            return refuse_others(node)
+        jobs = self._client.jobs(node.name)
+        if not jobs and node.states & BUSY:
+            jobs = ("jobs that squeue does not show to this user",)
+        more = (f"and {len(jobs) - NAMED} more",) if len(jobs) > NAMED else ()
+        return Told("waiting", node, "jobs run on it", waits=(*jobs[:NAMED], *more)) if jobs else Told("done", node)
+
+    def _returned(self, node: Node, run: str, *, green: bool) -> Told:
+        if not node.states & HELD:
+            return _check_answering(node)
+        if not is_ours(node, run):
+            return refuse_others(node)
+        if not green:
+            return Told("refused", node, "it stays drained: it is not known to be as its spec says")
+        if node.states & REBOOTING:
+            return Told("waiting", node, "it reboots")
+        if "INVALID_REG" in node.states:
+            return Told("waiting", node, LESS, RESTART)
+        problem = self._client.change("update", f"NodeName={node.name}", "State=RESUME")
+        after = self._again(node)
+        return _refuse_change(after, problem, "it stays drained") if after.states & HELD else _check_answering(after)
+
+    def _reboot(self, node: Node, run: str) -> Told:
+        if not node.states & HELD:
+            return Told("refused", node, "it is in service: drain it first")
+        if not is_ours(node, run):
+            return refuse_others(node)
+        if node.states & REBOOTING:
+            return Told("waiting", node, "it reboots")
+        if node.reason.endswith(TIMED_OUT):
+            return Told("refused", node, "its reboot did not end within Slurm's ResumeTimeout", "look at its console")
+        if node.reason.endswith(REBOOTED):
+            return Told("done", node)
+        if jobs := self._client.jobs(node.name):
+            return Told("refused", node, "jobs run on it", "wait until it is drained", jobs[:NAMED])
+        problem = self._client.change("reboot", "ASAP", "nextstate=DOWN", f"reason={make_reason(run)}", node.name)
+        after = self._again(node)
+        if after.states & REBOOTING:
+            return Told("waiting", after, "it reboots")
+        return _refuse_change(after, problem, "it does not reboot")
+
+
+def make_reason(run: str) -> str:
+    """Return the reason that Slurm shows for the node while a run has it."""
+    return f"{MARK} {run}"
+
+
+def is_ours(node: Node, run: str) -> bool:
+    """True if the reason is this run's, and only slurmctld has added to it."""
+    return _parse_run(node) == run
+
+
+def _parse_run(node: Node) -> str:
+    """Return the run that has the node; empty if it is not gpuprov's."""
+    text, *added = node.reason.split(" : ")
+    mark, _, run = text.partition(" ")
+    return run if mark == MARK and set(added) <= APPENDED else ""
+
+
+def refuse_others(node: Node) -> Told:
+    """Refuse a node that this run has not taken out: describe who has."""
+    words = "+".join(sorted(node.states & (HELD | REBOOTING)))
+    if run := _parse_run(node):
+        return Told("refused", node, f"run {run} has it ({words})", f"gpuprov undrain --run {run} gives it back")
+    by = f" ({node.user})" if node.user else ""
+    message = f"somebody else{by} has taken it out, {words}: {node.reason or 'no reason given'}"
+    return Told("refused", node, message, "it is left as it is")
+
+
+def _check_answering(node: Node) -> Told:
+    """Report whether the slurmd of a node that is in service has answered since."""
+    if "NOT_RESPONDING" in node.states:
+        return Told("waiting", node, "it is in service, and its slurmd has not answered yet", "systemctl status slurmd")
+    return Told("done", node)
+
+
+def _refuse_change(node: Node, problem: str, what: str) -> Told:
+    if any(words in problem for words in DENIED):
+        return Told("refused", node, f"{what}: {problem}", "run gpuprov as root, SlurmUser, or an operator of Slurm")
+    return Told("unknown", node, f"{what}: {problem or 'scontrol had nothing to complain of'}")

@@ -1,0 +1,47 @@
+"""A policy from command-line options, with the types and error messages of the policy's file."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.policy.decide import REBOOT
+from gpuprov.fleet.policy.planned import CANARY
+from gpuprov.fleet.policy.policy import MOST, Batches, Budget, Canary, Count, Limits, Policy, Retry, Size
+from gpuprov.spec.build import convert
+
+OPTIONS = {CANARY: "--canary", "batches.size": "--serial", "budget.whole": "--max-fail", REBOOT: "--reboot"}
+"""The option for each key of the policy."""
+NUMBER = re.compile(r"\s*-?\d{1,18}\s*%?\s*")
+
+
+def policy_of(*, canary: str = "", serial: str = "", max_fail: str = "0", reboot: bool = False) -> Policy:
+    """Return the policy of a process that does each batch in one job, never retries a host, and ends where it stops. Raises
+    GpuprovError for a number that the policy's file could not have either."""
+    by_number = NUMBER.fullmatch(canary)
+    return Policy(
+        gpuprov_rollout=1,
+        canary=Canary(count=_number("canary.hosts", canary, Size)) if by_number else Canary(hosts=_words(canary)),
+        batches=Batches(size=_number("batches.size", serial, Size)) if serial else Batches(),
+        limits=Limits(at_once=MOST, jobs=1, job_size=MOST),
+        budget=Budget(batch="100%", whole=_number("budget.whole", max_fail, Count)),
+        retry=Retry(attempts=1, after="0s"),
+        reboot="if-needed" if reboot else "as-specified",
+    )
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (word.strip() for word in text.split(","))))
+
+
+def _number(key: str, text: str, kind: Any) -> int | str:
+    """Return `"5"` or `"20%"` as the policy's file has it."""
+    plain = "".join(text.split())
+    value = plain if "%" in plain or not NUMBER.fullmatch(plain) else int(plain)
+    number, problems = convert(value, kind, (OPTIONS[key],))
+    if problems:
+        _, message, fix = problems[0]
+        raise GpuprovError(message, fix)
+    assert isinstance(number, int | str)
+    return number

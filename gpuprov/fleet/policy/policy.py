@@ -1,0 +1,294 @@
+"""The policy of a roll-out: a typed YAML file beside the inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path as File
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from gpuprov.core import safe_parse
+from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import format_document
+from gpuprov.fleet.policy.windows import SPAN, Zone, parsed, zone
+from gpuprov.spec.build import Finding, convert
+from gpuprov.spec.model import Fragment
+from gpuprov.spec.problem import Origin, Path, Problem, SpecError
+
+LARGEST = 256 << 10
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+MOST = 1_000_000
+_SHARE = "a share of them (10%)"
+Hosts = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+Share = Annotated[str, msgspec.Meta(pattern=r"^(100|[1-9][0-9]?)%$", description=_SHARE)]
+Count = Hosts | Annotated[str, msgspec.Meta(pattern=r"^(100|[1-9]?[0-9])%$", description=_SHARE)]
+"""A number of hosts, or a share of them; may be none."""
+Size = Annotated[int, msgspec.Meta(ge=1, le=MOST)] | Share
+"""A number of hosts, or a share of them; at least one."""
+TIME = r"^[0-9]{1,5}[smhd]$"
+Name = Annotated[str, msgspec.Meta(min_length=1, description="a name of at least one character")]
+Names = Annotated[tuple[Name, ...], msgspec.Meta(min_length=1)]
+
+
+class Canary(Fragment, frozen=True):
+    """Hosts that are done first, alone. If any of them is not green, nothing else starts, whatever the budget is."""
+
+    hosts: Annotated[tuple[Name, ...], msgspec.Meta(description="Hosts, groups and globs")] = ()
+    count: Annotated[
+        Hosts | Share,
+        msgspec.Meta(description="Or so many hosts, the first of the inventory: a number, or a share of all"),
+    ] = 0
+    soak: Annotated[
+        str,
+        msgspec.Meta(pattern=TIME, description='a time such as "30m", "12h". After it the canary is verified again'),
+    ] = "0s"
+
+
+class Batches(Fragment, frozen=True):
+    """Division of the other hosts, in the inventory's order. A batch begins when the previous one has ended."""
+
+    size: Annotated[Size, msgspec.Meta(description="A number of hosts (5) or a share of all hosts (10%)")] = "100%"
+    by_domain: Annotated[bool, msgspec.Meta(description="A batch is one failure domain, in place of a size")] = False
+    soak: Annotated[
+        str, msgspec.Meta(pattern=TIME, description='a time such as "30m", "12h". After it the batch is verified again')
+    ] = "0s"
+
+
+class Limits(Fragment, frozen=True):
+    """Limits on work at the same time."""
+
+    at_once: Annotated[int, msgspec.Meta(ge=1, description="Hosts that are out of service or worked on at once")] = 50
+    per_domain: (
+        Annotated[
+            int,
+            msgspec.Meta(
+                ge=1, description="The same within a failure domain; a host that failed stays out, and counts"
+            ),
+        ]
+        | None
+    ) = None
+    jobs: Annotated[
+        int, msgspec.Meta(ge=1, le=64, description="Processes (`gpuprov fleet work`) at once, at each site")
+    ] = 2
+    job_size: Annotated[int, msgspec.Meta(ge=1, le=1000, description="Hosts of one process, at most")] = 50
+
+
+class Budget(Fragment, frozen=True):
+    """Number of hosts that may fail before the roll-out stops. The canary has none."""
+
+    batch: Annotated[Count, msgspec.Meta(description="In one batch: a number of hosts, or a share of its hosts")] = 0
+    whole: Annotated[Count, msgspec.Meta(description="In all: a number of hosts, or a share of all hosts")] = 0
+
+
+class Retry(Fragment, frozen=True):
+    """Retries of a host that was locked by another run, could not be reached, or got no result from its process."""
+
+    attempts: Annotated[int, msgspec.Meta(ge=1, le=20, description="How often it is tried in all")] = 3
+    after: Annotated[
+        str, msgspec.Meta(pattern=TIME, description='a time such as "90s", "5m", from one try to the next')
+    ] = "5m"
+
+
+class Windows(Fragment, frozen=True):
+    """Times when hosts may be started. Work that has begun is completed; verify and giving back happen at any time."""
+
+    time_zone: Annotated[str, msgspec.Meta(description="a name of the tz database, such as Europe/Berlin or UTC")]
+    open: Annotated[
+        tuple[Annotated[str, msgspec.Meta(pattern=SPAN, description='days and times: "mon-thu 22:00-05:00"')], ...],
+        msgspec.Meta(min_length=1, description="Days on which a window opens, and from when to when"),
+    ]
+    margin: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=TIME, description='a time such as "30m". In the last so long of a window no host is started on'
+        ),
+    ] = "0s"
+
+
+class Approval(Fragment, frozen=True):
+    """Users who must approve a step before it begins: `gpuprov rollout approve ID`."""
+
+    before: Annotated[
+        Literal["canary", "batches", "each-batch"],
+        msgspec.Meta(description="canary: anything at all; batches: the first batch; each-batch: each of them"),
+    ]
+    by: Annotated[Names, msgspec.Meta(description="Users, one of whom approves")]
+    count: Annotated[int, msgspec.Meta(ge=1, le=10, description="How many of them must")] = 1
+
+
+class Drain(Fragment, frozen=True):
+    """The way a host is taken out of service before it is changed, and given back when it is green."""
+
+    adapter: Annotated[Literal["slurm", "kubernetes", "command"], msgspec.Meta(description="Who hands out the hosts")]
+    command: Annotated[str, msgspec.Meta(description="Of adapter command: what the site runs for each step")] = ""
+    context: Annotated[str, msgspec.Meta(description="Of adapter kubernetes: the context of kubectl")] = ""
+    delete_emptydir_data: Annotated[
+        bool, msgspec.Meta(description="Of adapter kubernetes: evict pods whose data in an emptyDir is lost then")
+    ] = False
+    timeout: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=TIME, description='a time such as "12h". A host that is not free by then counts as failed'
+        ),
+    ] = "1d"
+    poll: Annotated[
+        str, msgspec.Meta(pattern=TIME, description='a time such as "30s", between two looks at a host')
+    ] = "30s"
+
+
+class Policy(Fragment, frozen=True):
+    """The course of a roll-out over a fleet."""
+
+    gpuprov_rollout: Annotated[Literal[1], msgspec.Meta(description="Version of this format")]
+    domain: Annotated[
+        str | None,
+        msgspec.Meta(
+            description="The failure domain: a group, whose child groups are the domains, or a host variable (rack)"
+        ),
+    ] = None
+    site: Annotated[
+        str | None,
+        msgspec.Meta(
+            description="From where hosts are reached: a group, whose child groups are the sites, or a host variable (site)"
+        ),
+    ] = None
+    canary: Canary = Canary()
+    batches: Batches = Batches()
+    limits: Limits = Limits()
+    budget: Budget = Budget()
+    retry: Retry = Retry()
+    windows: Annotated[Windows | None, msgspec.Meta(description="When hosts may be started on; without: always")] = None
+    approvals: Annotated[tuple[Approval, ...], msgspec.Meta(description="Who approves which step")] = ()
+    drain: Annotated[
+        Drain | None, msgspec.Meta(description="Drain and return; without: the hosts are free already")
+    ] = None
+    prepare: Annotated[
+        bool, msgspec.Meta(description="Judge and download on the hosts of a batch before they are drained")
+    ] = False
+    reboot: Annotated[
+        Literal["as-specified", "if-needed"],
+        msgspec.Meta(description="as-specified: what each host's spec permits; if-needed: permitted in this roll-out"),
+    ] = "as-specified"
+
+
+def seconds(duration: str) -> int:
+    """Return `"30m"` in seconds."""
+    return int(duration[:-1]) * UNITS[duration[-1]]
+
+
+def number_of(count: int | str, total: int) -> int:
+    """Return a number of hosts, or a share of `total`, rounded down."""
+    return total * int(count[:-1]) // 100 if isinstance(count, str) else count
+
+
+def at_least_one(size: int | str, total: int) -> int:
+    """Return the same, but one if the share is less than a host."""
+    return max(1, number_of(size, total))
+
+
+def load(path: File) -> Policy:
+    """Return the policy in a file. Raises SpecError with all its errors."""
+    try:
+        data = safe_parse.read_contents(str(path), LARGEST)
+    except OSError as error:
+        raise GpuprovError(f"{path} cannot be read: {error.strerror}") from error
+    except safe_parse.Unreadable as error:
+        raise GpuprovError(f"{path}: {error}") from error
+    return read(data, str(path))
+
+
+def read(text: str | bytes, file: str) -> Policy:
+    """Return the policy in a text. Raises SpecError with all its errors."""
+    try:
+        value, places = safe_parse.parse_placed_yaml(text, LARGEST)
+    except safe_parse.Unreadable as error:
+        raise SpecError([Problem(message=str(error), origin=Origin(file, error.line, error.column))]) from error
+    if not isinstance(value, dict) or "gpuprov_rollout" not in value:
+        begin = "this is no policy of a roll-out: gpuprov_rollout is missing"
+        raise SpecError(
+            [Problem(message=begin, origin=Origin(file, 1, 1), hint="begin the policy with gpuprov_rollout: 1")]
+        )
+    policy, findings = convert(value, Policy)
+    if policy is not None:
+        findings = list(_across(policy))
+    if findings:
+        raise SpecError(
+            Problem(message=message, path=at, hint=hint, origin=_origin(file, places, at))
+            for at, message, hint in findings
+        )
+    return policy  # type: ignore[no-any-return]
+
+
+def _origin(file: str, places: dict[Path, tuple[int, int]], path: Path) -> Origin:
+    while path and path not in places:
+        path = path[:-1]
+    return Origin(file, *places.get(path, (1, 1)))
+
+
+def _across(policy: Policy) -> Iterator[Finding]:
+    """Yield the errors that no type expresses."""
+    if policy.canary.hosts and policy.canary.count:
+        yield (
+            ("canary", "count"),
+            f"canary has hosts and count: {policy.canary.count}",
+            "name the hosts, or a number of them",
+        )
+    if policy.domain is None:
+        for path, value in (
+            (("batches", "by_domain"), policy.batches.by_domain),
+            (("limits", "per_domain"), policy.limits.per_domain),
+        ):
+            if value:
+                yield (
+                    path,
+                    f"{'.'.join(path)} without a failure domain",
+                    "domain: a group, or a host variable such as rack",
+                )
+    for number, approval in enumerate(policy.approvals):
+        if approval.count > len({*approval.by}):
+            message = f"approvals[{number}].count is {approval.count}, by names {len({*approval.by})}"
+            yield ("approvals", number, "count"), message, "name more users, or ask fewer of them"
+    if policy.drain:
+        yield from _drain(policy.drain)
+    if policy.windows:
+        yield from _windows(policy.windows)
+
+
+def _drain(drain: Drain) -> Iterator[Finding]:
+    of = {"command": "command", "context": "kubernetes", "delete_emptydir_data": "kubernetes"}
+    for field, adapter in of.items():
+        if getattr(drain, field) and drain.adapter != adapter:
+            yield ("drain", field), f"drain.{field} with adapter: {drain.adapter}", f"it goes with adapter: {adapter}"
+    if drain.adapter == "command" and not drain.command:
+        yield ("drain", "adapter"), "drain.command is missing", "command: what the site runs for each step of a host"
+
+
+def _windows(windows: Windows) -> Iterator[Finding]:
+    time_zone: Zone | None = zone(windows.time_zone)
+    if time_zone is None:
+        yield (
+            ("windows", "time_zone"),
+            f'windows.time_zone is "{windows.time_zone}"',
+            "allowed: a name of the tz database, such as Europe/Berlin or UTC",
+        )
+    longest = max(span.length for span in map(parsed, windows.open))
+    if seconds(windows.margin) >= longest * 60:
+        yield (
+            ("windows", "margin"),
+            f"windows.margin is {windows.margin}; no window is longer",
+            "a shorter margin, or longer windows",
+        )
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of a policy."""
+    from gpuprov.spec.schema import build_document_schema
+
+    return build_document_schema(Policy, "gpuprov roll-out policy")
+
+
+def schema_text() -> str:
+    """Return the same as text."""
+    return format_document(schema())

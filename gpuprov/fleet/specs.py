@@ -1,0 +1,277 @@
+"""Inventory sources -> typed host specs: the entry point of every command. All problems of all hosts are reported at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE, house_fragment
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.catalog.gpus import list_gpus
+from gpuprov.catalog.instances import find_instance
+from gpuprov.core.errors import defect
+from gpuprov.core.sanitize import counted, has_secrets, reveal
+from gpuprov.host_code import machine
+from gpuprov.inventory import load
+from gpuprov.spec import overrides, placement
+from gpuprov.spec.across import report_conflict
+from gpuprov.spec.build import Finding, show
+from gpuprov.spec.connection import find_shared_machines, find_unusable, list_texts
+from gpuprov.spec.kernel import Contribution, Kernel, merge
+from gpuprov.spec.model import SITE_VARIABLES, Fragment, GpuSpec, HostSpec, RawHost, select_site_variables
+from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect
+from gpuprov.spec.repository import locate_files
+from gpuprov.spec.salvage import Repairs, place_as_written
+from gpuprov.spec.schema import build_schema
+from gpuprov.spec.url import hide_queries
+
+
+class Fleet(msgspec.Struct, frozen=True):
+    """Hosts with their specs, in inventory order. `unmanaged`: hosts that no `gpuprov` variable reaches. `children`: the groups in
+    each group, if `also` was given."""
+
+    pairs: tuple[tuple[RawHost, HostSpec], ...]
+    unmanaged: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    children: dict[str, tuple[str, ...]] = {}
+
+
+def load_fleet(
+    sources: Sequence[str],
+    limit: str | None = None,
+    *,
+    vault_password_files: Sequence[str] = (),
+    ask_vault_pass: bool = False,
+    extra_vars: Sequence[str] = (),
+    cache: bool = True,
+    also: Sequence[str] | None = None,
+) -> Fleet:
+    """Read, merge and judge. Raises SpecError with every problem; warnings stay on the Fleet. also: see `gpuprov.inventory.load`."""
+    inventory = load(
+        sources,
+        limit=limit,
+        vault_password_files=vault_password_files,
+        ask_vault_pass=ask_vault_pass,
+        extra_vars=extra_vars,
+        cache=cache,
+        also=also,
+    )
+    if has_secrets():
+        reveal(_vocabulary())
+    unread = [problem for name in inventory.extra for problem in _unread(name)]
+    fleet = judge(inventory.hosts, [*inventory.warnings, *unread], whole=limit is None)
+    return msgspec.structs.replace(fleet, children=inventory.children)
+
+
+def _vocabulary() -> set[str]:
+    """Return gpuprov's own words, which are no secrets even if a vault holds them: fields and their choices, GPU models."""
+    described = build_schema(
+        HOUSE.fragment, {capability.name: (capability.fragment, "") for capability in CAPABILITIES}
+    )
+    return {*list_texts(described), *(gpu.key for gpu in list_gpus())}
+
+
+def _unread(name: str) -> Iterable[Problem]:
+    """Return problems about an extra variable that looks as if it set something, but does not: roles get their variables from the
+    spec."""
+    owner = next((capability.name for capability in CAPABILITIES if name.startswith(f"{capability.name}_")), "")
+    if owner and name not in SITE_VARIABLES:
+        field = name.removeprefix(f"{owner}_")
+        yield Problem(
+            message=f"--extra-vars: {name} is worked out from the spec, and would not be read",
+            hint=f"""say it in the spec: -e '{{"gpuprov": {{"{owner}": {{"{field}": ...}}}}}}'""",
+        )
+
+
+def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: bool = True) -> Fleet:
+    """Return typed specs of raw hosts. Hosts that share one merged spec are judged once. `whole`: these are all hosts of the
+    inventory."""
+    pairs: list[tuple[RawHost, HostSpec]] = []
+    unmanaged: list[str] = []
+    problems: list[Problem] = list(warnings)
+    known: dict[int, tuple[HostSpec | None, list[Problem]]] = {}
+    hosts = tuple(hosts)  # keeps every `values` alive: its identity is the key below
+    for raw in hosts:
+        if not raw.values:
+            unmanaged.append(raw.name)
+            continue
+        unset = overrides.find_problems(select_site_variables(raw.connection), [entry.name for entry in CAPABILITIES])
+        problems += [
+            msgspec.structs.replace(problem, hosts=(raw.name,), path=(), origin=raw.places.get(str(problem.path[0])))
+            for problem in unset
+        ]
+        if wrong := list(find_unusable(raw)):
+            problems += wrong
+            continue
+        if id(raw.values) not in known:
+            known[id(raw.values)] = build_spec(raw)
+        spec, findings = known[id(raw.values)]
+        problems += [msgspec.structs.replace(problem, hosts=(raw.name,)) for problem in findings]
+        if spec is not None:
+            pairs.append((raw, with_site(spec, raw)))
+    problems += (_one_machine(*shared) for shared in find_shared_machines(raw for raw, _ in pairs))
+    origins = {raw.name: raw.origins for raw, _ in pairs}
+    for capability in CAPABILITIES:
+        try:
+            reported = list(capability.fleet_rules([spec for _, spec in pairs], unmanaged, whole=whole))
+        except Exception as error:
+            failure = defect(f"the rules of {capability.name} across hosts", error)
+            problems.append(Problem(message=failure[0], hint=failure[1], severity="warning"))
+            pairs = [
+                (raw, _marked(spec, failure) if capability.name in spec.capabilities else spec) for raw, spec in pairs
+            ]
+            continue
+        for name, problem in reported:
+            problems.append(msgspec.structs.replace(problem, hosts=(name,), origin=place(problem.path, origins[name])))
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        raise SpecError(errors)
+    if not pairs:
+        hint = 'give a group or a host the variable "gpuprov", e.g. all: {vars: {gpuprov: {nvidia_driver: {}}}}'
+        # What was written and is not read is the cause, as a rule.
+        raise SpecError([Problem(message="no host has a gpuprov spec", hint=hint), *problems])
+    return Fleet(tuple(pairs), tuple(unmanaged), tuple(collect(problems)))
+
+
+def _one_machine(address: str, names: list[str]) -> Problem:
+    message = f"{machine.describe_names(names)}: all are reached at {show(address)}"
+    return Problem(message=message, hosts=tuple(names), hint=machine.FIX, severity="warning")
+
+
+def _marked(spec: HostSpec, failure: tuple[str, str]) -> HostSpec:
+    return msgspec.structs.replace(spec, defects=(*spec.defects, failure))
+
+
+def with_site(spec: HostSpec, raw: RawHost) -> HostSpec:
+    """Return the spec of one of the hosts that share it, with its name, its places and its site's settings."""
+    return HostSpec(
+        name=raw.name,
+        groups=raw.groups,
+        gpu=spec.gpu,
+        reboot=spec.reboot,
+        on_failure=spec.on_failure,
+        recipe=spec.recipe,
+        capabilities=spec.capabilities,
+        origins=raw.origins,
+        site=select_site_variables(raw.connection),
+        defects=spec.defects,
+    )
+
+
+def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
+    """Return one host's typed spec, or None and all its problems."""
+    hide_queries(raw.values)
+    blocks: dict[str, Fragment] = {}
+    house_names = HOUSE.fragment.__struct_fields__
+    fragments = {capability.name: capability.fragment for capability in CAPABILITIES}
+    values, findings, written = placement.place(raw.values, fragments, house_names)
+    repairs = Repairs()
+    own = {key: value for key, value in values.items() if key in house_names and value is not False}
+    findings += [((key,), f"{key} is empty", "give it a value, or leave it out") for key in own if own[key] is None]
+    repairs.dropped.update((key,) for key in own if own[key] is None)
+    house, complaints = repairs.convert({key: value for key, value in own.items() if value is not None}, HOUSE.fragment)
+    findings += complaints
+    house, values, more = _of_instance(house, values)
+    findings += more
+    for name, fragment in fragments.items():
+        value = values.get(name, False)
+        if value is False:
+            continue
+        if value is None or value is True:
+            findings.append(((name,), f"{name} is {show(value)}", "write {} for the defaults, false to switch it off"))
+            repairs.dropped.add((name,))
+            value = {}
+        block, complaints = repairs.convert(value, fragment, (name,))
+        findings += complaints
+        if block is not None:
+            blocks[name] = locate_files(block, name, raw.origins)
+    judged: Any = house or HOUSE.fragment()  # of a bad one that cannot be repaired
+    spec = HostSpec(
+        name=raw.name,
+        groups=raw.groups,
+        gpu=judged.gpu,
+        reboot=judged.reboot,
+        on_failure=judged.on_failure,
+        recipe=judged.recipe,
+        capabilities=blocks,
+    )
+    spec, conflicts = with_contributions(spec)
+    violations, defects = ruled(spec)
+    ruled_out = list(repairs.judged([*conflicts, *violations]))
+    problems = [
+        Problem(path=path, message=message, hint=hint)
+        for path, message, hint in repairs.unless_refused(findings, ruled_out)
+    ]
+    problems = [place_as_written(problem, written) for problem in (*problems, *ruled_out)]
+    spec = msgspec.structs.replace(spec, defects=defects)
+    placed = [msgspec.structs.replace(problem, origin=place(problem.path, raw.origins)) for problem in problems]
+    return (None if any(p.severity == "error" for p in placed) else spec), placed
+
+
+def _of_instance(house: Any, values: dict[Any, Any]) -> tuple[Any, dict[Any, Any], list[Finding]]:
+    """Return the house's block and the plain values, with values derived from an instance type in place of a GPU model: model,
+    count, and the fabric of an `rdma` that names none."""
+    instance = find_instance(house.gpu.model) if house and house.gpu else None
+    if not instance:
+        return house, values, []
+    named, findings = house.gpu.model, list[Finding]()
+    if house.gpu.count not in (None, instance.count):
+        message = f"gpu.count is {house.gpu.count}, and {named} has {counted(instance.count, 'GPU')}"
+        findings.append((("gpu", "count"), message, "leave it out: the instance type says it"))
+    house = msgspec.structs.replace(house, gpu=GpuSpec(model=instance.model, count=instance.count))
+    rdma = values.get("rdma")
+    if not instance.fabric or not isinstance(rdma, Mapping):
+        return house, values, findings
+    implied = {field: meaning for name, (field, meaning) in Rdma.IMPLIES.items() if isinstance(rdma.get(name), Mapping)}
+    declared = rdma.get("fabric", implied.get("fabric"))
+    if declared is None:
+        return house, {**values, "rdma": {**rdma, "fabric": instance.fabric}}, findings
+    if isinstance(declared, str) and declared not in (instance.fabric, "soft"):
+        message = f"rdma.fabric is {show(declared)}, and {named} has {instance.fabric}"
+        findings.append((("rdma", "fabric"), message, f"write {instance.fabric}"))
+    return house, values, findings
+
+
+def with_contributions(spec: HostSpec) -> tuple[HostSpec, list[Problem]]:
+    """Return the spec with `kernel` merged from its own block and from the contributions of other capabilities."""
+    contributions: list[Contribution] = []
+    own = spec.capabilities.get("kernel")
+    if isinstance(own, Kernel):
+        contributions.append(Contribution("kernel", own))
+    for name, fragment in spec.capabilities.items():
+        contribution = BY_NAME[name].contribute(spec, fragment)
+        if contribution is not None:
+            contributions.append(Contribution(name, contribution))
+    if not contributions:
+        return spec, []
+    kernel, conflicts = merge(contributions)
+    ordered = {
+        c.name: spec.capabilities[c.name] for c in CAPABILITIES if c.name in spec.capabilities and c.name != "kernel"
+    }
+    merged = msgspec.structs.replace(spec, capabilities={"kernel": kernel, **ordered})
+    return merged, [report_conflict(conflict) for conflict in conflicts]
+
+
+def ruled(spec: HostSpec) -> tuple[list[Problem], tuple[tuple[str, str], ...]]:
+    """Return the problems from the capabilities' own rules, and the rules that failed with an exception, which affect this spec
+    only."""
+    problems: list[Problem] = []
+    defects: list[tuple[str, str]] = []
+    for name, fragment in {"host": house_fragment(spec), **spec.capabilities}.items():
+        try:
+            problems += BY_NAME[name].rules(spec, fragment)
+        except Exception as error:
+            defects.append(defect(f"a rule of {name}", error))
+            problems.append(Problem(path=(name,), message=defects[-1][0], hint=defects[-1][1], severity="warning"))
+    return problems, tuple(defects)
+
+
+def place(path: Path, origins: dict[Path, Origin]) -> Origin | None:
+    """Return the place where a path was written, or the nearest enclosing block."""
+    while path:
+        if path in origins:
+            return origins[path]
+        path = path[:-1]
+    return origins.get(())

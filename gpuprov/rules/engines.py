@@ -1,0 +1,299 @@
+"""Container engines: their configuration of NVIDIA's runtime, and what a change of it lost.
+
+Input is the probe's output as parsed by `engine_output`; nothing here touches a host.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from gpuprov.rules import engine_runtimes
+
+NAME, PROGRAM = "nvidia", "nvidia-container-runtime"
+PROGRAMS = (PROGRAM, f"/usr/bin/{PROGRAM}")
+DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
+# Said to nvidia-ctk, whose own default is another before: 1.18.0 has config.d for containerd, 1.18 and 1.19 have a folder that cri-o
+# does not read: https://github.com/NVIDIA/nvidia-container-toolkit/commit/584f68ef
+DROP_INS = {"containerd": DROP_IN, "crio": "/etc/crio/crio.conf.d/99-nvidia.toml"}
+MAIN = {"docker": "/etc/docker/daemon.json", "containerd": "/etc/containerd/config.toml", "crio": "/etc/crio/crio.conf"}
+# The CRI plugin's name in configuration versions 3 and 4, 2, and 1: https://github.com/containerd/containerd/blob/main/docs/cri/config.md
+# containerd 2 has the second name, too: of a plugin that keeps the streaming server and needs the first one.
+CRI = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
+# The first releases that know CDI (docker 25 behind features.cdi, which is on by itself from 28.2 on), and the first containerd
+# that merges a plugin's section from several files: https://github.com/containerd/containerd/issues/5837
+CDI_SINCE = {"docker": (25,), "containerd": (1, 7)}
+CDI_BY_ITSELF = (28, 2)
+MERGES_SINCE = (2, 1)
+CRUN_SINCE = (1, 31)  # cri-o's default runtime: https://github.com/cri-o/cri-o/releases/tag/v1.31.0
+NO_FILE_SINCE = (2,)  # containerd 1 dumps no configuration where it has no file
+SLACK = 0.5  # seconds by which a start time may be off
+OURS = {
+    "docker": rf"runtimes\.{NAME}\..*|default-runtime|features\.cdi",
+    "containerd": r"imports|version|plugins\.[^ ]+\."
+    rf"(enable_cdi|containerd\.(default_runtime_name|default_runtime\..*|runtimes\.{NAME}\..*))",
+    "crio": rf"crio\.runtime\.(default_runtime|runtimes\.{NAME}\..*)",
+}
+"""Settings written by nvidia-ctk; every other one is the user's."""
+
+Engine = dict[str, Any]
+at = engine_runtimes.at
+
+
+def number(version: str) -> tuple[int, ...]:
+    """Parse `28.2.1` to numbers."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def configuration(name: str, engine: Engine) -> dict[str, Any]:
+    """Return the settings in force at the engine's next start. Raises ValueError, with the file, if they cannot be read."""
+    files: dict[str, dict[str, Any]] = engine["files"]
+    if name == "containerd":
+        if "dump" not in engine:
+            raise ValueError(f"containerd does not understand its configuration: containerd config dump ({MAIN[name]})")
+        return _toml(engine["dump"], "containerd config dump")
+    if name == "docker":
+        path = MAIN[name]
+        if (other := engine.get("config", path)) != path:
+            raise ValueError(f"docker.service has dockerd read {other} (--config-file), and not {path}")
+        text = files.get(path, {"text": ""})["text"]
+        try:
+            read = json.loads(text) if text.strip() else {}
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} is not valid JSON: {error}") from None
+        for place, value in ((path, read), (f"runtimes in {path}", at(read, "runtimes", default={}))):
+            if not isinstance(value, dict):  # nvidia-ctk dies of a null
+                raise ValueError(f"{place} is not a JSON object")
+        return _with_option(read, path, engine.get("default", ""))
+    merged: dict[str, Any] = {}
+    for path in sorted(files, key=lambda file: (file != MAIN[name], file)):
+        merged = engine_runtimes.merged(merged, _toml(files[path]["text"], path))
+    return merged
+
+
+def _with_option(read: dict[str, Any], path: str, default: str) -> dict[str, Any]:
+    """Return daemon.json with the default runtime of dockerd's own command line; dockerd refuses to start with both, but keeps running
+    with both until then:
+    https://docs.docker.com/engine/daemon/troubleshoot/#resolve-conflicts-between-the-daemonjson-and-startup-scripts"""
+    if default and "default-runtime" in read:
+        message = f"{path} has default-runtime, and docker.service gives dockerd --default-runtime {default}"
+        raise ValueError(f"{message}: it does not start with both")
+    return {**read, "default-runtime": default} if default else read
+
+
+@lru_cache(maxsize=64)
+def _toml(text: str, place: str) -> dict[str, Any]:
+    """Parse TOML, cached: hosts of a fleet have the same files, and a host is read several times. Callers must not modify the
+    result."""
+    if len(text) > 1 << 19 or re.search(r"(?:\.[ \t]*+[\w\"'-]++[ \t]*+){100}", text):
+        raise ValueError(f"{place} is larger, or nests deeper, than any that an engine reads")
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{place} is not valid TOML: {error}") from None
+
+
+def registered(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of NVIDIA's runtime: `path` of its program, `default` runtime, `cdi` (None: not set)."""
+    if name == "docker":
+        own, default = at(config, "runtimes", NAME), config.get("default-runtime")
+        path = at(own, "options", "BinaryName") if at(own, "runtimeType") else at(own, "path")
+        return {"path": path or "", "default": default or "", "cdi": at(config, "features", "cdi")}
+    if name == "crio":
+        runtime = at(config, "crio", "runtime") or {}
+        path, default = at(runtime, "runtimes", NAME, "runtime_path"), at(runtime, "default_runtime")
+        return {"path": path or "", "default": default or "", "cdi": None}
+    section = _cri(config)
+    path = at(section, "containerd", "runtimes", NAME, "options", "BinaryName")
+    default = at(section, "containerd", "default_runtime_name")
+    return {"path": path or "", "default": default or "", "cdi": at(section, "enable_cdi")}
+
+
+def _cri(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    return next((table for plugin in CRI if isinstance(table := at(config, "plugins", plugin), Mapping)), {})
+
+
+def refused(name: str, engine: Engine) -> str:
+    """Return why no runtime can be registered until the configuration is fixed by hand; empty if one can."""
+    try:
+        config = configuration(name, engine)
+        if name == "containerd":
+            shadowed(engine)  # reads each file
+    except ValueError as error:
+        return str(error)
+    if name != "containerd":
+        return ""
+    if plugin := next((plugin for plugin in CRI if plugin in (config.get("disabled_plugins") or [])), ""):
+        return f"the CRI plugin is disabled (disabled_plugins: {plugin})"
+    if unread := _unread(engine, config):
+        where = f"{MAIN[name]}, which is of version 1"
+        return f"containerd {engine['version']} does not take {unread} from {where}: rewrite it in version 2"
+    return ""
+
+
+def _unread(engine: Engine, config: Mapping[str, Any]) -> str:
+    """Return a runtime of a main file of version 1 that is not in force: containerd 2.1 ignores the CRI settings of such a file."""
+    if number(engine["version"]) < NO_FILE_SINCE or not first_version("containerd", engine):
+        return ""
+    main = _toml(engine["files"][MAIN["containerd"]]["text"], MAIN["containerd"])
+    main_runtimes, have = (at(_cri(table), "containerd", "runtimes") or {} for table in (main, config))
+    expected, present = (
+        {n: at(r, "options", "BinaryName") or "" for n, r in runtimes.items()} for runtimes in (main_runtimes, have)
+    )
+    return next((f"runtime {name}" for name in expected if present.get(name) != expected[name]), "")
+
+
+def wants_cdi(name: str, version: str, reported: bool | None) -> bool:
+    """True if this release needs CDI devices enabled explicitly; `reported`: the setting in its configuration."""
+    if name == "docker" and number(version) >= CDI_BY_ITSELF:
+        return reported is False
+    return name in ("docker", "containerd") and number(version) >= CDI_SINCE[name]
+
+
+def differences(name: str, engine: Engine, default: bool) -> list[str]:
+    """Describe what the configuration lacks; nothing if it matches."""
+    if why := refused(name, engine):
+        return [why]
+    runtime = registered(name, configuration(name, engine))
+    problems = []
+    if runtime["path"] not in PROGRAMS:
+        problems.append(f"runtime {NAME} is {runtime['path']}" if runtime["path"] else f"no runtime {NAME}")
+    if default != (runtime["default"] == NAME):
+        by = ", by --default-runtime in docker.service" if engine.get("default") else ""
+        problems.append(f"the default runtime is {runtime['default'] or 'runc'}{by}")
+    untold = runtime["cdi"] is not True and wants_cdi(name, engine["version"], runtime["cdi"])
+    if untold and not first_version(name, engine):
+        problems.append("CDI is off")
+    problems += unusable(name, engine)
+    if not default:
+        problems += engine_runtimes.missing_default(name, at(runtimes(name, engine), "runtimes"), runtime["default"])
+    hidden = shadowed(engine) if name == "containerd" else []
+    return problems + [f"{DROP_IN} hides {setting}" for setting in hidden]
+
+
+def unusable(name: str, engine: Engine) -> list[str]:
+    """Describe what prevents containers with NVIDIA's runtime from starting correctly."""
+    if name == "docker":
+        return engine_runtimes.unusable_in_docker(at(configuration(name, engine), "runtimes", NAME))
+    return engine_runtimes.unusable(name, has_old_shims(name, engine), runtimes(name, engine))
+
+
+def has_old_shims(name: str, engine: Engine) -> bool:
+    """True if this is a containerd that still has the runtime types that were removed in 2.0."""
+    return name == "containerd" and number(engine["version"]) < NO_FILE_SINCE
+
+
+def runtimes(name: str, engine: Engine) -> Any:
+    """Return an engine's runtimes, and its default one."""
+    config = configuration(name, engine)
+    return (
+        config
+        if name == "docker"
+        else at(config, "crio", "runtime")
+        if name == "crio"
+        else at(_cri(config), "containerd")
+    )
+
+
+def in_force(name: str, engine: Engine, default: bool) -> str:
+    """Return what is wrong with the running daemon; empty if it matches."""
+    if name == "docker":
+        return _docker_says(engine, default)
+    if name == "crio" and "live" in engine:
+        wrong = differences(name, {**engine, "files": {MAIN[name]: {"text": engine["live"]}}}, default)
+        return f"crio status config: {'; '.join(wrong)}" if wrong else ""
+    if wrong := differences(name, engine, default):
+        return f"its configuration: {'; '.join(wrong)}"
+    newer = [path for path, file in engine["files"].items() if file["changed"] > engine["started"] + SLACK]
+    return f"{' '.join(newer)} changed after the daemon was started" if newer else ""
+
+
+def _docker_says(engine: Engine, default: bool) -> str:
+    try:
+        info: dict[str, Any] = dict(json.loads(engine.get("live", "{}")).items())
+    except (AttributeError, ValueError, RecursionError):
+        return "docker info gives no JSON"
+    if info.get("ServerErrors") or "Runtimes" not in info:
+        return f"docker info: {' '.join(info.get('ServerErrors') or ['no answer'])}"
+    if NAME not in (info.get("Runtimes") or {}):
+        return f"docker info lists no runtime {NAME}"
+    if (info.get("DefaultRuntime") == NAME) != default:
+        return f"docker info: the default runtime is {info.get('DefaultRuntime')}"
+    if number(engine["version"]) >= CDI_SINCE["docker"] and not info.get("CDISpecDirs"):
+        return "docker info lists no CDI directories"
+    return ""
+
+
+def lost(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return the user's settings that a change of the configuration lost or altered, as `path = value`."""
+    now = dict(engine_runtimes.leaves(after))
+    return [
+        f"{path} = {json.dumps(value, default=str)}"
+        for path, value in engine_runtimes.leaves(before)  # an empty table means no more than a missing one
+        if value != {} and not re.fullmatch(OURS[name], path) and now.get(path, lost) != value
+    ]
+
+
+def shadowed(engine: Engine) -> list[str]:
+    """Return settings of the CRI plugin in the user's files that NVIDIA's drop-in file hides: containerd below 2.1 takes a plugin's
+    section from the last file that has one. The drop-in file is a copy from when nvidia-ctk wrote it."""
+    files: dict[str, dict[str, Any]] = engine["files"]
+    if DROP_IN not in files or number(engine["version"]) >= MERGES_SINCE:
+        return []
+    tables = {path: _toml(file["text"], path) for path, file in files.items()}
+    theirs = [table for path, table in tables.items() if path != DROP_IN and _cri(table)]
+    section, own = ({"plugins": {"cri": _cri(table)}} for table in ((theirs or [{}])[-1], tables[DROP_IN]))
+    return lost("containerd", section, own) if theirs else []
+
+
+def command(engine: Engine, name: str, default: bool, drop_ins: bool, source: str = "file") -> list[str]:
+    """Return the nvidia-ctk command that registers its runtime. `drop_ins`: the release supports drop-in files."""
+    line = ["nvidia-ctk", "--quiet", "runtime", "configure", f"--runtime={name}", f"--config-source={source}"]
+    line += ["--set-as-default"] * (default and not engine.get("default"))
+    first = first_version(name, engine)
+    reported = registered(name, configuration(name, engine))["cdi"] if name == "docker" else None
+    line += ["--enable-cdi"] * (wants_cdi(name, engine["version"], reported) and not first)
+    # Asked for a drop-in file beside a configuration of version 1, which imports none, nvidia-ctk 1.20.1 leaves the runtime out.
+    beside = "" if first else DROP_INS.get(name, "")
+    return line + [f"--drop-in-config={beside}"] * (drop_ins and name in DROP_INS)
+
+
+def first_version(name: str, engine: Engine) -> bool:
+    """True if containerd's main file is of version 1: it has no place for enable_cdi that nvidia-ctk supports, and no drop-in file."""
+    text = engine["files"].get(MAIN["containerd"], {"text": ""})["text"] if name == "containerd" else ""
+    try:
+        return bool(read := _toml(text, MAIN["containerd"])) and read.get("version", 1) in (0, 1)
+    except ValueError:
+        return False
+
+
+def seed(name: str, engine: Engine) -> str:
+    """Return the initial main file if there is none and nvidia-ctk cannot query the engine without it; else empty."""
+    missing = name == "containerd" and MAIN[name] not in engine["files"]
+    return "version = 2\n" if missing and number(engine["version"]) < NO_FILE_SINCE else ""
+
+
+def ordinary(name: str, engine: Engine) -> str:
+    """Return the new default runtime if NVIDIA's was the default and should not be: empty if there is no other, or nothing to do."""
+    if name == "docker" or registered(name, config := configuration(name, engine))["default"] != NAME:
+        return ""
+    if name == "crio":
+        tables = [_toml(file["text"], path) for path, file in engine["files"].items()]
+        others = [at(table, "crio", "runtime", "default_runtime") or NAME for table in tables]
+        own = "crun" if number(engine["version"]) >= CRUN_SINCE else "runc"
+        return next((other for other in reversed(others) if other != NAME), own)
+    runtimes = set(at(_cri(config), "containerd", "runtimes") or {}) - {NAME}
+    return "runc" if "runc" in runtimes else min(runtimes, default="")
+
+
+def lost_between(name: str, before: Engine, after: Engine) -> list[str]:
+    """Return what was lost between two states of an engine; an unreadable result has lost everything."""
+    try:
+        old = configuration(name, before)
+        return lost(name, old, configuration(name, after))
+    except ValueError as error:
+        return [str(error)]

@@ -1,5 +1,0 @@
-"""The wiring of a host: GPUs, NVLinks, PCIe switches, NUMA nodes and HCAs; their distances, and defects."""
-
-from gpuprov.topology.model import DISTANCES, Wiring, read
-
-__all__ = ["DISTANCES", "Wiring", "read"]

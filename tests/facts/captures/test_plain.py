@@ -1,0 +1,291 @@
+"""Outputs of commands as people save them: one file, several of a host in a folder, folders of many hosts."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpuprov.cli import cli
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.captures import RecordedFacts, iterate, plain, read, smi_xml
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.gpus import gpu_health
+from gpuprov.verify import recorded
+from gpuprov.verify.evaluate import Result
+from tests.facts.captures import reports
+from tests.facts.captures.test_reports import specs
+
+REAL = Path(__file__).parents[2] / "real"
+SPEC = "all: {hosts: {gpu017: {gpuprov: {health: {}}}}}\n"
+XML = """\
+<?xml version="1.0" ?>
+<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">
+<nvidia_smi_log>
+	<timestamp>Tue Dec 30 09:49:57 2025</timestamp>
+	<driver_version>590.44.01</driver_version>
+	<cuda_version>13.1</cuda_version>
+	<attached_gpus>1</attached_gpus>
+	<gpu id="00000000:61:00.0">
+		<product_name>NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition</product_name>
+		<persistence_mode>Enabled</persistence_mode>
+		<mig_devices>
+			None
+		</mig_devices>
+		<uuid>GPU-12345678-aaaa-bbbb-cccc-0123456789ab</uuid>
+		<vbios_version>98.02.6A.00.03</vbios_version>
+		<inforom_version>
+			<img_version>G153.0520.00.02</img_version>
+		</inforom_version>
+		<gpu_recovery_action>None</gpu_recovery_action>
+		<pci>
+			<pci_sub_system_id>204C10DE</pci_sub_system_id>
+			<pci_gpu_link_info>
+				<pcie_gen>
+					<max_link_gen>4</max_link_gen>
+				</pcie_gen>
+				<link_widths>
+					<max_link_width>16x</max_link_width>
+					<current_link_width>16x</current_link_width>
+				</link_widths>
+			</pci_gpu_link_info>
+			<replay_counter>0</replay_counter>
+		</pci>
+		<clocks_event_reasons>
+			<clocks_event_reason_gpu_idle>Not Active</clocks_event_reason_gpu_idle>
+			<clocks_event_reason_sw_power_cap>Not Active</clocks_event_reason_sw_power_cap>
+			<clocks_event_reason_hw_slowdown>Not Active</clocks_event_reason_hw_slowdown>
+			<clocks_event_reason_hw_thermal_slowdown>Not Active</clocks_event_reason_hw_thermal_slowdown>
+		</clocks_event_reasons>
+		<fb_memory_usage>
+			<total>97887 MiB</total>
+			<reserved>637 MiB</reserved>
+			<used>65720 MiB</used>
+			<free>31531 MiB</free>
+		</fb_memory_usage>
+		<utilization>
+			<gpu_util>0 %</gpu_util>
+		</utilization>
+		<ecc_mode>
+			<current_ecc>Disabled</current_ecc>
+			<pending_ecc>Disabled</pending_ecc>
+		</ecc_mode>
+		<ecc_errors>
+			<volatile>
+				<sram_correctable>N/A</sram_correctable>
+				<dram_uncorrectable>N/A</dram_uncorrectable>
+			</volatile>
+			<aggregate>
+				<sram_threshold_exceeded>N/A</sram_threshold_exceeded>
+			</aggregate>
+			<channel_repair_pending>No</channel_repair_pending>
+			<tpc_repair_pending>No</tpc_repair_pending>
+		</ecc_errors>
+		<retired_pages>
+			<multiple_single_bit_retirement>
+				<retired_count>N/A</retired_count>
+				<retired_pagelist>N/A</retired_pagelist>
+			</multiple_single_bit_retirement>
+			<pending_blacklist>N/A</pending_blacklist>
+		</retired_pages>
+		<remapped_rows>
+			<remapped_row_corr>0</remapped_row_corr>
+			<remapped_row_unc>0</remapped_row_unc>
+			<remapped_row_pending>No</remapped_row_pending>
+			<remapped_row_failure>No</remapped_row_failure>
+		</remapped_rows>
+		<temperature>
+			<gpu_temp>24 C</gpu_temp>
+			<gpu_temp_tlimit>68 C</gpu_temp_tlimit>
+			<gpu_temp_slow_tlimit_threshold>-2 C</gpu_temp_slow_tlimit_threshold>
+		</temperature>
+		<gpu_power_readings>
+			<average_power_draw>3.97 W</average_power_draw>
+			<instant_power_draw>3.99 W</instant_power_draw>
+			<current_power_limit>300.00 W</current_power_limit>
+			<requested_power_limit>300.00 W</requested_power_limit>
+		</gpu_power_readings>
+		<clocks>
+			<graphics_clock>180 MHz</graphics_clock>
+		</clocks>
+		<max_clocks>
+			<graphics_clock>3090 MHz</graphics_clock>
+			<mem_clock>14001 MHz</mem_clock>
+		</max_clocks>
+		<fabric>
+			<state>N/A</state>
+			<status>N/A</status>
+		</fabric>
+		<processes>
+		</processes>
+	</gpu>
+</nvidia_smi_log>
+"""
+"""Lines of pro-6000-maxq-blackwell-v13.xml, https://github.com/influxdata/telegraf, plugins/inputs/nvidia_smi/testdata."""
+IBSTAT = (REAL / "mooncake-roce-ibstat" / "ibstat.txt").read_text(encoding="utf-8")
+DOWN = "[   10.250000] Linux version 6.1.0-47-amd64\n[   11.250000] systemd[1]: Started.\n"
+
+
+def found(path: Path) -> dict[str, Result]:
+    return {one.check: one for one in recorded.verify(specs(SPEC), read(path))}
+
+
+def two_ports(state: str) -> str:
+    """The real port, and two like it, the last of which is as this says."""
+    others = [IBSTAT.replace("mlx5_0", f"mlx5_{number}") for number in (1, 2)]
+    others[1] = others[1].replace("State: Active\n", f"State: {state}\n").replace("LinkUp", "Polling")
+    return "\n".join((IBSTAT, *others))
+
+
+def test_the_xml_says_what_the_text_does(tmp_path: Path) -> None:
+    (gpu,) = gpu_health.parse(Output(f"@smi\n{smi_xml.convert(XML)}")).gpus
+    assert (gpu.address, gpu.name[:20], gpu.ecc, gpu.remapped, gpu.remap_failed) == (
+        "0000:61:00.0", "NVIDIA RTX PRO 6000 ", "disabled", 0, False,
+    )  # fmt: skip
+    assert (gpu.slow, gpu.degrees, gpu.below, gpu.draw, gpu.limit) == ((), 24, 70, 3.97, 300.0)
+    assert (gpu.width, gpu.replays, gpu.recovery, gpu.used, gpu.processes) == (16, 0, "None", 65720, False)
+    assert (gpu.clocks.most_memory, gpu.vbios, gpu.inforom) == (14001, "98.02.6A.00.03", "G153.0520.00.02")
+    path = tmp_path / "smi.xml"
+    path.write_text(XML)
+    assert found(path)["health.remapped_rows"].status == "pass"
+    path.write_text(XML.replace("failure>No", "failure>Yes"))
+    assert found(path)["health.remapped_rows"].status == "fail"
+    path.write_text(XML.replace("<attached_gpus>1", "<attached_gpus>4"))
+    (record,) = read(path)
+    assert "4 GPUs are attached, and shows 1" in record.cut
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (XML[:900], "not well-formed"),
+        (XML.replace("<nvidia_smi_log>", "<!ENTITY a 'b'><nvidia_smi_log>", 1), "none of the records"),
+        (XML.replace('.dtd">', '.dtd" [<!ENTITY a "b">]>', 1), "none of the records"),
+        (XML.replace("00000000:61:00.0", "$(id)"), "a GPU has the id"),
+        (XML.replace("<processes>", "<a>" * 40 + "x" + "</a>" * 40 + "<processes>"), "elements in each other"),
+        ("61:00.0 3D controller: NVIDIA Corporation Device 2331 (rev a1)\n", "lspci without the ids"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_not_read_says_why(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "file.txt"
+    path.write_text(text)
+    with pytest.raises(GpuprovError, match=why):
+        read(path)
+
+
+def test_no_more_is_expanded_than_is_there() -> None:
+    bomb = '<!DOCTYPE nvidia_smi_log [<!ENTITY a "ha">' + "".join(
+        f'<!ENTITY a{n} "{f"&a{n - 1};" * 10 if n else "&a;"}">' for n in range(30)
+    )
+    text = f"<nvidia_smi_log><x/>{bomb}]></nvidia_smi_log>"
+    with pytest.raises(ValueError, match="declares entities"):
+        smi_xml.convert(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("mooncake-roce-ibstat/ibstat.txt", plain.IBSTAT),
+        ("h100-nvlink-e/nvidia-smi-nvlink-e.txt", plain.NVLINK_ERRORS),
+        ("h100-nvlink-s/nvidia-smi-nvlink-s.txt", plain.NVLINK_STATUS),
+        ("rtx3090ti-nvlink-inactive/nvidia-smi-nvlink-s.txt", plain.NVLINK_STATUS),
+        ("a100-lspci-vv/lspci-nn.txt", plain.LSPCI),
+        ("h200-vm-580-alone/nvidia-smi-q.txt", plain.SMI),
+    ],
+)
+def test_real_outputs_are_known_by_what_they_say(name: str, command: str) -> None:
+    assert plain.identify((REAL / name).read_text(encoding="utf-8"))[0] == command
+
+
+def test_ibstat_proves_a_port_that_is_down_and_never_that_all_are_up(tmp_path: Path) -> None:
+    path = tmp_path / "ibstat.txt"
+    path.write_text(two_ports("Down"))
+    result = found(path)["health.port_state"]
+    assert result.status == "fail"
+    assert "port 1 of mlx5_2 is DOWN (Polling), 2 of its 3 like here are ACTIVE" in result.found
+    path.write_text(two_ports("Active"))
+    assert found(path)["health.port_state"].status == "skip"
+
+
+def test_nvlink_status_proves_a_gpu_with_fewer_links(tmp_path: Path) -> None:
+    gpu = (REAL / "h100-nvlink-s" / "nvidia-smi-nvlink-s.txt").read_text(encoding="utf-8")
+    second = gpu.replace("GPU 0:", "GPU 1:").replace("Link 3: 26.562 GB/s", "Link 3: <inactive>")
+    path = tmp_path / "status"
+    path.write_text(gpu + second)
+    result = found(path)["health.nvlinks"]
+    assert (result.status, result.action) == ("fail", "reset")
+    assert "GPU1 has 17 NVLinks up; another NVIDIA H100 80GB HBM3 here has 18" in result.found
+    path.write_text(gpu)
+    assert found(path)["health.nvlinks"].status == "skip"
+
+
+def test_files_of_one_host_in_a_folder_are_one_record(tmp_path: Path) -> None:
+    errors = (REAL / "h100-nvlink-e" / "nvidia-smi-nvlink-e.txt").read_text(encoding="utf-8")
+    for name, text in (
+        ("smi.xml", XML),
+        ("nvlink.txt", errors),
+        ("ibstat.txt", two_ports("Down")),
+        ("notes.txt", "hello\n"),
+    ):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "dmesg.log").write_text(DOWN)
+    (record,) = read(tmp_path)
+    assert {"kernel_log", "gpu_health", "nvlink_errors", "recorded_ports"} <= record.outputs.keys()
+    results = found(tmp_path)
+    statuses = {
+        name: results[f"health.{name}"].status for name in ("remapped_rows", "nvlink_errors", "port_state", "xid")
+    }
+    assert statuses == {"remapped_rows": "pass", "nvlink_errors": "pass", "port_state": "fail", "xid": "pass"}
+
+
+def test_what_lies_beside_a_bug_report_is_of_its_host(tmp_path: Path) -> None:
+    (tmp_path / "nvidia-bug-report.log").write_text(reports.bug_report())
+    alone = {one.check: one.status for one in recorded.verify(specs(SPEC), read(tmp_path), named=True)}
+    (tmp_path / "ibstat.txt").write_text(two_ports("Down"))
+    both = {one.check: one.status for one in recorded.verify(specs(SPEC), read(tmp_path), named=True)}
+    assert (alone["health.port_state"], both["health.port_state"]) == ("skip", "fail")
+    assert {name for name in both if both[name] != alone[name]} == {"health.port_state"}
+
+
+def test_two_of_a_command_are_of_two_hosts_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "gpu017.smi.xml").write_text(XML)
+    (tmp_path / "gpu018.smi.xml").write_text(XML)
+    (tmp_path / "gpu018.ibstat.txt").write_text(IBSTAT)
+    assert [(one.host, "recorded_ports" in one.outputs) for one in read(tmp_path)] == [
+        ("gpu017", False),
+        ("gpu018", True),
+    ]
+
+
+def test_a_folder_of_500_hosts_is_one_page_by_cause_in_flat_memory(tmp_path: Path) -> None:
+    names = [f"gpu{number:03d}" for number in range(500)]
+    folder = tmp_path / "tickets"
+    padding = "<!-- " + "x" * 200_000 + " -->\n</nvidia_smi_log>"
+    for number, name in enumerate(names):
+        (folder / name).mkdir(parents=True)
+        text = XML.replace("failure>No", "failure>Yes") if number % 5 == 0 else XML
+        (folder / name / "smi.xml").write_text(text.replace("</nvidia_smi_log>", padding))
+    tracemalloc.start()
+    count = sum(1 for _ in iterate(folder))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 500
+    assert most < 75_000_000, "one file may be of 64 MiB; 500 of 200 kB are 100 MB"
+    inventory, page = tmp_path / "inventory.yaml", tmp_path / "page.html"
+    inventory.write_text("all: {vars: {gpuprov: {health: {ecc: any}}}, hosts: {'gpu[000:499]': {}}}\n")
+    arguments = ["health", str(inventory), "--from", str(folder), "--html", str(page)]
+    assert CliRunner().invoke(cli, arguments, standalone_mode=False).return_value == 1
+    text = page.read_text(encoding="utf-8")
+    assert "100 of 500 hosts are not fit for work" in text
+    assert text.count("health.remapped_rows") < 50, "hosts with the same cause are one entry"
+
+
+def test_a_reason_says_which_of_two_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "ibstat.txt"
+    path.write_text(IBSTAT)
+    (record,) = read(path)
+    assert record.kind == "command output"
+    assert "not in this command output: kernel_log" in found(path)["health.xid"].found
+    assert RecordedFacts(record).outputs().keys() == {"container", "recorded_ports"}

@@ -1,0 +1,88 @@
+"""What a host says of cGPU, read by the probe's own script from folders that look like /proc/cgpu_km."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.gpus.cgpu import CGPU, Cgpu, parse
+from gpuprov.host_code.at_boot.cgpu import CgpuGpu
+
+
+def tree(root: Path, **gpus: dict[str, str]) -> Path:
+    """/proc/cgpu_km with these GPUs (`gpu0`), as the published source of cGPU lays it out."""
+    folder = root / "cgpu_km"
+    folder.mkdir()
+    (folder / "version").write_text("1.5.20\n")
+    for name, nodes in gpus.items():
+        gpu = folder / name.removeprefix("gpu")
+        gpu.mkdir()
+        for node, value in nodes.items():
+            (gpu / node).write_text(f"{value}\n")
+    return folder
+
+
+def read(root: Path, **programs: str) -> Cgpu:
+    commands = {"modinfo": "exit 1", "nvidia-smi": "exit 9", **programs}
+    folder = root / "bin"
+    folder.mkdir()
+    for name, body in commands.items():
+        (folder / name.replace("_", "-")).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name.replace("_", "-")).chmod(0o755)
+    script = CGPU.script
+    for place in ("/proc/cgpu_km", "/proc/[0-9]*"):
+        assert place in script
+    script = script.replace("/proc/cgpu_km", f"{root}/cgpu_km")
+    script = script.replace("/proc/[0-9]*", f"{root}/processes/[0-9]*")
+    env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=20, env=env)
+    return parse(Output(done.stdout))
+
+
+def test_a_host_with_cgpu(tmp_path: Path) -> None:
+    folder = tree(
+        tmp_path,
+        gpu0={"max_inst": "20", "policy": "1", "free_weight": "20", "prio_ratio": "80"},
+        gpu1={"max_inst": "5", "policy": "3", "free_weight": "5"},
+    )
+    (folder / "1" / "012b2edccd7a").mkdir()
+    found = read(
+        tmp_path,
+        modinfo='[ "$2" = cgpu_procfs ]',
+        nvidia_smi="printf '00000000:07:00.0, Enabled\\n00000000:08:00.0, [N/A]\\n00000000:09:00.0, Disabled\\n'",
+    )
+    assert found == Cgpu(
+        version="1.5.20",
+        installed=("cgpu_procfs",),
+        gpus=(
+            CgpuGpu(index=0, settings={"max_inst": "20", "policy": "1", "prio_ratio": "80"}),
+            CgpuGpu(index=1, settings={"max_inst": "5", "policy": "3"}, instances=("012b2edccd7a",)),
+        ),
+        mig=("00000000:07:00.0",),
+    )
+
+
+def test_a_host_without(tmp_path: Path) -> None:
+    assert read(tmp_path) == Cgpu()
+
+
+@pytest.mark.parametrize(
+    ("group", "ours"),
+    [("/user.slice/session-1.scope", False), ("/system.slice/system-x.slice/gpuprov-mps@host.service", True)],
+)
+def test_a_daemon_of_mps_is_seen(tmp_path: Path, group: str, ours: bool) -> None:
+    (tmp_path / "processes" / "77").mkdir(parents=True)
+    (tmp_path / "processes" / "77" / "comm").write_text("nvidia-cuda-mps\n")
+    (tmp_path / "processes" / "77" / "cgroup").write_text(f"0::{group}\n")
+    found = read(tmp_path)
+    assert (found.mps, found.mps_ours) == (True, ours)
+
+
+def test_a_process_named_alike_is_not(tmp_path: Path) -> None:
+    (tmp_path / "processes" / "77").mkdir(parents=True)
+    (tmp_path / "processes" / "77" / "comm").write_text("nvidia-cuda-mp\n")
+    assert not read(tmp_path).mps

@@ -1,0 +1,50 @@
+"""The script that asks nvidia-smi -q: it looks twice where one look does not tell."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
+from gpuprov.facts.probes.gpus.gpu_state import State
+
+
+def run(tmp_path: Path, first: str, second: str, status: int = 0) -> State:
+    """What the script prints where nvidia-smi says the one of a GPU's slowdown, and then the other."""
+    shown = "printf 'Attached GPUs : 1\\nGPU 00000000:19:00.0\\n    Clocks Event Reasons\\n        HW Slowdown : %s\\n'"
+    programs = {
+        "nvidia-smi": f'case "$*" in -q) {shown} "{first}"; exit {status};; "-q -d PERFORMANCE") {shown} "{second}";; esac',
+        "sleep": ":",
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", GPU_HEALTH.script],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == status
+    return GPU_HEALTH.parse(Output(done.stdout, done.returncode, done.stderr))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "slow"),
+    [
+        ("Not Active", "Active", ()),
+        ("Active", "Not Active", ()),
+        ("Active", "Active", ("HW Slowdown",)),
+        ("Active", "N/A", ("HW Slowdown",)),
+    ],
+)
+def test_a_slowdown_counts_where_two_looks_find_it(
+    tmp_path: Path, first: str, second: str, slow: tuple[str, ...]
+) -> None:
+    state = run(tmp_path, first, second, status=14)
+    assert [one.slow for one in state.gpus] == [slow]

@@ -1,0 +1,90 @@
+"""gpuprov drain and undrain as commands: what they print, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprov.fleet.drain import Step, green, many
+from gpuprov.spec.model import HostSpec, RawHost
+from gpuprov.verify import Result
+from tests.fleet.drain.cluster import Cluster
+
+INVENTORY = """\
+all:
+  vars: {ansible_ssh_common_args: -o ConnectTimeout=1, ansible_port: 1}
+  hosts:
+    gpu1: {ansible_host: 127.0.0.1, gpuprov: {nouveau: {}}}
+    login: {ansible_host: 127.0.0.1, host_slurm_node: gpu1}
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    (tmp_path / "inventory.yaml").write_text(INVENTORY)
+    return Cluster(tmp_path)
+
+
+def run(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": f"{cluster.folder}:/usr/bin:/bin", "HOME": str(cluster.folder)}
+    command = [sys.executable, "-m", "gpuprov", *words, "inventory.yaml", "--by", "slurm", "--poll", "0.1"]
+    return subprocess.run(
+        command, cwd=cluster.folder, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+@pytest.mark.install
+def test_drain_waits_no_longer_than_it_should(cluster: Cluster) -> None:
+    cluster.put("MIXED", jobs=("7 RUNNING",))
+    done = run(cluster, "drain", "gpu1", "--run", "fri", "--wait", "0.3")
+    assert done.returncode == 1, done
+    assert done.stdout == "gpu1: waiting: jobs run on it; State=DRAIN+MIXED Reason=gpuprov fri\n  job 7 RUNNING\n"
+    assert "gpuprov undrain HOST INVENTORY --by slurm --run fri" in done.stderr
+    cluster.put("IDLE+DRAIN", "gpuprov fri")
+    done = run(cluster, "drain", "login", "--run", "fri", "--json")
+    assert done.returncode == 0, done
+    told = json.loads(done.stdout)
+    assert (told["run"], told["hosts"][0]["host"], told["hosts"][0]["node"]) == ("fri", "login", "gpu1")
+
+
+def test_drain_refuses_and_says_why(cluster: Cluster) -> None:
+    cluster.put("IDLE+DRAIN", "bad \x1b[31mHCA")
+    done = run(cluster, "drain", "gpu1")
+    assert (done.returncode, "\x1b" in done.stdout + done.stderr) == (3, False), done
+    assert "somebody else (root) has taken it out, DRAIN: bad \\u001b[31mHCA" in done.stdout
+    assert "give them back" not in done.stderr
+
+
+@pytest.mark.install
+def test_a_host_that_cannot_be_verified_stays_out(cluster: Cluster) -> None:
+    cluster.put("IDLE+DRAIN", "gpuprov fri")
+    done = run(cluster, "undrain", "gpu1", "--run", "fri")
+    assert (done.returncode, cluster.node) == (3, ("IDLE+DRAIN", "gpuprov fri")), done
+    assert "it stays drained: it is not known to be as its spec says" in done.stdout
+    assert cluster.changes == []
+    done = run(cluster, "undrain", "gpu1", "--run", "fri", "--unverified", "-f", "2")
+    assert (done.returncode, "--unverified reaches no host" in done.stderr) == (2, True), done
+
+
+def test_green_is_each_host_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def result(host: str, status: Any) -> Result:
+        return Result(host=host, capability="nouveau", check="x", status=status, fields=("x",))
+
+    results = [result("a", "pass"), result("b", "pass"), result("b", "fail"), result("c", "skip")]
+    monkeypatch.setattr(green, "verify", lambda *_, **__: results)
+    pairs = [(RawHost(name=name), HostSpec(name=name)) for name in "abcd"]
+    told = green.green(pairs, None, lambda _: None)
+    assert told == {"a": True, "b": False, "c": False, "d": False}, "nothing proven is not green"
+
+
+def test_the_worst_host_gives_the_exit_code() -> None:
+    steps = [Step(host="a", node="a", state="done"), Step(host="b", node="b", state="waiting")]
+    assert many.exit_code([]) == 0
+    assert many.exit_code(steps) == 1
+    assert many.exit_code([*steps, Step(host="c", node="c", state="refused")]) == 3
+    assert many.exit_code([*steps, Step(host="c", node="c", state="unknown")]) == 4

@@ -1,0 +1,74 @@
+"""What follows the driver's version beside it, by the board and by what else the spec has."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
+from gpuprov.catalog import fabric
+from gpuprov.rules import followers
+from gpuprov.rules.resolve import fitting
+from gpuprov.spec.model import Fragment
+
+A100, H100, B200, V100 = "10de:20b2", "10de:2330", "10de:2901", "10de:1db8"
+UBUNTU, DEBIAN, EL = ("ubuntu", "24.04"), ("debian", "12"), ("rhel", "9.4")
+
+
+class Dcgm(Fragment, frozen=True):
+    """As far as it counts here: that it is there."""
+
+
+def names(
+    block: FabricManager, *gpus: str, of: tuple[str, str] = DEBIAN, branch: str = "580", dcgm: bool = True
+) -> list[list[str]]:
+    given: dict[str, object] = {"fabric_manager": block} | ({"dcgm": Dcgm()} if dcgm else {})
+    return [list(fitting(rules, branch)) for rules, _ in fabric.list_beside(given, lambda: gpus, *of)]
+
+
+def test_the_board_decides_which_library() -> None:
+    block = FabricManager()
+    assert names(block, H100) == [["nvidia-fabricmanager"], ["libnvidia-nscq"]]
+    assert names(block, A100, branch="535") == [["nvidia-fabricmanager-535"], ["libnvidia-nscq-535"]]
+    assert names(block, B200) == [["nvidia-fabricmanager"], ["libnvsdm"]]
+    assert names(block, B200, branch="570") == [["nvidia-fabricmanager-570"], ["libnvsdm-570"]]
+    assert names(block, V100) == [["nvidia-fabricmanager"]], "no document says that NSCQ knows HGX-2"
+
+
+def test_names_by_distribution() -> None:
+    assert names(FabricManager(), H100, of=EL, branch="570")[1] == ["libnvidia-nscq-570"]
+    assert names(FabricManager(), B200, of=EL)[1] == ["libnvsdm"]
+    both = names(FabricManager(), H100, of=UBUNTU)[1]
+    assert both == ["libnvidia-nscq-580", "libnvidia-nscq"], "of Ubuntu's archive, and of NVIDIA's"
+    first, _ = fabric.list_beside({"fabric_manager": FabricManager(query_library="always")}, lambda: [H100], *UBUNTU)[1]
+    assert next(rule.get("needs", "") for rule in first if "-{branch}" in rule["name"]).startswith(
+        "nvidia-kernel-common"
+    )
+
+
+@pytest.mark.parametrize(
+    ("block", "dcgm", "number"),
+    [
+        (FabricManager(), False, 1),
+        (FabricManager(query_library="always"), False, 2),
+        (FabricManager(query_library="never"), True, 1),
+        (FabricManager(imex=Imex(nodes=("192.0.2.1",))), True, 1),
+    ],
+)
+def test_who_has_it(block: FabricManager, dcgm: bool, number: int) -> None:
+    assert len(names(block, H100, dcgm=dcgm)) == number
+
+
+def test_the_roles_ask_the_same() -> None:
+    known = fabric.build_tables()
+    found = followers.followers([H100], ["fabric_manager", "dcgm"], {}, "auto", known, "rhel9")
+    assert [sorted({rule["name"] for rule in rules}) for rules in found["rules"]][1] == [
+        "libnvidia-nscq",
+        "libnvidia-nscq-{branch}",
+    ]
+    assert "libnvidia-nscq-575" in found["names"][1]
+    assert followers.followers([H100], ["dcgm"], {}, "auto", known, "rhel9") == {"rules": [], "names": []}
+    assert len(followers.followers([H100], ["fabric_manager", "dcgm"], {}, "never", known, "rhel9")["rules"]) == 1
+    other = followers.followers([H100], ["fabric_manager", "dcgm"], {}, "auto", {**known, "nscq_rules": {}}, "rhel9")
+    assert len(other["rules"]) == 1, "auto asks for nothing that a distribution has not"
+    asked = followers.followers([H100], ["fabric_manager"], {}, "always", {**known, "nscq_rules": {}}, "rhel9")
+    assert asked["rules"][1] == []
