@@ -34,8 +34,8 @@ def read(room: str, name: str) -> bytes | None:
     return body if hashlib.sha256(body).digest() == checksum else None
 
 
-def write(room: str, name: str, body: bytes, most: int = KEPT) -> None:
-    """Keep a file; does nothing if the folder cannot be written."""
+def write(room: str, name: str, body: bytes, most: int | None = None) -> None:
+    """Keep a file, at most `most` (by default KEPT) in its room; does nothing if the folder cannot be written."""
     place = folder(room)
     temporary = place / f".{name}.{os.getpid()}"
     try:
@@ -50,7 +50,7 @@ def write(room: str, name: str, body: bytes, most: int = KEPT) -> None:
             temporary.unlink(missing_ok=True)
             return
         files = [path for path in place.iterdir() if not path.name.startswith(".")]
-        for old in sorted(files, key=lambda path: path.stat().st_mtime, reverse=True)[most:]:
+        for old in sorted(files, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT if most is None else most :]:
             old.unlink(missing_ok=True)
     except OSError:
         return

@@ -75,7 +75,6 @@ def test_what_is_carried_is_named_by_the_role(name: str) -> None:
 LISTS = {
     "accept/model.py": "kinds of measurements, which are called as what they measure",
     "catalog/drivers/rules.py": "parts of a driver's packages",
-    "cli/reference.py": "commands",
     "cli/sections.py": "commands",
     "spec/model.py": "names that a variable beside gpuprov is warned of; test_one_truth compares them with the registry",
     "init/draft.py": "what a first inventory asks for, by choice",
