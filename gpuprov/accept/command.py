@@ -18,7 +18,7 @@ from gpuprov.accept.rails import describe_down
 from gpuprov.accept.remote import AT_A_TIME, make_runner
 from gpuprov.accept.schedule import plan_rounds, split_rounds
 from gpuprov.accept.single import PARTS, run_across, run_part
-from gpuprov.capabilities.acceptance.judge import judge, named, told
+from gpuprov.capabilities.acceptance.judge import describe_measurement, judge, named
 from gpuprov.catalog.acceptance import RESULT
 from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError, UnreachableError, defect
@@ -184,7 +184,7 @@ def _note(outcome: Outcome, host: Host, measurement: Measurement, evidence: str)
             host=host.name,
             check=f"acceptance.{named(measurement)}",
             status=verdict.status,
-            found=told(measurement),
+            found=describe_measurement(measurement),
             wanted=verdict.wanted if verdict.status != "skip" else "",
             hint=verdict.hint if verdict.status in ("fail", "error") else "",
             evidence=evidence,

@@ -102,7 +102,7 @@ class _Execution:
         self.run = checked_run(options.run) if options.run else new_run()
         self.owner = owner(self.run, options.lease)
         self.pace = Pace(options.forks)
-        self.cluster = in_play.asked(options.drain or "", self.run)
+        self.cluster = in_play.parse_options(options.drain or "", self.run)
         waits = bool(self.cluster and options.act == "apply")  # until nodes are back
         self.done: Known = (lambda _: None) if waits else known
         self.outcomes: dict[str, HostOutcome] = {}

@@ -11,7 +11,7 @@ from gpuprov.apply.execution import apply
 from gpuprov.apply.first_look import duplicate, lost
 from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
 from gpuprov.checkpoints import Back, Refused, back, on_hosts, trusted
-from gpuprov.checkpoints.choose import told
+from gpuprov.checkpoints.choose import describe_checkpoint
 from gpuprov.core.errors import UnreachableError
 from gpuprov.facts.collect import gather
 from gpuprov.facts.collect.pace import Pace
@@ -59,7 +59,10 @@ def rollback(
     if fleet is None:
         return ApplyRun(run=run, act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
     for name, target in targets.items():
-        show.say(f"{name}: back to {told(target.checkpoint)}" + "".join(f"; {each} {STAYS}" for each in target.stays))
+        show.say(
+            f"{name}: back to {describe_checkpoint(target.checkpoint)}"
+            + "".join(f"; {each} {STAYS}" for each in target.stays)
+        )
         for each in target.pruned:
             show.say(f"{name}: {each} {PRUNED}")
         for each in target.until_boot:
@@ -94,7 +97,7 @@ def rollback(
     end(unclear | {name: _ended(outcome, begun[name].checkpoint.run) for name, outcome in ended.items()})
     for name, outcome in ended.items():
         words = "rolled back" if outcome.state in DONE else "was to go back"
-        outcome.rolled_back = f"{words} to {told(begun[name].checkpoint)}"
+        outcome.rolled_back = f"{words} to {describe_checkpoint(begun[name].checkpoint)}"
         outcomes[name] = outcome
     return msgspec.structs.replace(done, act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
 

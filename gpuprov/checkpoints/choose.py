@@ -93,10 +93,10 @@ def find_current(checkpoints: Checkpoints, receipt: Receipt | None) -> Checkpoin
 
 def format_known(checkpoints: Checkpoints) -> str:
     """Format the checkpoints: `a1b2c3d4 (2026-11-17 14:02 UTC, driver 535.261.03)`."""
-    return ", ".join(told(checkpoint) for checkpoint in reversed(checkpoints.all))
+    return ", ".join(describe_checkpoint(checkpoint) for checkpoint in reversed(checkpoints.all))
 
 
-def told(checkpoint: Checkpoint) -> str:
+def describe_checkpoint(checkpoint: Checkpoint) -> str:
     """Format a checkpoint."""
     driver = checkpoint.spec.get("nvidia_driver")
     version = driver.get("version") if isinstance(driver, Mapping) else None

@@ -83,7 +83,7 @@ def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
     jobs = cut.cut(stored.load_fleet(fleet), size, by)
     cut.save(jobs, out)
     if given["verbose"]:
-        for line in cut.told(jobs):
+        for line in cut.describe_jobs(jobs):
             terminal.progress(line)
     hosts = sum(len(job.hosts) for job in jobs)
     terminal.progress(f"{_many(hosts, 'host')} in {_many(len(jobs), 'job')} in {out}")

@@ -18,7 +18,7 @@ SOURCE = "/etc/apt/sources.list.d/gpuprov-kept.sources"
 LISTS = "/var/lib/apt/lists/_var_lib_gpuprov_packages_*"
 
 
-def mine() -> list[Kept]:
+def list_kept() -> list[Kept]:
     """List the held packages and all that were built from the same source."""
     form = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${source:Version}|${Architecture}\\n"
     rows = [line.split("|") for line in capture_output(["dpkg-query", "-W", "-f", form]).splitlines()]

@@ -43,7 +43,7 @@ DIGESTS = (
 )
 
 
-def mine() -> list[Kept]:
+def list_kept() -> list[Kept]:
     """List the held packages and all that were built from the same source; none that may be installed in several
     versions, such as kernels."""
     rows = list_rows()

@@ -100,7 +100,7 @@ def _is_name(name: str) -> bool:
     return safe_parse.is_whole(number) and name == NAME.format(int(number))
 
 
-def told(jobs: Sequence[Job]) -> Iterator[str]:
+def describe_jobs(jobs: Sequence[Job]) -> Iterator[str]:
     """Describe each job in a line."""
     for job in jobs:
         domain = f", {job.by} {job.domain or '(in none)'}" if job.by else ""

@@ -27,7 +27,7 @@ def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
         str(arguments.get("node") or ""),
         _owner(host.variables),
     )
-    cluster = in_play.asked(command, owner)
+    cluster = in_play.parse_options(command, owner)
     if arguments["state"] == "returned":
         return _return(host, cluster, node, owner)
     if not command or not (arguments.get("always") or _holders(host, arguments)):

@@ -120,7 +120,7 @@ def _state(engine: Engine, rollout: str) -> State:
     return folded(engine.plan(rollout), engine.events(rollout))
 
 
-def told(engine: Engine, kept: Kept) -> Status:
+def find_status(engine: Engine, kept: Kept) -> Status:
     """Return the status of this roll-out."""
     state, now = _state(engine, kept.id), engine.now(kept.id)
     known = now or Now()
@@ -138,7 +138,7 @@ def told(engine: Engine, kept: Kept) -> Status:
 
 def show(engine: Engine, rollout: str = "", *, as_json: bool = False) -> int:
     """Print the status of a roll-out, and return its exit code."""
-    current = told(engine, engine.one(rollout))
+    current = find_status(engine, engine.one(rollout))
     if as_json:
         terminal.result(format_document(current))
     else:
@@ -209,7 +209,7 @@ def abort(engine: Engine, rollout: str, why: str, *, as_json: bool) -> int:
 def _ended(engine: Engine, kept: Kept, damaged: Damaged, *, as_json: bool) -> int:
     """Report a roll-out that was ended without its files, and what it could not complete."""
     terminal.warning(damaged.message)
-    ended = lost.told(kept, engine.events(kept.id))
+    ended = lost.find_status(kept, engine.events(kept.id))
     if ended is None:
         terminal.progress("another process brings it to its end")
         return 0

@@ -19,7 +19,7 @@ AT_ONCE = 8
 Ask = Literal["drain", "drained", "return", "keep"]
 
 
-def asked(adapter: Adapter, ask: Ask, host: str, run: str) -> Step:
+def ask_adapter(adapter: Adapter, ask: Ask, host: str, run: str) -> Step:
     """Return the adapter's answer to one question."""
     if ask in ("return", "keep"):
         return adapter.returned(host, run, ask == "return")
@@ -130,7 +130,7 @@ class Drains:
         if host.asked != ask or now >= host.due:
             self._pool = self._pool or ThreadPoolExecutor(AT_ONCE, "drain")
             assert self.adapter is not None
-            host.asked, host.call = ask, self._pool.submit(asked, self.adapter, ask, name, self.run)
+            host.asked, host.call = ask, self._pool.submit(ask_adapter, self.adapter, ask, name, self.run)
         return None
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ def over(events: Sequence[Event]) -> Standing | None:
     return "aborted" if any(isinstance(event, kinds.Aborted) for event in events) else "finished"
 
 
-def told(kept: Kept, events: Sequence[Event]) -> Status | None:
+def find_status(kept: Kept, events: Sequence[Event]) -> Status | None:
     """Return the status of an aborted roll-out; None if an engine is still completing it."""
     stands = over(events)
     if stands is None:

@@ -59,7 +59,7 @@ def given_back(*, green: bool, state: str = "unchanged") -> tuple[str, list[str]
         host="h", check="kernel.state", capability="kernel", status="pass", expected="a", found="a", moment="now"
     )
     outcome = HostOutcome(host="m1", state=state, results=[good if green else RED])  # type: ignore[arg-type]
-    asked = in_play.asked("kubernetes", "fri")
+    asked = in_play.parse_options("kubernetes", "fri")
     assert asked is not None
     raw = RawHost(name="m1", connection={"host_kubernetes_node": "gpu1"})
     nodes.give_back(asked, [raw], {"m1": outcome}, OWNER, said.append, lambda _: None)

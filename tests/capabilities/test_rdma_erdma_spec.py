@@ -10,7 +10,7 @@ import pytest
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.rdma.erdma import checks as erdma
 from gpuprov.capabilities.rdma.erdma.desired import at_boot
-from gpuprov.capabilities.rdma.erdma.state import lines, wanted
+from gpuprov.capabilities.rdma.erdma.state import lines, list_parameters
 from gpuprov.capabilities.rdma.fragment import Rdma, Soft
 from gpuprov.capabilities.rdma.nccl import checks as nccl
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
@@ -115,7 +115,7 @@ def test_the_roles_files_say_what_the_checks_expect(asked: Rdma) -> None:
         path: [line for line in text.splitlines() if line[:1] not in ("#", "")] for path, text in made.files.items()
     }
     assert tuple(shown[catalogue.CONFIG]) == lines(asked)
-    options = "options erdma " + " ".join(f"{name}={value}" for name, value in wanted(asked).items())
+    options = "options erdma " + " ".join(f"{name}={value}" for name, value in list_parameters(asked).items())
     assert shown[catalogue.OPTIONS] == [options, catalogue.SOFTDEP]
 
 

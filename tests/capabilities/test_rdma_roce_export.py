@@ -8,7 +8,7 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.fragment import Ofed
 from gpuprov.capabilities.rdma.roce import reality as roce_reality
 from gpuprov.capabilities.rdma.roce.fragment import Roce
-from gpuprov.capabilities.rdma.roce.lines import wanted
+from gpuprov.capabilities.rdma.roce.lines import list_values
 from gpuprov.spec.build import convert
 from tests.capabilities import ofed_host
 from tests.capabilities.asking import facts
@@ -31,7 +31,7 @@ def test_a_port_is_what_its_export_asks_for() -> None:
     assert read(said()) == Roce(**{**{key: getattr(ASKED, key) for key in Roce.__struct_fields__}, "dscp2prio": {}})
     mapped = read(said({"dscp.26": "5", "dscp.48": "6"}))
     assert mapped.dscp2prio == {"26": 5}, "DSCP 48 has priority 6 by itself"
-    assert set(wanted(mapped)) >= {"trust", "dscp.26", "pfc", "ecn", "mtu"}
+    assert set(list_values(mapped)) >= {"trust", "dscp.26", "pfc", "ecn", "mtu"}
 
 
 def test_what_is_not_shown_or_differs_is_left_out() -> None:

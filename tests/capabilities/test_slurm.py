@@ -11,7 +11,7 @@ import pytest
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.slurm.desired import DESIRED, DROP_IN, HEALTH, UNIT, UNIT_FILE, UNIT_TEXT
-from gpuprov.capabilities.slurm.fragment import Slurm, wanted
+from gpuprov.capabilities.slurm.fragment import Slurm, make_request
 from gpuprov.catalog.xids import XID
 from gpuprov.facts.probes.host import slurm as probe
 from gpuprov.host_code.at_boot import slurm as onhost
@@ -151,7 +151,7 @@ def test_the_block_that_was_applied_is_exported() -> None:
     block = Slurm(gres="files", type="h100", shards=2)
     ctx = Context(HostSpec(name="gpu1"), block, facts(slurm=told()))
     export = BY_NAME["slurm"].export
-    assert export(facts(slurm=told(wanted=json.dumps(wanted(ctx))))) == block
+    assert export(facts(slurm=told(wanted=json.dumps(make_request(ctx))))) == block
     assert export(facts(slurm=told())) is None
     assert export(facts(slurm=told(wanted='{"block": {"gres": "{{ x }}"}}'))) is None, (
         "what a host says is checked like a spec"

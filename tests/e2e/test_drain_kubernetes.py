@@ -241,7 +241,7 @@ def test_a_play_drains_takes_up_and_gives_back(kube: Kube, node: str, monkeypatc
     monkeypatch.setattr(in_play, "POLL", 0.5)
     before = kube.node(node)
     kube.pod("plugin", node, "DaemonSet", nodeSelector={f"{DEPLOY}device-plugin": "true"})
-    asked = in_play.asked("kubernetes --timeout=60s", "fri")
+    asked = in_play.parse_options("kubernetes --timeout=60s", "fri")
     assert asked
     with pytest.raises(GpuprovError, match="GPU operands are on it: pod default/plugin"):
         in_play.take_out(in_play.Asked(), node, "fri")

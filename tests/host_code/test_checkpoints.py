@@ -147,7 +147,7 @@ def test_a_file_that_was_cut_off_is_brought_again(place: Path, monkeypatch: pyte
             Path(pool, one.file).write_text("whole")
 
     monkeypatch.setattr("gpuprov.host_code.family.read_family", lambda: "debian")
-    monkeypatch.setattr(kept_debs, "mine", lambda: [package])
+    monkeypatch.setattr(kept_debs, "list_kept", lambda: [package])
     monkeypatch.setattr(kept_debs, "bring", bring)
     file.parent.mkdir()
     file.write_text("who")  # a kill or a loss of power, before any checkpoint named it
@@ -220,7 +220,7 @@ def test_what_there_is_no_room_for_is_not_downloaded(place: Path, monkeypatch: p
             Path(pool, one.file).write_text("x" * (one.size or 200))
 
     monkeypatch.setattr("gpuprov.host_code.family.read_family", lambda: "debian")
-    monkeypatch.setattr(kept_debs, "mine", lambda: mine)
+    monkeypatch.setattr(kept_debs, "list_kept", lambda: mine)
     monkeypatch.setattr(kept_debs, "bring", bring)
     monkeypatch.setattr(checkpoints, "BYTES", 1000)
     answer = checkpoints.keep({"run": "a", "owner": MINE, "checkpoint": {"schema": 1, "spec": {}, "digests": []}})
@@ -279,7 +279,7 @@ def test_debs_are_as_large_as_apts_lists_say(tmp_path: Path, monkeypatch: pytest
         "apt-cache",
         f"[ \"$*\" = 'show libcuda1=570.1-1 nvidia-smi=570.1-1' ] && cat << 'END'\n{SHOWN}END\nexit 100",
     )
-    assert [(one.name, one.size) for one in kept_debs.mine()] == [("libcuda1", 1234), ("nvidia-smi", 0)]
+    assert [(one.name, one.size) for one in kept_debs.list_kept()] == [("libcuda1", 1234), ("nvidia-smi", 0)]
 
 
 def test_nobody_else_can_keep_the_program_from_its_work(

@@ -32,7 +32,7 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
 
 
 def options(command: str = "kubernetes") -> in_play.Asked:
-    asked = in_play.asked(command, "fri")
+    asked = in_play.parse_options(command, "fri")
     assert asked is not None
     return asked
 
@@ -50,7 +50,7 @@ def options(command: str = "kubernetes") -> in_play.Asked:
     ],
 )
 def test_options(command: str, asked: in_play.Asked | None) -> None:
-    assert in_play.asked(command, "fri") == asked
+    assert in_play.parse_options(command, "fri") == asked
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_options(command: str, asked: in_play.Asked | None) -> None:
 )
 def test_an_option_that_is_none_is_refused_with_those_that_are(word: str) -> None:
     with pytest.raises(GpuprovError, match=f"--drain kubernetes has no {word}") as problem:
-        in_play.asked(f"kubernetes {word}", "fri")
+        in_play.parse_options(f"kubernetes {word}", "fri")
     assert "--delete-emptydir-data" in problem.value.hint
 
 
 def test_a_run_that_a_cluster_cannot_name_is_refused() -> None:
     with pytest.raises(GpuprovError, match="cannot be named in a scheduler"):
-        in_play.asked("kubernetes", "friday.")
+        in_play.parse_options("kubernetes", "friday.")
 
 
 @pytest.mark.install

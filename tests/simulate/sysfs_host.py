@@ -25,7 +25,7 @@ class SysfsHost:
         self.faults = folder / "faults"
         for made in (self.root, self.sys, self.faults, folder / "hung" / program.DEVICES):
             made.mkdir(parents=True, exist_ok=True)
-        (folder / "sysfs.json").write_bytes(tree.told(NAME, description))
+        (folder / "sysfs.json").write_bytes(tree.make_file(NAME, description))
         places = {
             "RUN": folder / "run",
             "TREE": self.sys,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuprov.capabilities.acceptance.fragment import STRESS, Acceptance, folder_of, programs
-from gpuprov.capabilities.acceptance.judge import ACROSS, LOOPBACK, judge, kind, told
+from gpuprov.capabilities.acceptance.judge import ACROSS, LOOPBACK, describe_measurement, judge, kind
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import list_changes, move_packages
@@ -104,14 +104,14 @@ def result(ctx: Ctx) -> Outcome:
     verdicts = [
         (measurement, judge(ctx.fragment, measurement))
         for measurement in last.measurements
-        if wanted(ctx.fragment, measurement.test)
+        if is_requested(ctx.fragment, measurement.test)
     ]
     bad = [(measurement, verdict) for measurement, verdict in verdicts if verdict.status in ("fail", "error")]
     if bad:
         first, verdict = bad[0]
         more = f"; and {len(bad) - 1} more" if len(bad) > 1 else ""
         hint = f"{verdict.hint}; then {ACCEPT}" if verdict.hint else ACCEPT
-        return fail(verdict.wanted, f"{first.test}: {told(first)}, {_age(ctx, first)} ago{more}", hint)
+        return fail(verdict.wanted, f"{first.test}: {describe_measurement(first)}, {_age(ctx, first)} ago{more}", hint)
     figures = [measurement for measurement, verdict in verdicts if verdict.status == "pass"]
     if not figures:
         return skip(f"the last acceptance measured nothing of what is asked for now: {ACCEPT}")
@@ -119,7 +119,7 @@ def result(ctx: Ctx) -> Outcome:
     return ok(f"{len(figures)} figure{'s' * (len(figures) != 1)}, the oldest {_age(ctx, oldest)} ago")
 
 
-def wanted(block: Acceptance, test: str) -> bool:
+def is_requested(block: Acceptance, test: str) -> bool:
     """Return whether the block asks for this test at all, so that an old figure of another test is not held against it."""
     where, _, name = test.rpartition(".")
     part = kind(name)

@@ -114,7 +114,7 @@ def _least(value: float, threshold: float, floor: catalogue.Floor | None, unit: 
     )
 
 
-def told(measurement: Measurement) -> str:
+def describe_measurement(measurement: Measurement) -> str:
     """Return a measurement in words, without its host."""
     route = (
         f"{measurement.device} to {measurement.peer} {measurement.peer_device}: ".replace("  ", " ")

@@ -8,7 +8,7 @@ from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.cuda_toolkit import now, preflight
 from gpuprov.capabilities.cuda_toolkit.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
-from gpuprov.capabilities.cuda_toolkit.host import BASE, asked_driver, mine, way_to
+from gpuprov.capabilities.cuda_toolkit.host import BASE, asked_driver, find_installed, way_to
 from gpuprov.capabilities.cuda_toolkit.tasks import TASKS
 from gpuprov.capabilities.driver import asked_version
 from gpuprov.catalog import cuda, gpus
@@ -121,7 +121,7 @@ def export(facts: Facts) -> Fragment | None:
         nccl=_library(versions, "nccl", major),
         path=bool(state.profile),
     )
-    packages = mine(block, facts).values()
+    packages = find_installed(block, facts).values()
     return CudaToolkit(
         **{**{f: getattr(block, f) for f in block.__struct_fields__}, "hold": all(p.held for p in packages)}
     )

@@ -8,7 +8,7 @@ from typing import Any
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.cuda_toolkit.decision import Decision, components, decide
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
-from gpuprov.capabilities.cuda_toolkit.host import installed, mine, there
+from gpuprov.capabilities.cuda_toolkit.host import find_basis, find_installed, installed
 from gpuprov.capabilities.cuda_toolkit.preflight import RESOLVING, coming
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
@@ -86,8 +86,8 @@ def make(ctx: Ctx) -> dict[str, Any]:
     """Return the role's values. `later`: what waits for a package source. The transaction: `of`, `install`, `remove`, `refuse`. Then
     `hold` and `release`, and the values of its resources. `problem`: why a compiler does not work."""
     block, facts = ctx.fragment, ctx.facts
-    decision = decide(block, there(ctx.host, facts))
-    state, packages = facts.get(TOOLKITS), sorted(mine(block, facts))
+    decision = decide(block, find_basis(ctx.host, facts))
+    state, packages = facts.get(TOOLKITS), sorted(find_installed(block, facts))
     return {
         "later": waiting(ctx, decision),
         "hint": "name a release that the repositories have whole in cuda_toolkit.versions",

@@ -58,7 +58,7 @@ def way_to(host: HostSpec, version: str, floor: str) -> str:
     return f'nvidia_driver: {{version: "{toolchain.take_major(floor)}", {field}}} (or a newer branch)'
 
 
-def there(host: HostSpec, facts: Facts) -> There:
+def find_basis(host: HostSpec, facts: Facts) -> There:
     """Return the basis of the decision before anything is changed: what the repositories offer, and the driver that is to run the
     toolkits."""
     return There(kind(facts), facts.get(cuda_toolkit.INDEX), installed(facts), driver_of(host, facts))
@@ -69,7 +69,7 @@ def decide(block: CudaToolkit, facts: Facts) -> Decision:
     return decision.decide(block, There(kind(facts), {}, installed(facts)))
 
 
-def mine(block: CudaToolkit, facts: Facts) -> dict[str, Package]:
+def find_installed(block: CudaToolkit, facts: Facts) -> dict[str, Package]:
     """Return the installed packages of the block: of its toolkits, and of cuDNN and NCCL if they are requested."""
     present = facts.get(cuda_toolkit.PACKAGES)
     minors = wanted_minors(block, facts)

@@ -7,7 +7,7 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import Group, compared, move_packages
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
-from gpuprov.capabilities.cuda_toolkit.host import BASE, decide, default, driver_of, kind, mine, wanted_minors
+from gpuprov.capabilities.cuda_toolkit.host import BASE, decide, default, driver_of, find_installed, kind, wanted_minors
 from gpuprov.capabilities.cuda_toolkit.preflight import judged
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
@@ -40,7 +40,7 @@ def packages(ctx: Ctx) -> Outcome:
             )
         )
         return fail(expected, "; ".join(present) or "not installed", f"{APPLY}; gpuprov plan shows each package")
-    broken = sorted(name for name, package in mine(block, ctx.facts).items() if not package.whole)
+    broken = sorted(name for name, package in find_installed(block, ctx.facts).items() if not package.whole)
     if broken:
         repair = family.WORDS[kind(ctx.facts)].repair
         return fail(expected, f"not whole: {' '.join(broken)}", f"{repair}; then {APPLY}")
@@ -145,7 +145,9 @@ def libraries(ctx: Ctx) -> Outcome:
             continue
         short = f"lib{library}.so.{toolchain.take_major(requested)}"
         number = present.get(short, "").rpartition(".so.")[2]
-        package = next((p for name, p in mine(block, ctx.facts).items() if name.startswith(f"lib{library}")), None)
+        package = next(
+            (p for name, p in find_installed(block, ctx.facts).items() if name.startswith(f"lib{library}")), None
+        )
         # cuDNN's package has a fourth number that its file has not: 9.5.1.17 is libcudnn.so.9.5.1.
         short_of = ".".join((toolchain.strip_to_upstream(package.version) if package else requested).split(".")[:3])
         if package is None or not toolchain.is_satisfying(package.version, requested):
@@ -180,7 +182,7 @@ def told_by(header: str, version: str) -> bool:
 def held(ctx: Ctx) -> Outcome:
     """Every package of the toolkits, of cuDNN and NCCL is held (or none, if the spec asks for that): no upgrade moves one of them
     alone."""
-    return answers.held(ctx.facts, mine(ctx.fragment, ctx.facts), "a CUDA toolkit", wanted=ctx.fragment.hold)
+    return answers.held(ctx.facts, find_installed(ctx.fragment, ctx.facts), "a CUDA toolkit", wanted=ctx.fragment.hold)
 
 
 @check("cuda_toolkit.others", *BASE, fields=("only",))

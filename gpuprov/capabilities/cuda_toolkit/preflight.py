@@ -7,7 +7,7 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.compared import move_packages
 from gpuprov.capabilities.cuda_toolkit.decision import Decision, decide, space_needed
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
-from gpuprov.capabilities.cuda_toolkit.host import BASE, driver_of, installed, kind, there, way_to
+from gpuprov.capabilities.cuda_toolkit.host import BASE, driver_of, find_basis, installed, kind, way_to
 from gpuprov.catalog import cuda
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
@@ -44,7 +44,7 @@ def resolvable(ctx: Ctx) -> Outcome:
         )
         names = " ".join(f"cuda-toolkit-{version.replace('.', '-')}" for version in block.versions) or "cuda-toolkit"
         return fail(expected, message, f"zypper install {names} by hand, and cuda_toolkit out of the spec")
-    decision = decide(block, there(ctx.host, ctx.facts))
+    decision = decide(block, find_basis(ctx.host, ctx.facts))
     if url := coming(ctx, decision):
         return package_sources.later(f"CUDA toolkit: {expected}", url)
     if decision.problem and ctx.facts.get(INDEX).busy:
@@ -70,7 +70,7 @@ def driver(ctx: Ctx) -> Outcome:
     version = driver_of(ctx.host, ctx.facts)
     if not version:
         return skip("no driver is installed, and the spec names none: programs can be built here, not run")
-    decision = decide(ctx.fragment, there(ctx.host, ctx.facts))
+    decision = decide(ctx.fragment, find_basis(ctx.host, ctx.facts))
     return judged(ctx.host, version, list(decision.releases) or list(ctx.fragment.versions))
 
 
@@ -148,7 +148,7 @@ def place(ctx: Ctx) -> Outcome:
 )
 def space(ctx: Ctx) -> Outcome:
     """There is room for packages that are not yet installed: unpacked under /usr, and as packages under /var."""
-    known = there(ctx.host, ctx.facts)
+    known = find_basis(ctx.host, ctx.facts)
     needs = space_needed(decide(ctx.fragment, known), ctx.fragment.parts, known)
     free = ctx.facts.get(TOOLKITS).space
     expected = f"{needs['installed']} MiB in /usr/local, {needs['archive']} MiB in /var"

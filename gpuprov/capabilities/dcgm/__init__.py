@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.dcgm import now, preflight
 from gpuprov.capabilities.dcgm.desired import DESIRED, RESOURCES
-from gpuprov.capabilities.dcgm.fragment import Dcgm, listens, mine
+from gpuprov.capabilities.dcgm.fragment import Dcgm, find_installed, listens
 from gpuprov.capabilities.dcgm.tasks import TASKS
 from gpuprov.capabilities.driver import asked_branch
 from gpuprov.catalog import dcgm as catalogue
@@ -52,7 +52,7 @@ def rules(host: HostSpec, block: Dcgm) -> Iterable[Problem]:
 
 def export(facts: Facts) -> Fragment | None:
     """Return DCGM whose host engine is enabled: its version, parts, address and exporter."""
-    units, state, present = facts.get(dcgm.UNITS), facts.get(dcgm.DCGM), mine(facts)
+    units, state, present = facts.get(dcgm.UNITS), facts.get(dcgm.DCGM), find_installed(facts)
     if units[catalogue.UNIT].file != "enabled" or not present:
         return None
     core = present.get("datacenter-gpu-manager-4-core") or present.get("datacenter-gpu-manager")

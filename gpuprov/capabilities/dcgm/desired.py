@@ -8,7 +8,7 @@ from typing import Any
 from gpuprov.capabilities.answers import HEADER, TRY_BY_HAND
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.dcgm.decision import PROBES, Decision, decided
-from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, installed, mine
+from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, find_installed, installed
 from gpuprov.capabilities.driver import branch_now
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.facts.probes.gpus import dcgm
@@ -92,7 +92,11 @@ def packages(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     """Return the transaction, and all packages of DCGM that are held or released after it."""
     present = installed(ctx.facts)
     moves = any(present.get(name) != version for name, version in decision.packages.items())
-    every = [name for name in dict.fromkeys([*decision.packages, *mine(ctx.facts)]) if name not in decision.replaced]
+    every = [
+        name
+        for name in dict.fromkeys([*decision.packages, *find_installed(ctx.facts)])
+        if name not in decision.replaced
+    ]
     return {
         "of": "DCGM",
         "hint": TRY_BY_HAND,

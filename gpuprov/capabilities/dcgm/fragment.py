@@ -106,7 +106,7 @@ def needed(fragment: Dcgm, facts: Facts) -> list[str]:
     return catalogue.list_names(line, parts(fragment), cuda or present)
 
 
-def mine(facts: Facts) -> dict[str, Package]:
+def find_installed(facts: Facts) -> dict[str, Package]:
     """Return every installed package of DCGM's except the exporter, which has a version of its own."""
     present = facts.get(dcgm.PACKAGES)
     return {

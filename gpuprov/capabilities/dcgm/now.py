@@ -8,7 +8,7 @@ import re
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import restart_unit
-from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, installed, listens, mine, needed
+from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, find_installed, installed, listens, needed
 from gpuprov.capabilities.driver import branch_now
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.catalog import fabric as board
@@ -33,7 +33,7 @@ PACKAGES = "dpkg -l 'datacenter-gpu-manager*'; rpm -qa 'datacenter-gpu-manager*'
 def version(ctx: Ctx) -> Outcome:
     """All packages that the host needs are installed in one version, which is the one that the spec asks for, and the program has
     it."""
-    names, present = needed(ctx.fragment, ctx.facts), mine(ctx.facts)
+    names, present = needed(ctx.fragment, ctx.facts), find_installed(ctx.facts)
     expected = f"{', '.join(names)} in one version ({ctx.fragment.version})"
     missing = [name for name in names if name not in present]
     if missing:
@@ -61,7 +61,7 @@ def version(ctx: Ctx) -> Outcome:
 @check("dcgm.leftovers", *BASE_PROBES, evidence=PACKAGES)
 def leftovers(ctx: Ctx) -> Outcome:
     """Nothing of the other release line is installed (3 and 4 bring the same programs and units), nor a build for another CUDA."""
-    present = mine(ctx.facts)
+    present = find_installed(ctx.facts)
     cuda = builds(ctx.fragment, branch_now(ctx.facts), ctx.facts)
     line = catalogue.find_line(ctx.fragment.version, present, cuda)
     other = [name for name in present if not re.fullmatch(catalogue.PATTERNS[line], name)]
@@ -81,7 +81,7 @@ def leftovers(ctx: Ctx) -> Outcome:
 )
 def held(ctx: Ctx) -> Outcome:
     """Every package of DCGM, and its exporter, is held: no upgrade moves one of them alone. Or none is, if the spec asks for that."""
-    present = mine(ctx.facts)
+    present = find_installed(ctx.facts)
     if ctx.fragment.exporter and catalogue.EXPORTER in ctx.facts.get(dcgm.PACKAGES):
         present[catalogue.EXPORTER] = ctx.facts.get(dcgm.PACKAGES)[catalogue.EXPORTER]
     return answers.held(ctx.facts, present, "DCGM", wanted=ctx.fragment.hold)
@@ -186,7 +186,7 @@ def exporter(ctx: Ctx) -> Outcome:
     current = installed(ctx.facts).get(catalogue.EXPORTER, "")
     if not current:
         return fail(expected, f"{catalogue.EXPORTER} is not installed", "gpuprov apply")
-    core = next((resolve.upstream(package.version) for package in mine(ctx.facts).values()), "")
+    core = next((resolve.upstream(package.version) for package in find_installed(ctx.facts).values()), "")
     if core and not catalogue.is_fitting_exporter(current, core):
         hint = "gpuprov apply takes the exporter that was released for it"
         return fail(f"an exporter for DCGM {core}", f"{catalogue.EXPORTER} {current} is for a newer one", hint)

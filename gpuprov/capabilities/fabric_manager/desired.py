@@ -18,7 +18,7 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     wanted_settings,
 )
 from gpuprov.capabilities.fabric_manager.log import mismatched
-from gpuprov.capabilities.fabric_manager.tray import asked, of_tray, package_only
+from gpuprov.capabilities.fabric_manager.tray import list_members, of_tray, package_only
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import ProbeFailed
@@ -102,7 +102,7 @@ def settings(block: FabricManager) -> dict[str, str]:
 
 def files(block: FabricManager) -> dict[str, str]:
     """Return files by path: the members of the IMEX domain, and the unit that waits for the host's address."""
-    members = "".join(f"{node}\n" for node in asked(block))
+    members = "".join(f"{node}\n" for node in list_members(block))
     return {catalogue.IMEX_NODES: NODES_HEADER + members, catalogue.IMEX_DROP_IN: DROP_IN} if members else {}
 
 

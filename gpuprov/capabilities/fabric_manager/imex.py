@@ -14,7 +14,7 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     machine_without_driver,
     package,
 )
-from gpuprov.capabilities.fabric_manager.tray import asked, in_domains, on_trays
+from gpuprov.capabilities.fabric_manager.tray import in_domains, list_members, on_trays
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
 from gpuprov.core.sanitize import counted
@@ -52,9 +52,9 @@ def hardware(ctx: Ctx) -> Outcome:
         hint = "take imex out of this host's spec: boards with NVSwitches have Fabric Manager, PCIe cards nothing"
         return fail("GPUs of GB200 or GB300 racks", "none on the bus", hint)
     addresses = ctx.facts.get(IMEX).addresses
-    if asked(ctx.fragment) and addresses and not set(asked(ctx.fragment)) & addresses:
+    if list_members(ctx.fragment) and addresses and not set(list_members(ctx.fragment)) & addresses:
         message = f"the host has {', '.join(sorted(addresses))}"
-        return fail(f"one of {', '.join(asked(ctx.fragment))}", message, "correct fabric_manager.imex.nodes")
+        return fail(f"one of {', '.join(list_members(ctx.fragment))}", message, "correct fabric_manager.imex.nodes")
     return ok(f"{counted(len(trays(ctx.facts)), 'GPU')} of a rack")
 
 
@@ -133,7 +133,7 @@ def alive(ctx: Ctx) -> Outcome:
 )
 def nodes(ctx: Ctx) -> Outcome:
     """This host is among the members."""
-    state, members = ctx.facts.get(IMEX), asked(ctx.fragment)
+    state, members = ctx.facts.get(IMEX), list_members(ctx.fragment)
     listed = " ".join(members)
     if not set(members) & state.addresses:
         message = f"the host has {', '.join(sorted(state.addresses)) or 'no address'}"
@@ -147,7 +147,7 @@ def nodes(ctx: Ctx) -> Outcome:
 )
 def domain(ctx: Ctx) -> Outcome:
     """Every member of the domain is READY and connected to every other, as the control program reports."""
-    state, members = ctx.facts.get(IMEX), asked(ctx.fragment)
+    state, members = ctx.facts.get(IMEX), list_members(ctx.fragment)
     expected = f"UP, {counted(len(members), 'member')} READY and connected"
     if not state.daemon.processes and (reason := machine_without_driver(ctx.facts)):
         return skip(reason)

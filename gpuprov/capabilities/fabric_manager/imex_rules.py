@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
-from gpuprov.capabilities.fabric_manager.tray import asked, of_tray, package_only
+from gpuprov.capabilities.fabric_manager.tray import list_members, of_tray, package_only
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
 from gpuprov.spec.model import HostSpec
@@ -20,7 +20,7 @@ PLACE: Path = (HERE, "imex", "nodes")
 def problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
     """Yield why an IMEX domain cannot be on this host, and what is wrong with its list."""
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
-    members = asked(block)
+    members = list_members(block)
     if not of_tray(block):
         if gpu and gpu.fabric_manager.imex:
             hint = (
@@ -58,7 +58,7 @@ def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: 
     matter."""
     lists: dict[str, tuple[str, tuple[str, ...]]] = {}
     for host in hosts:
-        members = asked(host.capabilities.get(HERE))
+        members = list_members(host.capabilities.get(HERE))
         known = next((lists[node] for node in members if node in lists), None)
         if known and known[1] != members:
             here, elsewhere = " ".join(members), " ".join(known[1])

@@ -8,14 +8,14 @@ from dataclasses import replace
 from gpuprov.capabilities.base import Check, Outcome, not_asked
 
 
-def asked(block: object) -> tuple[str, ...]:
+def list_members(block: object) -> tuple[str, ...]:
     """Return the members of the IMEX domain; empty if Fabric Manager is meant."""
     return tuple(getattr(getattr(block, "imex", None), "nodes", ()))
 
 
 def of_tray(block: object) -> bool:
     """Return whether nvidia-imex is meant rather than Fabric Manager: with a domain of its own, or as a package for Kubernetes."""
-    return bool(asked(block)) or package_only(block)
+    return bool(list_members(block)) or package_only(block)
 
 
 def package_only(block: object) -> bool:

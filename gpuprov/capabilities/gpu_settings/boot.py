@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.compared import Group, compared
-from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked
+from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, list_requests
 from gpuprov.capabilities.gpu_settings.now import PENDING_ECC, state_settings
 
 
@@ -17,7 +17,7 @@ def ecc_boot(ctx: Ctx) -> Group | Outcome:
     def pair(gpu: Asked) -> tuple[str, str]:
         return gpu.settings["ecc"], gpu.now.ecc_pending or "no ECC mode"
 
-    return state_settings(asked(ctx, "ecc"), PENDING_ECC, pair)
+    return state_settings(list_requests(ctx, "ecc"), PENDING_ECC, pair)
 
 
 CHECKS = (ecc_boot,)

@@ -52,7 +52,7 @@ def unreadable(ctx: Ctx) -> Outcome | None:
     return None
 
 
-def asked(ctx: Ctx, name: str = "") -> list[Asked] | Outcome:
+def list_requests(ctx: Ctx, name: str = "") -> list[Asked] | Outcome:
     """Return the GPUs for which a setting (or any) is requested; or the outcome if there are none, or it cannot be determined."""
     if name and not asks(ctx.fragment, name):
         return not_asked()
@@ -77,7 +77,7 @@ def driverless(ctx: Ctx) -> str:
     return ""
 
 
-def told(words: list[tuple[Asked, str]]) -> str:
+def describe_gpus(words: list[tuple[Asked, str]]) -> str:
     """Return the words of each GPU; GPUs with the same words together."""
     alike: dict[str, list[Asked]] = {}
     for gpu, text in words:

@@ -11,7 +11,7 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Outcome, not_asked, skip
 from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.gpu_settings.fragment import asks
-from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked, told, unreadable
+from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, describe_gpus, list_requests, unreadable
 from gpuprov.capabilities.gpu_settings.rules import VOLATILE
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.driver import nvidia
@@ -53,8 +53,8 @@ def state_settings(
     return Group(
         resources,
         {(one.told, ""): there for one, _, there in rows},
-        expected=told([(one, wanted) for one, wanted, _ in rows]),
-        right=told([(one, there) for one, _, there in rows]),
+        expected=describe_gpus([(one, wanted) for one, wanted, _ in rows]),
+        right=describe_gpus([(one, there) for one, _, there in rows]),
         fix=fix,
     )
 
@@ -67,7 +67,7 @@ def state_settings(
 )
 def ecc(ctx: Ctx) -> Group | Outcome:
     """ECC of each GPU's memory is in the mode that the spec asks for, not only after the next boot; a GPU is never reset for it."""
-    selection = asked(ctx, "ecc")
+    selection = list_requests(ctx, "ecc")
     if isinstance(selection, Outcome):
         return selection
     other = [gpu for gpu in selection if gpu.now.ecc and gpu.now.ecc != gpu.settings["ecc"]]
@@ -89,7 +89,7 @@ def watts(limit: float | None) -> str:
 @compared("gpu_settings.power_limit", *STATE, fields=("power_limit", "per_gpu"), evidence="nvidia-smi -q -d POWER")
 def power_limit(ctx: Ctx) -> Group | Outcome:
     """The power limit set on each GPU matches the spec; another limiter, such as the BMC's, may enforce less."""
-    selection = asked(ctx, "power_limit")
+    selection = list_requests(ctx, "power_limit")
 
     def pair(gpu: Asked) -> tuple[str, str]:
         limit = gpu.settings["power_limit"]
@@ -103,7 +103,7 @@ def power_limit(ctx: Ctx) -> Group | Outcome:
         for gpu in selection
         if gpu.now.power is not None and gpu.now.power_enforced is not None and gpu.now.power_enforced < gpu.now.power
     ]
-    return msgspec.structs.replace(group, right=f"{group.right}; {told(less)}") if less else group
+    return msgspec.structs.replace(group, right=f"{group.right}; {describe_gpus(less)}") if less else group
 
 
 def pairs(memory: int | None, graphics: int | None, instead: str) -> str:
@@ -128,7 +128,7 @@ def application_clocks(ctx: Ctx) -> Group | Outcome:
             return pairs(now.default_memory, now.default_graphics, now.applications), actual
         return pairs(clocks["memory"], clocks["graphics"], ""), actual
 
-    return state_settings(asked(ctx, "application_clocks"), "application clocks", pair)
+    return state_settings(list_requests(ctx, "application_clocks"), "application clocks", pair)
 
 
 @compared(
@@ -150,7 +150,7 @@ def locked_clocks(ctx: Ctx) -> Group | Outcome:
             return expected, ", ".join(f"{name} {text}" for name, text in actual.items())
         return expected, "; ".join(contradictions(gpu, spans)) or expected
 
-    return state_settings(asked(ctx, "locked_clocks"), "locked clocks", pair)
+    return state_settings(list_requests(ctx, "locked_clocks"), "locked clocks", pair)
 
 
 def contradictions(gpu: Asked, locks: dict[str, Any]) -> list[str]:
@@ -179,7 +179,7 @@ def contradictions(gpu: Asked, locks: dict[str, Any]) -> list[str]:
 def compute_mode(ctx: Ctx) -> Group | Outcome:
     """Each GPU is in the compute mode that the spec asks for."""
     return state_settings(
-        asked(ctx, "compute_mode"),
+        list_requests(ctx, "compute_mode"),
         COMPUTE_MODE,
         lambda gpu: (gpu.settings["compute_mode"], gpu.now.compute_mode or "none"),
     )
@@ -211,7 +211,7 @@ def persistence(ctx: Ctx) -> Group | Outcome:
     """Persistence mode is on if limits or clocks are requested: without it the driver forgets them with its last user."""
     if not any(asks(ctx.fragment, name) for name in VOLATILE):
         return not_asked("nothing that the driver forgets is asked for")
-    selection = asked(ctx)
+    selection = list_requests(ctx)
     if isinstance(selection, Outcome):
         return selection
     if kind := ctx.facts.get(CONTAINER):

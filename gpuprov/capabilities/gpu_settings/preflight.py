@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpuprov.capabilities.base import Change, Outcome, check, fail, ok, skip
-from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked, driverless
+from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, driverless, list_requests
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import gpu_settings as probe
@@ -27,7 +27,7 @@ def fits(ctx: Ctx) -> Outcome:
     """Every GPU that the spec names is present, supports the requested settings, and allows their values by its own limits."""
     if reason := driverless(ctx):
         return skip(reason)
-    selection = asked(ctx)
+    selection = list_requests(ctx)
     if isinstance(selection, Outcome):
         return selection
     clocks = ctx.facts.get(probe.CLOCKS)
@@ -108,7 +108,7 @@ def clients(ctx: Ctx) -> Outcome:
     """No process computes on a GPU whose compute mode would shut others out; limits and clocks change under a running job."""
     if reason := driverless(ctx):
         return skip(reason)
-    selection = asked(ctx, "compute_mode")
+    selection = list_requests(ctx, "compute_mode")
     if isinstance(selection, Outcome):
         return selection
     closing = [

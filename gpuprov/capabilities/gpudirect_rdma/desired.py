@@ -102,7 +102,7 @@ def copies(ctx: Ctx) -> dict[str, Any]:
     if not ctx.fragment.gdrcopy.install:
         return {**GDRCOPY, "install": [], "service": "", "run": False, "later": {}}
     present, index = ctx.facts.get(gdrcopy_probe.PACKAGES), ctx.facts.get(gdrcopy_probe.INDEX)
-    lacking = [name for name in gdrcopy.wanted(ctx) if name not in present]
+    lacking = [name for name in gdrcopy.list_packages(ctx) if name not in present]
     none = [name for name in lacking if not (index.get(name) or index.busy)]
     driver = ctx.host.capabilities.get("nvidia_driver")
     url = package_sources.coming(driver, ctx.facts) if none else ""

@@ -35,7 +35,7 @@ def known(facts: Facts) -> catalogue.Gdrcopy:
     return matched
 
 
-def wanted(ctx: Ctx) -> tuple[str, ...]:
+def list_packages(ctx: Ctx) -> tuple[str, ...]:
     """Return the requested packages."""
     own = known(ctx.facts)
     return (*own.packages, *(own.tests if ctx.fragment.gdrcopy.tests else ()))
@@ -53,15 +53,15 @@ def offered(ctx: Ctx) -> Outcome:
     if not ctx.fragment.gdrcopy.install:
         return not_asked(NOT_ASKED)
     present, index = ctx.facts.get(probe.PACKAGES), ctx.facts.get(probe.INDEX)
-    lacking = [name for name in wanted(ctx) if name not in present]
+    lacking = [name for name in list_packages(ctx) if name not in present]
     if index.busy and lacking:
         return skip("another package manager is at work on the host: plan again when it has ended; apply waits for it")
     none = [name for name in lacking if not index.get(name)]
     if none and (url := package_sources.coming(ctx.host.capabilities.get("nvidia_driver"), ctx.facts)):
         return package_sources.later("gdrcopy", url)
     if none:
-        return fail(" ".join(wanted(ctx)), f"no package source of the host has {' '.join(none)}", SOURCE)
-    return ok(" ".join(wanted(ctx)))
+        return fail(" ".join(list_packages(ctx)), f"no package source of the host has {' '.join(none)}", SOURCE)
+    return ok(" ".join(list_packages(ctx)))
 
 
 @check("gpudirect_rdma.gdrcopy", *BASE, probe.GDRCOPY, system.CONTAINER, fields=("gdrcopy",), evidence=SHOWN)
@@ -70,14 +70,14 @@ def gdrcopy(ctx: Ctx) -> Outcome:
     if not ctx.fragment.gdrcopy.install:
         return not_asked(NOT_ASKED)
     present, state = ctx.facts.get(probe.PACKAGES), ctx.facts.get(probe.GDRCOPY)
-    expected = f"{' '.join(wanted(ctx))}, gdrdrv loaded, /dev/gdrdrv"
-    if missing := find_missing(wanted(ctx), present, expected=expected):
+    expected = f"{' '.join(list_packages(ctx))}, gdrdrv loaded, /dev/gdrdrv"
+    if missing := find_missing(list_packages(ctx), present, expected=expected):
         return missing
-    broken = [name for name in wanted(ctx) if not present[name].whole]
+    broken = [name for name in list_packages(ctx) if not present[name].whole]
     if broken:
         return fail(expected, f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair)
     if ctx.facts.get(system.CONTAINER):
-        return ok(f"{' '.join(wanted(ctx))}; a container has the modules and devices of its machine", expected)
+        return ok(f"{' '.join(list_packages(ctx))}; a container has the modules and devices of its machine", expected)
     service = known(ctx.facts).service
     restart = f"systemctl restart {service} ({APPLY} does), after the NVIDIA driver is loaded"
     loaded = Modules(loaded=("gdrdrv",) * state.loaded)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.health.fragment import Ctx
-from gpuprov.capabilities.health.gpus import also, having, shown, told
+from gpuprov.capabilities.health.gpus import also, describe_gpus, having, shown
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.facts.probes.gpus.gpu_state import Clocks, GpuHealth
 
@@ -79,7 +79,7 @@ def clocks(ctx: Ctx) -> Outcome:
             "nvidia-smi -rgc -i ADDRESS takes a lock of clocks away, nvidia-smi -rac application clocks; gpu_settings in the spec "
             "sets them; if it stays slow, drain the host and run NVIDIA's field diagnostics"
         )
-        return fail(expected, told(bad), hint, action="drain" if locked else "")
+        return fail(expected, describe_gpus(bad), hint, action="drain" if locked else "")
     most = max(gpu.clocks.most_graphics or 0 for gpu in relevant)
     return ok(f"{also(relevant, gpus, 'one')}; at most {most} MHz", expected)
 

@@ -37,7 +37,7 @@ def shown(ctx: Ctx) -> Gpus:
     return state.gpus
 
 
-def told(found: Sequence[tuple[GpuHealth, str]]) -> str:
+def describe_gpus(found: Sequence[tuple[GpuHealth, str]]) -> str:
     return "; ".join(f"{gpu.address} {words}" for gpu, words in found)
 
 
@@ -78,10 +78,10 @@ def gpus_answer(ctx: Ctx) -> Outcome:
         return not_answering(expected, words, complaint=bool(state.complaint))
     if broken := [(gpu, f"says: {gpu.broken}") for gpu in state.gpus if gpu.broken]:
         if any("lost" in gpu.broken for gpu, _ in broken):
-            return fail(expected, told(broken), "restart the host; gpuprov explain 79", action="reboot")
-        return fail(expected, told(broken), reset_fix(), action="reset")
+            return fail(expected, describe_gpus(broken), "restart the host; gpuprov explain 79", action="reboot")
+        return fail(expected, describe_gpus(broken), reset_fix(), action="reset")
     if untold := [(gpu, f"cannot tell for an error: {', '.join(gpu.untold)}") for gpu in state.gpus if gpu.untold]:
-        return skip(told(untold), "journalctl -k | grep NVRM; restart the host if it stays so")
+        return skip(describe_gpus(untold), "journalctl -k | grep NVRM; restart the host if it stays so")
     if not state.bus:
         raise NotRecorded(f"{counted(len(state.gpus), 'GPU')} in nvidia-smi -q; the record does not hold the PCI bus")
     return ok("; ".join(filter(None, (counted(len(state.gpus), "GPU"), given))), expected)
@@ -107,7 +107,7 @@ def recovery(ctx: Ctx) -> Outcome:
             needs.append((gpu, catalogue.get_recovery("Drain and Reset"), "is to be drained and reset"))
     if needs:
         top = max((row for _, row, _ in needs), key=lambda row: catalogue.SEVERITY.index(row.action))
-        bad = told([(gpu, words) for gpu, _, words in needs])
+        bad = describe_gpus([(gpu, words) for gpu, _, words in needs])
         return fail("no GPU that needs it", bad, top.fix, action=top.action)
     return ok(also(relevant, gpus, "a word of it"), "no GPU that needs it")
 
@@ -127,7 +127,7 @@ def ecc_mode(ctx: Ctx) -> Outcome:
     off = [gpu for gpu in relevant if gpu.ecc != "enabled"]
     let = [gpu for gpu in off if mode == "delivered" and gpu.brand.startswith(WITHOUT_ECC)]
     if bad := [(gpu, "has it off") for gpu in off if gpu not in let]:
-        return fail("ECC on", told(bad), "gpu_settings: {ecc: enabled} in the spec, or health: {ecc: any}")
+        return fail("ECC on", describe_gpus(bad), "gpu_settings: {ecc: enabled} in the spec, or health: {ecc: any}")
     if let and len(let) == len(relevant):
         return not_asked(f"{let[0].name} comes with ECC off")
     return ok(also(relevant, gpus, "ECC") + (f"; off in {len(let)} that come so" if let else ""), "ECC on")
@@ -148,7 +148,7 @@ def ecc_errors(ctx: Ctx) -> Outcome:
     expected = f"at most {limit} uncorrectable errors since the driver was loaded"
     exceeded = [(gpu, "exceeds NVIDIA's threshold of SRAM errors") for gpu in relevant if gpu.sram_exceeded]
     if exceeded:
-        return fail(expected, told(exceeded), RETURN, action="return")
+        return fail(expected, describe_gpus(exceeded), RETURN, action="return")
     counts = [(gpu, gpu.volatile.uncorrected) for gpu in relevant]
     bad = [
         (
@@ -159,7 +159,7 @@ def ecc_errors(ctx: Ctx) -> Outcome:
         if count is not None and count > limit
     ]
     if bad:
-        return fail(expected, told(bad), reset_fix(), action="reset")
+        return fail(expected, describe_gpus(bad), reset_fix(), action="reset")
     if silent := [gpu.address for gpu, count in counts if count is None]:
         return skip(f"ECC is on, and the errors are not told: {' '.join(silent)}")
     corrected = sum(gpu.volatile.corrected or 0 for gpu in relevant)
@@ -191,9 +191,9 @@ def remapped_rows(ctx: Ctx) -> Outcome:
     ]
     waiting += [(gpu, f"says: {', '.join(gpu.repairs)}") for gpu in relevant if gpu.repairs]
     if worn:
-        return fail(expected, told(worn + waiting), RETURN, action="return")
+        return fail(expected, describe_gpus(worn + waiting), RETURN, action="return")
     if waiting:
-        return fail(expected, told(waiting), f"{reset_fix()}: it takes effect then", action="reset")
+        return fail(expected, describe_gpus(waiting), f"{reset_fix()}: it takes effect then", action="reset")
     many = sum((gpu.remapped or 0) + (gpu.remapped_corrected or 0) for gpu in relevant)
     return ok(f"{also(relevant, gpus, 'row remapping')}; {many} rows remapped", expected)
 
@@ -207,9 +207,9 @@ def retired_pages(ctx: Ctx) -> Outcome:
         return nothing
     expected = f"none pending, fewer than {limit}"
     if worn := [(gpu, f"has {gpu.retired}") for gpu in relevant if (gpu.retired or 0) >= limit]:
-        return fail(expected, told(worn), RETURN, action="return")
+        return fail(expected, describe_gpus(worn), RETURN, action="return")
     if waiting := [(gpu, "has one pending") for gpu in relevant if gpu.retired_pending]:
-        return fail(expected, told(waiting), f"{reset_fix()}: the page is retired then", action="reset")
+        return fail(expected, describe_gpus(waiting), f"{reset_fix()}: the page is retired then", action="reset")
     return ok(f"{also(relevant, gpus, 'retired pages')}; {sum(gpu.retired or 0 for gpu in relevant)} pages", expected)
 
 
@@ -230,7 +230,7 @@ def slowdown(ctx: Ctx) -> Outcome:
             if brake
             else "air flow, inlet temperature, fans, the card's seat"
         )
-        return fail("no GPU slowed down", told(bad), f"drain the host; look at {hint}", action="drain")
+        return fail("no GPU slowed down", describe_gpus(bad), f"drain the host; look at {hint}", action="drain")
     return ok(also(relevant, gpus, "a word of it"), "no GPU slowed down")
 
 
@@ -249,7 +249,9 @@ def temperature(ctx: Ctx) -> Outcome:
         if gpu.memory_below is not None and gpu.memory_below <= margin
     ]
     if bad:
-        return fail(expected, told(bad), "drain the host; look at air flow, inlet temperature and fans", action="drain")
+        return fail(
+            expected, describe_gpus(bad), "drain the host; look at air flow, inlet temperature and fans", action="drain"
+        )
     least = min(gpu.below or 0 for gpu in relevant)
     return ok(f"{also(relevant, gpus, 'one')}; the hottest is {least} C below", expected)
 
@@ -271,7 +273,7 @@ def power(ctx: Ctx) -> Outcome:
     if held:
         return fail(
             "the limit that is set",
-            told(held),
+            describe_gpus(held),
             "something else holds it: the BMC, a limit of the module, or a power profile (nvidia-smi power-profiles)",
         )
     drawn = [gpu.draw for gpu in relevant if gpu.draw is not None]

@@ -158,7 +158,7 @@ def replicas(ctx: Ctx) -> Outcome:
 
 
 @check("kubernetes.kubectl", kubernetes.NODE, fields=("label_node",), moment="preflight", evidence="command -v kubectl")
-def asked(ctx: Ctx) -> Outcome:
+def check_access(ctx: Ctx) -> Outcome:
     """If the host is to label its node, it has kubectl, a kubelet's credentials, and a cluster that answers."""
     node = ctx.facts.get(kubernetes.NODE)
     if not ctx.fragment.label_node:
@@ -190,4 +190,4 @@ def one_driver(ctx: Ctx) -> Outcome:
     return ok("no driver of the operator")
 
 
-CHECKS = (kubelet, runtime, one_manager, one_driver, replicas, asked)
+CHECKS = (kubelet, runtime, one_manager, one_driver, replicas, check_access)

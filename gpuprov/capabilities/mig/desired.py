@@ -15,7 +15,7 @@ from gpuprov.capabilities.at_boot import ABOVE
 from gpuprov.capabilities.base import Context, Desired, Outcome, Resources
 from gpuprov.capabilities.mig import config_file, host
 from gpuprov.capabilities.mig.fragment import Mig, plain_layout
-from gpuprov.capabilities.mig.now import FIELDS, HOST_STATE, STATE, unreadable, users, wanted
+from gpuprov.capabilities.mig.now import FIELDS, HOST_STATE, STATE, list_changes, unreadable, users
 from gpuprov.catalog import gpus
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.gpus import mig
@@ -58,7 +58,7 @@ def unit(spec: HostSpec) -> str:
     return at_boot.unit(ORDER, f"ExecStart={command}\nTimeoutStartSec=300", top=TOP)
 
 
-def asked(block: Mig) -> dict[str, Any]:
+def make_request(block: Mig) -> dict[str, Any]:
     """Return the program's request. Raises ProbeFailed if the file on this machine cannot be read."""
     parted = None
     if block.config_file:
@@ -81,7 +81,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     yield from (Program(f"{FOLDER}/{name}", name) for name in PROGRAM)
     yield File(MODELS, json.dumps(gpus.index_by_nvml_id()) + "\n")
     yield File(UNIT_FILE, unit(ctx.host))
-    yield File(mig_program.WANTED, mig_program.format_config(msgspec.to_builtins(asked(ctx.fragment))))
+    yield File(mig_program.WANTED, mig_program.format_config(msgspec.to_builtins(make_request(ctx.fragment))))
     answer = unreadable(ctx)
     waits = answer.found if answer and answer.status == "skip" else ""
     yield Unit(name=mig.UNIT, enabled=True, active=None if waits else True, waits=waits)
@@ -111,13 +111,13 @@ def make(ctx: Ctx) -> dict[str, Any]:
         **({"cdi": {"directory": containers}} if containers else {}),
     }
     made: dict[str, Any] = {
-        "wanted": asked(ctx.fragment),
+        "wanted": make_request(ctx.fragment),
         "services": host.services(ctx.host),
         "may_reset": not contained,
         "waits": contained or bool(ctx.facts.get(REBOOT_REASONS)),
         "later": state.complaint or ("" if state.gpus or state.unread else "NVML lists no GPU"),
     }
-    plan = wanted(ctx)
+    plan = list_changes(ctx)
     if isinstance(plan, Outcome):
         problem = f"mig: {plan.found}. Fix: {plan.hint}" if plan.status == "fail" and not made["later"] else ""
         nothing: dict[str, Any] = {"steps": [], "stop": [], "watching": []}

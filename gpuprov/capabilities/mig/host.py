@@ -90,7 +90,7 @@ def left_out(block: Mig, mig_state: MigState) -> list[MigGpu]:
     return [gpu for gpu, model in known.items() if model and model.mig.capable]
 
 
-def asked(block: Mig, found: MigState) -> dict[int, mig_layout.Target]:
+def list_targets(block: Mig, found: MigState) -> dict[int, mig_layout.Target]:
     """Return the target of each GPU by index; a GPU without MIG, and one that no entry names, is absent. Raises LayoutError."""
     return mig_layout.select_targets(entries(block), [seen(gpu) for gpu in found.gpus])
 

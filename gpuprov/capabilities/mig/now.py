@@ -38,14 +38,14 @@ def unreadable(ctx: Ctx) -> Outcome | None:
     return None
 
 
-def wanted(ctx: Ctx) -> list[host.Needs] | Outcome:
+def list_changes(ctx: Ctx) -> list[host.Needs] | Outcome:
     """Return the changes that each GPU of the block needs; or the outcome if that cannot be determined."""
     if answer := unreadable(ctx):
         return answer
     state = ctx.facts.get(mig.STATE)
     theirs = [user for user in users(ctx) if not host.is_service(user.holder.unit, ctx.host)]
     try:
-        targets = host.asked(ctx.fragment, state)
+        targets = host.list_targets(ctx.fragment, state)
         needs = [host.needs(gpu, targets[gpu.index], theirs) for gpu in state.gpus if gpu.index in targets]
     except mig_layout.LayoutError as error:
         hint = "correct mig in the spec; nvidia-smi -L lists the GPUs"
@@ -73,7 +73,7 @@ def users(ctx: Ctx) -> tuple[mig.User, ...]:
 def mode(ctx: Ctx) -> Outcome:
     """Each GPU is in the MIG mode that the spec asks for, and no other mode waits for its next reset. GPUs that `all` leaves out
     because the driver reports that they have no MIG, although their model has it, are reported."""
-    needs = wanted(ctx)
+    needs = list_changes(ctx)
     if isinstance(needs, Outcome):
         return needs
     bad = [need for need in needs if need.mode]
@@ -81,14 +81,16 @@ def mode(ctx: Ctx) -> Outcome:
         on = sum(need.target.enabled for need in needs)
         left = [f"; left out: {host.without(gpu)}" for gpu in host.left_out(ctx.fragment, ctx.facts.get(mig.STATE))]
         return ok(f"enabled on {on}, disabled on {len(needs) - on} GPUs{''.join(left)}")
-    expected = told((need.gpu, _word(need.target.enabled)) for need in bad)
+    expected = describe_gpus((need.gpu, _word(need.target.enabled)) for need in bad)
     changes = [change for need in bad for change in host.changes(need)[:1]]
     pending = [need for need in bad if need.gpu.pending == need.target.enabled]
     reboot = ""
     if any(host.resets(need.gpu) for need in pending) and not ctx.facts.get(system.CONTAINER):
         reboot = reset_by_reboot(ctx.facts.get(MACHINE), ctx.facts.get(FUNCTIONS))
     hint = f"MIG mode waits for a reset of the GPU; reboot the VM: {reboot}" if reboot else _way(ctx, pending)
-    return fail(expected, told((need.gpu, _mode(need.gpu)) for need in bad), hint, changes=changes, reboot=reboot)
+    return fail(
+        expected, describe_gpus((need.gpu, _mode(need.gpu)) for need in bad), hint, changes=changes, reboot=reboot
+    )
 
 
 def _way(ctx: Ctx, pending: Sequence[host.Needs]) -> str:
@@ -112,21 +114,21 @@ def _mode(gpu: mig.MigGpu) -> str:
 @check("mig.instances", *HOST_STATE, fields=FIELDS, evidence="nvidia-smi mig -lgi; nvidia-smi mig -lci")
 def instances(ctx: Ctx) -> Outcome:
     """Each GPU has exactly the GPU instances and compute instances that the spec asks for, each at its place if one is given."""
-    needs = wanted(ctx)
+    needs = list_changes(ctx)
     if isinstance(needs, Outcome):
         return needs
-    expected = told((need.gpu, _asked(need)) for need in needs)
+    expected = describe_gpus((need.gpu, _asked(need)) for need in needs)
     for need in needs:
         if need.problem:
             return fail(expected, need.problem, "correct mig in the spec: gpuprov mig fit, gpuprov mig layouts")
     bad = [need for need in needs if need.instances]
     if bad:
         changes = [change for need in bad for change in host.changes(need)[need.mode :]]
-        return fail(expected, told((need.gpu, _there(need.gpu)) for need in bad), APPLY, changes=changes)
-    return ok(told((need.gpu, _there(need.gpu)) for need in needs), expected)
+        return fail(expected, describe_gpus((need.gpu, _there(need.gpu)) for need in bad), APPLY, changes=changes)
+    return ok(describe_gpus((need.gpu, _there(need.gpu)) for need in needs), expected)
 
 
-def told(words: Iterable[tuple[mig.MigGpu, str]]) -> str:
+def describe_gpus(words: Iterable[tuple[mig.MigGpu, str]]) -> str:
     """Return the words of each GPU; GPUs with the same words together."""
     alike: dict[str, list[mig.MigGpu]] = {}
     for gpu, text in words:

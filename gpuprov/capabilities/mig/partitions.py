@@ -51,7 +51,7 @@ def partitions(spec: HostSpec, facts: Facts) -> tuple[Partition, ...]:
     if not isinstance(block, Mig):
         return ()
     try:
-        answer = _without_driver(spec, block, facts) or now.wanted(Context(spec, block, facts))
+        answer = _without_driver(spec, block, facts) or now.list_changes(Context(spec, block, facts))
     except (ProbeFailed, LayoutError):
         return ()
     needs = answer if isinstance(answer, list) else []
@@ -65,7 +65,7 @@ def _without_driver(spec: HostSpec, block: Mig, facts: Facts) -> list[host.Needs
         return []
     functions = enumerate(pci.driven(facts.get(pci.NVIDIA_FUNCTIONS)))
     gpus = [gpu for index, function in functions if (gpu := _on_bus(index, function))]
-    targets = host.asked(block, mig.MigState(gpus=tuple(gpus)))
+    targets = host.list_targets(block, mig.MigState(gpus=tuple(gpus)))
     return [host.needs(gpu, targets[gpu.index]) for gpu in gpus if gpu.index in targets]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
-from gpuprov.capabilities.mig.now import HOST_STATE, unreadable, users, wanted
+from gpuprov.capabilities.mig.now import HOST_STATE, list_changes, unreadable, users
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import mig
@@ -39,7 +39,7 @@ def fits(ctx: Ctx) -> Outcome:
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return fail("GPUs with MIG", "no NVIDIA GPU on the PCI bus", "take mig out of this host's spec (mig: false)")
     state = ctx.facts.get(mig.STATE)
-    needs = wanted(ctx)
+    needs = list_changes(ctx)
     if isinstance(needs, Outcome) and needs.status == "fail" and state.gpus and not any(g.capable for g in state.gpus):
         return fail("GPUs with MIG", _without(state), "take mig out of this host's spec (mig: false)")
     if isinstance(needs, Outcome):
@@ -66,7 +66,7 @@ def clients(ctx: Ctx) -> Outcome:
     """No user's process is on an instance that must go or a GPU whose MIG mode changes; if that takes a reset, none is on any GPU."""
     if reason := driverless(ctx):
         return skip(reason)
-    needs = unreadable(ctx) or wanted(ctx)
+    needs = unreadable(ctx) or list_changes(ctx)
     if isinstance(needs, Outcome):
         return skip("see mig.fits") if needs.status == "fail" else needs
     met = dict.fromkeys(user.holder for need in needs for user in users(ctx) if host.concerns(need, user))
@@ -93,7 +93,7 @@ def resettable(ctx: Ctx) -> Outcome:
     """GPUs that change their MIG mode by a reset (Ampere) may be reset on this host: some hypervisors do not allow that to any VM."""
     if reason := driverless(ctx):
         return skip(reason)
-    needs = unreadable(ctx) or wanted(ctx)
+    needs = unreadable(ctx) or list_changes(ctx)
     if isinstance(needs, Outcome):
         return skip("see mig.fits") if needs.status == "fail" else needs
     switched = [need.gpu for need in needs if need.gpu.current != need.target.enabled and host.resets(need.gpu)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.compared import Group, compared
-from gpuprov.capabilities.mps.fragment import STATE, Mps, group_names, wanted
+from gpuprov.capabilities.mps.fragment import STATE, Mps, group_names, list_daemons
 from gpuprov.capabilities.mps.now import unjudged
 from gpuprov.catalog import mps as catalogue
 from gpuprov.core.sanitize import counted
@@ -29,7 +29,7 @@ def environment_file(daemon: str) -> str:
 def instances(ctx: Ctx) -> list[str]:
     """Return daemons and partitions that have an environment of their own."""
     state = ctx.facts.get(mps.MPS)
-    rows = wanted(ctx.fragment, state)[0]
+    rows = list_daemons(ctx.fragment, state)[0]
     names = (
         [row.name for row in rows]
         if ctx.fragment.scope != "mig"

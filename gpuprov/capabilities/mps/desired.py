@@ -13,7 +13,7 @@ from gpuprov.capabilities.at_boot import PATH
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.mps.clients import DROP_IN, drop_in, environment_file
 from gpuprov.capabilities.mps.decision import PROBES, decide
-from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, group_names, wanted, without_gpu
+from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, group_names, list_daemons, without_gpu
 from gpuprov.capabilities.mps.now import called, pairs, unit
 from gpuprov.catalog import mps as catalogue
 from gpuprov.core.safe_parse import is_whole
@@ -116,7 +116,7 @@ def units(ctx: Ctx) -> Iterator[Unit]:
     from its daemon: without a daemon, superfluous units cannot be determined. None if devices cannot have these daemons, which
     mps.daemons reports."""
     state, block = ctx.facts.get(mps.MPS), ctx.fragment
-    rows, problem = wanted(block, state)
+    rows, problem = list_daemons(block, state)
     if problem and state.gpus:
         return
     named: dict[str, Wanted | None] = {row.name: row for row in rows}

@@ -172,7 +172,7 @@ STATE = (MPS, CONTAINER, pci.NVIDIA_FUNCTIONS)
 """Probes of the daemons."""
 
 
-def wanted(fragment: Mps, state: MpsState) -> tuple[list[Wanted], str]:
+def list_daemons(fragment: Mps, state: MpsState) -> tuple[list[Wanted], str]:
     """Return the daemons for the GPUs that the host has now; or why there can be none. The names of MIG devices' daemons are unknown
     here."""
     if fragment.scope == "none":

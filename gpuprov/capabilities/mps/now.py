@@ -12,7 +12,7 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import Group, compared, restart_unit
 from gpuprov.capabilities.driver import branch_now
-from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, limit_for, shown, wanted, without_gpu
+from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, limit_for, list_daemons, shown, without_gpu
 from gpuprov.catalog import find_by_pci_id
 from gpuprov.catalog import mps as catalogue
 from gpuprov.core.safe_parse import is_whole
@@ -35,7 +35,7 @@ def unit(name: str) -> str:
 def pairs(ctx: Ctx) -> Iterable[tuple[Wanted, Daemon]]:
     """Yield each wanted daemon that runs, with its process."""
     state = ctx.facts.get(mps.MPS)
-    for target in wanted(ctx.fragment, state)[0]:
+    for target in list_daemons(ctx.fragment, state)[0]:
         for daemon in state.daemons:
             if daemon.devices == target.devices and daemon.unit.startswith("gpuprov-mps@"):
                 yield target, daemon
@@ -50,7 +50,7 @@ def unjudged(ctx: Ctx) -> Outcome | None:
     """Return the outcome if there is nothing to compare: no GPU, or devices that cannot have these daemons."""
     if reason := without_gpu(ctx.facts):
         return skip(reason)
-    problem = wanted(ctx.fragment, ctx.facts.get(mps.MPS))[1]
+    problem = list_daemons(ctx.fragment, ctx.facts.get(mps.MPS))[1]
     return fail(f"daemons of scope {ctx.fragment.scope}", problem, "see mps.gpus") if problem else None
 
 
@@ -67,7 +67,7 @@ def daemons(ctx: Ctx) -> Outcome:
     if answer := unjudged(ctx):
         return answer
     state = ctx.facts.get(mps.MPS)
-    rows = wanted(ctx.fragment, state)[0]
+    rows = list_daemons(ctx.fragment, state)[0]
     running = list(pairs(ctx))
     expected = f"{counted(len(rows), 'daemon')}, each answering"
     missing = [target for target in rows if target not in [row for row, _ in running]]
@@ -156,7 +156,7 @@ def limits(ctx: Ctx) -> Group | Outcome:
         expected=expected,
         right=expected,
     )
-    silent = len(answering) < len(wanted(ctx.fragment, ctx.facts.get(mps.MPS))[0])
+    silent = len(answering) < len(list_daemons(ctx.fragment, ctx.facts.get(mps.MPS))[0])
     if silent and not group.compare():
         return fail(expected, "a daemon does not run or does not answer", "see mps.daemons")
     return group
@@ -204,7 +204,7 @@ def compute_mode(ctx: Ctx) -> Group | Outcome:
     if answer := unjudged(ctx):
         return answer
     state = ctx.facts.get(mps.MPS)
-    rows = wanted(ctx.fragment, state)[0]
+    rows = list_daemons(ctx.fragment, state)[0]
     if not rows:
         return not_asked("no daemon in the spec")
     value = "Exclusive_Process" if ctx.fragment.exclusive else "Default"

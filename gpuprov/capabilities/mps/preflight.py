@@ -7,7 +7,7 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, 
 from gpuprov.capabilities.compared import move_packages
 from gpuprov.capabilities.driver import branch_wanted
 from gpuprov.capabilities.mps.decision import DRIVER, PROBES, decide
-from gpuprov.capabilities.mps.fragment import Mps, listed, selects, wanted
+from gpuprov.capabilities.mps.fragment import Mps, list_daemons, listed, selects
 from gpuprov.catalog import find_by_pci_id
 from gpuprov.catalog import mps as catalogue
 from gpuprov.core.safe_parse import is_whole
@@ -84,7 +84,7 @@ def devices(ctx: Ctx) -> Outcome:
         return skip(f"judged when a driver is there: {state.complaint or 'nvidia-smi lists no GPU'}")
     if ctx.applies("mig"):
         return skip("judged when mig has been applied, which comes before")
-    targets, problem = wanted(ctx.fragment, state)
+    targets, problem = list_daemons(ctx.fragment, state)
     if problem:
         hint = (
             "correct mps.groups; gpuprov export shows what there is"

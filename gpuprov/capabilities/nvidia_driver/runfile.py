@@ -36,7 +36,7 @@ UNTRIED = 550
 NOTHING = "nothing to hold: no upgrade moves what no package owns; see nvidia_driver.runfile_alone"
 
 
-def wanted(driver: NvidiaDriver) -> bool:
+def is_requested(driver: NvidiaDriver) -> bool:
     """Return whether the driver comes from a .run file."""
     return driver.source == "runfile"
 
@@ -44,7 +44,7 @@ def wanted(driver: NvidiaDriver) -> bool:
 def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     """Yield what a .run file lacks, and what contradicts it."""
     given, path = driver.runfile, (HERE, "runfile")
-    if not wanted(driver):
+    if not is_requested(driver):
         return
     if not EXACT.fullmatch(driver.version):
         message = f'is "{driver.version}", and a runfile has exactly one'
@@ -213,7 +213,7 @@ def either(check: Check) -> Check:
         return check
 
     def run(ctx: Ctx) -> Outcome:
-        return answer(ctx) if wanted(ctx.fragment) else check.run(ctx)
+        return answer(ctx) if is_requested(ctx.fragment) else check.run(ctx)
 
     probes = (*check.probes, *(each for each in NEEDED if each not in check.probes))
     return dataclasses.replace(check, run=run, probes=probes)
@@ -227,7 +227,7 @@ def either(check: Check) -> Check:
 )
 def recorded(ctx: Ctx) -> Outcome:
     """The driver was installed from the file whose checksum the spec gives."""
-    if not wanted(ctx.fragment):
+    if not is_requested(ctx.fragment):
         return not_asked()
     current, given = ctx.facts.get(runfile.RUNFILE), ctx.fragment.runfile.sha256.lower()
     known = current.ours.get("sha256", "")
@@ -243,7 +243,7 @@ def recorded(ctx: Ctx) -> Outcome:
 @check("nvidia_driver.runfile_alone", *BASE_PROBES, fields=("source",), moment="next-boot", evidence=LISTED)
 def runfile_alone(ctx: Ctx) -> Outcome:
     """No driver package is installed beside a runfile's driver: an upgrade that brings libnvidia-... would replace its files."""
-    return alone(ctx) if wanted(ctx.fragment) else not_asked("the driver comes from packages")
+    return alone(ctx) if is_requested(ctx.fragment) else not_asked("the driver comes from packages")
 
 
 CHECKS = (recorded, runfile_alone)

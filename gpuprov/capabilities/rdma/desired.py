@@ -67,8 +67,8 @@ def configured(ctx: Ctx) -> Iterator[Resource]:
 def desired(ctx: Ctx) -> Iterator[Resource]:
     """Yield `configured`, and the files that the role writes once the devices are present: limits of services, nccl.conf."""
     yield from configured(ctx)
-    conf = nccl.wanted(ctx)
-    texts = {**limits.wanted(ctx)["files"], **({conf["path"]: conf["text"]} if conf["text"] else {})}
+    conf = nccl.plan_file(ctx)
+    texts = {**limits.plan_limits(ctx)["files"], **({conf["path"]: conf["text"]} if conf["text"] else {})}
     yield from (File(path, text) for path, text in texts.items())
 
 
@@ -83,7 +83,7 @@ def decide(ctx: Ctx) -> dict[str, Any]:
         "later": ofed.waiting(ctx, ofed.decided(ctx)),
         "fetch": [fetched for part in (ofed, erdma, efa) if (fetched := part.fetch(ctx))],
         **packages(ctx),
-        "ofed": ofed.wanted(ctx, ofed.decided(ctx)),
+        "ofed": ofed.plan_openibd(ctx, ofed.decided(ctx)),
         "erdma": erdma.software(ctx, erdma_decision.decide(ctx.fragment, ctx.facts)),
         "efa": efa.software(ctx),
         "efa_loads": ctx.fragment.fabric == "efa",
@@ -91,9 +91,9 @@ def decide(ctx: Ctx) -> dict[str, Any]:
         "unit": asked_part(ctx),
         "now": "observed" if ofed.waits(ctx) else "ran",
         "initramfs": erdma.outruns_images(ctx),
-        "opensm": infiniband.wanted(ctx),
-        "limits": limits.wanted(ctx),
-        "nccl": nccl.wanted(ctx),
+        "opensm": infiniband.plan_opensm(ctx),
+        "limits": limits.plan_limits(ctx),
+        "nccl": nccl.plan_file(ctx),
     }
 
 

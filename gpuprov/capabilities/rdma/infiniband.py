@@ -50,7 +50,7 @@ def units(ctx: Ctx) -> Iterator[Unit]:
         yield Unit(name=OPENSM_UNIT, enabled=here, active=here, outdated=silent, fix=fix)
 
 
-def wanted(ctx: Ctx) -> dict[str, Any]:
+def plan_opensm(ctx: Ctx) -> dict[str, Any]:
     """Return opensm's `unit`; `here`: it is to run on this host; `differs`: it does not, in words; `ask`: the command that shows
     whether it does."""
     unit = next(units(ctx), None)

@@ -90,10 +90,10 @@ def memlock(ctx: Ctx) -> Outcome:
     return ok(limit)
 
 
-def daemon_limits(host: RdmaHost, wanted: str, moment: Literal["now", "next-boot"] = "now") -> Group:
+def daemon_limits(host: RdmaHost, least: str, moment: Literal["now", "next-boot"] = "now") -> Group:
     """Return the limit of each running service that starts containers or jobs: as it runs, or by its unit."""
     now = moment == "now"
-    setting = Setting(kind="memlock", key="LimitMEMLOCK", value=in_bytes(wanted, 1024), how="least", moment=moment)
+    setting = Setting(kind="memlock", key="LimitMEMLOCK", value=in_bytes(least, 1024), how="least", moment=moment)
     found = {daemon.unit: daemon.now if now else daemon.unit_limit for daemon in host.daemons}
     resources = [
         msgspec.structs.replace(
@@ -101,7 +101,7 @@ def daemon_limits(host: RdmaHost, wanted: str, moment: Literal["now", "next-boot
             device=unit,
             name=f"memlock of {unit}",
             file="" if now else drop_in(unit),
-            shown=wanted,
+            shown=least,
             words=f"{unit}: {{key}}={limit}",
             before=limit,
             fix=f"{APPLY} writes a drop-in; systemctl cat {unit}",
@@ -110,7 +110,7 @@ def daemon_limits(host: RdmaHost, wanted: str, moment: Literal["now", "next-boot
     ]
     values = {(unit, "LimitMEMLOCK"): limit for unit, limit in found.items()}
     right = ", ".join(f"{unit}: {limit}" for unit, limit in found.items()) or "none of these services runs"
-    return Group(tuple(resources), values, expected=wanted, right=right)
+    return Group(tuple(resources), values, expected=least, right=right)
 
 
 @compared(
@@ -126,7 +126,7 @@ def memlock_boot(ctx: Ctx) -> Group | Outcome:
     return daemon_limits(ctx.facts.get(HOST), limit, "next-boot") if limit else not_asked()
 
 
-def wanted(ctx: Ctx) -> dict[str, Any]:
+def plan_limits(ctx: Ctx) -> dict[str, Any]:
     """Return `files`: limits of units that have a lower limit of their own, which DefaultLimitMEMLOCK does not raise, or had a lower
     one until gpuprov raised it. `raise`: for each service that runs with a lower limit, the command that raises it without a restart;
     processes that it starts from then on inherit it. If root may not raise limits, there is no command, as it would fail."""

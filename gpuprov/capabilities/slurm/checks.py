@@ -6,7 +6,7 @@ from collections import Counter
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.slurm.fragment import Ctx, devices, wanted
+from gpuprov.capabilities.slurm.fragment import Ctx, devices, make_request
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.gpus import mig
 from gpuprov.facts.probes.host import pci
@@ -79,7 +79,7 @@ def gres(ctx: Ctx) -> Outcome:
         return fail("slurmd", "slurmd is not installed", "see slurm.node")
     if state.complaint or not state.gpus:
         return fail("the GPUs as NVML has them", state.complaint or "NVML lists no GPU", "see nvidia_driver.loaded")
-    options = wanted(ctx)
+    options = make_request(ctx)
     try:
         here = devices(ctx, options)
     except Refused as problem:

@@ -9,7 +9,7 @@ from typing import Any
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.at_boot import ABOVE, COMMON, PATH, command, files
 from gpuprov.capabilities.base import Desired, Resources
-from gpuprov.capabilities.slurm.fragment import Ctx, wanted
+from gpuprov.capabilities.slurm.fragment import Ctx, make_request
 from gpuprov.facts.probes.host import slurm
 from gpuprov.host_code.at_boot import slurm as onhost
 from gpuprov.resources import Absent, File, Lines, Program, Resource, role_values
@@ -51,7 +51,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     """Yield the programs, their settings, the unit before slurmd, the line of cgroup.conf. gres.conf is written on the host, from the
     MIG devices that there are then: slurm.gres compares it."""
     yield from (Program(path, name) for path, name in PROGRAM.items())
-    yield File(onhost.CONFIG, json.dumps(wanted(ctx), sort_keys=True) + "\n")
+    yield File(onhost.CONFIG, json.dumps(make_request(ctx), sort_keys=True) + "\n")
     yield File(UNIT_FILE, UNIT_TEXT)
     yield File(slurm.DROP_IN, DROP_IN)
     yield File(slurm.HEALTH, HEALTH, 0o755) if ctx.fragment.health_check else Absent(slurm.HEALTH)

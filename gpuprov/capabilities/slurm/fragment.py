@@ -60,7 +60,7 @@ def gpu_type(host: HostSpec, block: Slurm) -> str:
     return block.type or (model.key.lower() if model else "")
 
 
-def wanted(ctx: Ctx) -> dict[str, Any]:
+def make_request(ctx: Ctx) -> dict[str, Any]:
     """Return the content of slurm.json, the input of the programs on the host."""
     block, host = ctx.fragment, ctx.host
     known = xids.read_xids_file().xids

@@ -64,7 +64,7 @@ def find_complaint(gridd: Gridd) -> str:
     return lines[-1].strip() if lines else ""
 
 
-def said(gridd: Gridd) -> str:
+def quote_complaint(gridd: Gridd) -> str:
     """Return that complaint as a suffix of a message."""
     complaint = find_complaint(gridd)
     return f'; nvidia-gridd: "{complaint[:160]}"' if complaint else ""
@@ -92,16 +92,18 @@ def licensed(ctx: Ctx) -> Outcome:
     without = [gpu.bus for gpu in licences.gpus if not gpu.status]
     if without:
         message = f"no licensed product: {' '.join(without)}; the driver is not NVIDIA's vGPU guest driver, or gridd never asked"
-        return fail(expected, message + said(gridd), f"{catalogue.PORTAL}; {JOURNAL}")
+        return fail(expected, message + quote_complaint(gridd), f"{catalogue.PORTAL}; {JOURNAL}")
     bad = [gpu for gpu in licences.gpus if not gpu.status.startswith("Licensed")]
     if bad:
         message = ", ".join(f"{gpu.bus} {gpu.status}" for gpu in bad)
-        return fail(expected, message + said(gridd), f"{meaning(bad[0].status)}; {JOURNAL}")
+        return fail(expected, message + quote_complaint(gridd), f"{meaning(bad[0].status)}; {JOURNAL}")
     now = ctx.facts.get(system.CLOCK)
     late = [gpu for gpu in licences.gpus if 0 < gpu.expires <= now]
     if late:
         message = ", ".join(f"{gpu.bus} {gpu.status}" for gpu in late)
-        return fail(expected, f"expired: {message}{said(gridd)}", f"can the host reach its licence server? {JOURNAL}")
+        return fail(
+            expected, f"expired: {message}{quote_complaint(gridd)}", f"can the host reach its licence server? {JOURNAL}"
+        )
     return ok(", ".join(f"{gpu.bus} {gpu.product}: {gpu.status}" for gpu in licences.gpus), expected)
 
 

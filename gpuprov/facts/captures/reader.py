@@ -105,7 +105,7 @@ class _Folder:
         yield from self.flush()
 
     def keep(self, name: str, data: bytes | Unreadable) -> None:
-        if sosreport.wanted(name) or _OPERATOR_LOG.search(name):
+        if sosreport.is_read(name) or _OPERATOR_LOG.search(name):
             if isinstance(data, Unreadable):
                 self.bad = self.bad or (name, data)
             elif _OPERATOR_LOG.search(name):
@@ -179,7 +179,7 @@ def _is_wanted(name: str) -> bool:
         _BUG_REPORT.search(name)
         or _CAPTURE.match(name.rpartition("/")[2])
         or _OPERATOR_LOG.search(name)
-        or sosreport.wanted(name)
+        or sosreport.is_read(name)
         or outputs.is_named(name)
     )
 

@@ -49,7 +49,7 @@ def inside(name: str) -> str:
     return rest if slash and first.startswith("sosreport") else name
 
 
-def wanted(name: str) -> bool:
+def is_read(name: str) -> bool:
     """Return whether a member is read at all."""
     bare = inside(name)
     return bool(FILES.match(bare) or LOGS.match(bare) or bare.removeprefix("sos_commands/") in COMMANDS)

@@ -37,5 +37,10 @@ def parse_links(output: Output) -> tuple[GpuLinks, ...]:
     return tuple(found)
 
 
-PORTS = Probe("recorded_ports", "ibstat", parse_ports, "ibstat")
-LINKS = Probe("recorded_links", "nvidia-smi nvlink -s", parse_links, "nvidia-smi nvlink -s")
+PORTS = Probe("recorded_ports", "command -v ibstat >/dev/null || exit 127; ibstat", parse_ports, "ibstat")
+LINKS = Probe(
+    "recorded_links",
+    "command -v nvidia-smi >/dev/null || exit 127; nvidia-smi nvlink -s",
+    parse_links,
+    "nvidia-smi nvlink -s",
+)

@@ -28,7 +28,7 @@ class Asked(msgspec.Struct, frozen=True):
     empty_dir: bool = False
 
 
-def asked(command: str, run: str) -> Asked | None:
+def parse_options(command: str, run: str) -> Asked | None:
     """Parse the options of a drain command `kubernetes [OPTION]...`; None for a site's own command. Raises GpuprovError.
 
     run: the id that the node will be marked with.

@@ -133,7 +133,7 @@ class Activities:
     async def _one(self, adapter: Adapter, ask: drains.Ask, host: str, run: str) -> Step:
         async with self._at_once:
             try:
-                return await asyncio.to_thread(drains.asked, adapter, ask, host, run)
+                return await asyncio.to_thread(drains.ask_adapter, adapter, ask, host, run)
             except GpuprovError as error:
                 return Step(host="", node="", state="unknown", message=error.message)
 

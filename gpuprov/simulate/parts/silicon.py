@@ -38,7 +38,7 @@ def part(name: str, description: Description) -> Part:
         files[f"{PROGRAMS}/parameters.txt"] = File(FOLDER / "nvidia" / "parameters.txt")
         files[f"{PROGRAMS}/bus"] = File(FOLDER / "bus_container.py", 0o755)
         files[f"{PROGRAMS}/bus-show"] = File(FOLDER / "bus_show_container.py", 0o755)
-        files[f"{PROGRAMS}/sysfs.json"] = File(tree.told(name, description))
+        files[f"{PROGRAMS}/sysfs.json"] = File(tree.make_file(name, description))
         if description.hcas or description.nvswitch == 4:
             files |= {
                 f"/etc/systemd/system/{unit}": File(FOLDER / unit) for unit in (REFRESH, "gpuprov-sim-bus.service")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, ok
 from gpuprov.capabilities.compared import build_modules, rebuild_images
-from gpuprov.capabilities.rdma.erdma.state import Ctx, of_vendor, wanted
+from gpuprov.capabilities.rdma.erdma.state import Ctx, list_parameters, of_vendor
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.rdma.erdma import ERDMA, IMAGES, ErdmaKernel
@@ -60,7 +60,7 @@ def _lacks(kernel: ErdmaKernel) -> str:
 def options(ctx: Ctx) -> Outcome:
     """modprobe gives the driver the mode and the parameters that the spec asks for, from gpuprov's own file; the driver package's file
     still has its softdep, and no other file's options interfere."""
-    state, values = ctx.facts.get(ERDMA), wanted(ctx.fragment)
+    state, values = ctx.facts.get(ERDMA), list_parameters(ctx.fragment)
     expected = "options erdma " + " ".join(f"{name}={value}" for name, value in values.items())
     if wrong := _options(state, values, expected):
         return wrong

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gpuprov.capabilities.rdma import installers
-from gpuprov.capabilities.rdma.erdma.state import checksum, vendor, wanted
+from gpuprov.capabilities.rdma.erdma.state import checksum, list_parameters, vendor
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.facts.probes.base import Facts
@@ -93,7 +93,7 @@ def _needs(forms: tuple[str, ...], state: State) -> list[str]:
 def _anew(block: Rdma, state: State, *, built: bool) -> list[str]:
     if not state.loaded:
         return []
-    values = wanted(block)
+    values = list_parameters(block)
     return [difference.name for difference in compare_driver(state.onhost, values) if difference.name in values] + [
         BUILT
     ] * built

@@ -9,7 +9,7 @@ from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.at_boot import COMMON, command, unit
 from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, configuration
 from gpuprov.capabilities.rdma.erdma.decision import Decision, address, decide
-from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, vendor, wanted
+from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, list_parameters, vendor
 from gpuprov.capabilities.rdma.fetch import Fetch
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.facts.probes.rdma.erdma import ERDMA
@@ -35,7 +35,7 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
     about = f"What {catalogue.UNIT} reads back of the driver, and the MTU that it sets."
     files = {catalogue.CONFIG: configuration(lines(ctx.fragment), about)}
     if vendor(ctx.fragment):
-        files[catalogue.OPTIONS] = options(wanted(ctx.fragment))
+        files[catalogue.OPTIONS] = options(list_parameters(ctx.fragment))
     return AtBoot(
         unit=SERVICE,
         text=UNIT,
@@ -96,7 +96,7 @@ def options(values: dict[str, str]) -> str:
 def differences(ctx: Ctx) -> Iterator[str]:
     """Yield how the driver and the interfaces differ from the spec."""
     state, mtu = ctx.facts.get(ERDMA).onhost, catalogue.get_mtu(ctx.fragment.erdma.mtu)
-    yield from map(str, onhost.compare_driver(state, wanted(ctx.fragment)))
+    yield from map(str, onhost.compare_driver(state, list_parameters(ctx.fragment)))
     yield from (str(difference) for _, difference in onhost.compare_mtu(state, mtu))
 
 

@@ -12,14 +12,14 @@ from gpuprov.capabilities.compared import Group, compared, find_fault, find_miss
 from gpuprov.capabilities.rdma.common import IWARP
 from gpuprov.capabilities.rdma.erdma.state import (
     Ctx,
+    advise_reboot,
     checksum,
     devices,
     holders,
+    list_parameters,
     of_erdma,
     of_vendor,
     vendor,
-    wanted,
-    way_out,
 )
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.catalog.rdma.erdma import MODES
@@ -109,7 +109,7 @@ def mode(ctx: Ctx) -> Outcome:
     if value and not is_same_value(value, catalogue.format_parameter(compat)):
         used = holders(state)
         message = f"compat_mode is {value}" + (f", and {used} hold the devices" if used else "")
-        rebooted = way_out(state, ctx.fragment)
+        rebooted = advise_reboot(state, ctx.fragment)
         hint = f"end them, then {APPLY}{rebooted}" if used else f"{APPLY}; or rmmod erdma; modprobe erdma"
         setting = parameter("compat_mode", catalogue.format_parameter(compat))
         reason = f"{used} hold eRDMA devices" if used and rebooted else ""
@@ -134,7 +134,7 @@ def mode(ctx: Ctx) -> Outcome:
 def parameters(ctx: Ctx) -> Group | Outcome:
     """The driver's other parameters match the spec, read back from sysfs."""
     state = ctx.facts.get(ERDMA)
-    values = {name: value for name, value in wanted(ctx.fragment).items() if name != "compat_mode"}
+    values = {name: value for name, value in list_parameters(ctx.fragment).items() if name != "compat_mode"}
     if not values:
         return not_asked("none is asked for")
     expected = " ".join(f"{name}={value}" for name, value in values.items())

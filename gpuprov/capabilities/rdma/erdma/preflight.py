@@ -6,7 +6,7 @@ from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.erdma.decision import BUILT, PROBES, decide
 from gpuprov.capabilities.rdma.erdma.now import clashes
 from gpuprov.capabilities.rdma.erdma.rules import together
-from gpuprov.capabilities.rdma.erdma.state import Ctx, holders, of_erdma, of_vendor, vendor, way_out
+from gpuprov.capabilities.rdma.erdma.state import Ctx, advise_reboot, holders, of_erdma, of_vendor, vendor
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.facts.probes.rdma import DEVICES
 from gpuprov.facts.probes.rdma.erdma import ERDMA
@@ -74,14 +74,14 @@ def users(ctx: Ctx) -> Outcome:
     used = holders(state)
     if wrong and used:
         message = f"{', '.join(wrong)} must change, and {used} hold its devices"
-        out = "" if BUILT in wrong else way_out(state, ctx.fragment)
+        out = "" if BUILT in wrong else advise_reboot(state, ctx.fragment)
         return fail("nobody uses erdma", message, f"end them, then apply again{out}")
     return ok(f"{used} hold it, and nothing must change" if used else "nobody uses it")
 
 
 @check("rdma.erdma_asked", fields=("erdma",), moment="preflight", evidence="gpuprov check")
 @of_erdma
-def asked(ctx: Ctx) -> Outcome:
+def check_settings(ctx: Ctx) -> Outcome:
     """The settings of the block are consistent. `gpuprov check` proves this for an inventory; a play's variables may have changed
     since."""
     for problem in together(ctx.fragment):
@@ -120,4 +120,4 @@ def ofed(ctx: Ctx) -> Outcome:
     return ok(f"{state.ofed} and {state.core}")
 
 
-CHECKS = (asked, function, users, free, ofed)
+CHECKS = (check_settings, function, users, free, ofed)

@@ -23,7 +23,7 @@ def vendor(block: Rdma) -> bool:
     return block.own_stack == "erdma-vendor"
 
 
-def wanted(block: Rdma) -> dict[str, str]:
+def list_parameters(block: Rdma) -> dict[str, str]:
     """Return the parameters that the loaded module should have, as sysfs shows them; empty for the kernel's own driver."""
     if not vendor(block):
         return {}
@@ -40,7 +40,7 @@ def checksum(block: Rdma) -> str:
 def lines(block: Rdma) -> tuple[str, ...]:
     """Return the configuration on the host: `parameter NAME VALUE` and `mtu NUMBER`."""
     return (
-        *(f"parameter {name} {value}" for name, value in wanted(block).items()),
+        *(f"parameter {name} {value}" for name, value in list_parameters(block).items()),
         f"mtu {catalogue.get_mtu(block.erdma.mtu)}",
     )
 
@@ -55,9 +55,9 @@ def holders(state: State) -> str:
     return find_users(state.onhost)
 
 
-def way_out(state: State, block: Rdma) -> str:
+def advise_reboot(state: State, block: Rdma) -> str:
     """Return the advice to reboot instead, if modprobe already gives the driver the requested parameters; else empty."""
-    expected = wanted(block)
+    expected = list_parameters(block)
     right = all(is_same_value(state.options.get(name, ""), value) for name, value in expected.items())
     return "; or reboot: modprobe has the right options" if right else ""
 

@@ -142,7 +142,7 @@ def gid(ctx: Ctx) -> Outcome:
     if not options.manage or options.gid == "none" or not ports:
         return not_asked("NCCL chooses no RoCE GID here")
     without = [place for place, port in ports if not conf.indices(options, port.gids)]
-    expected = f"a GID of {conf.wanted(options)}"
+    expected = f"a GID of {conf.describe_gid(options)}"
     if without:
         hint = "ip addr show: its network interface must be up and have that address; or correct rdma.nccl.addr_range"
         return fail(expected, f"none on {', '.join(without)}", hint)

@@ -102,12 +102,12 @@ def _gids(nccl: Nccl, ports: Sequence[tuple[str, RdmaPort]]) -> list[Line]:
     fitting = {place: indices(nccl, port.gids) for place, port in ports}
     without = [place for place, indexes in fitting.items() if not indexes]
     if without:
-        raise ConfError(f"{', '.join(without)} has no GID of {wanted(nccl)}")
+        raise ConfError(f"{', '.join(without)} has no GID of {describe_gid(nccl)}")
     common = set.intersection(*(set(indexes) for indexes in fitting.values()))
     if not common:
         listing = "; ".join(f"{place}: {', '.join(map(str, indexes))}" for place, indexes in fitting.items())
         raise ConfError(
-            f"the GIDs of {wanted(nccl)} have no index in common ({listing}), and NCCL_IB_GID_INDEX is one for all"
+            f"the GIDs of {describe_gid(nccl)} have no index in common ({listing}), and NCCL_IB_GID_INDEX is one for all"
         )
     return [("NCCL_IB_GID_INDEX", min(common))]
 
@@ -129,7 +129,7 @@ def indices(nccl: Nccl, gids: Iterable[Gid]) -> list[int]:
     return fitting
 
 
-def wanted(nccl: Nccl) -> str:
+def describe_gid(nccl: Nccl) -> str:
     """Return the wanted GID in words."""
     family = {"ipv4": "IPv4", "ipv6": "IPv6"}[nccl.addr_family]
     network = f" of {nccl.addr_range}" if nccl.addr_range else ""

@@ -30,7 +30,7 @@ NOTHING: dict[str, Any] = {
 }  # fmt: skip
 
 
-def asked(ctx: Ctx) -> bool:
+def is_requested(ctx: Ctx) -> bool:
     return ctx.fragment.own_stack == "doca-ofed"
 
 
@@ -58,11 +58,11 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     return {"told": message, "problem": why} if decision.waits else {}
 
 
-def wanted(ctx: Ctx, decision: Decision) -> dict[str, Any]:
+def plan_openibd(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     """Return `source`: the package on the host that brings a package source, which the spec names as `named`. `files`: text by path,
     before anything is installed. `hold`, `release`: packages. `build`: commands that build modules which DKMS has not built. `reboot`:
     why only a reboot loads its modules. `openibd`: None if it is not installed; see there."""
-    if not asked(ctx):
+    if not is_requested(ctx):
         return NOTHING
     state, installed = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
     kind = family(ctx.facts.get(system.OS_RELEASE)) or ""
@@ -84,13 +84,13 @@ def wanted(ctx: Ctx, decision: Decision) -> dict[str, Any]:
 
 def waits(ctx: Ctx) -> str:
     """Return why only a reboot loads OFED's modules; empty if openibd can be restarted, or need not be."""
-    held = holders(ctx.facts.get(OFED)) if asked(ctx) and foreign(ctx.facts) else ""
+    held = holders(ctx.facts.get(OFED)) if is_requested(ctx) and foreign(ctx.facts) else ""
     return f"DOCA-OFED's modules are not loaded, and openibd cannot restart: {held}" if held else ""
 
 
 def configured(ctx: Ctx) -> Iterator[Lines | Unit]:
     """Yield openibd and its settings, if the spec asks for its stack."""
-    if asked(ctx):
+    if is_requested(ctx):
         yield Lines(path=catalogue.CONFIG, keys={"ONBOOT": "yes", **conf(ctx.fragment)})
         why = waits(ctx)
         fix = "/etc/init.d/openibd status, on the host"
@@ -113,4 +113,4 @@ def openibd(ctx: Ctx) -> dict[str, Any]:
 
 
 def decided(ctx: Ctx) -> Decision:
-    return decide(ctx.fragment.ofed, ctx.facts) if asked(ctx) else Decision()
+    return decide(ctx.fragment.ofed, ctx.facts) if is_requested(ctx) else Decision()

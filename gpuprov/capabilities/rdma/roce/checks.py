@@ -9,7 +9,7 @@ from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.devices import up
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.checks import foreign
-from gpuprov.capabilities.rdma.roce.lines import request, wanted
+from gpuprov.capabilities.rdma.roce.lines import list_values, request
 from gpuprov.capabilities.rdma.roce.rules import rules
 from gpuprov.catalog.rdma import roce as catalogue
 from gpuprov.facts.probes import rdma
@@ -38,7 +38,7 @@ def ports(ctx: Ctx) -> list[RocePort]:
 
 def differences(ctx: Ctx) -> list[Difference]:
     """Return each port's differences from the spec."""
-    return roce_ports.list_differences(ports(ctx), wanted(ctx.fragment.roce))
+    return roce_ports.list_differences(ports(ctx), list_values(ctx.fragment.roce))
 
 
 def _elsewhere(ctx: Ctx) -> Outcome | None:
@@ -50,7 +50,7 @@ def settings(ctx: Ctx) -> Group | Outcome:
     """Each RoCE port has every setting that the spec asks for, read back from driver and kernel."""
     if answer := _elsewhere(ctx):
         return answer
-    desired = wanted(ctx.fragment.roce)
+    desired = list_values(ctx.fragment.roce)
     if not desired:
         return not_asked("no setting of RoCE in the spec: all are left as they are")
     expected = " ".join(f"{key}={value}" for key, value in desired.items())
@@ -132,7 +132,7 @@ def alone(ctx: Ctx) -> Outcome:
     """lldpad, which sets trust and PFC too, does not run beside gpuprov's unit."""
     if answer := _elsewhere(ctx):
         return answer
-    keys = [key for key in wanted(ctx.fragment.roce) if key.partition(".")[0] in DCB]
+    keys = [key for key in list_values(ctx.fragment.roce) if key.partition(".")[0] in DCB]
     if not keys:
         return not_asked("neither trust, dscp2prio nor pfc in the spec")
     if ctx.facts.get(ROCE).lldpad:
@@ -155,7 +155,7 @@ def ways(ctx: Ctx) -> Outcome:
     """
     if answer := _elsewhere(ctx):
         return answer
-    desired = wanted(ctx.fragment.roce)
+    desired = list_values(ctx.fragment.roce)
     state, own_ports = ctx.facts.get(ROCE), ports(ctx)
     if not desired:
         return not_asked("no setting of RoCE in the spec")

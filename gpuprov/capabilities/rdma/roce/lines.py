@@ -18,7 +18,7 @@ def priorities(values: tuple[Priority, ...]) -> str:
     )
 
 
-def wanted(block: Roce) -> dict[str, str]:
+def list_values(block: Roce) -> dict[str, str]:
     """Return the desired values of each port, by the probe's keys, in the order in which they are set."""
     values: dict[str, str] = {}
     if block.mtu != UNSET:
@@ -44,12 +44,12 @@ def wanted(block: Roce) -> dict[str, str]:
 
 def request(block: Rdma) -> Asked:
     """Return the program's request for the block."""
-    return Asked(convert_selectors(block), block.count, wanted(block.roce))
+    return Asked(convert_selectors(block), block.count, list_values(block.roce))
 
 
 def lines(block: Rdma) -> tuple[str, ...]:
     """Return the configuration on the host: which devices, how many, and `set KEY VALUE`; empty if nothing is requested."""
-    values = wanted(block.roce)
+    values = list_values(block.roce)
     if not values or block.fabric != "roce":
         return ()
     chosen = [

@@ -32,7 +32,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     spares: tuple[Place, ...] = ()
 
 
-def told(name: str, description: Description) -> bytes:
+def make_file(name: str, description: Description) -> bytes:
     """Return the file, for the host of this name."""
     ends = devices(name, description)
     hung = tree(description, [(end.role, end.index) for end in ends if end.role in NVLINK_ROLES])
