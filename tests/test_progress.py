@@ -102,8 +102,8 @@ VERIFIES = """
 import sys, time
 from pathlib import Path
 from gpuprov.cli import cli
-from gpuprov import console
-from gpuprov.errors import GpuprovError
+from gpuprov.core import terminal as console
+from gpuprov.core.errors import GpuprovError
 from gpuprov.plan import durations
 durations.LEAST = 0.0
 Path("i.yaml").write_text("all: {hosts: {a: {ansible_connection: local}}, vars: {gpuprov: {kernel: {}}}}\\n")
@@ -138,7 +138,7 @@ def test_texts_of_hosts_bring_no_control_codes() -> None:
 
 WAITS = """
 import time
-from gpuprov import console
+from gpuprov.core import terminal as console
 console.Progress.PULSE = 0.2
 with console.Progress(["gpu1", "gpu2"], "applying", quiet=True, earlier="6 min the last time (4 hosts)") as progress:
     progress.note("gpu1", "waits for its lock (Take the lock)")

@@ -21,7 +21,7 @@ from gpuprov.facts.probes.host.family import Family
 from gpuprov.host_code.bundle import READY
 from gpuprov.spec.model import PACKAGE_BUNDLE, HostSpec, RawHost
 
-PLACE = "/var/lib/gpuprov/offline"
+PLACE = "/var/lib/gpuprov/bundle"
 AT_A_TIME = 8
 BLOCK = 4096
 MARGIN = 256 << 20

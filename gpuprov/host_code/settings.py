@@ -17,7 +17,12 @@ def is_met(desired: str, actual: str | None, how: str = EQUAL) -> bool:
         return actual.split() == desired.split()
     if actual in ENDLESS:
         return True
-    return desired not in ENDLESS and actual.isascii() and actual.isdecimal() and int(actual) >= int(desired)
+    return desired not in ENDLESS and _is_number(actual) and _is_number(desired) and int(actual) >= int(desired)
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text is a whole number of 64 bits: `int` refuses thousands of digits, which a host may print."""
+    return text.isascii() and text.isdecimal() and len(text) <= 20
 
 
 def list_unmet(desired: Mapping[str, str], actual: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Parses the output of the container engines' probe (`probe/containers/container_engines.py`), by engine."""
+"""Parses the output of the container engines' probe (`facts/probes/containers/container_engines.py`), by engine."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def of_bundle(place: str) -> dict[str, str]:
     """Return the environment in which apt, dnf and zypper see only the packages in this folder of the host; empty for no folder.
 
     dnf has no variable for the path of its configuration: gpuprov's own modules read GPUPROV_BUNDLE, programs use `bin/dnf`, which
-    comes first in `PATH` (see `gather.script.with_environment`).
+    comes first in `PATH` (see `facts.collect.script.with_environment`).
     """
     if not place:
         return {}
@@ -227,7 +227,7 @@ def _dotted(version: tuple[int, int]) -> str:
 
 def refusal(answer: Heard, ansible: str, printed: str = "", cut: str = "") -> str:
     """Return why Ansible cannot work there, with the fix, in one line; empty if it can. printed: the whole answer, noise included;
-    cut: how the connection was cut, if it was (`shared.ended`)."""
+    cut: how the connection was cut, if it was (`core.ended`)."""
     if not answer.system:
         if cut:
             return f"was asked who it is, and {cut}. Fix: apply again; if it comes again, see why there (journalctl -u ssh)"

@@ -47,7 +47,7 @@ def find_unusable(raw: RawHost) -> Iterator[Problem]:
 
 def find_shared_machines(hosts: Iterable[RawHost]) -> Iterator[tuple[str, list[str]]]:
     """Yield names by which ssh reaches one machine, as far as the inventory shows, and its address. Apply detects others, too: it asks
-    each host for its identity (`onhost.machine`)."""
+    each host for its identity (`host_code.machine`)."""
     machines: dict[tuple[str, ...], list[str]] = {}
     for raw in hosts:
         values = {

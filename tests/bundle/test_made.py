@@ -285,7 +285,7 @@ def test_apt_sees_the_bundle_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reach.path_of_bundle("", "/bin") == "/bin"
     assert reach.of_bundle("") == {}
     # Hiding one of the host's sources would bring the others back.
-    monkeypatch.setenv("APT_CONFIG", "/var/lib/gpuprov/offline/one/apt.conf")
+    monkeypatch.setenv("APT_CONFIG", "/var/lib/gpuprov/bundle/one/apt.conf")
     monkeypatch.setattr(apt_settings, "name_source", lambda name: "/etc/hostname")
     with apt_settings.leave_out_sources(["nvidia"]) as environment:
         assert environment == {}
@@ -488,8 +488,8 @@ def contents(folder: Path) -> list[tuple[str, Path]]:
 
 def test_files_of_a_bundle_take_the_place_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fetched.find_in_bundle("ab") == ""
-    monkeypatch.setenv("GPUPROV_BUNDLE", "/var/lib/gpuprov/offline/one")
-    assert fetched.find_in_bundle("ab") == "/var/lib/gpuprov/offline/one/files/ab"
+    monkeypatch.setenv("GPUPROV_BUNDLE", "/var/lib/gpuprov/bundle/one")
+    assert fetched.find_in_bundle("ab") == "/var/lib/gpuprov/bundle/one/files/ab"
 
 
 CONTROL = """Name: gp-odd

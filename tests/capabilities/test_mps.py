@@ -34,6 +34,12 @@ PARTS = Mps(scope="gpu", static_partitions=(4, 2))
 CUT = "".join(f"partition|{pid}|{u[:12]} - 1 6 8 48 -\npartition|{pid}|{u[:12]} Dx4A - {n} - 32 -\n"
               for pid, u in ((700, A), (701, B)) for n in (4, 2))  # fmt: skip
 STATIC = TWO.replace("control -f", "control -f -S") + CUT
+PARTITION = "partition|{pid}|{gpu} - 1 6 8 48 -\npartition|{pid}|{gpu} Dx4A - {chunks} - 32 -\n"
+SECOND = (TWO + daemon("old", A, pid=702)).replace("control -f", "control -f -S") + "".join(
+    PARTITION.format(pid=pid, gpu=gpu[:12], chunks=chunks)
+    for pid, gpu, parts in ((700, A, (2,)), (701, B, (4, 2)), (702, A, (4, 2)))
+    for chunks in parts
+)
 PROFILE = "file|/etc/profile.d/gpuprov-mps.sh|if [ -r /run/gpuprov/mps/host.env ]; then\n"
 DROP_IN = "file|/etc/systemd/system/triton.service.d/50-gpuprov-mps.conf|EnvironmentFile=/run/gpuprov/mps/gpu1.env\n"
 SNIPPET = "file|/srv/mps/host.yaml|  CUDA_MPS_PIPE_DIRECTORY: /tmp/nvidia-mps\n"
@@ -118,6 +124,7 @@ ROWS = [
     Row("one is missing", "mps.static_partitions", Mps(scope="gpu", static_partitions=(4, 2, 1)), seen(STATIC), "fail",
         "gpu0: [2, 4]"),
     Row("partitions nobody asked for", "mps.static_partitions", GPU, seen(STATIC), "fail", "[2, 4] on"),
+    Row("of a second daemon on the same GPU", "mps.static_partitions", PARTS, seen(SECOND), "fail", "gpu0: [2] on"),
     Row("partitions of none", "mps.static_partitions", PARTS, seen(units("gpu0")), "fail", "no daemon runs", "mps.daemons"),
     Row("exclusive", "mps.compute_mode", None, {}, "pass", "Exclusive_Process"),
     Row("after a boot", "mps.compute_mode", None, seen(gpu=gpus("Default", "Exclusive_Process")), "fail", "GPU 0: Default",

@@ -19,7 +19,7 @@ from gpuprov.capabilities.compared import Group, compare_resource, judge, list_c
 from gpuprov.capabilities.kernel.desired import make
 from gpuprov.capabilities.kernel.now import sysctls
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.host_code import running_kernel
+from gpuprov.host_code import running_kernel, settings
 from gpuprov.resources import KernelModule, Modules, Setting
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
@@ -148,6 +148,8 @@ def test_every_generated_check_is_asked() -> None:
 
 @pytest.mark.parametrize(("name", "group"), GROUPS, ids=[f"{number}-{name}" for number, (name, _) in enumerate(GROUPS)])
 def test_it_passes_exactly_where_nothing_differs(name: str, group: Group) -> None:
+    keys = [(one.device, one.key, one.moment) for one in group.resources if isinstance(one, Setting)]
+    assert len(keys) == len(set(keys)), "a second value of one key would hide the first"
     outcome = judge(group)
     assert (outcome.status == "pass") == (not group.compare() and not group.beside), outcome
     right = settle(group)
@@ -235,3 +237,10 @@ def test_words_of_hosts_are_no_templates() -> None:
     assert isinstance(outcome, Outcome)
     assert outcome.found.startswith("mode=")
     assert "{0.__class__}" in outcome.found
+
+
+@pytest.mark.parametrize("actual", ["1" * 5000, "9" * 21, "²", "", "x"])
+def test_a_number_that_is_none_never_reaches_a_limit(actual: str) -> None:
+    """Python's `int` raises ValueError for thousands of digits, and a host may print them."""
+    assert not settings.is_met("64", actual, settings.LEAST)
+    assert not settings.is_met(actual, "64", settings.LEAST)

@@ -19,8 +19,8 @@ SAYS = """
 import sys
 import time
 from pathlib import Path
-from gpuprov import console
-from gpuprov.errors import GpuprovError
+from gpuprov.core import terminal as console
+from gpuprov.core.errors import GpuprovError
 for _ in range(3):
     console.progress("under way")
     console.warning("look out")
@@ -36,7 +36,7 @@ import sys
 import time
 from pathlib import Path
 from gpuprov import apply as applying
-from gpuprov import console
+from gpuprov.core import terminal as console
 from gpuprov.plan.show import Terminal
 from tests.apply import fleet
 place = Path(sys.argv[1])

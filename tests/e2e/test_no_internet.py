@@ -23,7 +23,7 @@ CUT = """ip route del default; systemctl mask --runtime --now gpuprov-sim-reposi
 ! mountpoint -q /proc/driver || umount /proc/driver"""
 SOURCES = "cat /etc/apt/sources.list /etc/apt/sources.list.d/* /etc/apt/apt.conf.d/* 2>/dev/null | sha256sum; ls /etc/apt/apt.conf.d"
 # What a run that was killed while it carried the packages leaves, an hour and two days ago.
-LEFT = """d=/var/lib/gpuprov/offline; mkdir -p $d/@ID@ $d/.new.old $d/0123456789abcdef; echo broken > $d/@ID@/apt.conf
+LEFT = """d=/var/lib/gpuprov/bundle; mkdir -p $d/@ID@ $d/.new.old $d/0123456789abcdef; echo broken > $d/@ID@/apt.conf
 touch -d '2 days ago' $d/.new.old; touch -d '1 hour ago' $d/0123456789abcdef"""
 
 
@@ -87,10 +87,10 @@ def test_a_host_without_a_route_gets_its_driver(site: Machine, tmp_path: Path) -
     assert site.state() == before
     index.write_bytes(whole)
 
-    site.sh("mkdir -p /var/lib/gpuprov/offline; mount -t tmpfs -o size=100m none /var/lib/gpuprov/offline")
+    site.sh("mkdir -p /var/lib/gpuprov/bundle; mount -t tmpfs -o size=100m none /var/lib/gpuprov/bundle")
     code, _, said = gpuprov(tmp_path, *apply)
-    assert (code, "MB free for /var/lib/gpuprov/offline, and the bundle's packages need" in said) == (2, True), said
-    site.sh("umount /var/lib/gpuprov/offline")
+    assert (code, "MB free for /var/lib/gpuprov/bundle, and the bundle's packages need" in said) == (2, True), said
+    site.sh("umount /var/lib/gpuprov/bundle")
     assert site.state() == before
 
     site.sh(LEFT.replace("@ID@", manifest.key[-16:].lower()))
@@ -100,4 +100,4 @@ def test_a_host_without_a_route_gets_its_driver(site: Machine, tmp_path: Path) -
     installed = site.packages()
     assert installed["nvidia-kernel-dkms"] == ("hi", versions["nvidia-kernel-dkms"])
     assert site.sh(SOURCES) == sources, "the host's own sources are as they were"
-    assert sorted(site.sh("ls -A /var/lib/gpuprov/offline").split()) == ["0123456789abcdef", manifest.key[-16:].lower()]
+    assert sorted(site.sh("ls -A /var/lib/gpuprov/bundle").split()) == ["0123456789abcdef", manifest.key[-16:].lower()]

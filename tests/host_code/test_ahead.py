@@ -382,7 +382,7 @@ def test_what_cannot_be_written_for_a_source_is_refused_too(debian: Host, monkey
 
 def test_with_a_bundle_a_source_is_told_of_and_not_asked(debian: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its packages are in the bundle, which is all that the package manager sees."""
-    monkeypatch.setenv(bundle.VARIABLE, "/var/lib/gpuprov/offline/one")
+    monkeypatch.setenv(bundle.VARIABLE, "/var/lib/gpuprov/bundle/one")
     with ahead.open_sources("debian") as found:
         found.try_source(debian.manager, debian.block(debian.keys[0], url="https://mirror.example/x"))
         with found.seen([]):

@@ -215,7 +215,7 @@ def test_what_a_bundle_lacks_is_told_with_the_way_out(folder: Path, monkeypatch:
     wanted = Transaction("PCIe settings", ("pciutils",))
     with pytest.raises(Refused, match=r"locate package pciutils\. Fix: correct what it reports"):
         judge.try_transaction(Apt(Settings()), wanted)
-    monkeypatch.setenv("GPUPROV_BUNDLE", "/var/lib/gpuprov/offline/0123456789abcdef")
+    monkeypatch.setenv("GPUPROV_BUNDLE", "/var/lib/gpuprov/bundle/0123456789abcdef")
     with pytest.raises(
         Refused, match=r"locate package pciutils\. Fix: this run sees the packages of the bundle alone; make it"
     ):

@@ -88,15 +88,12 @@ def governor(ctx: Ctx) -> Group | Outcome:
         return fail(f"governor {target}", f"the driver has {', '.join(unknown)}", hint)
     wrong = select_differing(state.policies, target)
     where = f"governor of {counted(len(wrong), 'policy')}"
-    words = f"{{before}} in {len(wrong)} of {len(state.policies)}"
     return Group(
-        tuple(
-            Setting(kind="governor", name=where, device=policy.name, value=target, words=words)
-            for policy in state.policies
-        ),
+        tuple(Setting(kind="governor", name=where, device=policy.name, value=target) for policy in state.policies),
         {(policy.name, ""): policy.governor for policy in state.policies},
         expected=f"governor {target}",
         right=f"{target} in {counted(len(state.policies), 'policy')}",
+        told=f"{', '.join(sorted({policy.governor for policy in wrong}))} in {len(wrong)} of {len(state.policies)}",
         fix=f"{APPLY}; {', '.join(state.rivals)} may set another" if state.rivals else APPLY,
     )
 

@@ -137,22 +137,23 @@ def limits(ctx: Ctx) -> Group | Outcome:
     if ctx.fragment.pinned_memory_limit:
         expected += ", memory " + ", ".join(f"{key} {value}" for key, value in ctx.fragment.pinned_memory_limit.items())
     rows = [
-        (called(target, daemon), limit) for target, daemon in answering for limit in list_limits(ctx, target, daemon)
+        (called(target, daemon), f"pid {daemon.pid}", limit)
+        for target, daemon in answering
+        for limit in list_limits(ctx, target, daemon)
     ]
-    words = "{device}: {{key}} is {{before}}, wanted {value}"
     group = Group(
         tuple(
             Setting(
                 kind=limit.what,
                 name=f"{name}: {limit.what}",
-                device=name,
+                device=pid,
                 key=limit.what,
                 value=limit.value,
-                words=words.format(device=name, value=limit.value),
+                words=f"{name}: {{key}} is {{before}}, wanted {limit.value}",
             )
-            for name, limit in rows
+            for name, pid, limit in rows
         ),
-        {(name, limit.what): limit.found for name, limit in rows},
+        {(pid, limit.what): limit.found for _, pid, limit in rows},
         expected=expected,
         right=expected,
     )
@@ -171,20 +172,24 @@ def static_partitions(ctx: Ctx) -> Group | Outcome:
     expected, found = f"partitions of {value} chunks", list(pairs(ctx))
     if value and not found:
         return fail(expected, "no daemon runs", "see mps.daemons")
-    rows = {device: (called(one, daemon), daemon) for one, daemon in found for device in one.devices}
+    rows = [(device, called(target, daemon), daemon) for target, daemon in found for device in target.devices]
     values = {
-        (device, ""): str(
+        (device, f"pid {daemon.pid}"): str(
             sorted(n for key, chunks in daemon.partitions.items() if device.startswith(key) for n in chunks)
         )
-        for device, (_, daemon) in rows.items()
+        for device, _, daemon in rows
     }
     partitions = Setting(kind="SM partitions", value=str(value))
     return Group(
         tuple(
             msgspec.structs.replace(
-                partitions, device=device, name=f"SM partitions of {device}", words=f"{name}: {{before}} on {device}"
+                partitions,
+                device=device,
+                key=f"pid {daemon.pid}",
+                name=f"SM partitions of {device}",
+                words=f"{name}: {{before}} on {device}",
             )
-            for device, (name, _) in rows.items()
+            for device, name, daemon in rows
         ),
         values,
         expected=expected,

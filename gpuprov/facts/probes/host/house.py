@@ -16,7 +16,7 @@ DRAINED_FILE = "/var/lib/gpuprov/drained.json"
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """One capability's entry in the receipt. `resources`: as `onhost.receipt` lists them; None: written by an earlier gpuprov
+    """One capability's entry in the receipt. `resources`: as `host_code.receipt` lists them; None: written by an earlier gpuprov
     without them."""
 
     digest: str
@@ -144,9 +144,9 @@ FENCE = Probe(
     f"cat {FENCE_FILE}",
 )
 """The present or last holder of the lock, with its token; empty if there was none, or the file is damaged, as in
-`onhost.lock`."""
+`host_code.lock`."""
 MACHINE = Probe("which_machine", machine.IDENTITY, parse_machine, machine.IDENTITY, speaks=True)
-"""The machine's identity, independent of its name: see `onhost.machine`."""
+"""The machine's identity, independent of its name: see `host_code.machine`."""
 REBOOT_REASONS = Probe(
     "reboot_reasons",
     'for f in /run/gpuprov/reboot-required.d/*; do [ -f "$f" ] || continue; printf "%s|%s\\n" "${f##*/}" "$(head -n 1 "$f")"; done',
