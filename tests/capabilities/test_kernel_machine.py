@@ -72,7 +72,7 @@ ROWS = [
         "tuned.service may set another",
         change="setting governor of 1 policy: powersave -> performance",
     ),
-    Row("two that are wrong", GOVERNOR, FAST, rates("performance", "powersave", "schedutil"), "fail", "powersave, schedutil in 2 of 3"),
+    Row("two wrong", GOVERNOR, FAST, rates("performance", "powersave", "schedutil"), "fail", "powersave, schedutil in 2 of 3"),
     Row("a governor that is not there", GOVERNOR, Kernel(cpu_governor="ondemand"), METAL, "fail", "performance, powersave"),
     Row("bare metal without", GOVERNOR, FAST, rates(), "fail", "no CPU has a governor", "intel_pstate"),
     Row("a virtual machine without", GOVERNOR, FAST, {**rates(), **GUEST}, "skip", "no say in the frequency"),

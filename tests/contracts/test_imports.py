@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -153,3 +154,26 @@ def test_verify_needs_no_ansible() -> None:
 @pytest.mark.parametrize("path", sorted((PACKAGE / "rules").glob("[!_]*.py")), ids=lambda path: path.stem)
 def test_what_is_shared_is_standard_library_only(path: Path) -> None:
     assert not {"msgspec", "yaml", "ansible", "click"} & loaded_by(f"import gpuprov.rules.{path.stem}")
+
+
+PROGRAM_LINE = re.compile(
+    r"(?m)^\s*from (gpuprov(?:\.\w+)*) import (\w+(?: as \w+)?(?:, \w+(?: as \w+)?)*)\s*(?:#.*)?$"
+)
+
+
+def test_programs_in_texts_import_what_there_is() -> None:
+    """Programs that tests run as texts are seen neither by mypy nor, where they are marked `install`, by the fast tests.
+    `login_notice` is the capability that test_tenth.py makes."""
+    missing = set()
+    for path in sorted((PACKAGE.parent / "tests").rglob("*.py")):
+        for module, names in PROGRAM_LINE.findall(path.read_text(encoding="utf-8")):
+            for name in (part.split()[0] for part in names.split(", ")):
+                if not (module.endswith(".login_notice") or module_file(f"{module}.{name}") or _defines(module, name)):
+                    missing.add(f"{path.name}: from {module} import {name}")
+    assert not missing
+
+
+@cache
+def _defines(module: str, name: str) -> bool:
+    file = module_file(module)
+    return file is not None and re.search(rf"\b{name}\b", file.read_text(encoding="utf-8")) is not None
