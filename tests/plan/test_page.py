@@ -107,6 +107,13 @@ def test_pictures_and_diffs_have_their_signs_beside_their_colours() -> None:
     assert '<span class="soft">--- before\n</span>' in text
 
 
+def test_a_refused_host_without_changes_has_no_empty_plan() -> None:
+    text = page.render([HostPlan(host="twin", blocked=(ROOT,))])
+    assert 'id="blocked"' in text
+    assert 'id="changes"' not in text
+    assert 'id="changes"' in page.render([replace(FULL, blocked=(ROOT,))])
+
+
 EVIL = [
     "<img src=x onerror=alert(1)>",
     "</script><script>alert(1)</script>",

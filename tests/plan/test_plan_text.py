@@ -294,9 +294,9 @@ def test_a_refusal_names_the_place_in_the_spec_that_asked() -> None:
     assert "gpu[1:3] (3 hosts): blocked by kernel.boot: no (gpu1.yaml:5:24)\n" in planning.as_text(same, width=0)
     line = "gpu[1:3] (3 hosts): blocked by kernel.boot: no (gpu1.yaml:5:24 and 2 other places)\n"
     assert line in planning.as_text(plans, width=0)
-    assert "<dt>asked for in</dt><dd>gpu1.yaml:5:24 and 2 other places</dd>" in plan_page.render(plans)
+    assert "<dt>spec</dt><dd>gpu1.yaml:5:24 and 2 other places</dd>" in plan_page.render(plans)
     assert planning.build_document(plans).hosts[1].places == {"kernel.boot": "gpu2.yaml:5:24"}
-    assert "asked for in" not in plan_page.render([HostPlan(host="a", blocked=(refused,))])
+    assert "<dt>spec</dt>" not in plan_page.render([HostPlan(host="a", blocked=(refused,))])
 
 
 def test_a_package_without_a_known_version_is_installed_or_removed() -> None:
