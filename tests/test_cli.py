@@ -193,6 +193,8 @@ def test_render_and_explain_and_catalog(good: Path, tmp_path: Path) -> None:
     assert "GH200" not in gpuprov("catalog", "gpus", "H100").stdout
     assert "3g.40gb" in gpuprov("catalog", "mig", "A100-SXM4-80GB").stdout
     assert gpuprov("catalog", "gpus", "Voodoo2").returncode == 2
+    assert 'there is no table "gpu"; did you mean "gpus"?' in gpuprov("catalog", "gpu").stderr
+    assert 'there is no table "xx"; allowed: gpus, drivers, cuda, mig,' in gpuprov("catalog", "xx").stderr
 
 
 def test_the_schema_takes_the_example_and_refuses_a_typo() -> None:

@@ -7,11 +7,11 @@ from contextlib import suppress
 from datetime import datetime
 
 from gpuprov.apply.model import HostOutcome, Options
-from gpuprov.apply.outcome import asked_at
 from gpuprov.core.errors import GpuprovError, UnreachableError
 from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.host import house
+from gpuprov.fleet.specs import locate_request
 from gpuprov.host_code import fence, machine
 from gpuprov.plan.decide import decide
 from gpuprov.plan.extra import of_rollback
@@ -49,13 +49,13 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
     if obstacle and (decision.run or is_broken(obstacle)):
         outcome.state, outcome.task, outcome.culprit = "blocked", obstacle.check, obstacle.capability
         outcome.message, outcome.hint = f"{obstacle.found}; wanted: {obstacle.expected}", obstacle.hint
-        outcome.origin = asked_at(pair[1], obstacle.capability, obstacle.fields)
+        outcome.origin = locate_request(pair[1], obstacle.capability, obstacle.fields)
         outcome.ran = {}
     elif decision.run and (other := _had_by(reading, name, options)):
         outcome = duplicate(name, other)
     elif decision.run and (newer := _since(pair[1], reading, options)):
         outcome.state, outcome.task, outcome.ran = "blocked", "host.receipt", {}
-        outcome.origin, outcome.message = asked_at(pair[1], newer[0]), newer[1]
+        outcome.origin, outcome.message = locate_request(pair[1], newer[0]), newer[1]
         outcome.hint = "read the inventory again: gpuprov fleet freeze, slice; or begin another roll-out"
     elif decision.run:
         outcome.state = "not-started"

@@ -9,9 +9,9 @@ import msgspec
 
 from gpuprov.apply.items import After, applied
 from gpuprov.apply.model import AppliedItem, HostOutcome, Options
-from gpuprov.apply.outcome import asked_at
 from gpuprov.core.errors import defect
 from gpuprov.facts.collect.pace import Pace
+from gpuprov.fleet.specs import locate_request
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import Decision
 from gpuprov.plan.exact import Answer, with_answer
@@ -54,10 +54,12 @@ class Lists:
     def settle(self, outcome: HostOutcome, before: Reading | None, after: Reading | None = None) -> None:
         """Add the outcomes of the host's items. after: the host as it was read after the run; None if it was not."""
         spec, roots = self._pairs[outcome.host][1], [one for one in outcome.failing if not one.follows]
-        outcome.places = {one.check: found for one in roots if (found := asked_at(spec, one.capability, one.fields))}
+        outcome.places = {
+            one.check: found for one in roots if (found := locate_request(spec, one.capability, one.fields))
+        }
         if outcome.culprit and not outcome.origin:
             fields = next((one.fields for one in roots if one.capability == outcome.culprit and one.fields), ())
-            outcome.origin = asked_at(spec, outcome.culprit, fields)
+            outcome.origin = locate_request(spec, outcome.culprit, fields)
         if before is None or before.lost or (outcome.state == "unchanged" and not outcome.ran):
             return
         try:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gpuprov.apply.model import Act, HostOutcome
-from gpuprov.fleet.specs import place
 from gpuprov.plan.events import Ledger, Tally
 from gpuprov.plan.playbook import Ended
-from gpuprov.spec.model import HostSpec
 
 HOST_STATUSES = (0, 2, 4)
 """Exit statuses of ansible-playbook that are about hosts: none failed, some failed, some were unreachable. With any other status it
@@ -18,14 +14,6 @@ NOT_BACK = (
     "see its console. When it is up again, gpuprov verify says what it has started (host.first_boot); then apply again, "
     "or gpuprov rollback"
 )
-
-
-def asked_at(spec: HostSpec, capability: str, fields: Sequence[str] = ()) -> str:
-    """Return the place in the inventory that requests a capability, or the first of its fields; "" if it is not known."""
-    if capability not in spec.capabilities:
-        return ""
-    path = (capability, *(fields[0].split(".") if fields else ()))
-    return str(place(path, spec.origins) or "")
 
 
 def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended, act: Act = "apply") -> None:

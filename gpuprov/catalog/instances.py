@@ -47,9 +47,13 @@ def parse_label(text: str) -> str:
     return " ".join(re.sub(r"[-_]", " ", _SHARED.sub("", text.strip().casefold())).split())
 
 
+def read_instances_file() -> InstancesFile:
+    return load("instances", InstancesFile)
+
+
 @cache
 def index_by_type() -> dict[str, InstanceTypes]:
-    return {name.casefold(): row for row in load("instances", InstancesFile).instances for name in row.types}
+    return {name.casefold(): row for row in read_instances_file().instances for name in row.types}
 
 
 def find_instance(text: str) -> InstanceTypes | None:
@@ -61,7 +65,7 @@ def find_nearest_types(text: str) -> list[str]:
     """Return instance types one typing error away from a text that looks like one; may be empty."""
     if not _TYPE.fullmatch(text.strip().casefold()):
         return []
-    names = {name.casefold(): name for row in load("instances", InstancesFile).instances for name in row.types}
+    names = {name.casefold(): name for row in read_instances_file().instances for name in row.types}
     return [names[near] for near in get_close_matches(text.strip().casefold(), names, n=3, cutoff=0.85)]
 
 
@@ -69,7 +73,7 @@ def find_vendor(text: str) -> str:
     """Return the vendor of a card that is not NVIDIA's, by its name, its PCI id or an instance type with it; "" if there is none."""
     plain = text.strip().casefold()
     squeezed = re.sub(r"[^a-z0-9]", "", plain)
-    for row in load("instances", InstancesFile).vendors:
+    for row in read_instances_file().vendors:
         by_name = any(squeezed.startswith(begin) for begin in row.begins)
         if by_name or re.match(rf"{row.pci}:[0-9a-f]{{4}}", plain):
             return row.vendor

@@ -47,8 +47,25 @@ MONITORING = {"alerts": "alerts.yaml", "dashboard": "dashboard.json"}
 """Files for Prometheus and Grafana, by what `gpuprov catalog` calls them."""
 
 
+_CHOICE: Any = click.Choice
+"""Generic only from click 8.2 on."""
+
+
+class Tables(_CHOICE):  # type: ignore[misc]
+    """The tables; the refusal of another word names the nearest one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value in self.choices:
+            return value
+        from difflib import get_close_matches
+
+        near = get_close_matches(str(value).casefold(), self.choices, n=1)
+        hint = f'did you mean "{near[0]}"?' if near else f"allowed: {', '.join(self.choices)}"
+        return self.fail(f'there is no table "{value}"; {hint}', param, ctx)
+
+
 @click.command(cls=Command, short_help="Show what gpuprov knows about GPUs, drivers, CUDA, MIG, and recipes.")
-@click.argument("table", type=click.Choice(["gpus", "drivers", "cuda", "mig", "recipes", *MONITORING]))
+@click.argument("table", type=Tables(["gpus", "drivers", "cuda", "mig", "recipes", *MONITORING]))
 @click.argument("word", required=False, shell_complete=complete.rows)
 @options.json_flag
 @options.common

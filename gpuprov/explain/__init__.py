@@ -18,6 +18,7 @@ from gpuprov.core.errors import EXIT_CODES, GpuprovError
 from gpuprov.core.masking import masked
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.explain import fields
+from gpuprov.explain.hardware import explain_hardware, suggest
 from gpuprov.explain.messages import Seen, symptoms_in
 from gpuprov.facts.captures import Record
 
@@ -35,7 +36,10 @@ def explain(words: str) -> list[Explanation]:
     text = words.strip()
     terms = _terms(text)
     answers = [*_capabilities(text), *terms, *_fields(text), *_checks(text), *_exit_codes(text)]
-    answers += [] if terms else _symptoms(text)
+    hardware = (
+        [] if terms else [Explanation(kind=one.kind, name=one.name, lines=one.lines) for one in explain_hardware(text)]
+    )
+    answers += hardware if terms or hardware else _symptoms(text)
     if answers:
         return answers
     known = [
@@ -44,7 +48,9 @@ def explain(words: str) -> list[Explanation]:
         *(c.id for c in all_checks()),
     ]
     near = difflib.get_close_matches(text, dict.fromkeys(known), n=3, cutoff=0.4) if len(text.split()) == 1 else []
-    if near:
+    if hint := suggest(text):
+        pass
+    elif near:
         hint = f"did you mean {', '.join(near)}?"
     elif " " in text:
         hint = "paste the whole message as it was printed, or pipe a log in: dmesg | gpuprov explain -"

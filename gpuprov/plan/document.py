@@ -27,6 +27,9 @@ class PlannedHost(HostDocument, frozen=True, kw_only=True):
     unreachable: Annotated[str, msgspec.Meta(description="Why it cannot be reached; empty where it was")]
     unreachable_fix: str
     blocked: tuple[Result, ...]
+    places: Annotated[
+        dict[str, str], msgspec.Meta(description="Where the spec asks for what is refused, by check: FILE:LINE:COLUMN")
+    ] = {}
     run: dict[str, str]
     skipped: dict[str, str]
     packages: tuple[Item, ...]

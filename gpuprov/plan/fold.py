@@ -10,7 +10,7 @@ import msgspec
 
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Part, Partition
-from gpuprov.core.sanitize import fold_paths
+from gpuprov.core.sanitize import counted, fold_paths
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.model import HostPlan, Item
 
@@ -143,11 +143,22 @@ def settings(plan: HostPlan) -> tuple[Item, ...]:
 
 
 def _common(group: Sequence[HostPlan]) -> HostPlan:
-    return group[0] if len(group) == 1 else _timeless(group[0], keep=len({plan.last_apply for plan in group}) == 1)
+    if len(group) == 1:
+        return group[0]
+    plan = _timeless(group[0], keep=len({plan.last_apply for plan in group}) == 1)
+    return msgspec.structs.replace(plan, places=dict(_common_places(group)))
+
+
+def _common_places(group: Sequence[HostPlan]) -> Iterable[tuple[str, str]]:
+    """Yield by check the place in the spec, or the first one and the number of others."""
+    for check in dict.fromkeys(check for plan in group for check in plan.places):
+        first, *others = dict.fromkeys(plan.places[check] for plan in group if check in plan.places)
+        yield check, f"{first} and {counted(len(others), 'other place')}" if others else first
 
 
 def _timeless(plan: HostPlan, *, keep: bool = False) -> HostPlan:
-    """Return the plan without times and process ids, which differ on each host. keep: the time of the last apply."""
+    """Return the plan without what differs on each host: times, process ids, places in the inventory. keep: the time of the last
+    apply."""
     blocked = [
         msgspec.structs.replace(result, host="", found=bare(result.found), changes=()) for result in plan.blocked
     ]
@@ -160,6 +171,7 @@ def _timeless(plan: HostPlan, *, keep: bool = False) -> HostPlan:
             for change in plan.changes
         ),
         blocked=tuple(blocked),
+        places={},
         unmended=tuple(msgspec.structs.replace(result, host="", changes=()) for result in plan.unmended),
         last_apply=plan.last_apply if keep else "",
         last_apply_seconds=None,

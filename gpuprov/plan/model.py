@@ -41,7 +41,8 @@ class Item(Change, frozen=True, kw_only=True):
 class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A plan for one host; nothing in it has been done.
 
-    run, skipped: capabilities with the reason. blocked: what must be fixed before apply touches the host. changes: differences, by
+    run, skipped: capabilities with the reason. blocked: what must be fixed before apply touches the host. places: where
+    the spec asks for what is refused, by check. changes: differences, by
     kind; packages as the host's package manager would move them, if it was queried. diffs: files that would be written, each with the
     difference of its text. unpredicted: what cannot be known in advance. no_way_back: what rollback could not undo. out: since when,
     and for which run, gpuprov has it drained from its scheduler, and how to return it. reboot "unknown": see reboot_reasons.
@@ -55,6 +56,7 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     unreachable: str = ""
     unreachable_fix: str = ""
     blocked: tuple[Result, ...] = ()
+    places: dict[str, str] = {}
     run: dict[str, str] = {}
     skipped: dict[str, str] = {}
     changes: tuple[Item, ...] = ()

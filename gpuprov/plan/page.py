@@ -155,7 +155,7 @@ def _hosts(plans: Sequence[HostPlan], cards: Sequence[Card]) -> dict[str, Any]:
 
 def _has_plan(card: Card) -> bool:
     """True if the card is listed under "What changes"."""
-    return not card.plan.idle and card.group.state != "unreachable"
+    return bool(card.plan.run)
 
 
 def _gist(plan: HostPlan, card: Card) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
+import msgspec
+
 from gpuprov.core.errors import UnreachableError
 from gpuprov.core.signals import ended_politely
 from gpuprov.core.time_limits import ACT_LIMIT
 from gpuprov.facts.collect.pace import Pace
 from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.facts.probes.host import house
+from gpuprov.fleet.specs import locate_request
 from gpuprov.host_code import machine
 from gpuprov.plan.ahead import read_ahead
 from gpuprov.plan.collect import host_plan
@@ -111,10 +114,18 @@ class Planner:
         self._decide_ahead([name for name in self._waiting if name not in others], timeout, pace, show)
         made = self._plans | {name: _duplicate(name, other) for name, other in others.items()}
         host_plans = [made[name] for name in self._pairs]
-        if not self._foreseen:
-            return host_plans
-        with show.reading(list(self._foreseen), "asking package managers") as done:
-            return complete(host_plans, self._foreseen, limit=timeout, keys=self._keys, pace=pace, on_done=done)
+        if self._foreseen:
+            with show.reading(list(self._foreseen), "asking package managers") as done:
+                host_plans = complete(
+                    host_plans, self._foreseen, limit=timeout, keys=self._keys, pace=pace, on_done=done
+                )
+        return [plan if plan.host in others else self._with_places(plan) for plan in host_plans]
+
+    def _with_places(self, plan: HostPlan) -> HostPlan:
+        """Return the plan with the places in the spec that ask for what is refused."""
+        spec = self._pairs[plan.host][1]
+        places = {r.check: found for r in plan.blocked if (found := locate_request(spec, r.capability, r.fields))}
+        return msgspec.structs.replace(plan, places=places) if places else plan
 
     def _decide_ahead(self, names: Sequence[str], timeout: float, pace: Pace, show: Show) -> None:
         """Plan again what waits for package sources that these hosts can use."""

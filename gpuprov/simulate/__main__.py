@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from gpuprov.catalog.fabric import BOARD
+from gpuprov.catalog.gpus import explain_unknown, find_gpu
 from gpuprov.catalog.instances import find_instance
 from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError
@@ -87,7 +88,10 @@ def _with_gpus(desired: description.Description, text: str) -> description.Descr
     count = int(number[:3]) if number else instance.count if instance else 1
     if not 1 <= count <= description.MOST_GPUS:
         raise GpuprovError(f"--gpu {text}: {count} GPUs", f"allowed: 1 to {description.MOST_GPUS}")
-    known = description.Gpus(model=model).known
+    known = find_gpu(model)
+    if known is None:
+        what, hint = explain_unknown(model)
+        raise GpuprovError(f'--gpu {text}: "{model}" {what}', hint)
     joined = known.fabric_manager.needed == "nvswitch-boards" and count >= BOARD and known.nvswitch
     made = msgspec.structs.replace(desired, gpu=description.Gpus(model=known.key, count=count))
     return msgspec.structs.replace(made, nvswitch=known.nvswitch.generation or 0) if joined and known.nvswitch else made

@@ -27,6 +27,7 @@ from gpuprov.plan.show import Show
 from gpuprov.play.preflight import judging
 from gpuprov.resources import Packages
 from gpuprov.spec.model import HostSpec, RawHost
+from gpuprov.spec.problem import Origin, Path
 from gpuprov.spec.repository import Repository
 from gpuprov.verify.evaluate import Result, evaluate
 from tests.capabilities.asking import facts, good
@@ -249,6 +250,23 @@ def test_a_blocked_plan_asks_no_package_manager(monkeypatch: pytest.MonkeyPatch,
     (found,) = planner.plans(10, Pace(), Show())
     assert len(hosts.asked) == 1
     assert [one.check for one in found.blocked] == ["cuda_toolkit.resolvable"]
+
+
+def test_a_refusal_has_the_place_in_the_spec_that_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuprov.host_code.repository_key.fetch_key", lambda *_: (GOOD, []))
+    Hosts(monkeypatch, host(there=True, cuda_index="", cuda_requires=""))
+    origins: dict[Path, Origin] = {
+        ("cuda_toolkit",): Origin("gpu.yaml", 9, 3),
+        ("cuda_toolkit", "version"): Origin("gpu.yaml", 9, 12),
+    }
+    pair = (RawHost(name="gpu1"), msgspec.structs.replace(SPEC, origins=origins))
+    reading, places = read(host(there=False)), []
+    for one in (pair, (RawHost(name="gpu1"), SPEC)):
+        planner = Planner([one])
+        planner.note("gpu1", reading)
+        (found,) = planner.plans(10, Pace(), Show())
+        places.append(found.places)
+    assert places == [{"cuda_toolkit.resolvable": "gpu.yaml:9:3"}, {}]
 
 
 def test_what_a_hold_alone_is_tried_for_still_says_what_waits() -> None:

@@ -107,6 +107,13 @@ def test_pictures_and_diffs_have_their_signs_beside_their_colours() -> None:
     assert '<span class="soft">--- before\n</span>' in text
 
 
+def test_a_refused_host_without_changes_has_no_empty_plan() -> None:
+    text = page.render([HostPlan(host="twin", blocked=(ROOT,))])
+    assert 'id="blocked"' in text
+    assert 'id="changes"' not in text
+    assert 'id="changes"' in page.render([replace(FULL, blocked=(ROOT,))])
+
+
 EVIL = [
     "<img src=x onerror=alert(1)>",
     "</script><script>alert(1)</script>",
@@ -123,7 +130,7 @@ def test_texts_of_hosts_are_texts(evil: str) -> None:
     diff = Item(kind="file", name=evil, diff=f"+{evil}")
     change = Item(kind="package", name=evil, before=evil, after=evil)
     plan = replace(
-        FULL, host=evil, run={evil: evil}, blocked=(job,), mig=(cut,), diffs=(diff,), changes=(change,),
+        FULL, host=evil, run={evil: evil}, blocked=(job,), places={job.check: evil}, mig=(cut,), diffs=(diff,), changes=(change,),
         reboot_reasons=(evil,), last_apply=evil, unpredicted=(evil,), versions={evil: evil},
     )  # fmt: skip
     away = HostPlan(host=f"{evil}2", unreachable=evil)

@@ -283,6 +283,22 @@ def test_blocked_and_unreachable_hosts() -> None:
     assert planning.build_document(plans[1:]).exit_code == 1
 
 
+def test_a_refusal_names_the_place_in_the_spec_that_asked() -> None:
+    """Hosts that differ only in the place are still one line: each may have a file of its own."""
+    refused = Result(host="a", capability="kernel", check="kernel.boot", fields=("sysctl",), status="fail", found="no")
+    plans = [
+        HostPlan(host=f"gpu{n}", blocked=(refused,), places={"kernel.boot": f"gpu{n}.yaml:5:24"}) for n in (1, 2, 3)
+    ]
+    assert planning.as_text(plans[:1]).startswith("gpu1: blocked by kernel.boot: no (gpu1.yaml:5:24)\n")
+    same = [msgspec.structs.replace(plan, places=plans[0].places) for plan in plans]
+    assert "gpu[1:3] (3 hosts): blocked by kernel.boot: no (gpu1.yaml:5:24)\n" in planning.as_text(same, width=0)
+    line = "gpu[1:3] (3 hosts): blocked by kernel.boot: no (gpu1.yaml:5:24 and 2 other places)\n"
+    assert line in planning.as_text(plans, width=0)
+    assert "<dt>spec</dt><dd>gpu1.yaml:5:24 and 2 other places</dd>" in plan_page.render(plans)
+    assert planning.build_document(plans).hosts[1].places == {"kernel.boot": "gpu2.yaml:5:24"}
+    assert "<dt>spec</dt>" not in plan_page.render([HostPlan(host="a", blocked=(refused,))])
+
+
 def test_a_package_without_a_known_version_is_installed_or_removed() -> None:
     changes = (
         Item(kind="package", name="perftest"),

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -169,6 +168,20 @@ def test_the_schema_describes_it(state: Path) -> None:
         jsonschema.validate({**document, "hosts": [{}]}, json.loads(saved.schema_text()))
 
 
+def test_a_plan_saved_before_places_were_kept_is_read(tmp_path: Path, state: Path) -> None:
+    """`places` is the only key of a host's plan that a file of this version may lack."""
+    pairs = [fleet.pair("new1")]
+    made = planned(pairs)
+    placed = replace(made.hosts[0].plan, places={"kernel.boot": "gpu.yaml:5:24"})
+    made = replace(made, hosts=(replace(made.hosts[0], plan=placed),))
+    assert kept(made, pairs, tmp_path) == made
+    text = json.loads(saved.text(made, pairs))
+    del text["hosts"][0]["plan"]["places"]
+    file = tmp_path / "older.plan"
+    file.write_text(json.dumps(text, separators=(",", ":")))
+    assert saved.load(file).hosts[0].plan.places == {}
+
+
 def test_equal_hosts_share_what_was_said_of_them(state: Path) -> None:
     pairs = [fleet.pair(f"new{number}") for number in range(50)]
     plan = planned(pairs)
@@ -227,7 +240,7 @@ def test_figures_of_what_passes_are_not_bound() -> None:
         for n in (1, 2)
     ]
     assert saved.judged(results[:1]) == saved.judged(results[1:])
-    failing = [msgspec.structs.replace(result, status="fail") for result in results]
+    failing = [replace(result, status="fail") for result in results]
     assert saved.judged(failing[:1]) != saved.judged(failing[1:])
 
 

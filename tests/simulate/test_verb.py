@@ -60,6 +60,13 @@ def test_gpus_of_a_word(text: str, gpu: Gpus, nvswitch: int) -> None:
     assert (made.gpu, made.nvswitch) == (gpu, nvswitch)
 
 
+def test_an_unknown_model_is_refused_in_the_words_of_the_option() -> None:
+    with pytest.raises(GpuprovError) as caught:
+        program._with_gpus(Description(), "H10:8")
+    assert caught.value.message == '--gpu H10:8: "H10" is not in the catalogue'
+    assert caught.value.hint == 'did you mean "H100-SXM5-94GB"?'
+
+
 @pytest.mark.parametrize("text", ["MI300X:8", "T4:0", "T4:9", "T4:99999999999", "nothing", ":3"])
 def test_gpus_that_cannot_be_simulated(text: str) -> None:
     with pytest.raises(GpuprovError):

@@ -11,6 +11,7 @@ from typing import Any
 
 from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError
+from gpuprov.core.sanitize import hanging
 from gpuprov.hardware.mig.judge import judge, of_driver, of_model
 from gpuprov.hardware.mig.model import Model, find
 from gpuprov.hardware.mig.text import as_picture, as_strips
@@ -36,7 +37,9 @@ def show_fit(gpu: str, words: Sequence[str], driver: str, *, as_json: bool) -> i
     if as_json:
         terminal.result(json.dumps(_build_fit_data(model, requested, fit, reason), indent=2))
     elif reason:
-        terminal.result("\n".join(_explain_refusal(model, requested, fit, reason, hint)))
+        width = terminal.room(sys.stdout)
+        lines = _explain_refusal(model, requested, fit, reason, hint)
+        terminal.result("\n".join(piece for line in lines for piece in hanging(line, width)))
     else:
         terminal.result(as_picture(model, requested, fit.placed, width=terminal.width(), plain=is_plain()))
     return NO if reason else 0

@@ -260,3 +260,14 @@ def test_words_that_name_nothing(words: list[str], message: str) -> None:
         instances(words)
     assert caught.value.message.startswith(message)
     assert caught.value.hint.startswith("write PROFILE, PROFILE=COUNT or PROFILE@SLICE")
+
+
+def test_a_refusal_is_broken_between_words_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = said(capsys, "fit", "--gpu", "H100-SXM5-80GB", "9g.40gb", code=2)
+    assert max(map(len, whole.splitlines())) > 80, "what is piped can be searched"
+    monkeypatch.setattr("gpuprov.hardware.mig.command.terminal.room", lambda _stream: 80)
+    lines = said(capsys, "fit", "--gpu", "H100-SXM5-80GB", "9g.40gb", code=2).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines).split()) == " ".join(whole.split())

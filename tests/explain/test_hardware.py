@@ -1,0 +1,75 @@
+"""Names of hardware: instance types, GPUs as labels write them, MIG profiles; and words that only look like them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.catalog.instances import index_by_type
+from gpuprov.core.errors import GpuprovError
+from gpuprov.explain import Explanation, explain
+
+
+def explain_one(word: str) -> Explanation:
+    (answer,) = explain(word)
+    return answer
+
+
+def test_an_instance_type_is_its_gpus_its_fabric_and_how_to_begin() -> None:
+    answer = explain_one("p5.48xlarge")
+    lines = dict(answer.lines)
+    assert (answer.kind, answer.name) == ("instance type", "p5.48xlarge")
+    assert lines["GPUs"] == "8 x H100-SXM5-80GB (gpuprov catalog gpus H100-SXM5-80GB)"
+    assert lines["fabric"] == "efa"
+    assert lines["init"] == "gpuprov init --hosts HOST,... --gpu H100-SXM5-80GB --count 8"
+    assert lines["or"] == "gpuprov init --recipe aws-p5 --hosts HOST,..."
+    assert lines["source"].startswith("https://")
+    assert dict(explain_one("g7.2xlarge").lines)["certainty"] == "inferred"
+    assert dict(explain_one("a4-highgpu-8g").lines)["fabric"] == "none, or not known"
+
+
+@pytest.mark.parametrize("name", list(index_by_type()))
+def test_every_instance_type_is_known(name: str) -> None:
+    assert explain_one(name).kind == "instance type"
+
+
+@pytest.mark.parametrize(
+    ("word", "kind", "name"),
+    [
+        ("NVIDIA-H100-80GB-HBM3", "GPU", "H100-SXM5-80GB"),
+        ("NVIDIA H100 80GB HBM3", "GPU", "H100-SXM5-80GB"),
+        ("10de:2330", "GPU", "H100-SXM5-80GB"),
+        ("T4", "GPU", "T4"),
+        ("H100", "GPUs", "H100"),
+        ("1g.10gb", "MIG profile", "1g.10gb"),
+        ("MIG 3g.40gb", "MIG profile", "3g.40gb"),
+        ("nvidia.com/mig-1g.10gb", "MIG profile", "1g.10gb"),
+        ("Xid", "term", "Xid"),
+        ("NVL72", "term", "NVL72"),
+    ],
+)
+def test_a_name_as_it_is_written_elsewhere(word: str, kind: str, name: str) -> None:
+    answer = explain_one(word)
+    assert (answer.kind, answer.name) == (kind, name)
+
+
+def test_each_answer_says_where_to_go_on() -> None:
+    profile = explain_one("1g.10gb").lines
+    assert any(text.startswith("H100-SXM5-80GB, ") and "up to 7 on a GPU" in text for _, text in profile), profile
+    assert profile[-1] == ("see", "gpuprov catalog mig 1g.10gb; gpuprov mig fit --gpu MODEL 1g.10gb=2")
+    assert dict(explain_one("NVIDIA-H100-80GB-HBM3").lines)["init"].endswith("--gpu H100-SXM5-80GB")
+    assert 'gpuprov explain "Xid 79"' in dict(explain_one("xid").lines)["means"]
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("p4d.24xlarg", "did you mean p4d.24xlarge"),
+        ("H10", "did you mean H100-SXM5-94GB?"),
+        ("MI300X", "it is AMD hardware; gpuprov manages NVIDIA GPUs"),
+        ("2330", "capabilities: "),
+    ],
+)
+def test_what_only_looks_like_hardware(word: str, hint: str) -> None:
+    with pytest.raises(GpuprovError) as caught:
+        explain(word)
+    assert caught.value.hint.startswith(hint), caught.value.hint
