@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked
 from gpuprov.capabilities.health.fragment import Ctx
-from gpuprov.capabilities.health.gpus import also, describe_gpus, having, shown
+from gpuprov.capabilities.health.reported import describe_gpus, having, judge_rest, shown
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.facts.probes.gpus.gpu_state import Clocks, GpuHealth
 
@@ -81,7 +81,7 @@ def clocks(ctx: Ctx) -> Outcome:
         )
         return fail(expected, describe_gpus(bad), hint, action="drain" if locked else "")
     most = max(gpu.clocks.most_graphics or 0 for gpu in relevant)
-    return ok(f"{also(relevant, gpus, 'one')}; at most {most} MHz", expected)
+    return judge_rest(relevant, gpus, "one", f"; at most {most} MHz", expected)
 
 
 CHECKS = (clocks,)

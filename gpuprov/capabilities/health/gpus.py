@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.answering import not_answering
 from gpuprov.capabilities.health.fragment import Ctx
+from gpuprov.capabilities.health.reported import NO_BUS, describe_gpus, having, judge_rest, shown
 from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import Recovery
 from gpuprov.core.sanitize import counted
-from gpuprov.facts.probes.base import NotRecorded, ProbeFailed
+from gpuprov.facts.probes.base import NotRecorded
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.facts.probes.gpus.gpu_state import GpuHealth, State
 from gpuprov.facts.probes.host import system
 
-Gpus = tuple[GpuHealth, ...]
 WITHOUT_ECC = ("GeForce", "Titan", "Quadro", "NVIDIA RTX", "NVS")
 """Brands whose cards with ECC ship with it off; data centre cards ship with it on."""
 RETURN = "drain the host, run NVIDIA's field diagnostics, and return the card to its vendor"
@@ -27,31 +26,6 @@ BELOW = "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"
 def reset_fix() -> str:
     """Return what a person does about a GPU that needs a reset."""
     return catalogue.get_recovery("GPU Reset").fix
-
-
-def shown(ctx: Ctx) -> Gpus:
-    """Return the GPUs. Raises ProbeFailed if nvidia-smi shows none of those that the host has."""
-    state: State = ctx.facts.get(GPU_HEALTH)
-    if state.complaint and state.present:
-        raise ProbeFailed(f"nvidia-smi shows no GPU: {state.complaint}", "see health.gpus")
-    return state.gpus
-
-
-def describe_gpus(found: Sequence[tuple[GpuHealth, str]]) -> str:
-    return "; ".join(f"{gpu.address} {words}" for gpu, words in found)
-
-
-def having(gpus: Gpus, has: Callable[[GpuHealth], bool], what: str) -> tuple[Gpus, Outcome | None]:
-    """Return the GPUs that have such a feature; if none has it, the outcome that it is not judged."""
-    matches = tuple(gpu for gpu in gpus if has(gpu))
-    if not gpus:
-        return (), not_asked("no NVIDIA GPU on the PCI bus")
-    return matches, None if matches else not_asked(f"{gpus[0].name or 'the GPU'} has no {what}")
-
-
-def also(relevant: Gpus, gpus: Gpus, what: str) -> str:
-    rest = len(gpus) - len(relevant)
-    return counted(len(relevant), "GPU") + (f"; {rest} without {what}" if rest else "")
 
 
 @check("health.gpus", GPU_HEALTH, system.CONTAINER, evidence="nvidia-smi -L; lspci -d 10de:; nvidia-smi -q")
@@ -65,6 +39,8 @@ def gpus_answer(ctx: Ctx) -> Outcome:
         actual = f"{present} {'on the PCI bus' if state.bus else 'shown by nvidia-smi'}"
         return fail(counted(count, "GPU"), actual, f"drain the host, power it off and on; {GONE}", action="drain")
     given = f"{counted(state.given, 'GPU')} with vfio-pci, for virtual machines" if state.given else ""
+    if not state.gpus and not state.bus:
+        raise NotRecorded(NO_BUS)
     if not state.present and not state.gpus:
         return not_asked(given or "no NVIDIA GPU on the PCI bus")
     # A container sees the machine's whole bus, and has the GPUs that it was given.
@@ -109,7 +85,7 @@ def recovery(ctx: Ctx) -> Outcome:
         top = max((row for _, row, _ in needs), key=lambda row: catalogue.SEVERITY.index(row.action))
         bad = describe_gpus([(gpu, words) for gpu, _, words in needs])
         return fail("no GPU that needs it", bad, top.fix, action=top.action)
-    return ok(also(relevant, gpus, "a word of it"), "no GPU that needs it")
+    return judge_rest(relevant, gpus, "a word of it", "", "no GPU that needs it")
 
 
 @check("health.ecc_mode", GPU_HEALTH, fields=("ecc",), evidence="nvidia-smi -q -d ECC")
@@ -130,7 +106,7 @@ def ecc_mode(ctx: Ctx) -> Outcome:
         return fail("ECC on", describe_gpus(bad), "gpu_settings: {ecc: enabled} in the spec, or health: {ecc: any}")
     if let and len(let) == len(relevant):
         return not_asked(f"{let[0].name} comes with ECC off")
-    return ok(also(relevant, gpus, "ECC") + (f"; off in {len(let)} that come so" if let else ""), "ECC on")
+    return judge_rest(relevant, gpus, "ECC", f"; off in {len(let)} that come so" if let else "", "ECC on")
 
 
 def _asked_off(ctx: Ctx) -> bool:
@@ -163,7 +139,9 @@ def ecc_errors(ctx: Ctx) -> Outcome:
     if silent := [gpu.address for gpu, count in counts if count is None]:
         return skip(f"ECC is on, and the errors are not told: {' '.join(silent)}")
     corrected = sum(gpu.volatile.corrected or 0 for gpu in relevant)
-    return ok(f"{also(relevant, gpus, 'ECC')}; {corrected} corrected", expected)
+    off = sum(1 for gpu in gpus if gpu.ecc == "disabled")
+    more = f"{f'; off in {off}' if off else ''}; {corrected} corrected"
+    return judge_rest(relevant, tuple(gpu for gpu in gpus if gpu.ecc != "disabled"), "ECC", more, expected)
 
 
 @check("health.remapped_rows", GPU_HEALTH, fields=("remapped_rows",), evidence="nvidia-smi -q -d ROW_REMAPPER")
@@ -195,7 +173,7 @@ def remapped_rows(ctx: Ctx) -> Outcome:
     if waiting:
         return fail(expected, describe_gpus(waiting), f"{reset_fix()}: it takes effect then", action="reset")
     many = sum((gpu.remapped or 0) + (gpu.remapped_corrected or 0) for gpu in relevant)
-    return ok(f"{also(relevant, gpus, 'row remapping')}; {many} rows remapped", expected)
+    return judge_rest(relevant, gpus, "row remapping", f"; {many} rows remapped", expected)
 
 
 @check("health.retired_pages", GPU_HEALTH, fields=("retired_pages",), evidence="nvidia-smi -q -d PAGE_RETIREMENT")
@@ -210,7 +188,10 @@ def retired_pages(ctx: Ctx) -> Outcome:
         return fail(expected, describe_gpus(worn), RETURN, action="return")
     if waiting := [(gpu, "has one pending") for gpu in relevant if gpu.retired_pending]:
         return fail(expected, describe_gpus(waiting), f"{reset_fix()}: the page is retired then", action="reset")
-    return ok(f"{also(relevant, gpus, 'retired pages')}; {sum(gpu.retired or 0 for gpu in relevant)} pages", expected)
+    if silent := [gpu.address for gpu in relevant if gpu.retired and gpu.retired_pending is None]:
+        return skip(f"pages are retired, and whether one is pending is not told: {' '.join(silent)}")
+    pages = sum(gpu.retired or 0 for gpu in relevant)
+    return judge_rest(relevant, gpus, "retired pages", f"; {pages} pages", expected)
 
 
 @check("health.slowdown", GPU_HEALTH, fields=("slowdown",), evidence=BELOW)
@@ -231,7 +212,7 @@ def slowdown(ctx: Ctx) -> Outcome:
             else "air flow, inlet temperature, fans, the card's seat"
         )
         return fail("no GPU slowed down", describe_gpus(bad), f"drain the host; look at {hint}", action="drain")
-    return ok(also(relevant, gpus, "a word of it"), "no GPU slowed down")
+    return judge_rest(relevant, gpus, "a word of it", "", "no GPU slowed down")
 
 
 @check("health.temperature", GPU_HEALTH, fields=("temperature_margin",), evidence=BELOW)
@@ -253,7 +234,7 @@ def temperature(ctx: Ctx) -> Outcome:
             expected, describe_gpus(bad), "drain the host; look at air flow, inlet temperature and fans", action="drain"
         )
     least = min(gpu.below or 0 for gpu in relevant)
-    return ok(f"{also(relevant, gpus, 'one')}; the hottest is {least} C below", expected)
+    return judge_rest(relevant, gpus, "one", f"; the hottest is {least} C below", expected)
 
 
 @check("health.power", GPU_HEALTH, fields=("power_cap",), evidence="nvidia-smi -q -d POWER")
@@ -280,7 +261,7 @@ def power(ctx: Ctx) -> Outcome:
     if hidden := [gpu for gpu in relevant if gpu.draw is None and gpu.draw_hidden]:
         return skip(f"no power draw is reported by {counted(len(hidden), 'GPU')}")
     most = f"; at most {max(drawn):g} W drawn" if drawn else "; no word of what it draws"
-    return ok(f"{also(relevant, gpus, 'a limit')}{most}", "the limit that is set")
+    return judge_rest(relevant, gpus, "a limit", most, "the limit that is set")
 
 
 CHECKS = (

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
-from gpuprov.capabilities.health.gpus import shown
 from gpuprov.capabilities.health.log import Finding, failed, findings, quoted, readable, reported, span, unfit
 from gpuprov.capabilities.health.past import moment
+from gpuprov.capabilities.health.reported import shown
 from gpuprov.catalog import health as catalogue
 from gpuprov.catalog.kernel import ADDRESS
 from gpuprov.catalog.verdicts import find_complaints

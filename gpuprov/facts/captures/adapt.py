@@ -12,6 +12,7 @@ import msgspec
 from gpuprov.facts.captures import bug_report, logs, plain
 from gpuprov.facts.captures.model import Pieces
 from gpuprov.facts.captures.plain import SMI
+from gpuprov.facts.probes import recorded
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus import smi_query
 from gpuprov.facts.probes.host import pci
@@ -257,7 +258,10 @@ and locks."""
 
 
 def whole(pieces: Pieces) -> Pieces:
-    """Return the pieces without a truncated list of GPUs, which would lack the others."""
+    """Return the pieces without a truncated list of GPUs, which would lack the others. A truncated list of NVLinks stays:
+    it can only show defects."""
+    links = recorded.explain_missing_links(pieces.commands.get(plain.NVLINK_STATUS, ""))
+    pieces = msgspec.structs.replace(pieces, cut=pieces.cut or links)
     if lacking := smi_query.explain_truncation(pieces.commands.get(SMI, "")):
         kept = {name: text for name, text in pieces.commands.items() if name != SMI}
         return msgspec.structs.replace(pieces, commands=kept, cut=pieces.cut or lacking)

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
+import msgspec
+
 from gpuprov.core.safe_parse import Unreadable, archives
 from gpuprov.facts.captures import adapt, logs, plain
 from gpuprov.facts.captures.model import Kind, Pieces, Record
@@ -56,8 +58,24 @@ def combine(path: str, place: str, files: Mapping[str, bytes | Unreadable]) -> l
     for stem, commands in hosts.items():
         host = logs.host(commands.get(plain.LOG, "")) or stem or place.rpartition("/")[2]
         records.append(build(where if one else f"{where}/{stem}.*", host, commands))
-    if faults and (one or not hosts):
-        stem, why = next(iter(faults.items()))
-        fault = Record(host=place or stem, path=where, kind="command output", outputs={}, fault=f"{stem}: {why}")
-        return records or [fault]
+    return _add_faults(records, faults, where, place, one=one)
+
+
+def _add_faults(
+    records: list[Record], faults: Mapping[str, Unreadable], where: str, place: str, *, one: bool
+) -> list[Record]:
+    """Add the files that cannot be read: to the record of their host, or as one without outputs."""
+    if one and faults:
+        why = "; ".join(f"{stem}: {fault}" for stem, fault in faults.items())
+        if not records:
+            host = place.rpartition("/")[2] or next(iter(faults))
+            return [Record(host=host, path=where, kind="command output", outputs={}, fault=why)]
+        return [msgspec.structs.replace(record, cut=record.cut or f"{why}") for record in records]
+    for stem, fault in faults.items():
+        path = f"{where}/{stem}.*"
+        beside = [record for record in records if record.path == path]
+        if beside:
+            records[records.index(beside[0])] = msgspec.structs.replace(beside[0], cut=beside[0].cut or str(fault))
+        else:
+            records.append(Record(host=stem, path=path, kind="command output", outputs={}, fault=str(fault)))
     return records

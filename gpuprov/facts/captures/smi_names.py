@@ -19,6 +19,7 @@ _GPU = {
     "persistence_mode": "Persistence Mode",
     "addressing_mode": "Addressing Mode",
     "uuid": "GPU UUID",
+    "serial": "Serial Number",
     "vbios_version": "VBIOS Version",
     "compute_mode": "Compute Mode",
     "gpu_recovery_action": "GPU Recovery Action",
@@ -84,6 +85,7 @@ _PLACED: dict[str, dict[str, str]] = {
         "multiple_single_bit_retirement": "Single Bit ECC",
         "double_bit_retirement": "Double Bit ECC",
         "pending_blacklist": "Pending Page Blacklist",
+        "pending_retirement": "Pending",
     },
     "remapped_rows": {
         "remapped_row_corr": "Correctable Error",

@@ -55,6 +55,8 @@ def convert(text: str) -> str:
                 rows += _processes(element)
             elif element.tag not in _LEFT_OUT:
                 rows += _rows(element, "gpu", 1)
+        if gpu.find("processes") is None:
+            rows.append(f"    {'Processes':<36} : N/A")
     return "\n".join(rows) + "\n"
 
 

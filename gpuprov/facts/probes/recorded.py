@@ -37,6 +37,20 @@ def parse_links(output: Output) -> tuple[GpuLinks, ...]:
     return tuple(found)
 
 
+def explain_missing_links(text: str) -> str:
+    """Explain that `nvidia-smi nvlink -s` breaks off: its last GPU lists fewer links than another of its name. Empty if it
+    does not."""
+    gpus = parse_links(Output(text))
+    if not gpus or not gpus[-1].links:
+        return ""
+    last, most = gpus[-1], max(gpu.links for gpu in gpus if gpu.name == gpus[-1].name)
+    return (
+        f"nvidia-smi nvlink -s breaks off in GPU {last.index}: {last.links} of {most} links"
+        if last.links < most
+        else ""
+    )
+
+
 PORTS = Probe("recorded_ports", "command -v ibstat >/dev/null || exit 127; ibstat", parse_ports, "ibstat")
 LINKS = Probe(
     "recorded_links",

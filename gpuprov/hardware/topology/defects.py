@@ -87,10 +87,11 @@ def find_missing_nvlinks(wiring: Wiring, requested: int = 0) -> Iterator[Defect]
 
 
 def find_uneven_nvlinks(gpus: Sequence[GpuLinks]) -> Iterator[Defect]:
-    """Find GPUs with fewer NVLinks up than another of the same name, from `nvidia-smi nvlink -s` alone."""
+    """Find GPUs with NVLinks that are listed as inactive while more are up on another of the same name, from
+    `nvidia-smi nvlink -s` alone. A list that breaks off has fewer links, and no inactive ones."""
     for gpu in gpus:
         most = max(one.active for one in gpus if one.name == gpu.name)
-        if gpu.active < most:
+        if gpu.active < gpu.links and gpu.active < most:
             yield Defect(
                 kind="nvlink",
                 found=f"GPU{gpu.index} has {gpu.active} NVLinks up; another {gpu.name} here has {most}",

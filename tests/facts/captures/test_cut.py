@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from gpuprov.cli import cli
 from gpuprov.facts.captures import RecordedFacts, bug_report, read
 from gpuprov.facts.probes.base import NotRecorded, Output, ProbeFailed
 from gpuprov.facts.probes.driver import nvidia
@@ -19,6 +22,7 @@ from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG
 from gpuprov.verify import recorded
 from tests.facts.captures import reports
 from tests.facts.captures.test_health import DMESG, XID, health, with_section, written
+from tests.facts.captures.test_plain import DOWN, XML
 from tests.facts.captures.test_reports import only, specs
 
 HEALTH = "all: {hosts: {gpu017: {gpuprov: {health: {}}}}}\n"
@@ -93,6 +97,38 @@ def test_fewer_gpus_than_are_attached_are_no_whole_list(tmp_path: Path) -> None:
     assert not only(written(tmp_path, told)).cut, "a GPU that is lost is no gap in the record"
 
 
+H200 = (Path(__file__).parents[2] / "real" / "h200-vm-580-alone" / "nvidia-smi-q.txt").read_text(encoding="utf-8")
+LAST = H200[H200.index("GPU 0") :].replace("GPU 00000000:00:06.0", "GPU 00000000:99:00.0", 1)
+TWO = re.sub(r"(Attached GPUs +: )1", r"\g<1>2", H200) + LAST
+"""Two of the real one."""
+
+
+@pytest.mark.parametrize(
+    "mark", ["Product Name", "oduct Name", "FB Memory Usage", "Remapping Failure", "Clock Policy", "    Processes"]
+)
+def test_a_list_that_breaks_off_in_its_last_gpu_is_not_whole(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / "smi.txt"
+    path.write_text(TWO)
+    assert not only(path).cut
+    for text in (TWO[: TWO.rindex(mark)], H200[: H200.index(mark)]):
+        path.write_text(text)
+        record = only(path)
+        assert "nvidia-smi -q breaks off in GPU 00000000:" in record.cut
+        found = {one.check: one.status for one in recorded.verify(specs(HEALTH), [record])}
+        assert found["health.remapped_rows"] == "skip"
+
+
+def test_what_nvidia_smi_shows_in_part_on_request_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "smi.txt"
+    path.write_text(
+        "==============NVSMI LOG==============\n\nDriver Version                  : 580.1\n\n"
+        "Attached GPUs                   : 1\nGPU 00000000:8B:00.0\n    Remapped Rows\n"
+        "        Correctable Error       : 0\n        Uncorrectable Error     : 0\n"
+        "        Pending                 : No\n        Remapping Failure Occurred : No\n"
+    )
+    assert not only(path).cut
+
+
 def test_a_live_list_that_ends_with_its_time_is_none() -> None:
     text = f"@present 8\n@given 0\n@smi\n{reports.smi_q().replace('Attached GPUs : 8', 'Attached GPUs        : 9')}"
     with pytest.raises(ProbeFailed, match="says that 9 GPUs are attached, and shows 8 within 50 s"):
@@ -126,3 +162,28 @@ def test_a_must_gather_that_was_cut_off_is_told_of_each_node(tmp_path: Path) -> 
     data = reports.tarball(dict.fromkeys(names, reports.bug_report()), "w")
     path.write_bytes(data[: len(data) * 3 // 4])
     assert [(record.host, bool(record.cut)) for record in read(path)] == [("gpu017", True)]
+
+
+def test_a_broken_file_of_one_of_many_hosts_is_a_record_that_cannot_be_read(tmp_path: Path) -> None:
+    for name, text in (("gpu017", XML), ("gpu018", XML), ("gpu019", XML[:900])):
+        (tmp_path / f"{name}.smi.xml").write_text(text)
+    records = read(tmp_path)
+    assert [(one.host, bool(one.fault)) for one in records] == [("gpu017", False), ("gpu018", False), ("gpu019", True)]
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text("all: {vars: {gpuprov: {health: {ecc: any}}}, hosts: {'gpu[017:019]': {}}}\n")
+    for command in ("health", "verify"):
+        result = CliRunner().invoke(cli, [command, str(inventory), "--from", str(tmp_path)], standalone_mode=False)
+        assert result.return_value not in (0, None)
+        assert "not well-formed" in result.output
+        assert "no record is of them" not in result.output
+
+
+def test_a_broken_file_of_one_host_makes_its_record_incomplete(tmp_path: Path) -> None:
+    (tmp_path / "smi.xml").write_text(XML[:900])
+    (tmp_path / "dmesg.log").write_text(DOWN)
+    (record,) = read(tmp_path)
+    assert "smi: it is not well-formed" in record.cut
+    assert (
+        "which is incomplete: gpu_health"
+        in {one.check: one.found for one in recorded.verify(specs(HEALTH), [record])}["health.gpus"]
+    )

@@ -221,6 +221,15 @@ def test_nvlink_status_proves_a_gpu_with_fewer_links(tmp_path: Path) -> None:
     assert found(path)["health.nvlinks"].status == "skip"
 
 
+def test_nvlink_status_that_breaks_off_asks_for_no_reset(tmp_path: Path) -> None:
+    gpu = (REAL / "h100-nvlink-s" / "nvidia-smi-nvlink-s.txt").read_text(encoding="utf-8")
+    path = tmp_path / "status"
+    path.write_text(gpu + gpu.replace("GPU 0:", "GPU 1:").partition("Link 7:")[0] + "Link 7:")
+    (record,) = read(path)
+    assert record.cut == "nvidia-smi nvlink -s breaks off in GPU 1: 7 of 18 links"
+    assert (found(path)["health.nvlinks"].status, found(path)["health.nvlinks"].action) == ("skip", "")
+
+
 def test_files_of_one_host_in_a_folder_are_one_record(tmp_path: Path) -> None:
     errors = (REAL / "h100-nvlink-e" / "nvidia-smi-nvlink-e.txt").read_text(encoding="utf-8")
     for name, text in (

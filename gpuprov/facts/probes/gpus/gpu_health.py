@@ -42,7 +42,8 @@ def parse(output: Output) -> State:
     gpus = tuple(sorted(healths, key=lambda gpu: gpu.address))
     warnings = tuple(line.strip() for line in text.splitlines() if line.startswith("WARNING:"))
     message = " ".join((text or output.error).split())[:300]
-    complaint = "" if gpus else message or "nvidia-smi lists no GPU"
+    listed = "it says that no GPU is attached" if NO_GPUS in message else message or "nvidia-smi lists no GPU"
+    complaint = "" if gpus else listed
     if complaint and output.status == 124 and not message:
         complaint = "nvidia-smi does not answer within 50 s"
     return State(gpus=gpus, present=present, given=given, gone=gone, warnings=warnings, complaint=complaint, bus=bus)
@@ -79,7 +80,7 @@ def _parse_gpu(address: str, values: Values) -> GpuHealth:
         repairs=tuple(name for name in REPAIRS if values.get(("ECC Errors", name)) == "Yes"),
         unrepairable=_parse_yes_no(values.get(("ECC Errors", "Unrepairable Memory"))),
         retired=_sum(values.get(("Retired Pages", f"{kind} Bit ECC")) for kind in ("Single", "Double")),
-        retired_pending=_parse_yes_no(_get_either(values, "Retired Pages", "Pending Page Blacklist", "Pending")),
+        retired_pending=_is_retirement_pending(values),
         slow=_list_slowdowns(values),
         degrees=_parse_integer(values.get(("Temperature", "GPU Current Temp"))),
         below=_compute_margin(values, "GPU"),
@@ -131,6 +132,13 @@ def _parse_watts(value: str | None) -> float | None:
 
 def _parse_yes_no(value: str | None) -> bool | None:
     return {"Yes": True, "No": False}.get(value or "")
+
+
+def _is_retirement_pending(values: Values) -> bool | None:
+    """Return whether a page waits for retirement by either name of the line; None if neither says."""
+    names = ("Pending Page Blacklist", "Pending")
+    words = [_parse_yes_no(values.get(("Retired Pages", name))) for name in names]
+    return True if True in words else False if False in words else None
 
 
 def _sum(counts: object) -> int | None:
@@ -222,6 +230,7 @@ def _compute_memory_margin(values: Values) -> int | None:
 
 
 QUERY = "nvidia-smi -q"
+NO_GPUS = "Attached GPUs : 0"
 GPU_HEALTH = Probe(
     "gpu_health",
     f"""n=0 g=0

@@ -17,6 +17,10 @@ END {{ if (n && g > n) print "{FORGED}" }}"""
 """The first rules of an awk program that reads it; `judge` refuses output with too many GPUs."""
 _ATTACHED = re.compile(r"^Attached GPUs *: ([0-9]{1,4})[ \t]*$", re.MULTILINE)
 _GPU = re.compile(r"^GPU ", re.MULTILINE)
+_ALL = re.compile(r"^    (Product Name|Processes)", re.MULTILINE)
+"""What a GPU's block holds unless `-d` asks for other parts of it."""
+_SECTION = re.compile(r"^    \S.*\n", re.MULTILINE)
+_PROCESSES = re.compile(r"^    Processes\b.*\n", re.MULTILINE)
 
 
 def judge(lines: list[str]) -> None:
@@ -33,13 +37,18 @@ LOST = "Unable to determine the device handle for"
 
 
 def explain_truncation(text: str) -> str:
-    """Explain that the output is truncated: it shows fewer GPUs than it says are attached, with no word about the rest. Empty
-    if it is complete."""
+    """Explain that the output is truncated: it shows fewer GPUs than it says are attached, with no word about the rest, or
+    breaks off in the last one. Empty if it is complete."""
     attached = _ATTACHED.search(text)
-    shown = len(_GPU.findall(text))
-    if attached is None or shown >= int(attached[1]) or LOST in text:
+    shown = list(_GPU.finditer(text))
+    if attached is None or LOST in text:
         return ""
-    return f"nvidia-smi -q says that {attached[1]} GPUs are attached, and shows {shown}"
+    if len(shown) < int(attached[1]):
+        return f"nvidia-smi -q says that {attached[1]} GPUs are attached, and shows {len(shown)}"
+    last = text[shown[-1].start() :] if shown else ""
+    if shown and not _PROCESSES.search(last) and (_ALL.search(text) or not _SECTION.search(last)):
+        return f"nvidia-smi -q breaks off in {last.splitlines()[0][:40]}: it has no Processes there"
+    return ""
 
 
 def remove_process_blocks(text: str) -> str:

@@ -1,0 +1,48 @@
+"""GPUs for the checks of what they report, and the outcome for those that report less than others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gpuprov.capabilities.base import Outcome, not_asked, ok, skip
+from gpuprov.capabilities.health.fragment import Ctx
+from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.base import NotRecorded, ProbeFailed
+from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
+from gpuprov.facts.probes.gpus.gpu_state import GpuHealth, State
+
+Gpus = tuple[GpuHealth, ...]
+NO_BUS = "nvidia-smi -q shows no GPU; the record does not hold the PCI bus"
+
+
+def shown(ctx: Ctx) -> Gpus:
+    """Return the GPUs. Raises ProbeFailed if nvidia-smi shows none of those that the host has."""
+    state: State = ctx.facts.get(GPU_HEALTH)
+    if state.complaint and state.present:
+        raise ProbeFailed(f"nvidia-smi shows no GPU: {state.complaint}", "see health.gpus")
+    if not state.gpus and not state.bus:
+        raise NotRecorded(NO_BUS)
+    return state.gpus
+
+
+def describe_gpus(found: Sequence[tuple[GpuHealth, str]]) -> str:
+    return "; ".join(f"{gpu.address} {words}" for gpu, words in found)
+
+
+def having(gpus: Gpus, has: Callable[[GpuHealth], bool], what: str) -> tuple[Gpus, Outcome | None]:
+    """Return the GPUs that have such a feature; if none has it, the outcome that it is not judged."""
+    matches = tuple(gpu for gpu in gpus if has(gpu))
+    if not gpus:
+        return (), not_asked("no NVIDIA GPU on the PCI bus")
+    return matches, None if matches else not_asked(f"{gpus[0].name or 'the GPU'} has no {what}")
+
+
+def judge_rest(relevant: Gpus, gpus: Gpus, what: str, more: str, expected: str) -> Outcome:
+    """Return the outcome where no GPU that has a feature is bad. Whether a model has it does not differ from GPU to GPU: one
+    that says nothing of it, unlike others of its model, is not judged."""
+    rest = [gpu for gpu in gpus if gpu not in relevant]
+    models = {gpu.name for gpu in relevant}
+    if silent := [gpu.address for gpu in rest if gpu.name in models]:
+        return skip(f"not told by {' '.join(silent)}, unlike others of the same model")
+    without = f"; {len(rest)} without {what}" if rest else ""
+    return ok(f"{counted(len(relevant), 'GPU')}{without}{more}", expected)
