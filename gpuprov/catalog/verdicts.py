@@ -69,8 +69,8 @@ def judge_line(text: str) -> Verdict | None:
     if match := XID.match(text):
         return judge_xid(int(match[2]), (match[3] or "").strip(), match[1].lower())
     if match := SXID.match(text):
-        message = match[3].strip()
-        return judge_sxid(int(match[2]), message, match[1]) if re.match(r"(?i)(non-)?fatal", message) else None
+        message = match[4].strip()
+        return judge_sxid(int(match[3]), message, match[1]) if re.match(r"(?i)(non-)?fatal", message) else None
     return _judge_kernel_line(text, of_program) or _judge_nic_line(text) or _judge_driver_line(text)
 
 
@@ -182,10 +182,12 @@ def fix_of(verdict: Verdict) -> str:
     return f"{fix}{'' if fix.endswith('.') else ';'} gpuprov explain {verdict.number or verdict.key}"
 
 
-def in_health(verdict: Verdict, *, ended: bool = False) -> str:
-    """Return what a check of health makes of a line, in words. `ended`: an Xid 154 decides in place of it."""
+def in_health(verdict: Verdict, *, decided: bool = False, past: str = "") -> str:
+    """Return what a check of health makes of a line, in words. `decided`: an Xid 154 decides in place of it; `past`: what ended it."""
     check = f"health.{verdict.check}"
-    if ended:
+    if past:
+        return f"past for {check}: {past}"
+    if decided:
         return f"{check} goes by the Xid {RECOVERY} of the same GPU, which says what it needs now"
     if verdict.standing == "unfit":
         return f"{check} fails, unless something ended it since: {verdict.action}"

@@ -97,7 +97,8 @@ def _answers(seen: list[Seen], where: str = "") -> list[Explanation]:
                 else []
             ),
             decided=by,
-            health=in_health(sighting.verdict, ended=sighting.ended) if sighting.verdict else "",
+            health=in_health(sighting.verdict, decided=sighting.ended, past=sighting.past) if sighting.verdict else "",
+            past=bool(sighting.past),
         )
         for sighting, by in sorted(decided, key=lambda pair: pair[1] is not None)
     ]
@@ -177,12 +178,15 @@ def _symptoms(text: str) -> list[Explanation]:
     return _answers(seen) + [_symptom(symptom) for symptom in find_symptom(text) if symptom.key not in shown]
 
 
-def _symptom(symptom: Symptom, *seen: tuple[str, str], decided: Beside | None = None, health: str = "") -> Explanation:
+def _symptom(
+    symptom: Symptom, *seen: tuple[str, str], decided: Beside | None = None, health: str = "", past: bool = False
+) -> Explanation:
     """Explain a symptom. `decided`: a neighbouring message that shows the actual cause, so that the other causes are left out;
-    `health`: what health makes of its line."""
+    `health`: what health makes of its line; `past`: something ended it, so that nothing is to be done."""
+    causes = _decided(decided) if decided else _causes(symptom)
     lines = (
         *seen,
-        *(_decided(decided) if decided else _causes(symptom)),
+        *(line for line in causes if not past or line[0] in ("cause", "or")),
         ("health", health),
         ("certainty", CERTAINTY[symptom.confidence]),
         *(("source", address) for address in dict.fromkeys(list_addresses(symptom))),

@@ -3,11 +3,13 @@ blocks, and a block without any message's words is skipped."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import IO
 
+from gpuprov.catalog.kernel import kernel_file
 from gpuprov.catalog.signatures import list_choosing_words
 
 BLOCK = 16 << 10
@@ -32,7 +34,16 @@ def _words() -> dict[bytes, tuple[frozenset[bytes], ...]]:
         word.encode(): tuple(frozenset(word.encode() for word in words) for words in sets)
         for word, sets in list_choosing_words().items()
     }
-    return word_sets | {f"xid{number}".encode(): _ALONE for number in ("", *range(1000))} | {b"sxid": _ALONE}
+    xids = {f"xid{number}".encode(): _ALONE for number in ("", *range(1000))}
+    ending = {word: (*word_sets.get(word, ()), *sets) for word, sets in _list_ending_words().items()}
+    return word_sets | ending | xids | {b"sxid": _ALONE}
+
+
+def _list_ending_words() -> dict[bytes, tuple[frozenset[bytes], ...]]:
+    """Return the same for lines that end what earlier ones asked for: they hold no message."""
+    begins = [begin.lower() for line in kernel_file().lines if line.ends for begin in line.begins]
+    sets = [frozenset(word.encode() for word in re.findall("[a-z]+", begin)) for begin in begins]
+    return {max(words, key=len): (words,) for words in sets}
 
 
 def chosen(stream: IO[bytes], note: Callable[[str], None]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from gpuprov.capabilities.health.log import standing
+from gpuprov.capabilities.health.past import find_endings
 from gpuprov.catalog.context import find_xid, fold
 from gpuprov.catalog.signatures import Rank as Specificity
 from gpuprov.catalog.signatures import find_held
@@ -35,14 +35,18 @@ Rank = tuple[bool, int, Specificity]
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A symptom in a text: its count, and the first line that shows it. `verdict`: of the first line that the kernel logged; `ended`:
-    whether an Xid 154 of the same GPU decides in place of it."""
+    """A symptom in a text: its count, and the first line that shows it.
+
+    `verdict`: of the first line that the kernel logged; `ended`: whether no such line asks for anything any more, since something
+    ended them or an Xid 154 of the same GPU decides; `past`: what ended the last of them.
+    """
 
     symptom: Symptom
     count: int
     line: str
     verdict: Verdict | None = None
     ended: bool = False
+    past: str = ""
 
 
 class _Shown(NamedTuple):
@@ -67,14 +71,14 @@ class _Log:
     def __init__(self) -> None:
         self.known: dict[tuple[str, str, str], tuple[Rank, Seen]] = {}
         self.pending: list[_Pending] = []
-        self.xids: deque[Line] = deque(maxlen=_MOST_PENDING)
+        self.judged: deque[Line] = deque(maxlen=_MOST_PENDING)
 
     def read(self, line: str) -> None:
         shown = _shown_in(line)
         self.note(line, shown)
-        if any(entry.verdict and entry.verdict.number for entry in shown):
-            stamped = read_stamp(line, _LEAP_YEAR)
-            self.xids += [Line(stamped.at, stamped.text)] if stamped.at is not None else []
+        stamped = read_stamp(line, _LEAP_YEAR)
+        if stamped.of_kernel and stamped.at is not None and judge_line(stamped.text):
+            self.judged.append(Line(stamped.at, stamped.text))
         devices = devices_in(line)
         if devices and len(self.pending) < _MOST_PENDING:
             keys = {entry.symptom.key for entry in shown}
@@ -94,20 +98,30 @@ class _Log:
             if entry.devices & of_a_gpu:
                 self.note(entry.line, entry.more)
         sightings = [seen for _, seen in sorted(self.known.values(), key=lambda pair: pair[0])]
-        left = {(finding.verdict.key, finding.action) for finding in standing(KernelLog(lines=tuple(self.xids)))}
-        judged = {verdict.key for line in self.xids if (verdict := judge_line(line.text))}
+        ends = _find_ends(tuple(self.judged))
         return [
-            msgspec.structs.replace(sighting, ended=True)
-            if sighting.verdict and _is_ended(sighting.verdict, judged, left)
+            msgspec.structs.replace(sighting, ended=True, past=ends[key])
+            if sighting.verdict and (key := (sighting.verdict.key, sighting.verdict.action)) in ends
             else sighting
             for sighting in sightings
         ]
 
 
-def _is_ended(verdict: Verdict, judged: set[str], left: set[tuple[str, Action]]) -> bool:
-    """Return whether an Xid asks for something, and no longer does."""
-    asks = verdict.standing in ("unfit", "unknown") and verdict.number > 0
-    return asks and verdict.key in judged and (verdict.key, verdict.action) not in left
+def _find_ends(lines: tuple[Line, ...]) -> dict[tuple[str, Action], str]:
+    """Return what ended the last line of each key and action that asks for something, if no line of these stands; empty where an
+    Xid 154 decides in its place."""
+    endings = find_endings(KernelLog(lines=lines))
+    ends: dict[tuple[str, Action], str] = {}
+    stand = set()
+    for place, line in enumerate(lines):
+        verdict = judge_line(line.text)
+        if verdict is None or verdict.standing not in ("unfit", "unknown"):
+            continue
+        if endings.stands(place):
+            stand.add((verdict.key, verdict.action))
+        ending = endings.find(place)
+        ends[verdict.key, verdict.action] = ending.words if ending else ""
+    return {key: words for key, words in ends.items() if key not in stand}
 
 
 def symptoms_in(log: str | IO[bytes]) -> list[Seen]:

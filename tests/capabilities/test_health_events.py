@@ -10,13 +10,13 @@ from gpuprov.catalog.signatures import find_symptom
 from gpuprov.catalog.verdicts import find_complaints
 from gpuprov.catalog.xids import read_xids_file
 from tests.capabilities.asking import ask
-from tests.capabilities.health_host import BOOT, NOW, log, nvlinks, smi, xid
+from tests.capabilities.health_host import BOOT, NOW, OFF_THE_BUS, log, nvlinks, smi, xid
 
 XID, SXID, RECOVERY, GPUS = "health.xid", "health.sxid", "health.recovery", "health.gpus"
 SWITCH_FOUND = "nvidia-nvswitch: Probing device 0000:c4:00.0, Vendor Id = 0x10de, Device Id = 0x1af1, Class = 0x68000"
 UNCONTAINED = xid(95, "pid='<unknown>', name=<unknown>, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No")
 BAD_TSG = xid(51, "BAD_TSG encountered on runlist: 0 with error code: 4")
-FATAL = "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
+FATAL = "nvidia-nvswitch1: SXid (PCI:0000:c4:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
 NONE, FLR = "0x0 (None)", "0x1 (PF FLR)"
 
 
@@ -120,6 +120,75 @@ def test_a_driver_that_needs_nothing_more_ends_what_its_lines_said_of_that_gpu()
     after = judged((0, gone), (600, changed("0x2 (OS Reboot)", NONE)), check="health.driver_log")
     other = judged((0, gone), (600, changed("0x2 (OS Reboot)", NONE, bus="0000:3b:00")), check="health.driver_log")
     assert (after.status, other.status) == ("pass", "fail")
+
+
+def found_at(address: str) -> str:
+    return SWITCH_FOUND.replace("0000:c4:00.0", address)
+
+
+def test_a_fatal_sxid_is_ended_by_its_own_switch_alone() -> None:
+    """The driver finds one switch after the other: a fault of the first may come before the second."""
+    begin, other = (0, SWITCH_FOUND), found_at("0000:c1:00.0")
+    assert judged(begin, (1, FATAL), (2, other), check=SXID).action == "reset"
+    past = judged(begin, (1, FATAL), (2, other), (600, SWITCH_FOUND), check=SXID)
+    assert past.status == "pass"
+    assert past.found.endswith(
+        "; past: SXid 20034 on nvidia-nvswitch1 2025-11-23 11:13 UTC, reset 2025-11-23 11:23 UTC"
+    )
+    renumbered = FATAL.replace("nvswitch1", "nvswitch0")
+    assert judged((0, renumbered), (600, SWITCH_FOUND), check=SXID).status == "pass", "its number may be another"
+    assert judged((0, FATAL.replace("20034", "23001")), (600, SWITCH_FOUND), check=SXID).action == "reboot"
+
+
+def test_a_reset_begins_with_the_first_switch_that_is_found() -> None:
+    """An Xid between two lines of one reset comes after it."""
+    first, second = found_at("0000:c1:00.0"), found_at("0000:c2:00.0")
+    assert judged((0, first), (1, UNCONTAINED), (2, second)).action == "reset"
+    assert judged((0, UNCONTAINED), (1, first), (2, second)).status == "pass"
+    assert judged((0, first), (1, second), (2, UNCONTAINED), (3, first), (4, second)).status == "pass", "two resets"
+    assert judged((0, first), (1, UNCONTAINED), (300, second)).status == "pass", "of another time"
+
+
+def test_of_lines_with_the_same_time_the_place_in_the_log_decides() -> None:
+    """Syslog has whole seconds."""
+    none = changed(FLR, NONE)
+    for ends in (SWITCH_FOUND, none):
+        assert judged((0, ends), (0, UNCONTAINED)).action == "reset"
+        assert judged((0, UNCONTAINED), (0, ends)).status == "pass"
+    assert judged((0, SWITCH_FOUND), (0, FATAL), check=SXID).action == "reset"
+    assert judged((0, FATAL), (0, SWITCH_FOUND), check=SXID).status == "pass"
+    assert judged((0, none), (0, changed(NONE, FLR))).action == "reset"
+    assert judged((0, SWITCH_FOUND), (0, changed(NONE, FLR))).action == "reset"
+    refused = judged((0, SWITCH_FOUND), (0, REFUSED), check="health.driver_log")
+    assert refused.action == "reset"
+
+
+@pytest.mark.parametrize(("number", "action"), [(54, "drain"), (78, "update"), (142, "drain")])
+def test_a_driver_that_needs_nothing_plugs_no_cable_in(number: int, action: str) -> None:
+    line = xid(number, "x")
+    assert judged((0, line), (5, changed(FLR, NONE))).action == action
+    assert judged((0, line), (0, changed(FLR, NONE))).action == action
+    needed = (1, changed(NONE, FLR))
+    assert judged((0, line), needed).status == "fail"
+    assert judged((0, line), needed, (20, changed(FLR, NONE))).action == action, "not after the reset, either"
+    assert judged((0, line), needed, (20, SWITCH_FOUND)).action == action
+    assert judged((0, changed(NONE, FLR)), (600, line), (900, changed(FLR, NONE))).action == action
+
+
+def test_what_is_past_is_not_let_pass() -> None:
+    found = judged((0, UNCONTAINED), (600, SWITCH_FOUND), (700, xid(31, "x"))).found
+    assert "told and let pass: Xid 31; past: Xid 95" in found
+    found = judged((0, changed(NONE, FLR)), (600, SWITCH_FOUND)).found
+    assert "let pass" not in found
+    assert "; past: Xid 154 on 0000:19:00 2025-11-23 11:13 UTC, reset 2025-11-23 11:23 UTC" in found
+    decided = judged((0, OFF_THE_BUS), (1, changed(NONE, FLR)), (600, SWITCH_FOUND)).found
+    assert "let pass" not in decided
+    assert "past: Xid 79 on 0000:19:00 2025-11-23 11:13 UTC, reset" in decided
+
+
+def test_only_those_since_the_reset_are_counted() -> None:
+    found = judged((0, UNCONTAINED), (10, SWITCH_FOUND), (20, UNCONTAINED)).found
+    assert "times" not in found
 
 
 def test_what_comes_after_a_reset_is_not_past() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.catalog import find_symptom
+from gpuprov.explain import in_text
+from gpuprov.explain.choosing import _words as words
 from gpuprov.explain.messages import symptoms_in
 from tests.capabilities.asking import ask
 from tests.capabilities.health_host import BOOT, NOW, log
@@ -74,3 +76,27 @@ def test_an_xid_154_decides_in_a_log_as_it_does_for_health() -> None:
         text = text.replace("  101.", "    2.")  # the driver follows an Xid with a 154 at once
         seen = [one for one in symptoms_in(text) if one.verdict and one.verdict.standing == "unfit" and not one.ended]
         assert {one.symptom.key: one.verdict.action for one in seen if one.verdict} == standing, lines
+
+
+def test_what_a_reset_ended_in_a_log_asks_for_nothing() -> None:
+    found = "nvidia-nvswitch: Probing device 0000:c4:00.0, Vendor Id = 0x10de, Device Id = 0x1af1, Class = 0x68000"
+    gsp = "NVRM: Xid (PCI:0000:19:00): 119, pid=1, name=x, Timeout after 6s of waiting for RPC response from GPU0 GSP!"
+    sxid = "nvidia-nvswitch1: SXid (PCI:0000:{}:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
+    gap = ["usb 1-1: new device"] * 60
+    for line, is_past in ((gsp, True), (sxid.format("c4"), True), (sxid.format("c1"), False)):
+        for lines, ended in (
+            ([line, *gap, found], is_past),
+            ([found, *gap, line], False),
+            ([line, found, line], False),
+        ):
+            text = "".join(f"Nov 28 10:00:00 gpu017 kernel: {line}\n" for line in lines)
+            (answer,) = in_text(text, "standard input")
+            said = dict(answer.lines)
+            assert ("fix" not in said, said["health"].startswith("past for health.")) == (ended, ended), lines
+            assert said["cause"]
+
+
+def test_lines_about_switches_are_still_found() -> None:
+    """The words that choose a line that ends others are beside those that choose messages."""
+    for line in ("failed to initialize nvswitch", "failed to register nvswitch"):
+        assert set(words()[b"nvswitch"]) > {frozenset(map(str.encode, line.split()))}

@@ -159,6 +159,21 @@ def test_lines_are_judged_as_health_and_explain_judge_them() -> None:
     assert "missing" in unread[1]
 
 
+def test_what_was_ended_is_past_and_has_no_fix() -> None:
+    """The page says what health says: of what a reset or the driver's word ended nothing is to be done."""
+    found = "nvidia-nvswitch: Probing device 0000:c4:00.0, Vendor Id = 0x10de, Device Id = 0x1af1, Class = 0x68000"
+    none = health_host.NEEDS_NOTHING
+    for end, words in ((found, ": reset 2025"), (none, "said that the GPU needs nothing, 2025")):
+        log = health_host.log(health_host.GSP, health_host.NEEDS_RESET, end)
+        of_xids = [line for line in list_lines(facts_of(host(kernel_log=log)))[0] if line.text not in (found, none)]
+        assert {(line.standing, line.letter, line.fix) for line in of_xids} == {("past", "✓", "")}
+        assert all(line.health.startswith("past for health.xid: ") for line in of_xids)
+        assert all(words in line.health for line in of_xids)
+    both = health_host.log(health_host.GSP, found, health_host.GSP)
+    lines = [line for line in list_lines(facts_of(host(kernel_log=both)))[0] if line.text != found]
+    assert [(line.standing, line.times, bool(line.fix)) for line in lines] == [("unfit", 1, True), ("past", 1, False)]
+
+
 # ---- the command -----------------------------------------------------------------------------------------------------------------
 def inventory(folder: Path) -> Path:
     file = folder / "site.yaml"

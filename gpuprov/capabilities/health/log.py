@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from gpuprov.capabilities.base import Outcome, check, fail, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
-from gpuprov.capabilities.health.past import WITHIN, Change, find_endings, moment
+from gpuprov.capabilities.health.past import Ending, find_endings, moment
 from gpuprov.catalog.verdicts import Verdict, fix_of, judge_line, judge_sxid, judge_xid
-from gpuprov.catalog.xids import RECOVERY, SEVERITY, XID, Action
+from gpuprov.catalog.xids import RECOVERY, SEVERITY, Action
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import NotRecorded, ProbeFailed
 from gpuprov.facts.probes.host import system
@@ -85,20 +85,13 @@ def findings(log: KernelLog, check: str) -> list[Finding]:
     has ended."""
     standing: dict[tuple[str, str], Finding] = {}
     endings = find_endings(log)
-    for line in log.lines:
+    for place, line in enumerate(log.lines):
         verdict = judge_line(line.text)
-        if verdict is None or verdict.check != check:
+        if verdict is None or verdict.check != check or verdict.standing == "recovered" or not endings.stands(place):
             continue
         key = verdict.key, verdict.device
-        if verdict.standing == "recovered":
-            standing = {
-                other_key: finding
-                for other_key, finding in standing.items()
-                if other_key[0] not in verdict.clears or other_key[1] != key[1]
-            }
-        elif line.at > endings.last(verdict.action, verdict.device):
-            before = standing[key].lines if key in standing else ()
-            standing[key] = Finding(verdict, (*before, line))
+        before = standing[key].lines if key in standing else ()
+        standing[key] = Finding(verdict, (*before, line))
     return sorted(
         standing.values(), key=lambda finding: (-SEVERITY.index(finding.verdict.action), -finding.lines[-1].at)
     )
@@ -124,45 +117,49 @@ def failed(expected: str, bad: Sequence[Finding], suffix: str = "") -> Outcome:
     return fail(expected, f"{listed}{more}{suffix}", fix_of(bad[0].verdict), action=bad[0].verdict.action)
 
 
+def keep(log: KernelLog, is_kept: Callable[[int], bool]) -> KernelLog:
+    """Return a log with only some of its lines, chosen by their places."""
+    lines = tuple(line for place, line in enumerate(log.lines) if is_kept(place))
+    return msgspec.structs.replace(log, lines=lines)
+
+
 def standing(log: KernelLog, ignored: Iterable[int] = ()) -> list[Judged]:
-    """Return the Xids that still matter, the most severe first: of those that a reset or a reboot fixes, the ones since then; if the
-    driver logged in an Xid 154 what the GPU needs, only that Xid 154."""
-    left, endings = set(ignored), find_endings(log)
-    fresh = endings.reset
-    own = tuple(line for line in log.lines if not _decided(line, endings.changes, fresh))
-    judged = [judge(event) for event in xids(msgspec.structs.replace(log, lines=own)) if event.number not in left]
-    return severe(entry for entry in judged if entry.event.at > endings.last(entry.action, entry.event.device))
+    """Return the Xids that still matter, the most severe first: those that nothing has ended since; if the driver logged in an Xid 154
+    what the GPU needs, only that Xid 154."""
+    left, own = set(ignored), keep(log, find_endings(log).stands)
+    return severe(judge(event) for event in xids(own) if event.number not in left)
 
 
-def past(log: KernelLog, ignored: Iterable[int] = ()) -> str:
-    """Return the Xids that asked for a reset or a restart that was done since, in words that follow others."""
-    endings, left = find_endings(log), {RECOVERY, *ignored}
-    done = [
-        f"Xid {one.event.number} on {one.event.device} {moment(one.event.at)}, {ended}"
-        for one in severe(judge(event) for event in xids(log) if event.number not in left)
-        if one.verdict.standing == "unfit" and (ended := endings.describe(one.action, one.event.device, one.event.at))
-    ]
-    more = f"; and {len(done) - SHOWN} more" if len(done) > SHOWN else ""
-    return f"; past: {'; '.join(done[:SHOWN])}{more}" if done else ""
+class Past(NamedTuple):
+    """An Xid or SXid that asked for something which was done since."""
+
+    verdict: Verdict
+    line: Line
+    ending: Ending
+
+    def __str__(self) -> str:
+        kind = "SXid" if self.verdict.check == "sxid" else "Xid"
+        return f"{kind} {self.verdict.number} on {self.verdict.device} {moment(self.line.at)}, {self.ending}"
 
 
-def _decided(line: Line, changes: Mapping[str, Sequence[Change]], fresh: float) -> bool:
-    """Return whether the driver logged what this Xid's GPU needs: seconds later, or before it, so that nothing changed. `fresh`: the
-    time of the GPUs' last reset or boot."""
-    match = XID.match(line.text)
-    if match is None or int(match[2]) == RECOVERY:
-        return False
-    of_gpu = changes.get(match[1].lower(), ())
-    before = [change for change in of_gpu if change.at < line.at and (change.at > fresh or line.at <= fresh)]
-    if before and before[-1].needs.action != "none":
-        return _is_severe(line)
-    return any(0 <= change.at - line.at <= WITHIN for change in of_gpu) and _is_severe(line)
+def list_past(log: KernelLog, check: str, ignored: Iterable[int] = ()) -> list[Past]:
+    """List those that a check counts, the most severe first; of an Xid 154 that a later one replaced, the later one says all."""
+    endings, left = find_endings(log), set(ignored)
+    done: dict[tuple[str, int, str], Past] = {}
+    for place, line in enumerate(log.lines):
+        verdict = judge_line(line.text)
+        if verdict is None or verdict.check != check or verdict.standing != "unfit" or verdict.number in left:
+            continue
+        ending = endings.find(place)
+        if ending and not (verdict.number == RECOVERY and ending.words not in ("reset", "restarted")):
+            done[verdict.device, verdict.number, verdict.action] = Past(verdict, line, ending)
+    return sorted(done.values(), key=lambda past: (-SEVERITY.index(past.verdict.action), -past.line.at))
 
 
-def _is_severe(line: Line) -> bool:
-    """Return whether an Xid asks for more than the restart of a program, which is reported in any case, or has no known action."""
-    verdict = judge_line(line.text)
-    return verdict is not None and verdict.standing in ("unfit", "unknown")
+def describe_past(those: Sequence[Past]) -> str:
+    """Return them in words that follow others."""
+    more = f"; and {len(those) - SHOWN} more" if len(those) > SHOWN else ""
+    return f"; past: {'; '.join(map(str, those[:SHOWN]))}{more}" if those else ""
 
 
 def severe(entries: Iterable[Judged]) -> list[Judged]:
@@ -203,9 +200,12 @@ def xid(ctx: Ctx) -> Outcome:
         return fail("no Xid that asks for it", listed(bad), fix_of(bad[0].verdict), action=bad[0].action)
     if unknown := [entry for entry in entries if entry.verdict.standing == "unknown"]:
         return skip(listed(unknown))
-    quiet = sorted({xid.number for xid in xids(log)})
+    ignored, endings = ctx.fragment.ignored_xids, find_endings(log)
+    own = {event.number for event in xids(keep(log, lambda place: endings.find(place) is None))}
+    quiet = sorted(own | ({event.number for event in xids(log)} & set(ignored)))
     suffix = f"; told and let pass: Xid {', '.join(map(str, quiet))}" if quiet else ""
-    return ok(f"none {span(log)}{suffix}{past(log, ctx.fragment.ignored_xids)}", "no Xid that asks for it")
+    past = describe_past(list_past(log, "xid", ignored))
+    return ok(f"none {span(log)}{suffix}{past}", "no Xid that asks for it")
 
 
 @check("health.driver_log", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep NVRM")
@@ -243,15 +243,14 @@ def programs(ctx: Ctx) -> Outcome:
 def sxid(ctx: Ctx) -> Outcome:
     """There is no fatal SXid of an NVSwitch in the kernel log."""
     log = readable(ctx, of_nvidia=True)
-    endings = find_endings(log)
-    entries = [entry for entry in map(judge, sxids(log)) if entry.event.at > endings.last(entry.action)]
+    entries = [judge(event) for event in sxids(keep(log, find_endings(log).stands))]
     bad = severe(entry for entry in entries if entry.action != "none")
     if bad:
         return fail(
             "no fatal SXid", listed(bad), f"{bad[0].verdict.words}; /var/log/fabricmanager.log", action=bad[0].action
         )
     suffix = f"; {len(entries)} that are not fatal" if entries else ""
-    return ok(f"none {span(log)}{suffix}", "no fatal SXid")
+    return ok(f"none {span(log)}{suffix}{describe_past(list_past(log, 'sxid'))}", "no fatal SXid")
 
 
 CHECKS = (kernel_log, xid, driver_log, programs, sxid)

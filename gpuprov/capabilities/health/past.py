@@ -1,37 +1,24 @@
-"""What a boot, a reset or the driver's own word has ended: lines before it are past."""
+"""What a boot, a reset, a recovery or the driver's own word has ended: lines before it in the log are past."""
 
 from __future__ import annotations
 
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from gpuprov.catalog.verdicts import judge_line
-from gpuprov.catalog.xids import RECOVERY, XID, Action, Recovery, get_recovery, recovery_word
-from gpuprov.facts.probes.kernel.kernel_log import KernelLog
+from gpuprov.catalog.verdicts import Verdict, judge_line
+from gpuprov.catalog.xids import RECOVERY, SXID, Recovery, get_recovery, recovery_word
+from gpuprov.facts.probes.kernel.kernel_log import KernelLog, Line
 
 WITHIN = 30.0
 """Seconds within which the driver follows an Xid with what the GPU needs: it does so at once, in a work item of its own
 (gpuRefreshRecoveryAction, https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/src/kernel/gpu/gpu.c)."""
-
-
-class Change(NamedTuple):
-    """A change in the recovery action that a GPU needs, which the driver logs as Xid 154."""
-
-    at: float
-    needs: Recovery
-
-
-def recovery_changes(log: KernelLog) -> dict[str, list[Change]]:
-    """Return the changes of each GPU, oldest first."""
-    found: dict[str, list[Change]] = {}
-    for line in log.lines:
-        match = XID.match(line.text)
-        if match and int(match[2]) == RECOVERY:
-            change = Change(line.at, get_recovery(recovery_word(match[3] or "")))
-            found.setdefault(match[1].lower(), []).append(change)
-    return found
-
-
+APART = 30.0
+"""Seconds between the lines of two switches after which they are of two resets; a switch takes less than one."""
+OF_DRIVER = ("none", "reset", "reboot")
+"""Actions of Xids in place of which the driver's word counts also when it says that the GPU needs nothing. A power cable that is
+off, a defect for the vendor's support and old software are as before."""
 NO_CLOCK = 100_000_000
 """A time below this is not a clock time: dmesg in a record gives only seconds since the boot."""
 
@@ -42,37 +29,122 @@ def moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
+class Change(NamedTuple):
+    """A change in the recovery action that a GPU needs, which the driver logs as Xid 154. `place`: index of its line."""
+
+    place: int
+    needs: Recovery
+
+
+class Ending(NamedTuple):
+    """What ended a line, and when. `place`: index of the line that says so, -1 for the boot."""
+
+    place: int
+    words: str
+    at: float
+
+    def __str__(self) -> str:
+        return f"{self.words}{',' if ' ' in self.words else ''} {moment(self.at)}"
+
+
 class Endings(NamedTuple):
-    """`boot`: when this boot began, 0 if all lines are of it; `reset`: when GPUs were last reset, or the host booted; `changes`: in
-    what each GPU needs, by its address."""
+    """What ends lines. Lines are compared by their place in the log, since several may bear the same time.
 
+    `boot`: when this boot began, 0 if all lines are of it; `reset`: place at which the last reset of GPUs begins; `switches`: last
+    place at which a switch was found, by address; `changes`: in what each GPU needs; `recovered`: last place, by key and device.
+    """
+
+    lines: Sequence[Line]
     boot: float
-    reset: float
-    changes: dict[str, list[Change]]
+    reset: int
+    switches: Mapping[str, int]
+    changes: Mapping[str, Sequence[Change]]
+    recovered: Mapping[tuple[str, str], int]
 
-    def well(self, device: str) -> float:
-        """Return when the driver last said of a GPU that it needs nothing, if it has not taken that back; 0 if it has not said so."""
-        of_gpu = self.changes.get(device.lower().removesuffix(".0"), ())
-        return of_gpu[-1].at if of_gpu and of_gpu[-1].needs.action == "none" else 0.0
+    def stands(self, place: int) -> bool:
+        """Return whether a line still counts: nothing ended it, and no Xid 154 decides in its place."""
+        return not self.is_decided(place) and self.find(place) is None
 
-    def last(self, action: Action, device: str = "") -> float:
-        """Return the time before which lines that ask for an action are past; negative for what neither a reset nor a boot ends."""
-        since = {"reset": self.reset, "reboot": self.boot}.get(action, -1.0)
-        return since if since < 0 else max(since, self.well(device))
+    def find(self, place: int) -> Ending | None:
+        """Return the last thing that ended a line; None if nothing did."""
+        verdict = judge_line(self.lines[place].text)
+        if verdict is None or verdict.standing == "recovered":
+            return None
+        if ended := max(self._list_ends(place, verdict), key=lambda ending: ending.place, default=None):
+            return ended
+        return self.find(self._changes_of(verdict)[-1].place) if self.is_decided(place) else None
 
-    def describe(self, action: Action, device: str, at: float) -> str:
-        """Return what was done after a line that asks for an action, and when; empty if nothing was."""
-        if not 0 <= at < self.last(action, device):
-            return ""
-        if self.well(device) > max(at, self.reset if action == "reset" else self.boot):
-            return f"after which the driver said that the GPU needs nothing, {moment(self.well(device))}"
-        if action == "reset" and self.reset > max(at, self.boot):
-            return f"reset {moment(self.reset)}"
-        return f"restarted {moment(self.boot)}"
+    def is_decided(self, place: int) -> bool:
+        """Return whether the driver logged what this Xid's GPU needs: seconds later, or before it, so that nothing changed."""
+        line, verdict = self.lines[place], judge_line(self.lines[place].text)
+        if verdict is None or verdict.number in (0, RECOVERY) or verdict.standing not in ("unfit", "unknown"):
+            return False
+        changes = self._changes_of(verdict)
+        later = bisect(changes, place, key=lambda change: change.place)
+        needed = (
+            later and changes[later - 1].needs.action != "none" and self._is_same_run(changes[later - 1].place, place)
+        )
+        followed = later < len(changes) and self.lines[changes[later].place].at - line.at <= WITHIN
+        if not needed and not followed:
+            return False
+        last = changes[-1]
+        return verdict.action in OF_DRIVER or (last.needs.action != "none" and self.find(last.place) is None)
+
+    def _changes_of(self, verdict: Verdict) -> Sequence[Change]:
+        return self.changes.get(verdict.device.lower().removesuffix(".0"), ())
+
+    def _is_same_run(self, earlier: int, later: int) -> bool:
+        """Return whether neither a reset nor a boot is between two lines."""
+        booted = self.lines[earlier].at < self.boot <= self.lines[later].at
+        return not booted and not earlier < self.reset <= later
+
+    def _list_ends(self, place: int, verdict: Verdict) -> Iterator[Ending]:
+        changes = self._changes_of(verdict)
+        if changes and changes[-1].place > place:
+            well = changes[-1].needs.action == "none"
+            if verdict.number == RECOVERY or (well and verdict.action in ("reset", "reboot")):
+                needs = "nothing" if well else "something else"
+                yield self._end(changes[-1].place, f"after which the driver said that the GPU needs {needs}")
+        if verdict.action in ("reset", "reboot") and self.lines[place].at < self.boot:
+            yield Ending(-1, "restarted", self.boot)
+        switch = SXID.match(self.lines[place].text)
+        reset = self.switches.get(switch[2].lower(), -1) if switch else self.reset
+        if verdict.action == "reset" and reset > place:
+            yield self._end(reset, "reset")
+        recovered = self.recovered.get((verdict.key, verdict.device), -1)
+        if recovered > place:
+            yield self._end(recovered, "after which it recovered")
+
+    def _end(self, place: int, words: str) -> Ending:
+        return Ending(place, words, self.lines[place].at)
 
 
 def find_endings(log: KernelLog) -> Endings:
     """Find them in a log."""
-    resets = ((line.at, judge_line(line.text)) for line in log.lines)
-    reset = max((at for at, verdict in resets if verdict is not None and "reset" in verdict.ends), default=0.0)
-    return Endings(boot=log.booted(), reset=max(log.booted(), reset), changes=recovery_changes(log))
+    found: dict[int, str] = {}
+    changes: dict[str, list[Change]] = {}
+    recovered: dict[tuple[str, str], int] = {}
+    for place, line in enumerate(log.lines):
+        verdict = judge_line(line.text)
+        if verdict is None:
+            continue
+        if verdict.number == RECOVERY and verdict.check == "xid":
+            change = Change(place, get_recovery(recovery_word(verdict.text)))
+            changes.setdefault(verdict.device, []).append(change)
+        if "reset" in verdict.ends and verdict.device:
+            found[place] = verdict.device.lower()
+        recovered.update(((key, verdict.device), place) for key in verdict.clears)
+    switches = {address: place for place, address in found.items()}
+    reset = _find_last_reset((place, log.lines[place].at, address) for place, address in found.items())
+    return Endings(log.lines, log.booted(), reset, switches, changes, recovered)
+
+
+def _find_last_reset(found: Iterable[tuple[int, float, str]]) -> int:
+    """Return the place at which the driver found the first switch after the last reset: it finds one after the other, each once."""
+    begin, last, seen = -1, 0.0, set[str]()
+    for place, at, address in found:
+        if begin < 0 or address in seen or at - last > APART:
+            begin, seen = place, set()
+        seen.add(address)
+        last = at
+    return begin

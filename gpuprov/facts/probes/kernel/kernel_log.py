@@ -151,7 +151,7 @@ def _collect_events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -
         match = pattern.match(line.text)
         if match is None:
             continue
-        device, number, text = match[1].lower(), int(match[2]), (match[3] or "").strip()
+        device, number, text = match[1].lower(), int(match[3 if switch else 2]), (match.groups()[-1] or "").strip()
         if switch and not re.match(r"(?i)(non-)?fatal", text):
             continue
         key = device, number, re.search(FATAL, text) is not None, "" if switch else find_action(number, text)
