@@ -159,7 +159,7 @@ def list_packages() -> tuple[dict[str, str], dict[str, str], list[str]]:
     kind = KINDS.get(family.read_family())
     if kind is None:
         return {}, {}, []
-    packages_held = kind.mine()
+    packages_held = kind.list_kept()
     make_folder(POOL, 0o755)
     known = list_pool_files()
     kind.bring([missing for missing in select_fitting(packages_held) if not get_file_size(missing)], POOL, FREE)

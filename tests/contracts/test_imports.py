@@ -157,7 +157,7 @@ def test_what_is_shared_is_standard_library_only(path: Path) -> None:
 
 
 PROGRAM_LINE = re.compile(
-    r"(?m)^\s*from (gpuprov(?:\.\w+)*) import (\w+(?: as \w+)?(?:, \w+(?: as \w+)?)*)\s*(?:#.*)?$"
+    r"(?m)(?:^|[;\"'n])\s*from (gpuprov(?:\.\w+)*) import (\w+(?: as \w+)?(?:, \w+(?: as \w+)?)*)"
 )
 
 

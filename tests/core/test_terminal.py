@@ -141,7 +141,7 @@ def test_ansible_starts_in_a_locale_that_is_not_utf_8_or_not_there(name: str, tm
     done = gpuprov("check", "--no-cache", file, env={"LC_ALL": name})
     assert (done.returncode, done.stdout, done.stderr) == (0, "1 host valid\n", "")
     told = (
-        "import locale; from gpuprov.rules import locales; locales.settle(); print(locale.setlocale(locale.LC_ALL, ''))"
+        "import locale; from gpuprov.core import locales; locales.settle(); print(locale.setlocale(locale.LC_ALL, ''))"
     )
     child = [sys.executable, "-c", told]
     names = subprocess.run(child, capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": name}).stdout

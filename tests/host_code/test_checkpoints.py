@@ -130,7 +130,7 @@ def test_what_offered_the_files_goes(
     monkeypatch.setattr(kept_rpms, "SOURCES", {family: str(source)})
     monkeypatch.setattr(kept_rpms, "FOLDER", str(tmp_path / "offered"))
     monkeypatch.setattr("gpuprov.host_code.family.read_family", lambda: family)
-    monkeypatch.setattr(kind, "mine", list)
+    monkeypatch.setattr(kind, "list_kept", list)
     (tmp_path / "offered").mkdir()
     keep("a")
     assert not source.exists(), "a rollback that was killed had left it"
