@@ -161,7 +161,6 @@ def verify(
     """
     from gpuprov.core import terminal
     from gpuprov.facts.probes.base import Facts
-    from gpuprov.inventory.names import fold_names
     from gpuprov.plan import durations
     from gpuprov.report import results as reporting
     from gpuprov.report import retry
@@ -190,13 +189,9 @@ def verify(
         of_page["about"] = about("verify", sources, reading, options.only(only), files)
     started = monotonic()
     if records:
-        from gpuprov.verify import recorded
+        from gpuprov.cli.from_records import verify_records
 
-        results = recorded.verify(
-            fleet.pairs, options.read_records(records), only=options.only(only), named=bool(reading["limit"])
-        )
-        if left := recorded.left_out(fleet.pairs, results):
-            terminal.progress(f"not judged, since no record is of them: {fold_names(left)}")
+        results = verify_records(fleet, fleet.pairs, records, reading, options.only(only))
     else:
         earlier = durations.earlier("verify", selected)
         names = [raw.name for raw, _ in fleet.pairs]

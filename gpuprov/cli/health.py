@@ -44,14 +44,13 @@ def health(
     import sys
 
     from gpuprov.capabilities.health import watched
+    from gpuprov.cli.from_records import verify_records
     from gpuprov.core import terminal
     from gpuprov.core.errors import GpuprovError
-    from gpuprov.inventory.names import fold_names
     from gpuprov.report import health as report
     from gpuprov.report import health_page, junit, retry
     from gpuprov.report.files import check_writable
     from gpuprov.report.results import deliver
-    from gpuprov.verify import recorded
     from gpuprov.verify.fitness import CAPABILITY, health_code, of_health
     from gpuprov.verify.verify import verify
 
@@ -66,11 +65,7 @@ def health(
     pairs = [(raw, watched(spec, since)) for raw, spec in fleet.pairs]
     took: dict[str, float] = {}
     if records:
-        verified = recorded.verify(
-            pairs, options.read_records(records), only={CAPABILITY}, named=bool(reading["limit"])
-        )
-        if left := recorded.left_out(pairs, verified):
-            terminal.progress(f"not judged, since no record is of them: {fold_names(left)}")
+        verified = verify_records(fleet, pairs, records, reading, {CAPABILITY})
     else:
         with terminal.Progress([raw.name for raw, _ in pairs], "reading", quiet=True) as progress:
             verified = verify(

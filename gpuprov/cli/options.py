@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +17,6 @@ from gpuprov.core.sanitize import counted
 from gpuprov.core.time_limits import ACT_LIMIT, HOST_LIMIT
 
 if TYPE_CHECKING:
-    from gpuprov.facts.captures import Record
     from gpuprov.facts.collect.pace import Pace
     from gpuprov.fleet.specs import Fleet
     from gpuprov.spec.model import RawHost
@@ -140,18 +139,6 @@ recorded = click.option(
 """--from: records of hosts; the command receives their paths as `records`."""
 
 
-def read_records(paths: tuple[Path, ...]) -> Iterator[Record]:
-    """Yield the records at these paths, one after another. Warns about incomplete ones, with the reason."""
-    from gpuprov.core import terminal
-    from gpuprov.facts.captures import iterate
-
-    for path in paths:
-        for record in iterate(path):
-            if record.cut:
-                terminal.progress(f"{record.path}: the record is incomplete: {record.cut}")
-            yield record
-
-
 read_limit = click.option(
     "--timeout",
     metavar="SECONDS",
@@ -227,8 +214,10 @@ def load(
     Its warnings go to standard error for check, plan and -v; other commands only mention that there are some. None: the caller prints
     them.
     """
+    from msgspec.structs import replace
+
     from gpuprov.core import terminal
-    from gpuprov.fleet.specs import Fleet, load_fleet
+    from gpuprov.fleet.specs import load_fleet
 
     fleet = load_fleet(all_sources(sources, options), options["limit"], **_read_with(options), also=also)
     if warn or (options.get("verbose") and warn is not None):
@@ -238,7 +227,7 @@ def load(
         terminal.progress(f"{counted(len(fleet.warnings), 'warning')} about the inventory: gpuprov check prints them")
     hosts = logged_in([raw for raw, _ in fleet.pairs], options)
     pairs = tuple((raw, spec) for raw, (_, spec) in zip(hosts, fleet.pairs, strict=True))
-    return Fleet(pairs, fleet.unmanaged, fleet.warnings, fleet.children)
+    return replace(fleet, pairs=pairs)
 
 
 def raw_hosts(sources: tuple[str, ...], options: dict[str, Any]) -> Sequence[RawHost]:

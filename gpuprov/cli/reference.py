@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from gpuprov.cli import complete, options
+from gpuprov.cli.from_records import read_records
 from gpuprov.cli.sections import Command
 
 
@@ -34,7 +35,7 @@ def explain(words: tuple[str, ...], records: tuple[Path, ...], as_json: bool, **
     if bool(words) == bool(records):
         raise click.UsageError("name what to explain, - for standard input, or a record with --from: one of them")
     if records:
-        answers = [answer for record in options.read_records(records) for answer in explaining.in_record(record)]
+        answers = [answer for record in read_records(records) for answer in explaining.in_record(record)]
     elif words == ("-",):
         answers = explaining.in_stream(sys.stdin.buffer if sys.stdin else None)
     else:

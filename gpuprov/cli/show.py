@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpuprov.cli import complete, options
 from gpuprov.cli.about import about
+from gpuprov.cli.from_records import read_records
 from gpuprov.cli.host_argument import of_host
 from gpuprov.cli.sections import Command, Written
+
+if TYPE_CHECKING:
+    from gpuprov.fleet.specs import Fleet
 
 
 @click.command(cls=Command, short_help="List what a host should have; all about a host as a page.")
@@ -65,13 +69,13 @@ def show(
     if html:
         files = {"from": records[0] if records else None, "html": html}
         origin = about("show", sources, reading, files=files, host=host)
-        readings, unread, least = _write_page(fleet.pairs, names, records, timeout, (html, origin, reading))
+        readings, unread, least = _write_page(fleet, names, records, timeout, (html, origin, reading))
     else:
-        readings, unread = _read(fleet.pairs, names, records, timeout, reading)
+        readings, unread = _read(fleet, names, records, timeout, reading)
     return max(least, report.show(readings, unread, path=path, as_json=as_json, verbose=reading["verbose"]))
 
 
-def _write_page(pairs: Any, names: Any, records: tuple[Path, ...], timeout: float, page: Any) -> Any:
+def _write_page(fleet: Fleet, names: Any, records: tuple[Path, ...], timeout: float, page: Any) -> Any:
     """Write the page of the one host; return the same as `_read`, of the same reading, and 1 unless the page is green."""
     from gpuprov.capabilities import BY_NAME
     from gpuprov.core import terminal
@@ -82,9 +86,9 @@ def _write_page(pairs: Any, names: Any, records: tuple[Path, ...], timeout: floa
     from gpuprov.verify.listing import listing
 
     file, origin, reading = page
-    raw, spec = require_one_host(pairs)
+    raw, spec = require_one_host(fleet.pairs)
     if records:
-        host = read_recorded(raw, spec, list(options.read_records(records)))
+        host = read_recorded(raw, spec, read_records(records), fleet.left_out)
     else:
         host = read_host(raw, spec, timeout=timeout, pace=options.pace(reading))
     write_atomic(file, render(host, origin))
@@ -96,7 +100,7 @@ def _write_page(pairs: Any, names: Any, records: tuple[Path, ...], timeout: floa
     return [listing(spec, host.facts, BY_NAME, names)], {}, least
 
 
-def _read(pairs: Any, names: Any, records: tuple[Path, ...], timeout: float, reading: dict[str, Any]) -> Any:
+def _read(fleet: Fleet, names: Any, records: tuple[Path, ...], timeout: float, reading: dict[str, Any]) -> Any:
     """Return the listings, and by host why it could not be read."""
     from gpuprov.capabilities import BY_NAME
     from gpuprov.core import terminal
@@ -107,12 +111,12 @@ def _read(pairs: Any, names: Any, records: tuple[Path, ...], timeout: float, rea
     from gpuprov.verify.listing import listing, probes_of
 
     if records:
-        readings: Any = recorded.read(pairs, options.read_records(records), named=True)
-        if left := [raw.name for raw, _ in pairs if raw.name not in readings]:
+        readings: Any = recorded.read(fleet.pairs, read_records(records), named=True, others=fleet.left_out)
+        if left := [raw.name for raw, _ in fleet.pairs if raw.name not in readings]:
             terminal.progress(f"not shown, since no record is of them: {fold_names(left)}")
     else:
-        requests = [(raw, probes_of(spec, BY_NAME, names)) for raw, spec in pairs]
+        requests = [(raw, probes_of(spec, BY_NAME, names)) for raw, spec in fleet.pairs]
         readings = gather(requests, timeout=timeout, pace=options.pace(reading))
     read = {name: facts for name, facts in readings.items() if isinstance(facts, Facts)}
-    listings = [listing(spec, read[raw.name], BY_NAME, names) for raw, spec in pairs if raw.name in read]
+    listings = [listing(spec, read[raw.name], BY_NAME, names) for raw, spec in fleet.pairs if raw.name in read]
     return listings, {name: str(why) for name, why in readings.items() if name not in read}

@@ -30,12 +30,13 @@ from gpuprov.spec.url import hide_queries
 
 class Fleet(msgspec.Struct, frozen=True):
     """Hosts with their specs, in inventory order. `unmanaged`: hosts that no `gpuprov` variable reaches. `children`: the groups in
-    each group, if `also` was given."""
+    each group, if `also` was given. `left_out`: names of the inventory's other hosts, which are not in the `limit`."""
 
     pairs: tuple[tuple[RawHost, HostSpec], ...]
     unmanaged: tuple[str, ...] = ()
     warnings: tuple[Problem, ...] = ()
     children: dict[str, tuple[str, ...]] = {}
+    left_out: tuple[str, ...] = ()
 
 
 def load_fleet(
@@ -62,7 +63,7 @@ def load_fleet(
         reveal(_vocabulary())
     unread = [problem for name in inventory.extra for problem in _unread(name)]
     fleet = judge(inventory.hosts, [*inventory.warnings, *unread], whole=limit is None)
-    return msgspec.structs.replace(fleet, children=inventory.children)
+    return msgspec.structs.replace(fleet, children=inventory.children, left_out=inventory.left_out)
 
 
 def _vocabulary() -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from gpuprov.capabilities.health import watched
 from gpuprov.core.errors import GpuprovError, UnreachableError
 from gpuprov.core.time_limits import HOST_LIMIT
 from gpuprov.drift.judge import PROBES as DRIFT
-from gpuprov.facts.captures import Record
+from gpuprov.facts.captures import Record, RecordedFacts
 from gpuprov.facts.collect.pace import Pace
 from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.facts.probes.base import Facts, Probe
@@ -68,10 +69,12 @@ def read_host(raw: RawHost, spec: HostSpec, *, timeout: float = HOST_LIMIT, pace
     return found[0]
 
 
-def read_recorded(raw: RawHost, spec: HostSpec, records: list[Record]) -> ReadHost:
-    """Return the same from the host's record. Raises GpuprovError if there is none, or several."""
-    facts = recorded.read([(raw, spec)], records, named=True).get(raw.name)
+def read_recorded(raw: RawHost, spec: HostSpec, records: Iterable[Record], others: Sequence[str] = ()) -> ReadHost:
+    """Return the same from the host's record; those of the inventory's `others` are passed over. Raises GpuprovError if there is
+    none, or several."""
+    facts = recorded.read([(raw, spec)], records, named=True, others=others).get(raw.name)
     if facts is None:
-        raise GpuprovError("--from names no record", "name a file, or a folder with the record of this one host")
+        raise GpuprovError(f"--from names no record of {raw.name}", "name its record, or a folder that has it")
     results = [unreachable(raw.name, facts)] if isinstance(facts, Unreached) else evaluate(watched(spec), facts)
-    return ReadHost(raw=raw, spec=spec, results=results, facts=facts, record=records[0])
+    record = facts.record if isinstance(facts, RecordedFacts) else None
+    return ReadHost(raw=raw, spec=spec, results=results, facts=facts, record=record)

@@ -23,8 +23,9 @@ __all__ = ["Inventory", "Play", "find_default_sources", "load"]
 class Inventory(msgspec.Struct, frozen=True):
     """The hosts of the sources, in the order in which they are written there.
 
-    `extra`: the names that extra variables set. `children`: the groups in each group, if `also` was given. Hosts with the same
-    groups and no variables of their own share one `values`, `origins`, `connection` and `places`: read only.
+    `left_out`: names of the hosts that are not in the `limit`. `extra`: the names that extra variables set. `children`: the groups
+    in each group, if `also` was given. Hosts with the same groups and no variables of their own share one `values`,
+    `origins`, `connection` and `places`: read only.
     """
 
     sources: tuple[str, ...]
@@ -32,6 +33,7 @@ class Inventory(msgspec.Struct, frozen=True):
     warnings: tuple[Problem, ...] = ()
     extra: tuple[str, ...] = ()
     children: dict[str, tuple[str, ...]] = {}
+    left_out: tuple[str, ...] = ()
 
 
 def load(
@@ -80,8 +82,15 @@ def load(
         hosts, problems = select(hosts, resolved.groups, limit)
         if problems:
             raise SpecError(problems)
-    children = {} if also is None else resolved.children
-    return Inventory(tuple(sources), hosts, resolved.warnings, resolved.extra, children)
+    chosen = {raw.name for raw in hosts}
+    return Inventory(
+        tuple(sources),
+        hosts,
+        resolved.warnings,
+        resolved.extra,
+        children={} if also is None else resolved.children,
+        left_out=tuple(raw.name for raw in resolved.hosts if raw.name not in chosen),
+    )
 
 
 def describe_unopened(file: str, why: str) -> SpecError:

@@ -12,13 +12,18 @@ from gpuprov.verify.verify import Pairs, unreachable
 
 
 def verify(
-    fleet: Pairs, records: Iterable[Record], *, only: Collection[str] | None = None, named: bool = False
+    fleet: Pairs,
+    records: Iterable[Record],
+    *,
+    only: Collection[str] | None = None,
+    named: bool = False,
+    others: Sequence[str] = (),
 ) -> list[Result]:
     """Every check of each host that a record is of, as `read` finds it. What a record does not hold is `skip`. One record is
     kept at a time."""
     specs = {raw.name: spec for raw, spec in fleet}
     results: dict[str, list[Result]] = {}
-    for name, known in _matched(fleet, records, named=named):
+    for name, known in _matched(fleet, records, named=named, others=others):
         if isinstance(known, Unreached):
             results[name] = [unreachable(name, known)]
         else:
@@ -26,22 +31,27 @@ def verify(
     return [result for raw, _ in fleet for result in results.get(raw.name, ())]
 
 
-def read(fleet: Pairs, records: Iterable[Record], *, named: bool = False) -> dict[str, RecordedFacts | Unreached]:
+def read(
+    fleet: Pairs, records: Iterable[Record], *, named: bool = False, others: Sequence[str] = ()
+) -> dict[str, RecordedFacts | Unreached]:
     """Return what each host's record holds, or the reason why it cannot be read. Raises GpuprovError if a record
     belongs to no host, or to several.
 
     A record belongs to the host of its name, with or without the domain, or of its name as ansible_host. If there is
-    only one host, a record without a name belongs to it, and one with another name if somebody has `named` the host.
+    only one host, a record without a name belongs to it, and one with another name if somebody has `named` the host. Records of
+    the inventory's `others` are passed over.
     """
-    return dict(_matched(fleet, records, named=named))
+    return dict(_matched(fleet, records, named=named, others=others))
 
 
 def _matched(
-    fleet: Pairs, records: Iterable[Record], *, named: bool
+    fleet: Pairs, records: Iterable[Record], *, named: bool, others: Sequence[str]
 ) -> Iterator[tuple[str, RecordedFacts | Unreached]]:
     paths: dict[str, str] = {}
     for record in records:
-        name = _host(fleet, record, named=named)
+        name = _host(fleet, record, named=named, others=others)
+        if not name:
+            continue
         if name in paths:
             raise GpuprovError(
                 f"{paths[name]} and {record.path} are both records of {name}", "name one of them with --from"
@@ -62,20 +72,38 @@ def left_out(fleet: Pairs, results: Sequence[Result]) -> list[str]:
     return [raw.name for raw, _ in fleet if raw.name not in checked]
 
 
-def _host(fleet: Pairs, record: Record, *, named: bool) -> str:
+def _host(fleet: Pairs, record: Record, *, named: bool, others: Sequence[str]) -> str:
+    """Return the host's name in the inventory; empty if it is one of the others. The name of the record's folder goes before the
+    one that it has inside, which many logs lack, or have by a cloud's name. Raises GpuprovError where it cannot be told."""
     names = [raw.name for raw, _ in fleet]
-    short = record.host.partition(".")[0]
-    for alike in (
-        [raw.name for raw, _ in fleet if record.host and record.host in (raw.name, raw.connection.get("ansible_host"))],
-        [name for name in names if short and name.partition(".")[0] == short],
-        names if named or not record.host else [],
-    ):
-        if len(alike) == 1:
-            return alike[0]
-        if alike:
-            break
+    found = {name: host for name in (record.folder, record.host) if (host := _find(fleet, others, name))}
+    if len({*found.values()}) > 1:
+        raise GpuprovError(
+            f'{record.path} calls its host "{record.host}", and its folder is named "{record.folder}": the inventory has both',
+            "put it into the folder of its own host",
+        )
+    if found:
+        host = next(iter(found.values()))
+        return host if host in names else ""
+    if len(names) == 1 and (named or not record.host):
+        return names[0]
     called = f'calls its host "{record.host}"' if record.host else "does not name its host"
     raise GpuprovError(
         f"{record.path} {called}; the inventory has {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}",
         "say which host it is: --limit HOST",
     )
+
+
+def _find(fleet: Pairs, others: Sequence[str], name: str) -> str:
+    """Return the one host of the inventory with this name or address, with or without its domain; empty if none or several have."""
+    short = name.partition(".")[0]
+    if not short:
+        return ""
+    addresses = [raw.name for raw, _ in fleet if name in (raw.name, raw.connection.get("ansible_host"))]
+    for alike in (
+        [*addresses, *(other for other in others if other == name)],
+        [host for host in (*(raw.name for raw, _ in fleet), *others) if host.partition(".")[0] == short],
+    ):
+        if alike:
+            return alike[0] if len(alike) == 1 else ""
+    return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import io
 import lzma
 import os
@@ -112,8 +113,10 @@ def _is_zlib(decoder: Any) -> bool:
 
 
 def decode_text(data: bytes) -> str:
-    """Bytes of others as text; what is no UTF-8 becomes a replacement character."""
-    return data.decode("utf-8", "replace").replace("\r\n", "\n")
+    """Bytes of others as text; what is neither UTF-8 nor UTF-16 with its mark, as PowerShell writes it, becomes a replacement
+    character. A mark at the beginning is left out."""
+    encoding = "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+    return data.decode(encoding, "replace").replace("\r\n", "\n")
 
 
 def read_tree(path: Path, is_selected: Callable[[str], bool]) -> Tree:

@@ -29,15 +29,16 @@ class Pieces(msgspec.Struct):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one host at the time of the record. `host` is its own name, `path` the path of the record, `text` all of
-    its text, to search for messages. `read_at`: seconds since 1970, 0 if unknown. `fault`: the error if it could not be read,
-    else empty. `readable`: the probes that gpuprov looks for in a record of this kind; empty: all. `cut`: the reason why it is
-    known to be incomplete: outputs that may lack data are left out.
+    """The state of one host at the time of the record. `host` is its own name, `folder` that of the folder in which it lies, `path`
+    the path of the record, `text` all of its text, to search for messages. `read_at`: seconds since 1970, 0 if unknown. `fault`: the
+    error if it could not be read, else empty. `readable`: the probes that gpuprov looks for in a record of this kind; empty: all.
+    `cut`: the reason why it is known to be incomplete: outputs that may lack data are left out.
     """
 
     host: str
     path: str
     kind: Kind
+    folder: str = ""
     outputs: dict[str, Output]
     read_at: float = 0
     text: str = ""
@@ -52,15 +53,15 @@ class RecordedFacts(Facts):
 
     def __init__(self, record: Record) -> None:
         super().__init__(record.outputs)
-        self._record = record
+        self.record = record
         if record.read_at:
             self.read_at = record.read_at
 
     def get(self, probe: Probe[T]) -> T:
-        if probe.name not in self._record.outputs:
-            kind = self._record.kind
-            if self._record.readable and probe.name not in self._record.readable:
+        if probe.name not in self.record.outputs:
+            kind = self.record.kind
+            if self.record.readable and probe.name not in self.record.readable:
                 raise NotRecorded(f"gpuprov does not read {probe.name} from such a record ({kind})")
-            incomplete = ", which is incomplete" if self._record.cut else ""
+            incomplete = ", which is incomplete" if self.record.cut else ""
             raise NotRecorded(f"not in this {kind}{incomplete}: {probe.name}")
         return super().get(probe)

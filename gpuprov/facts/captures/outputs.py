@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -14,6 +14,11 @@ from gpuprov.facts.captures.model import Kind, Pieces, Record
 from gpuprov.facts.probes.base import Output
 
 _NAMED = re.compile(r"(?:[^/]+/)?(?:[^/]+\.(?:txt|log|xml|out)|dmesg|ibstat|lspci)\Z")
+_COMMAND = re.compile(
+    r"(?:nvidia[-_]?)?(?:smi|nvlink)(?:[-_]?(?:[eqsx]|qx|errors|status|log))?|dmesg|journal(?:ctl)?|kern|syslog|messages|ibstat|lspci",
+    re.IGNORECASE,
+)
+"""Names of files, without what follows a dot, that are those of a command or a log."""
 
 
 def is_named(name: str) -> bool:
@@ -35,7 +40,9 @@ def build(path: str, host: str, commands: Mapping[str, str], kind: Kind = "comma
 
 def combine(path: str, place: str, files: Mapping[str, bytes | Unreadable]) -> list[Record]:
     """Return the records in the plain files of a folder. They are of one host, unless two of them are of the same command: then a
-    host's name ends at the first dot of a file's. `place`: the folder inside of what is read; it names its host."""
+    host's name ends at the first dot of a file's. Files that are named after what they hold (smi.txt, smi.xml, dmesg.log) do not
+    tell hosts apart: of two the longer one is kept. `place`: the folder inside of what is read, which may be named after its
+    host."""
     known: list[tuple[str, str, str]] = []
     faults: dict[str, Unreadable] = {}
     for name, data in files.items():
@@ -49,16 +56,28 @@ def combine(path: str, place: str, files: Mapping[str, bytes | Unreadable]) -> l
             continue
         if command:
             known.append((stem, command, text))
-    one = max(Counter(command for _, command, _ in known).values(), default=0) <= 1
+    one = _are_of_one(known, faults)
     hosts: dict[str, dict[str, str]] = {}
     for stem, command, text in known:
-        hosts.setdefault("" if one else stem, {})[command] = text
-    where = f"{path}/{place}" if place else path
+        commands = hosts.setdefault("" if one else stem, {})
+        commands[command] = max(commands.get(command, ""), text, key=len)
+    where, folder = f"{path}/{place}" if place else path, place.rpartition("/")[2]
     records = []
     for stem, commands in hosts.items():
-        host = logs.host(commands.get(plain.LOG, "")) or stem or place.rpartition("/")[2]
-        records.append(build(where if one else f"{where}/{stem}.*", host, commands))
+        host = logs.host(commands.get(plain.LOG, "")) or stem or folder
+        record = build(where if one else f"{where}/{stem}.*", host, commands)
+        records.append(msgspec.structs.replace(record, folder=folder))
     return _add_faults(records, faults, where, place, one=one)
+
+
+def _are_of_one(known: Iterable[tuple[str, str, str]], faults: Iterable[str]) -> bool:
+    """Return whether files are of one host: none of the names that are no command's has a command twice, and no file of another
+    name is broken."""
+    named = [(stem, command) for stem, command, _ in known if not _COMMAND.fullmatch(stem)]
+    stems = {stem for stem, _ in named}
+    if stems and any(not _COMMAND.fullmatch(stem) and stem not in stems for stem in faults):
+        return False
+    return max(Counter(command for _, command in named).values(), default=0) <= 1
 
 
 def _add_faults(

@@ -28,9 +28,12 @@ _LEFT_OUT = frozenset({"supported_clocks", "accounted_processes", "mig_devices"}
 """Long lists that no parser reads; the memory of MIG devices would be taken for the GPU's."""
 
 
+_BEGIN = re.compile(rf"^(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE {ROOT}[^>\[]*>\s*)?<{ROOT}>", re.MULTILINE)
+
+
 def is_one(text: str) -> bool:
-    """Return whether the text is such a document."""
-    return re.match(rf"\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE {ROOT}[^>\[]*>\s*)?<{ROOT}>", text[:1000]) is not None
+    """Return whether the text is such a document, also below the command that printed it."""
+    return _BEGIN.search(text[:1000]) is not None
 
 
 def convert(text: str) -> str:
@@ -39,8 +42,9 @@ def convert(text: str) -> str:
         raise Unreadable(
             "it declares entities or elements, which nvidia-smi does not", "the output of nvidia-smi -q -x"
         )
+    begin = _BEGIN.search(text[:1000])
     try:
-        root = xml.fromstring(text)
+        root = xml.fromstring(text[begin.start() :] if begin else text)
     except xml.ParseError as error:
         raise Unreadable(f"it is not well-formed: {error}", "the whole output of nvidia-smi -q -x") from error
     rows = ["==============NVSMI LOG==============", ""]

@@ -1,0 +1,41 @@
+"""--from: records are read and judged in place of hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpuprov.facts.captures import Record
+    from gpuprov.fleet.specs import Fleet
+    from gpuprov.verify.evaluate import Result
+    from gpuprov.verify.verify import Pairs
+
+
+def read_records(paths: tuple[Path, ...]) -> Iterator[Record]:
+    """Yield the records at these paths, one after another. Warns about incomplete ones, with the reason."""
+    from gpuprov.core import terminal
+    from gpuprov.facts.captures import iterate
+
+    for path in paths:
+        for record in iterate(path):
+            if record.cut:
+                terminal.progress(f"{record.path}: the record is incomplete: {record.cut}")
+            yield record
+
+
+def verify_records(
+    fleet: Fleet, pairs: Pairs, paths: tuple[Path, ...], reading: dict[str, Any], only: Collection[str] | None
+) -> list[Result]:
+    """Return the results of the fleet's hosts, with these specs, by their records. Names the hosts of which none is."""
+    from gpuprov.core import terminal
+    from gpuprov.inventory.names import fold_names
+    from gpuprov.verify import recorded
+
+    results = recorded.verify(
+        pairs, read_records(paths), only=only, named=bool(reading["limit"]), others=fleet.left_out
+    )
+    if left := recorded.left_out(pairs, results):
+        terminal.progress(f"not judged, since no record is of them: {fold_names(left)}")
+    return results
