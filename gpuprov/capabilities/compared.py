@@ -26,8 +26,8 @@ class Group(msgspec.Struct, frozen=True):
     `expected`, `right`: the state that is wanted, and the one that was found, where they are more than the values themselves.
     `fix`: what to do where one differs. `files`: what a file says when it is right, by path, where a module or an option is missing in
     it. `changed`: the file that apply changes for all of them together; empty where it is another check's; None: each is a change.
-    `told`: how they differ, in words of their own. `beside`: what else is wrong, which no resource says. `reboot`: why only a reboot
-    brings it.
+    `message`: how they differ, in words of their own. `beside`: what else is wrong, which no resource says. `reboot`: why only
+    a reboot brings it.
     """
 
     resources: tuple[Setting | KernelModule, ...]
@@ -38,7 +38,7 @@ class Group(msgspec.Struct, frozen=True):
     fix: str = APPLY
     files: Mapping[str, str] = {}
     changed: str | None = None
-    told: str = ""
+    message: str = ""
     beside: tuple[str, ...] = ()
     reboot: str = ""
 
@@ -100,7 +100,7 @@ def judge(group: Group) -> Outcome:
     reasons = dict.fromkeys(filter(None, (group.reboot, *(one.reboot for one in found))))
     return fail(
         expected,
-        group.told or "; ".join([*describe_differences(found), *group.beside]),
+        group.message or "; ".join([*describe_differences(found), *group.beside]),
         "; ".join(fixes),
         changes=_list_changes(group, found, expected),
         reboot="; ".join(reasons),
@@ -122,17 +122,18 @@ def find_fault(
     resource: Setting | KernelModule,
     state: Modules | Values,
     expected: str,
-    told: str = "",
+    message: str = "",
     *,
     fix: str = APPLY,
     reboot: str = "",
 ) -> Outcome | None:
-    """Return the outcome of a check by hand if one resource differs, which it needs; None if it does not. told: how, in words."""
+    """Return the outcome of a check by hand if one resource differs, which it needs; None if it does not. message: its
+    difference in words."""
     loaded, values = (state, {}) if isinstance(state, Modules) else (Modules(), state)
     found = Group((resource,), values, loaded).compare()
     if not found:
         return None
-    words = told or "; ".join(describe_differences(found))
+    words = message or "; ".join(describe_differences(found))
     return fail(expected, words, found[0].fix or fix, changes=list_changes(found), reboot=reboot or found[0].reboot)
 
 
@@ -146,7 +147,7 @@ def describe(resource: Setting | KernelModule) -> str:
     """Describe what is wanted, in few words."""
     if isinstance(resource, KernelModule):
         return " ".join([resource.kernel_name, *(f"{key}={value}" for key, value in resource.options.items())])
-    return f"{resource.key or resource.told}={resource.value}" if resource.value else resource.key or resource.told
+    return f"{resource.key or resource.label}={resource.value}" if resource.value else resource.key or resource.label
 
 
 def describe_differences(found: Iterable[Difference]) -> Iterator[str]:
@@ -192,12 +193,12 @@ def find_missing(
     names: Iterable[str], installed: Iterable[str], fix: str = APPLY, expected: str = ""
 ) -> Outcome | None:
     """Return the outcome of a host without one of these packages; None if it has all."""
-    wanted = list(names)
-    found = list(compare_packages(dict.fromkeys(wanted, "installed"), dict.fromkeys(installed, "")))
+    needed = list(names)
+    found = list(compare_packages(dict.fromkeys(needed, "installed"), dict.fromkeys(installed, "")))
     if not found:
         return None
-    told = "; ".join(describe_differences(found))
-    return fail(expected or " ".join(wanted), told, fix, changes=list_changes(found))
+    message = "; ".join(describe_differences(found))
+    return fail(expected or " ".join(needed), message, fix, changes=list_changes(found))
 
 
 def rebuild_images(images: Iterable[str], after: str = "rebuilt") -> list[Change]:

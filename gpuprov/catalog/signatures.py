@@ -99,7 +99,7 @@ class Held(NamedTuple):
 
     @property
     def rank(self) -> Rank:
-        """How specific an answer is, the most specific first: a message before a single word, a symptom of few messages before one of
+        """Rank of an answer, the most specific first: a message before a single word, a symptom of few messages before one of
         a whole kind, long messages before short ones."""
         return len(self.signature.words) < 2, len(self.symptom.signatures) > MANY, -len(self.signature.text)
 

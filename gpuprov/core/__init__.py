@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, the terminal, documents and files read within limits, text made safe to show."""
+"""The base of everything else: errors, the terminal, documents and files read within limits, text made safe to show."""

@@ -57,16 +57,16 @@ def defect(where: str, error: BaseException) -> tuple[str, str]:
     import sys
     import traceback
 
-    from gpuprov import __version__
+    import gpuprov
 
     frames = traceback.extract_tb(error.__traceback__)
-    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+    home = os.path.dirname(str(gpuprov.__file__)) + os.sep
     own_frames = [frame for frame in frames if frame.filename.startswith(home)] or frames
     place = f" at {own_frames[-1].filename.removeprefix(home)}:{own_frames[-1].lineno}" if own_frames else ""
     text = " ".join(str(error).encode(errors="replace").decode().split())[:200]
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
     command = " ".join(["gpuprov", *sys.argv[1:2]])
-    version = f"gpuprov {__version__}, Python {platform.python_version()}, {command}"
+    version = f"gpuprov {gpuprov.__version__}, Python {platform.python_version()}, {command}"
     return f"{where} broke: {message}{place}", f"{DEFECT}: report it with this line ({version})"
 
 

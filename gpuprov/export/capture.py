@@ -34,7 +34,7 @@ class Captured(msgspec.Struct, frozen=True):
 
 
 OF_THE_PAGE: tuple[Probe[Any], ...] = (IDENTITY, CHECKPOINTS, MARKER, READINGS, HISTORY)
-"""What the page of a host (`gpuprov show --html`) has beside results of checks."""
+"""Contents of a host's page (`gpuprov show --html`) beside results of checks."""
 
 
 def probes() -> tuple[Probe[Any], ...]:

@@ -1,1 +1,1 @@
-"""What hosts say: probes with parsers, how many hosts are read at a time, and records read instead of a host."""
+"""Facts of hosts: probes with parsers, how many hosts are read at a time, and records read instead of a host."""

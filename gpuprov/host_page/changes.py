@@ -1,4 +1,4 @@
-"""What has changed on the host since its last apply, and what it can go back to."""
+"""Changes on the host since its last apply, and the states that it can go back to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the host is: rows of the page about the machine, its boot, its software and its GPUs."""
+"""Description of the host: rows of the page about the machine, its boot, its software and its GPUs."""
 
 from __future__ import annotations
 

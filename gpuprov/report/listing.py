@@ -29,7 +29,7 @@ class Shown(msgspec.Struct, kw_only=True):
 
 
 WITHOUT_TEXT = {"unit": "a unit", "setting": "a setting", "module": "a kernel module"}
-"""What has no text, by kind."""
+"""Kinds without a text, in words."""
 
 
 def show(

@@ -12,7 +12,7 @@ MODPROBE_FILE, MODULES_FILE = "/etc/modprobe.d/gpuprov.conf", "/etc/modules-load
 
 
 class Modules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host has of modules, by the kernel's names: `loaded`, which are part of the kernel, too; `at_boot`: in modules-load.d;
+    """Modules of a host, by the kernel's names: `loaded`, which are part of the kernel, too; `at_boot`: in modules-load.d;
     `kept_out`: blacklisted, `options`: their parameters, both by modprobe's merged configuration."""
 
     loaded: Collection[str] = ()

@@ -11,7 +11,7 @@ from gpuprov.host_code import settings
 from gpuprov.resources.difference import Difference
 
 Values = Mapping[tuple[str, str], str]
-"""What a host has, by device and key."""
+"""Values of a host, by device and key."""
 How = Literal["equal", "least"]
 
 
@@ -43,7 +43,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     fix: str = ""
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """The setting as a plan names it."""
         return self.name or " ".join(filter(None, (self.device, self.kind)))
 
@@ -60,7 +60,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         before = self.missing if actual is None else actual
         words = self.words.replace("{key}", self.key).replace("{before}", before)
         return Difference(
-            self.file or self.told,
+            self.file or self.label,
             before if self.before is None else self.before,
             self.end,
             kind="file" if self.file else "setting",

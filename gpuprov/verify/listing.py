@@ -120,7 +120,7 @@ def _settings(capability: str, group: Group | Outcome) -> Iterator[Item]:
             yield Item(
                 capability=capability,
                 kind="setting",
-                name=resource.told,
+                name=resource.label,
                 wanted=describe_setting(resource),
                 differs=before,
             )

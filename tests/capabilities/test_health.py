@@ -198,7 +198,7 @@ ROWS = [
     Row("ECC off on a card for desks beside it", MODE, None, gpus(both(Product_Brand="NVIDIA RTX", **NO_ECC)), "pass", "off in 1"),
     Row("ECC off, and it may be", MODE, Health(ecc="any"), {}, "n/a", "any"),
     Row("one of two of a model tells no temperature", HEAT, None, gpus(both(**{"GPU_T.Limit_Temp": "N/A"})), "skip",
-        "not told by 0000:3b:00.0, unlike others"),
+        "not reported by 0000:3b:00.0, unlike others"),
     Row("a GPU without ECC", MODE, None, gpus(TITAN), "n/a", "has no ECC"),
     Row("whose errors nobody counts", ERRORS, None, gpus(TITAN), "n/a", "has no ECC"),
     Row("no errors", ERRORS, None, {}, "pass", "0 corrected"),

@@ -107,7 +107,7 @@ def the_default(ctx: Ctx) -> Group | Outcome:
         {("", ""): f"{actual}{by} {state.mode}".strip()},
         expected=f"{target}, set by hand" if others else target,
         right=target,
-        told=told if others else actual,
+        message=told if others else actual,
         fix=f"update-alternatives --set cuda {target} ({APPLY} does)",
     )
 

@@ -114,7 +114,7 @@ def module(ctx: Ctx) -> Group | Outcome:
         modules=Modules(loaded=(catalogue.MODULE,) * bool(state.module)),
         expected=catalogue.MODULE,
         right=f"{catalogue.MODULE} {state.module}",
-        told=actual,
+        message=actual,
         fix=fix,
     )
 

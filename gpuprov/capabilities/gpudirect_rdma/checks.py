@@ -139,7 +139,7 @@ def alone(ctx: Ctx) -> Group | Outcome:
         (KernelModule(name=gone, loaded=False),),
         modules=Modules(loaded=loaded if len(loaded) > 1 or other in loaded else ()),
         expected=expected,
-        told=f"{' and '.join(loaded)} loaded: they register the same client",
+        message=f"{' and '.join(loaded)} loaded: they register the same client",
         fix=f"rmmod {gone}, and remove what loads it at boot",
     )
 

@@ -189,7 +189,7 @@ def retired_pages(ctx: Ctx) -> Outcome:
     if waiting := [(gpu, "has one pending") for gpu in relevant if gpu.retired_pending]:
         return fail(expected, describe_gpus(waiting), f"{reset_fix()}: the page is retired then", action="reset")
     if silent := [gpu.address for gpu in relevant if gpu.retired and gpu.retired_pending is None]:
-        return skip(f"pages are retired, and whether one is pending is not told: {' '.join(silent)}")
+        return skip(f"pages are retired, and whether one is pending is not reported: {' '.join(silent)}")
     pages = sum(gpu.retired or 0 for gpu in relevant)
     return judge_rest(relevant, gpus, "retired pages", f"; {pages} pages", expected)
 

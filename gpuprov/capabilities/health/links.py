@@ -174,7 +174,7 @@ def ports(ctx: Ctx) -> Outcome:
     if problems:
         return fail(", ".join(limits), "; ".join(problems), f"{CABLE}; perfquery -R sets the counters to zero")
     if silent:
-        return skip(f"link_downed is not told: {', '.join(silent)}")
+        return skip(f"link_downed is not reported: {', '.join(silent)}")
     return ok(counted(len(live_ports), "port"), ", ".join(limits))
 
 

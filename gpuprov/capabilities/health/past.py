@@ -1,4 +1,4 @@
-"""What a boot, a reset, a recovery or the driver's own word has ended: lines before it in the log are past."""
+"""Ends of lines in the kernel log: lines before a boot, a reset, a recovery or the driver's own word are past."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Change(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """What ended a line, and when. `place`: index of the line that says so, -1 for the boot."""
+    """The end of a line, and its time. `place`: index of the line that says so, -1 for the boot."""
 
     place: int
     words: str
@@ -48,7 +48,7 @@ class Ending(NamedTuple):
 
 
 class Endings(NamedTuple):
-    """What ends lines. Lines are compared by their place in the log, since several may bear the same time.
+    """Ends of lines. Lines are compared by their place in the log, since several may bear the same time.
 
     `boot`: when this boot began, 0 if all lines are of it; `reset`: place at which the last reset of GPUs begins; `switches`: last
     place at which a switch was found, by address; `changes`: in what each GPU needs; `recovered`: last place, by key and device.

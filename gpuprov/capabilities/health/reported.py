@@ -43,6 +43,6 @@ def judge_rest(relevant: Gpus, gpus: Gpus, what: str, more: str, expected: str) 
     rest = [gpu for gpu in gpus if gpu not in relevant]
     models = {gpu.name for gpu in relevant}
     if silent := [gpu.address for gpu in rest if gpu.name in models]:
-        return skip(f"not told by {' '.join(silent)}, unlike others of the same model")
+        return skip(f"not reported by {' '.join(silent)}, unlike others of the same model")
     without = f"; {len(rest)} without {what}" if rest else ""
     return ok(f"{counted(len(relevant), 'GPU')}{without}{more}", expected)

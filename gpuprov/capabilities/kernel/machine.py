@@ -93,7 +93,7 @@ def governor(ctx: Ctx) -> Group | Outcome:
         {(policy.name, ""): policy.governor for policy in state.policies},
         expected=f"governor {target}",
         right=f"{target} in {counted(len(state.policies), 'policy')}",
-        told=f"{', '.join(sorted({policy.governor for policy in wrong}))} in {len(wrong)} of {len(state.policies)}",
+        message=f"{', '.join(sorted({policy.governor for policy in wrong}))} in {len(wrong)} of {len(state.policies)}",
         fix=f"{APPLY}; {', '.join(state.rivals)} may set another" if state.rivals else APPLY,
     )
 

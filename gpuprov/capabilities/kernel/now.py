@@ -21,7 +21,7 @@ from gpuprov.spec.kernel import Kernel, Scalar
 IN_KIB = ("core", "data", "fsize", "memlock", "stack")
 """Limits that limits.conf(5) counts in KiB, and systemd in bytes."""
 WORDS = {of: f"{of} {{key}}={{before}}" for of in ("login", "service")}
-"""How a limit that differs is told: of login sessions, and of services."""
+"""Words for a limit that differs: of login sessions, and of services."""
 KEPT = "next boot"
 """The device of a value for the next boot."""
 Ctx = Context[Kernel]

@@ -1,4 +1,4 @@
-"""What is handed to the tasks of the role."""
+"""Arguments of the tasks of the role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is held after the driver's transaction, and which kernels are held with it."""
+"""Packages held after the driver's transaction, and the kernels held with them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def holding(ctx: Ctx, moves: Transaction, module: str) -> dict[str, Any]:
     known, ours = images(ctx.facts), list(ctx.facts.get(KERNELS_HELD))
     keeps = holds_kernels(ctx)
     kernels = sorted(known) if keeps else ours
-    theirs = {name for name, held in known.items() if held and name not in ours}
-    record = "".join(f"{name}\n" for name in sorted(known) if name not in theirs)
-    mine = list(moves.whole)
+    held_by_admin = {name for name, held in known.items() if held and name not in ours}
+    record = "".join(f"{name}\n" for name in sorted(known) if name not in held_by_admin)
+    packages = list(moves.whole)
     if served(ctx.host, ctx.fragment):
-        mine = [*(name for name in moves.whole if name not in moves.source_packages), module + SUFFIX]
-    every = [*moves.whole, *mine, *moves.present, *moves.remove, *kernels, *_signatures(ctx, moves.remove)]
+        packages = [*(name for name in moves.whole if name not in moves.source_packages), module + SUFFIX]
+    every = [*moves.whole, *packages, *moves.present, *moves.remove, *kernels, *_signatures(ctx, moves.remove)]
     return {
-        "hold": list(dict.fromkeys([*mine, *(kernels if keeps else [])])) if ctx.fragment.hold else [],
+        "hold": list(dict.fromkeys([*packages, *(kernels if keeps else [])])) if ctx.fragment.hold else [],
         "release": list(dict.fromkeys(every)),
         "record": {"files": {HELD_KERNELS: record}} if keeps else {},
         "forget": {"absent": [HELD_KERNELS]} if forgets_kernels(ctx) else {},

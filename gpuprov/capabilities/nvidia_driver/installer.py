@@ -1,4 +1,4 @@
-"""What is handed to the tasks that run NVIDIA's installer, a .run file."""
+"""Arguments of the tasks that run NVIDIA's installer, a .run file."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ END {{ if (n && g > n) print "{FORGED}" }}"""
 _ATTACHED = re.compile(r"^Attached GPUs *: ([0-9]{1,4})[ \t]*$", re.MULTILINE)
 _GPU = re.compile(r"^GPU ", re.MULTILINE)
 _ALL = re.compile(r"^    (Product Name|Processes)", re.MULTILINE)
-"""What a GPU's block holds unless `-d` asks for other parts of it."""
+"""Contents of a GPU's block unless `-d` asks for other parts of it."""
 _SECTION = re.compile(r"^    \S.*\n", re.MULTILINE)
 _PROCESSES = re.compile(r"^    Processes\b.*\n", re.MULTILINE)
 

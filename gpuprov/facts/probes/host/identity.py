@@ -1,4 +1,4 @@
-"""Which machine a host is: its own name, maker, model, serial numbers and firmware, and the present boot."""
+"""Identity of a host's machine: its own name, maker, model, serial numbers and firmware, and the present boot."""
 
 from __future__ import annotations
 
