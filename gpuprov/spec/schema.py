@@ -18,13 +18,18 @@ IDENTIFIER = "https://json-schema.org/draft/2020-12/schema"
 
 
 def build_document_schema(kind: type, title: str) -> dict[str, Any]:
-    """Return the JSON Schema of a document that gpuprov writes, made from its type. Docstrings become descriptions, without the
-    indentation that Python 3.11 keeps and 3.13 does not."""
+    """Return the JSON Schema of a document that gpuprov writes, made from its type. Docstrings become descriptions."""
     schema = msgspec.json.schema(kind)
     for definition in schema["$defs"].values():
-        if "description" in definition:
-            definition["description"] = inspect.cleandoc(definition["description"])
+        _unwrap_description(definition)
     return {"$schema": IDENTIFIER, "title": title, **schema}
+
+
+def _unwrap_description(definition: dict[str, Any]) -> None:
+    """Put each paragraph of a docstring on one line: where it is wrapped in the source says nothing to its reader."""
+    if "description" in definition:
+        paragraphs = inspect.cleandoc(definition["description"]).split("\n\n")
+        definition["description"] = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def format_document_schema(kind: type, title: str) -> str:
@@ -33,17 +38,15 @@ def format_document_schema(kind: type, title: str) -> str:
 
 
 def build_schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragment], str]]) -> dict[str, Any]:
-    """Return a closed schema: the house's keys, and a block or `false` for each capability (with its one-line description)."""
+    """Return a closed schema: the house's keys, and a block or `false` for each capability (with its one-line
+    description)."""
     kinds = [house, *(fragment for fragment, _ in fragments.values())]
     (top, *blocks), components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     for kind in kinds:
         _close_keys(kind, components[kind.__name__])
         allow_switching_off(kind, components[kind.__name__])
     for described in components.values():
-        if (
-            "description" in described
-        ):  # a docstring, which Python 3.13 stores without its indentation, and 3.11 with it
-            described["description"] = inspect.cleandoc(described["description"])
+        _unwrap_description(described)
     properties = dict(components.pop(top["$ref"].rsplit("/", 1)[-1])["properties"])
     properties["gpu"] = {"anyOf": [*(k for k in properties["gpu"]["anyOf"] if k != {"type": "null"}), {"const": False}]}
     for (name, (_, summary)), block in zip(fragments.items(), blocks, strict=True):
