@@ -1,4 +1,5 @@
-"""`python -m benchmarks [--hosts 1,10,50] [--peers 1,10] [--runs 3]`; `--offline` leaves out everything that needs hosts."""
+"""`python -m benchmarks [--hosts 1,10,50] [--peers 1,10] [--runs 3]`; `--offline` leaves out everything that needs
+hosts."""
 
 from __future__ import annotations
 

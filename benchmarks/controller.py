@@ -1,9 +1,9 @@
-"""`python -m benchmarks.controller [--hosts 1,2,4] [--runs 2]`: this machine's CPU seconds for `plan`, and for an `apply` that changes
-something.
+"""`python -m benchmarks.controller [--hosts 1,2,4] [--runs 2]`: this machine's CPU seconds for `plan`, and for an
+`apply` that changes something.
 
-Simulated Debian hosts get another setting of `readings` each time. User and system time of all processes of the command count, those
-of the hosts do not: what is fixed, and what a further host adds. The floor is `ansible-playbook` with one raw task on the same hosts.
-Needs root and podman.
+Simulated Debian hosts get another setting of `readings` each time. User and system time of all processes of the command
+count, those of the hosts do not: what is fixed, and what a further host adds. The floor is `ansible-playbook` with one
+raw task on the same hosts. Needs root and podman.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""`python -m benchmarks.driver_change [--runs 2]`: a real driver change against the time of its own downloads and DKMS build.
+"""`python -m benchmarks.driver_change [--runs 2]`: a real driver change against the time of its own downloads and DKMS
+build.
 
-One simulated Debian host gets the second newest driver of its archive (a real DKMS build). Copies of it go to the newest: once by
-one bare apt-get with the same packages, which downloads, unpacks and builds (the floor), once by `gpuprov apply`, which also
-resolves, builds before it replaces, holds and verifies. They take turns, and the fastest run of each counts: on a shared
-machine the same build takes 140 to 170 s. CPU time, of the host and of the controller, is printed beside it: it says what is
-added where other work slows one of the two. Needs root and podman; takes about 20 minutes on 2 cores.
+One simulated Debian host gets the second newest driver of its archive (a real DKMS build). Copies of it go to the
+newest: once by one bare apt-get with the same packages, which downloads, unpacks and builds (the floor), once by
+`gpuprov apply`, which also resolves, builds before it replaces, holds and verifies. They take turns, and the fastest
+run of each counts: on a shared machine the same build takes 140 to 170 s. CPU time, of the host and of the controller,
+is printed beside it: it says what is added where other work slows one of the two. Needs root and podman; takes about 20
+minutes on 2 cores.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`gpuprov explain -` beside a plain loop with one regular expression: python -m benchmarks.explaining [MEBIBYTES]
 
-The log is made up of lines as a host and a job print them, and one message in 20,000 lines. Both read the same file; the memory is
-what reading adds.
+The log is made up of lines as a host and a job print them, and one message in 20,000 lines. Both read the same file;
+the memory is what reading adds.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 usage: python -m benchmarks.fleet [HOSTS]... 1000 by default. `fold` and `freeze` take ten times as many.
 
-A stub answers at once like a good host, so that gpuprov's own work is measured. On a machine that others use, too, CPU seconds are
-more reliable than wall-clock time.
+A stub answers at once like a good host, so that gpuprov's own work is measured. On a machine that others use, too, CPU
+seconds are more reliable than wall-clock time.
 """
 
 from __future__ import annotations

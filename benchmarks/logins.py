@@ -1,8 +1,8 @@
-"""`python -m benchmarks.logins [LOGINS]`: the cost of ssh on this machine: a login by each key exchange, one over a shared
-connection, and the number of logins of an apply, with and without one.
+"""`python -m benchmarks.logins [LOGINS]`: the cost of ssh on this machine: a login by each key exchange, one over a
+shared connection, and the number of logins of an apply, with and without one.
 
-A simulated Debian host with its own sshd. CPU time of ssh itself, user and system; the floor is to start `ssh -V`. Needs root and
-podman.
+A simulated Debian host with its own sshd. CPU time of ssh itself, user and system; the floor is to start `ssh -V`.
+Needs root and podman.
 """
 
 from __future__ import annotations

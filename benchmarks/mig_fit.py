@@ -1,7 +1,7 @@
 """`python -m benchmarks.mig_fit`: duration of the search for MIG placements, compared with the promised limits.
 
-Every set of instances of every GPU with known placements is fitted, and so is every set with one instance too many, for which a
-reason and an alternative are searched as well. The slowest counts. Exits with 1 if a promise is broken.
+Every set of instances of every GPU with known placements is fitted, and so is every set with one instance too many, for
+which a reason and an alternative are searched as well. The slowest counts. Exits with 1 if a promise is broken.
 """
 
 from __future__ import annotations

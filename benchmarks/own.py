@@ -1,4 +1,5 @@
-"""A gpuprov command and its own cost, without the programs that it starts: CPU seconds, theirs, and its peak memory in MiB.
+"""A gpuprov command and its own cost, without the programs that it starts: CPU seconds, theirs, and its peak memory in
+MiB.
 
 usage: python -m benchmarks.own FILE ARGUMENT... the costs are appended to FILE, as a line of JSON
 """

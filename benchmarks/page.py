@@ -1,7 +1,8 @@
-"""The page of a large fleet: the time to write it, and its size. Each host has all checks; one in forty differs from its spec.
+"""The page of a large fleet: the time to write it, and its size. Each host has all checks; one in forty differs from
+its spec.
 
-`python -m benchmarks.page 10000 page.html`, or `... page.html plan` for the page of a plan; the time to open it is measured in a
-browser (benchmarks/page_open.py).
+`python -m benchmarks.page 10000 page.html`, or `... page.html plan` for the page of a plan; the time to open it is
+measured in a browser (benchmarks/page_open.py).
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ def known(count: int) -> dict[str, Known]:
 
 
 def plans(count: int) -> list[HostPlan]:
-    """Return plans: most hosts have one upgrade, from four versions; one in forty has nothing to do, others are blocked, or cannot
-    be reached."""
+    """Return plans: most hosts have one upgrade, from four versions; one in forty has nothing to do, others are
+    blocked, or cannot be reached."""
     return [_plan(f"gpu{number:05}", number) for number in range(1, count + 1)]
 
 

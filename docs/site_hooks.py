@@ -1,5 +1,5 @@
-"""Changes by mkdocs to the files of docs/ for the site: the README as its first page, a menu from docs/index.md, links out of
-docs/."""
+"""Changes by mkdocs to the files of docs/ for the site: the README as its first page, a menu from docs/index.md, links
+out of docs/."""
 
 from __future__ import annotations
 

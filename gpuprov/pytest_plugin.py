@@ -1,8 +1,9 @@
-"""`pytest --gpuprov inventory.yaml`: each check of each host as a test, and `host`, `spec` and `facts` for a site's own tests.
+"""`pytest --gpuprov inventory.yaml`: each check of each host as a test, and `host`, `spec` and `facts` for a site's own
+tests.
 
-Without the option only the option itself is registered: testinfra's own `host` fixture is unchanged. With it, a test that uses
-`host` (testinfra's), `spec` (HostSpec) or `facts` (Facts) runs once per host of the inventory. Hosts are read at the first test
-that needs them, all in parallel, once per session (once per worker with pytest-xdist).
+Without the option only the option itself is registered: testinfra's own `host` fixture is unchanged. With it, a test
+that uses `host` (testinfra's), `spec` (HostSpec) or `facts` (Facts) runs once per host of the inventory. Hosts are read
+at the first test that needs them, all in parallel, once per session (once per worker with pytest-xdist).
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ class Plugin:
 
     @cached_property
     def control_path(self) -> str:
-        """Return the path for the ssh connection that the site tests' commands on one host share; a socket's path has 108 bytes at
-        most."""
+        """Return the path for the ssh connection that the site tests' commands on one host share; a socket's path has
+        108 bytes at most."""
         import tempfile
 
         return f"{tempfile.mkdtemp(prefix='gpuprov-', dir='/tmp')}/%C"
@@ -106,8 +107,8 @@ class Plugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Deselect the tests that do not apply to their host, once hosts may be read. Workers of pytest-xdist keep them: they have
-        reported their tests by then."""
+        """Deselect the tests that do not apply to their host, once hosts may be read. Workers of pytest-xdist keep
+        them: they have reported their tests by then."""
         config = session.config
         if config.option.collectonly or hasattr(config, "workerinput") or config.pluginmanager.has_plugin("dsession"):
             return
@@ -149,7 +150,8 @@ class Plugin:
 
 
 def fixtures(plugin: Plugin) -> ModuleType:
-    """Return the fixtures as their own plugin, created only on request, so that they never shadow testinfra's `host` elsewhere."""
+    """Return the fixtures as their own plugin, created only on request, so that they never shadow testinfra's `host`
+    elsewhere."""
 
     @pytest.fixture(scope="session")
     def gpuprov_host(request: pytest.FixtureRequest) -> str:

@@ -1,8 +1,9 @@
-"""Usage: python tests/audit.py requirements.lock [ADVISORIES]. Exit code 1 if a locked version has a known vulnerability.
+"""Usage: python tests/audit.py requirements.lock [ADVISORIES]. Exit code 1 if a locked version has a known
+vulnerability.
 
-Without ADVISORIES pip-audit asks PyPI, if it is installed. ADVISORIES is a folder of advisories in OSV's format as YAML or JSON
-files, in subfolders or not: a copy of PyPA's advisory database (https://github.com/pypa/advisory-database, folder vulns), for machines
-without internet.
+Without ADVISORIES pip-audit asks PyPI, if it is installed. ADVISORIES is a folder of advisories in OSV's format as YAML
+or JSON files, in subfolders or not: a copy of PyPA's advisory database (https://github.com/pypa/advisory-database,
+folder vulns), for machines without internet.
 """
 
 from __future__ import annotations

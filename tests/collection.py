@@ -1,7 +1,8 @@
-"""Usage: python tests/collection.py OUT. gpuprov's roles, playbooks and plugins as the Ansible collection gpuprov.gpuprov.
+"""Usage: python tests/collection.py OUT. gpuprov's roles, playbooks and plugins as the Ansible collection
+gpuprov.gpuprov.
 
-The tree is written to OUT/gpuprov, and built by ansible-galaxy beside it. It consists of roles/, playbooks/ and plugins/, with full
-names for our modules, and imports from within the collection. The same tree gives the same bytes.
+The tree is written to OUT/gpuprov, and built by ansible-galaxy beside it. It consists of roles/, playbooks/ and
+plugins/, with full names for our modules, and imports from within the collection. The same tree gives the same bytes.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def qualify_yaml(text: str, modules: set[str]) -> str:
 
 
 def qualify_python(text: str, modules: set[str]) -> str:
-    """Replace modules that actions run, or documentation names, with their full names, and imports with those of the collection."""
+    """Replace modules that actions run, or documentation names, with their full names, and imports with those of the
+    collection."""
     text = PATH.sub("", text).replace(*SHARED)
     text = re.sub(r'"(\w+)"', lambda found: f'"{NAME}.{found[1]}"' if found[1] in modules else found[0], text)
     text = re.sub(r"\bM\((\w+)\)", lambda found: f"M({NAME}.{found[1]})" if found[1] in modules else found[0], text)

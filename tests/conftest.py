@@ -22,8 +22,8 @@ LAB = re.compile(r"\b(?:lab: Lab|first: First|moved: Moved|(?:newest|older): str
 
 
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]
-    """A scheduler that keeps the tests of a file together, and all tests that use the lab, of which a machine has one: other tests
-    run beside them."""
+    """A scheduler that keeps the tests of a file together, and all tests that use the lab, of which a machine has one:
+    other tests run beside them."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -56,7 +56,8 @@ def load_catalogue() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Freeze imported and collected objects, which stay to the end, so that the garbage collector need not scan them repeatedly."""
+    """Freeze imported and collected objects, which stay to the end, so that the garbage collector need not scan them
+    repeatedly."""
     gc.collect()
     gc.freeze()
 

@@ -35,8 +35,8 @@ def play(
 
     `alone`: with no process visible but its own; simulated hosts that run beside it hold their own GPUs. It needs root.
 
-    The folder comes first in PATH, and is $STATE: stand-ins for programs are in it. Python is that of the tests, unless `extra`,
-    which overrides every other variable, names another (None: Ansible's own choice).
+    The folder comes first in PATH, and is $STATE: stand-ins for programs are in it. Python is that of the tests, unless
+    `extra`, which overrides every other variable, names another (None: Ansible's own choice).
     """
     facts = {"ansible_python_interpreter": sys.executable, **(extra or {})}
     facts = {name: value for name, value in facts.items() if value is not None}

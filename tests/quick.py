@@ -1,7 +1,7 @@
 """Usage: python tests/quick.py [COMMIT]. The tests of the rooms that a change touches, and the contracts.
 
-The change is the difference from the last commit, or, if there is none, from the branch main. COMMIT names another commit to
-compare with.
+The change is the difference from the last commit, or, if there is none, from the branch main. COMMIT names another
+commit to compare with.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Comparison of gpuprov's view of a real GPU host with the host's own.
 
-Without INVENTORY the host is this machine (`ansible_connection: local`). Everything is read-only: export, verify of the exported
-spec, topology, capture; then NVML's own reader against nvidia-smi, GPU by GPU, and the MIG profiles and placements from NVML
-against the catalogue. All outputs are written into the folder OUT. Exit code 1 if anything disagrees, 2 if there is no GPU.
+Without INVENTORY the host is this machine (`ansible_connection: local`). Everything is read-only: export, verify of the
+exported spec, topology, capture; then NVML's own reader against nvidia-smi, GPU by GPU, and the MIG profiles and
+placements from NVML against the catalogue. All outputs are written into the folder OUT. Exit code 1 if anything
+disagrees, 2 if there is no GPU.
 """
 
 from __future__ import annotations

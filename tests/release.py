@@ -1,8 +1,9 @@
-"""Usage: python tests/release.py OUT [KEY]. A release of the last commit: wheel, sdist, Ansible collection, SBOM and SHA256SUMS,
-signed by an ssh key.
+"""Usage: python tests/release.py OUT [KEY]. A release of the last commit: wheel, sdist, Ansible collection, SBOM and
+SHA256SUMS, signed by an ssh key.
 
-Only committed files are built, whatever else is in the tree; the commit's time is the time of every file, so that anybody who
-builds the same commit gets the same bytes. The SBOM (CycloneDX 1.6) has every package of requirements.lock with its hashes.
+Only committed files are built, whatever else is in the tree; the commit's time is the time of every file, so that
+anybody who builds the same commit gets the same bytes. The SBOM (CycloneDX 1.6) has every package of requirements.lock
+with its hashes.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def refuse_other_tag(root: Path, version: str) -> None:
 
 
 def sbom(lock: str, project: Mapping[str, Any], files: Mapping[str, str], at: int) -> dict[str, Any]:
-    """Return the document. `files`: digests of the released files, by name. Packages that only development needs have the scope
-    excluded."""
+    """Return the document. `files`: digests of the released files, by name. Packages that only development needs have
+    the scope excluded."""
     rows: dict[str, dict[str, Any]] = {}
     needs: dict[str, set[str]] = {}
     by_name: dict[str, list[str]] = {}

@@ -26,7 +26,8 @@ QUEUES = 2
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """One test in one direction on one rail: `client` sends, `server` answers. `skipped` and `problem` say why it does not run.
+    """One test in one direction on one rail: `client` sends, `server` answers. `skipped` and `problem` say why it does
+    not run.
 
     `listens`: the server opens a TCP port, which shows that it is ready; otherwise it is given a second.
     """
@@ -74,7 +75,8 @@ def make_unit(test: str, client: Host, server: Host, client_rail: Rail, server_r
 
 
 def format_commands(unit: Unit) -> str:
-    """Format the commands that show the same by hand: on the server's host, then on the client's; with the programs' default port."""
+    """Format the commands that show the same by hand: on the server's host, then on the client's; with the programs'
+    default port."""
     if not unit.ask:
         return ""
     serve, ask = (shlex.join(words).replace(f" -p {PORT}", "") for words in (unit.serve, unit.ask))
@@ -146,7 +148,8 @@ def _perftest(made: Unit, client: Host, server: Host, program: str) -> Unit:
 
 
 def _cuda(host: Host, rail: Rail) -> tuple[list[str], str]:
-    """Return the flags for the memory of the GPU nearest to a port, as far as this perftest lists them; or why there are none."""
+    """Return the flags for the memory of the GPU nearest to a port, as far as this perftest lists them; or why there
+    are none."""
     flags = host.tools.flags
     if not rail.gpu:
         return [], f"no GPU near {rail.device}"

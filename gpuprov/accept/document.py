@@ -15,8 +15,8 @@ AcceptVerdict = Literal["accepted", "NOT accepted", "nothing was measured", "int
 
 
 class AcceptedRow(msgspec.Struct, kw_only=True):
-    """One finding. `wanted` is in words, `threshold` the figure (0: none), `published` its source, empty for the spec's own.
-    `measurement`: null if a host was left out.
+    """One finding. `wanted` is in words, `threshold` the figure (0: none), `published` its source, empty for the spec's
+    own. `measurement`: null if a host was left out.
     """
 
     host: str
@@ -38,7 +38,8 @@ class AcceptedSummary(Summary, kw_only=True):
 
 
 class Accepted(Document, kw_only=True, tag="accept"):
-    """The document. `outliers`: one sentence each, the worst first. `results`: every finding. `notes`: messages for the reader."""
+    """The document. `outliers`: one sentence each, the worst first. `results`: every finding. `notes`: messages for the
+    reader."""
 
     run: str
     verdict: AcceptVerdict

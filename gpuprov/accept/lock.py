@@ -1,7 +1,7 @@
 """Each host's lock, the same one that apply takes, and a keeper that releases it if nobody does.
 
-Beside the lock a process on the host waits for a deadline that every step puts off. When it has passed, the machine that ran the
-acceptance is gone or cannot reach the host: the process ends what was started and releases the lock.
+Beside the lock a process on the host waits for a deadline that every step puts off. When it has passed, the machine
+that ran the acceptance is gone or cannot reach the host: the process ends what was started and releases the lock.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ _STOP = """stop() {
   done
   return $hit
 }"""
-"""Shell: signals the recorded process groups, unless a number is another process's by now (proc_pid_stat(5), field 22)."""
+"""Shell: signals the recorded process groups, unless a number is another process's by now (proc_pid_stat(5), field 22).
+"""
 
 
 class Lock:
-    """The lock of one run on many hosts. `held`: hosts that have it; `away`: those that had it when they were last reached."""
+    """The lock of one run on many hosts. `held`: hosts that have it; `away`: those that had it when they were last
+    reached."""
 
     def __init__(self, runner: Runner, run: str, at_a_time: int = AT_A_TIME) -> None:
         self._at_a_time = at_a_time
@@ -82,7 +84,8 @@ class Lock:
             raise
 
     def step(self, host: str, script: str, limit: float, phase: float = 0.0) -> Step:
-        """Make a step that runs only while the lock is held, and puts off its end by the time that the whole phase may take."""
+        """Make a step that runs only while the lock is held, and puts off its end by the time that the whole phase may
+        take."""
         return Step(host=host, script=self._guarded(host, max(limit, phase)) + script, limit=limit)
 
     def phase(self, steps: Mapping[str, tuple[str, float]]) -> dict[str, Ran]:
@@ -137,7 +140,8 @@ echo "$answer"
 """
 
     def _whose(self, host: str) -> str:
-        """A shell word for this run and this name of the host: another name of the same host ends nothing, and runs nothing."""
+        """A shell word for this run and this name of the host: another name of the same host ends nothing, and runs
+        nothing."""
         return shlex.quote(f"{self._run} {host}")
 
     def _guarded(self, host: str, limit: float) -> str:

@@ -1,4 +1,5 @@
-"""Figures between pairs of hosts as maps: the result of each pair, and how good it is, in levels that a legend can name."""
+"""Figures between pairs of hosts as maps: the result of each pair, and how good it is, in levels that a legend can
+name."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from gpuprov.accept.model import ORDER, Finding, Outcome, Status
 from gpuprov.capabilities.acceptance.judge import kind
 
 Level = Literal["met", "slow", "missed", "far", "none", "skipped"]
-"""met: matches the spec. slow: not missed, but much worse than the others. missed, far: under the threshold, and far under it.
-none: no figure.
+"""met: matches the spec. slow: not missed, but much worse than the others. missed, far: under the threshold, and far
+under it. none: no figure.
 """
 MARKS: Mapping[Level, str] = {"met": "", "slow": "~", "missed": "!", "far": "!!", "none": "", "skipped": ""}
 """Marks beside a number: no meaning is in colour alone."""
@@ -25,7 +26,8 @@ MUCH = 0.10
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """Result of one pair: its worst rail's figure (None if there is none), the verdict, a text for it, and that rail's threshold."""
+    """Result of one pair: its worst rail's figure (None if there is none), the verdict, a text for it, and that rail's
+    threshold."""
 
     value: float | None
     status: Status
@@ -35,7 +37,8 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Map(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A test between pairs: cells by (from, to). `threshold` 0: there is none. `less`: less is better, and a pair has one figure."""
+    """A test between pairs: cells by (from, to). `threshold` 0: there is none. `less`: less is better, and a pair has
+    one figure."""
 
     title: str
     unit: str
@@ -47,7 +50,8 @@ class Map(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def median(self) -> float:
-        """Median of the figures that are not missed, which show what this fleet can do; of all figures if every one is missed."""
+        """Median of the figures that are not missed, which show what this fleet can do; of all figures if every one is
+        missed."""
         good = [cell.value for cell in self.cells.values() if cell.value is not None and cell.status != "fail"]
         every = good or [cell.value for cell in self.cells.values() if cell.value is not None]
         return median(every) if every else 0.0

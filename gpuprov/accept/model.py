@@ -18,7 +18,8 @@ from gpuprov.spec.model import HostSpec, RawHost
 
 KINDS = ("rdma", "nccl", "nvbandwidth", "dcgm", "stream")
 GROUP = 8
-"""Largest number of hosts of which every pair is tested: 28 pairs, in 7 rounds. Above it, a ring: each host with its two neighbours.
+"""Largest number of hosts of which every pair is tested: 28 pairs, in 7 rounds. Above it, a ring: each host with its
+two neighbours.
 """
 
 Pairing = Literal["auto", "all", "ring"]
@@ -38,7 +39,8 @@ OUTCOMES: dict[Status, errors.Outcome] = {
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The command's options. `timeout`: seconds that a test may take beyond the time it is to measure.
 
-    `break_lock`: ids of locks that are taken over. `forks`: hosts that are connected to at a time; 0: the user sets no limit.
+    `break_lock`: ids of locks that are taken over. `forks`: hosts that are connected to at a time; 0: the user sets no
+    limit.
     """
 
     only: tuple[str, ...] = KINDS
@@ -72,12 +74,14 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Runner = Callable[[Sequence[Step]], dict[str, Ran]]
-"""Runs steps of different hosts at a time; one step for each host. Every access of an acceptance to its hosts goes through it."""
+"""Runs steps of different hosts at a time; one step for each host. Every access of an acceptance to its hosts goes
+through it."""
 Say = Callable[[str], None]
 
 
 class Host(msgspec.Struct, kw_only=True):
-    """A host of the acceptance. `devices`: its RDMA devices that the spec selects; `model`: a key of the catalogue, or empty."""
+    """A host of the acceptance. `devices`: its RDMA devices that the spec selects; `model`: a key of the catalogue, or
+    empty."""
 
     raw: RawHost
     spec: HostSpec

@@ -1,4 +1,5 @@
-"""Outliers of an acceptance, a sentence each: a host that is slow with all others, one slow path, a GPU below its threshold."""
+"""Outliers of an acceptance, a sentence each: a host that is slow with all others, one slow path, a GPU below its
+threshold."""
 
 from __future__ import annotations
 

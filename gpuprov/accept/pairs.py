@@ -1,5 +1,5 @@
-"""Tests between two hosts, round by round: start servers, run clients, stop servers. After an exception the lock ends what still
-runs."""
+"""Tests between two hosts, round by round: start servers, run clients, stop servers. After an exception the lock ends
+what still runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def list_units(host: Host, other: Host) -> list[Unit]:
 def run_rounds(
     hosts: Mapping[str, Host], planned: Sequence[Sequence[Pair]], lock: Lock, timeout: float, say: Say
 ) -> Iterable[tuple[Unit, Measurement]]:
-    """Run all rounds and yield each unit's measurement as soon as it is available; a host that is lost is left out from then on."""
+    """Run all rounds and yield each unit's measurement as soon as it is available; a host that is lost is left out from
+    then on."""
     for number, pairs in enumerate(planned, start=1):
         queues = [list_units(hosts[host], hosts[other]) for host, other in pairs]
         for turn in range(max((len(queue) for queue in queues), default=0)):

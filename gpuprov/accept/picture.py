@@ -1,7 +1,8 @@
 """A heat map of pairs as SVG: nothing is loaded from anywhere, everything from a host is escaped.
 
-Matching cells are quiet, missed ones are orange: a hue that people with any colour-blindness can tell from paper and ink. No meaning
-is in colour alone: each cell has its number, with ! and a thick border if it is missed. It follows the reader's light or dark mode.
+Matching cells are quiet, missed ones are orange: a hue that people with any colour-blindness can tell from paper and
+ink. No meaning is in colour alone: each cell has its number, with ! and a thick border if it is missed. It follows the
+reader's light or dark mode.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A host's rails: the ports to test, each with the GID and the address that others reach it by. Never a device by its number."""
+"""A host's rails: the ports to test, each with the GID and the address that others reach it by. Never a device by its
+number."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ Speech = Literal["InfiniBand", "RoCE", "iWARP"]
 
 
 class Rail(msgspec.Struct, frozen=True, kw_only=True):
-    """A port. `address`: target of the peer's TCP connection; `gid`: of RoCE only; `gpu`: the nearest GPU's PCI address.
+    """A port. `address`: target of the peer's TCP connection; `gid`: of RoCE only; `gpu`: the nearest GPU's PCI
+    address.
 
     `problem`: why it cannot be tested.
     """
@@ -86,8 +88,8 @@ def _make_rail(host: Host, device: RdmaDevice, port: RdmaPort) -> Rail:
 
 
 def _choose_gid(device: RdmaDevice, port: RdmaPort, addresses: list[str]) -> Gid | None:
-    """Choose a GID by type and address, since its index differs from device to device. One whose address its interface still has
-    comes first.
+    """Choose a GID by type and address, since its index differs from device to device. One whose address its interface
+    still has comes first.
     """
     usable = [gid for gid in port.gids if gid.kind == "RoCE v2" and gid.ipv4]
     current = [gid for gid in usable if gid.ipv4 in addresses]
@@ -95,7 +97,8 @@ def _choose_gid(device: RdmaDevice, port: RdmaPort, addresses: list[str]) -> Gid
 
 
 def find_nearest(host: Host, device: str) -> str:
-    """Return the PCI address of the GPU that shares the longest path through the PCI tree with an RDMA device; empty if none."""
+    """Return the PCI address of the GPU that shares the longest path through the PCI tree with an RDMA device; empty if
+    none."""
     hca_path = host.network.hcas.get(device, "")
     shared = {
         gpu: len(os.path.commonpath([hca_path, path]).split("/")) for gpu, path in host.network.gpus.items() if hca_path

@@ -20,7 +20,8 @@ CONNECT = 60.0
 
 
 def make_runner(hosts: Mapping[str, RawHost], at_a_time: int = AT_A_TIME) -> Runner:
-    """Make the runner for these hosts. Local children are ended on an interrupt; what they started is ended on the host."""
+    """Make the runner for these hosts. Local children are ended on an interrupt; what they started is ended on the
+    host."""
 
     def run(steps: Sequence[Step]) -> dict[str, Ran]:
         results: dict[str, Ran] = {}

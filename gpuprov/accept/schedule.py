@@ -12,8 +12,8 @@ Pair = tuple[str, str]
 def plan_rounds(hosts: Sequence[str], pairing: Pairing = "auto") -> list[list[Pair]]:
     """Plan rounds of pairs; within a round every host is in one pair at most. Fewer than two hosts make no round.
 
-    all: every pair once, by the circle method, n - 1 rounds (n if n is odd). ring: each host with the next, in two rounds,
-    or three if n is odd. auto: all up to GROUP hosts.
+    all: every pair once, by the circle method, n - 1 rounds (n if n is odd). ring: each host with the next, in two
+    rounds, or three if n is odd. auto: all up to GROUP hosts.
     """
     names = list(hosts)
     if len(names) < 2:
@@ -24,7 +24,8 @@ def plan_rounds(hosts: Sequence[str], pairing: Pairing = "auto") -> list[list[Pa
 
 
 def split_rounds(planned: Sequence[Sequence[Pair]], at_a_time: int) -> list[list[Pair]]:
-    """Split the rounds so that at most `at_a_time` servers, or clients, are started at once: a server ends if it waits too long."""
+    """Split the rounds so that at most `at_a_time` servers, or clients, are started at once: a server ends if it waits
+    too long."""
     return [list(pairs[start : start + at_a_time]) for pairs in planned for start in range(0, len(pairs), at_a_time)]
 
 

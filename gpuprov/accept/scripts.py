@@ -1,6 +1,7 @@
 """Shell code of a test on a host: a server that is ready when the step ends, a client, and the server's end.
 
-Each program gets a process group of its own, recorded with its start time in the lock's folder, so that the lock's end finds it.
+Each program gets a process group of its own, recorded with its start time in the lock's folder, so that the lock's end
+finds it.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ TIMED_OUT = 124
 KILLED = 137
 """Exit status for a command that it had to kill."""
 LONGEST = 4_000_000
-"""Bytes of a program's output that are read; of a longer output whole lines of its beginning and its end, where the figures are."""
+"""Bytes of a program's output that are read; of a longer output whole lines of its beginning and its end, where the
+figures are."""
 READY = 20
 """Seconds that a server may take until it listens."""
 _START = """p=$!
 [ -e "/proc/$p" ] && echo "$p $(sed 's/.*) //' "/proc/$p/stat" | cut -d' ' -f20)" >"$d/NAME.pid"
 """
-# Between 20000 and 28000: below the range of outgoing connections (ip_local_port_range), and clear of erdma's 30608 to 30623.
+# Between 20000 and 28000: below the range of outgoing connections (ip_local_port_range), and clear of erdma's 30608 to
+# 30623.
 _CHOOSE = r"""port=$((20000 + $(od -An -N2 -tu2 /dev/urandom) % 8000))
 while grep -qsi "$(printf ':%04X ' "$port")" /proc/net/tcp /proc/net/tcp6; do port=$((port + 1)); done
 """
@@ -32,15 +35,16 @@ def _words(words: Sequence[str]) -> str:
 
 
 def _environment(more: Mapping[str, str]) -> str:
-    """Format the environment. With GPU memory, completions must not scatter data (https://github.com/linux-rdma/perftest); GPUs are
-    numbered by PCI address.
+    """Format the environment. With GPU memory, completions must not scatter data
+    (https://github.com/linux-rdma/perftest); GPUs are numbered by PCI address.
     """
     plain = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "MLX5_SCATTER_TO_CQE": "0"}
     return shlex.join(["env", *(f"{key}={value}" for key, value in {**plain, **more}.items())])
 
 
 def serve(words: Sequence[str], *, listens: bool, limit: float) -> str:
-    """Start a server, wait until it is ready and print the port. Fails, with the server's output, if it does not come up."""
+    """Start a server, wait until it is ready and print the port. Fails, with the server's output, if it does not come
+    up."""
     ready = (
         """  grep -qsi "$(printf ':%04X [0-9A-F]*:0000 0A' "$port")" /proc/net/tcp /proc/net/tcp6 && break"""
         if listens
@@ -60,7 +64,8 @@ echo "port $port"
 
 
 def ask(words: Sequence[str], *, port: int = 0, limit: float, more: Mapping[str, str] | None = None) -> str:
-    """Run a client, or a program of one host, to its end or for `limit` seconds; print its output and end with its status."""
+    """Run a client, or a program of one host, to its end or for `limit` seconds; print its output and end with its
+    status."""
     return f"""port={port}
 setsid timeout -k 5 {int(limit)} {_environment(more or {})} {_words(words)} </dev/null >"$d/client.log" 2>&1 &
 {_START.replace("NAME", "client")}wait "$p"; s=$?

@@ -29,7 +29,8 @@ def check(options: Options) -> None:
 
 
 def report(outcome: Outcome, options: Options, about: About | None = None) -> None:
-    """Write the files, print the result. A file that cannot be written is reported after the result. `about`: for the page."""
+    """Write the files, print the result. A file that cannot be written is reported after the result. `about`: for the
+    page."""
     files = (
         (options.junit, lambda: junit.render(as_results(outcome))),
         (options.html, lambda: page(outcome, about)),
@@ -49,7 +50,8 @@ def as_results(outcome: Outcome) -> list[Result]:
 
 
 def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
-    """Format the outliers, a sentence each; then skipped tests, each test in a line, and the verdict. `verbose`: every finding."""
+    """Format the outliers, a sentence each; then skipped tests, each test in a line, and the verdict. `verbose`: every
+    finding."""
     lines: list[str] = []
     for outlier in find_outliers(outcome):
         lines += [*_format_outlier(outlier), ""]

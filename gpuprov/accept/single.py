@@ -28,7 +28,8 @@ NO_GPU = "no NVIDIA GPU that nvidia-smi lists"
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A program to run on a host for one or several tests, or in `skipped` why not. `told`: what else is to be said of its figure."""
+    """A program to run on a host for one or several tests, or in `skipped` why not. `told`: what else is to be said of
+    its figure."""
 
     host: str
     tests: tuple[str, ...]
@@ -60,7 +61,8 @@ def nccl_task(host: Host) -> Task | None:
 
 
 def loopback_task(host: Host) -> Task | None:
-    """Make the same task over the host's own HCAs: NCCL is left neither NVLink nor shared memory, as in azurehpc-health-checks
+    """Make the same task over the host's own HCAs: NCCL is left neither NVLink nor shared memory, as in
+    azurehpc-health-checks
     (https://github.com/Azure/azurehpc-health-checks/blob/main/customTests/azure_nccl_allreduce_ib_loopback.nhc).
     """
     task = nccl_task(host) if host.block.nccl.loopback else None
@@ -76,9 +78,11 @@ def loopback_task(host: Host) -> Task | None:
 
 
 def _choose_size(requested: str, hosts: Sequence[Host]) -> tuple[str, str]:
-    """The message size that the hosts' GPUs have room for, as a power of two where it is less than what is asked for, and why.
+    """The message size that the hosts' GPUs have room for, as a power of two where it is less than what is asked for,
+    and why.
 
-    nccl-tests has three buffers of it on each GPU beside 1 GiB (src/common.cu); of a GPU's nominal memory a tenth may not be free.
+    nccl-tests has three buffers of it on each GPU beside 1 GiB (src/common.cu); of a GPU's nominal memory a tenth may
+    not be free.
     """
     least = min((min(gpu.memory_gb) for host in hosts if (gpu := find_gpu(host.model)) and gpu.memory_gb), default=0)
     room = int((0.9 * least - 1) * (1 << 30) / 3)

@@ -28,8 +28,8 @@ WORKERS = 64
 
 
 class Left(msgspec.Struct, frozen=True):
-    """The state in which a host was left. `running`: processes that the run started there and that have not ended. `held`: the host
-    keeps the lock because of them. `problem`: why the lock may still be there."""
+    """The state in which a host was left. `running`: processes that the run started there and that have not ended.
+    `held`: the host keeps the lock because of them. `problem`: why the lock may still be there."""
 
     running: tuple[str, ...] = ()
     held: bool = False
@@ -54,7 +54,8 @@ def leave(
     limit: float = LIMIT,
     at_a_time: int = 0,
 ) -> dict[str, Left]:
-    """Return the locks that `owner` (a run and its process) holds on these hosts, as far as they are reached in `limit` seconds."""
+    """Return the locks that `owner` (a run and its process) holds on these hosts, as far as they are reached in `limit`
+    seconds."""
     by_host = {raw.name: Left(problem="not tried") for raw in hosts}
     clear = composed((assets.root() / "roles" / "host" / "files" / "clear.sh").read_text(encoding="utf-8"), limit)
 

@@ -34,8 +34,9 @@ def run(
     about: About | None = None,
     left_out: Mapping[str, HostOutcome] | None = None,
 ) -> int:
-    """Apply, print the result, return the exit code. Asks only if a person can answer. agreed: refuses changes that were not
-    approved. html: the page, with `about`. left_out: hosts that take no part, and why; they are reported beside the others."""
+    """Apply, print the result, return the exit code. Asks only if a person can answer. agreed: refuses changes that
+    were not approved. html: the page, with `about`. left_out: hosts that take no part, and why; they are reported
+    beside the others."""
     check_writable(html)
     interactive = terminal.can_ask()
     outcome = apply(

@@ -14,11 +14,12 @@ from gpuprov.verify.verify import Verdict, next_boot, verdict
 
 
 class AppliedHost(HostDocument, frozen=True, kw_only=True):
-    """The outcome of a host. `verdict` and `next_boot`: of verify, after the run; null if the host was not verified. `ran`,
-    `skipped`: capabilities with the reason. `changed`: tasks that changed something. `task`, `message`, `hint`: what failed, or why
-    nothing was done, and the fix. `warnings`: problems that stopped nothing. `results`: of verify, without those that are n/a.
-    `reboot_required`: why the host must still be rebooted. `items`: each change that the plan lists, and its outcome; empty if
-    there was nothing to do. `origin`: the place in the inventory that requests the capability which failed or was refused."""
+    """The outcome of a host. `verdict` and `next_boot`: of verify, after the run; null if the host was not verified.
+    `ran`, `skipped`: capabilities with the reason. `changed`: tasks that changed something. `task`, `message`, `hint`:
+    what failed, or why nothing was done, and the fix. `warnings`: problems that stopped nothing. `results`: of verify,
+    without those that are n/a. `reboot_required`: why the host must still be rebooted. `items`: each change that the
+    plan lists, and its outcome; empty if there was nothing to do. `origin`: the place in the inventory that requests
+    the capability which failed or was refused."""
 
     state: State
     verdict: Verdict | None
@@ -46,8 +47,8 @@ class AppliedSummary(Summary, kw_only=True):
 
 
 class Applied(Document, kw_only=True, tag="apply"):
-    """The document. `acts`: how long each act took. `stopped`: why batches were left out. `locked`: hosts that another run works
-    on. `log`: the file with Ansible's output, empty if Ansible did not run."""
+    """The document. `acts`: how long each act took. `stopped`: why batches were left out. `locked`: hosts that another
+    run works on. `log`: the file with Ansible's output, empty if Ansible did not run."""
 
     run: str
     act: Act

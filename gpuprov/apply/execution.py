@@ -1,5 +1,5 @@
-"""A run of apply: read, decide, run Ansible batch by batch according to the policy, verify. Success is decided by verify, not by
-"failed=0"."""
+"""A run of apply: read, decide, run Ansible batch by batch according to the policy, verify. Success is decided by
+verify, not by "failed=0"."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ def apply(
 ) -> ApplyRun:
     """Bring the hosts to the state in their specs. Raises GpuprovError for invalid options, before any host is read.
 
-    confirm: called with the plans before anything is changed, unless `options.yes`. agreed: called with the readings and the
-    capabilities to run, by host; returns the approved plans, or raises GpuprovError if they differ. known: called with the outcome
-    of a host as soon as it is final: nothing to do, failed, or verified. An interrupt ends in an ApplyRun.
+    confirm: called with the plans before anything is changed, unless `options.yes`. agreed: called with the readings
+    and the capabilities to run, by host; returns the approved plans, or raises GpuprovError if they differ. known:
+    called with the outcome of a host as soon as it is final: nothing to do, failed, or verified. An interrupt ends in
+    an ApplyRun.
     """
     started = time.monotonic()
     everyone = [raw.name for raw, _ in pairs]
@@ -132,7 +133,8 @@ class _Execution:
         return self.lists.confirmed(self.pace, self.show)
 
     def tidy(self) -> None:
-        """Remove leftovers of killed runs, here and on hosts that have nothing to do; on the other hosts the run takes them over."""
+        """Remove leftovers of killed runs, here and on hosts that have nothing to do; on the other hosts the run takes
+        them over."""
         remove_leftovers(place())
         idle = [raw for raw, _ in self.pairs if self.outcomes[raw.name].state == "unchanged"]
         give_back(idle, self.readings, self.owner, self.pace.forks)
@@ -240,8 +242,8 @@ class _Execution:
             self.outcomes[name].left = str(leftover)
 
     def verify(self, chosen: Sequence[str]) -> None:
-        """Read hosts again and add the results to their outcomes. Skips hosts that were never reached, and a run that only
-        prepares."""
+        """Read hosts again and add the results to their outcomes. Skips hosts that were never reached, and a run that
+        only prepares."""
         if self.options.act == "prepare":
             return
         reached = {name for name in chosen if self.outcomes[name].state != "unreachable"}

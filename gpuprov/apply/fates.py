@@ -1,4 +1,5 @@
-"""Outcomes of a run's lists, for the terminal and the page: items with the same outcome together, and the totals of the run."""
+"""Outcomes of a run's lists, for the terminal and the page: items with the same outcome together, and the totals of the
+run."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def timeless(items: Iterable[AppliedItem]) -> list[AppliedItem]:
 
 
 def in_numbers(outcomes: Sequence[HostOutcome]) -> str:
-    """Summarise the changes made on these hosts, in the format of the plan's summary: `done: 12 packages, 5 files; 1 not needed`."""
+    """Summarise the changes made on these hosts, in the format of the plan's summary: `done: 12 packages, 5 files; 1
+    not needed`."""
     lists = [[item for item in outcome.items if item.state in MADE] for outcome in outcomes if outcome.items]
     number = sum(map(len, lists))
     counts = sizes(lists) or [f"{number:,} change{'s' * (number != 1)}"] * bool(number)

@@ -69,9 +69,10 @@ def _had_by(reading: Reading, name: str, options: Options) -> str:
 
 
 def _since(spec: HostSpec, reading: Reading, options: Options) -> tuple[str, str] | None:
-    """Return the capability that another run has applied to the host since the spec was read, and this run would undo, with its
-    description; None if there is none. The clocks of two machines may differ by the tolerance of `host.clock`. Changes by this run
-    itself, such as a rollback, do not count. Another gpuprov, whose roles or tables differ, is no other spec."""
+    """Return the capability that another run has applied to the host since the spec was read, and this run would undo,
+    with its description; None if there is none. The clocks of two machines may differ by the tolerance of `host.clock`.
+    Changes by this run itself, such as a rollback, do not count. Another gpuprov, whose roles or tables differ, is no
+    other spec."""
     try:
         own = (options.run, of_rollback(options.run))
         own_run = not options.asked_at or reading.facts.get(house.FENCE).get("run") in own
@@ -90,8 +91,8 @@ def _since(spec: HostSpec, reading: Reading, options: Options) -> tuple[str, str
 
 
 def _stops(result: Result, run: Collection[str], options: Options) -> bool:
-    """Return whether a result keeps the host from being changed. A drain command takes care of GPU clients, and a run that only
-    prepares leaves them alone."""
+    """Return whether a result keeps the host from being changed. A drain command takes care of GPU clients, and a run
+    that only prepares leaves them alone."""
     if is_broken(result):
         return result.moment == "preflight"
     if not result.stops or result.status != "fail" or result.capability not in {*run, "host"}:

@@ -31,8 +31,8 @@ NOT_READ, NOT_SEEN = "the host was not read after the run", "what the host has c
 
 
 class After(msgspec.Struct, frozen=True, kw_only=True):
-    """A host as it was read after the run. left: the remaining differences, with the plan's own code. waiting: capabilities with
-    package changes still to come; unread: those that could not be read completely."""
+    """A host as it was read after the run. left: the remaining differences, with the plan's own code. waiting:
+    capabilities with package changes still to come; unread: those that could not be read completely."""
 
     left: frozenset[Key]
     waiting: frozenset[str] = frozenset()
@@ -43,9 +43,9 @@ class After(msgspec.Struct, frozen=True, kw_only=True):
 def applied(
     planned: Sequence[Item], comparable: Collection[Key], outcome: HostOutcome, after: After | None
 ) -> list[AppliedItem]:
-    """Return the outcomes of a plan's items, then of unplanned changes. comparable: the list from an earlier reading of the same
-    kind as the one after the run; for all other items, such as packages that only the package manager names, the reported changes
-    decide."""
+    """Return the outcomes of a plan's items, then of unplanned changes. comparable: the list from an earlier reading of
+    the same kind as the one after the run; for all other items, such as packages that only the package manager names,
+    the reported changes decide."""
     made = _net(outcome.made)
     judge = _Judge(comparable, outcome, after, made)
     applied_items = [judge.item(item) for item in planned]
@@ -55,7 +55,8 @@ def applied(
 
 
 def taken_back(items: Iterable[AppliedItem], back: Iterable[AppliedItem], why: str) -> list[AppliedItem]:
-    """Return the items of a run whose host was rolled back, with the rollback's additional changes. back: the rollback's own items."""
+    """Return the items of a run whose host was rolled back, with the rollback's additional changes. back: the
+    rollback's own items."""
     undone = {key(item): item for item in back if item.state in MADE}
     merged_items = [
         msgspec.structs.replace(item, state="taken back", why="")
@@ -71,7 +72,8 @@ def taken_back(items: Iterable[AppliedItem], back: Iterable[AppliedItem], why: s
 
 
 def _net(made: Iterable[Item]) -> dict[Key, Item]:
-    """Return the net change of each thing, by key; a package whose hold was released for a transaction and set again is left out."""
+    """Return the net change of each thing, by key; a package whose hold was released for a transaction and set again is
+    left out."""
     latest: dict[Key, Item] = {}
     first: dict[Key, str] = {}
     for item in made:
@@ -127,8 +129,8 @@ class _Judge:
         return not ended_well and (capability == self._outcome.culprit or capability not in self._acting)
 
     def _acted(self, item: Item) -> bool:
-        """Return whether a task has changed something that may have caused this. Package changes are each named; running things may
-        be due to the reboot."""
+        """Return whether a task has changed something that may have caused this. Package changes are each named;
+        running things may be due to the reboot."""
         if item.kind in PACKAGES and item.capability in self._moving:
             return False
         if item.kind == "client" and self._stopped:
@@ -150,7 +152,8 @@ class _Judge:
 
 
 def _otherwise(item: Item, made: Item) -> str:
-    """Return the plan's text about a package that was changed to another version; "" if it named no version, or this one."""
+    """Return the plan's text about a package that was changed to another version; "" if it named no version, or this
+    one."""
     named = item.kind == "package" and ("0" <= item.after[:1] <= "9" or item.after == "removed")
     return f"the plan said {item.after}" if named and not made.after.startswith(item.after) else ""
 

@@ -1,4 +1,5 @@
-"""Renewal of leases for hosts that wait while Ansible works on others: it goes task by task, so that one slow host delays all."""
+"""Renewal of leases for hosts that wait while Ansible works on others: it goes task by task, so that one slow host
+delays all."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class Keeper:
     def _run(self) -> None:
         while not self._over.wait(min(self._lease / SHARE / 2, 60.0)):
             silent = [raw for raw in self._hosts if self._silent(raw.name)]
-            # A lease that cannot be kept costs the run its next step, which says so; whatever it was, the next round is made.
+            # A lease that cannot be kept costs the run its next step, which says so; whatever it was, the next round is
+            # made.
             with contextlib.suppress(Exception):
                 run_all((host_job for raw in silent if (host_job := self._job(raw))), self._at_a_time)
 

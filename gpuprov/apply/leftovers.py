@@ -1,4 +1,5 @@
-"""Locks that a killed run of this machine has left on hosts with nothing to do, where no other run would take them over."""
+"""Locks that a killed run of this machine has left on hosts with nothing to do, where no other run would take them
+over."""
 
 from __future__ import annotations
 

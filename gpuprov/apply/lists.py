@@ -25,8 +25,8 @@ from gpuprov.verify.evaluate import MOMENTS
 
 
 class Lists:
-    """The plans of a run's hosts. They are exact if a person has to confirm them, or has approved a saved plan; otherwise they
-    follow from the reading, without another login."""
+    """The plans of a run's hosts. They are exact if a person has to confirm them, or has approved a saved plan;
+    otherwise they follow from the reading, without another login."""
 
     def __init__(self, pairs: Sequence[Pair], options: Options) -> None:
         self._pairs = {pair[0].name: pair for pair in pairs}

@@ -39,7 +39,8 @@ class Log:
         self._is_begun = self._is_lost = False
 
     def _opened(self) -> int:
-        """Open a new file. Jobs of one roll-out share a name, and may begin in the same second: later files get a number."""
+        """Open a new file. Jobs of one roll-out share a name, and may begin in the same second: later files get a
+        number."""
         first = self.path
         for number in range(2, MOST):
             with suppress(FileExistsError):
@@ -53,7 +54,8 @@ class Log:
     def write(self, text: str) -> None:
         """Write one or more lines, sanitized, since a log is read on a terminal, and without Ansible's colours.
 
-        Raises GpuprovError if the first line cannot be written. If the disk fills up later, the work on the hosts continues.
+        Raises GpuprovError if the first line cannot be written. If the disk fills up later, the work on the hosts
+        continues.
         """
         plain = re.sub(r"\x1b\[[0-9;]*m", "", self.masked(text.replace("\r\n", "\n")))
         try:

@@ -15,9 +15,9 @@ from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import verdict
 
 State = Literal["unchanged", "changed", "failed", "blocked", "locked", "unreachable", "not-started", "prepared"]
-"""unchanged: nothing had to be done. blocked: preflight refused, the host was not touched. locked: another run works on it.
-not-started: the run ended before its turn. prepared: the next apply was checked and its files downloaded; nothing in service was
-changed."""
+"""unchanged: nothing had to be done. blocked: preflight refused, the host was not touched. locked: another run works on
+it. not-started: the run ended before its turn. prepared: the next apply was checked and its files downloaded; nothing
+in service was changed."""
 DONE = frozenset(("changed", "unchanged", "prepared"))
 """States of a host whose run was completed."""
 NOT_DONE: dict[str, Outcome] = {
@@ -33,12 +33,13 @@ Act = Literal["apply", "prepare", "rollback"]
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Options of apply. serial, canary and max_fail are a number of hosts or a share ("20%"); canary may name hosts.
 
-    act: prepare ends before something in service would be changed. reboot: permission for this run, whatever the spec says. full:
-    run every role, even if every check passes. prune: remove what the spec no longer requests; prune_only: by host, of these
-    capabilities alone. break_lock: ids of locks to take over. timeout: seconds that one act may take on a host. run: the name under
-    which it can be continued elsewhere; default, a new one. lease: seconds that a host stays locked for a run that is not heard of
-    any more. checkpoint: keep a checkpoint on hosts that verify finds green. asked_at: when the inventory was read, in UTC, if this
-    run has not read it: changes applied to a host since then are not undone.
+    act: prepare ends before something in service would be changed. reboot: permission for this run, whatever the spec
+    says. full: run every role, even if every check passes. prune: remove what the spec no longer requests; prune_only:
+    by host, of these capabilities alone. break_lock: ids of locks to take over. timeout: seconds that one act may take
+    on a host. run: the name under which it can be continued elsewhere; default, a new one. lease: seconds that a host
+    stays locked for a run that is not heard of any more. checkpoint: keep a checkpoint on hosts that verify finds
+    green. asked_at: when the inventory was read, in UTC, if this run has not read it: changes applied to a host since
+    then are not undone.
     """
 
     act: Act = "apply"
@@ -71,13 +72,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Became = Literal["done", "not needed", "not done", "unforeseen", "taken back", "unknown"]
-"""The outcome of a change that the plan lists. not needed: already so at its turn, or nothing had to be done for it. unforeseen:
-done, but not in the plan. taken back: done, and undone by the rollback of this run. unknown: the host was not read after the run."""
+"""The outcome of a change that the plan lists. not needed: already so at its turn, or nothing had to be done for it.
+unforeseen: done, but not in the plan. taken back: done, and undone by the rollback of this run. unknown: the host was
+not read after the run."""
 
 
 class AppliedItem(Item, frozen=True, kw_only=True):
-    """A change in the plan, and its outcome. `after`: the new state, if it was done. `why`: the reason why it was not done, or
-    differently."""
+    """A change in the plan, and its outcome. `after`: the new state, if it was done. `why`: the reason why it was not
+    done, or differently."""
 
     state: Became
     why: str = ""
@@ -86,12 +88,12 @@ class AppliedItem(Item, frozen=True, kw_only=True):
 class HostOutcome(msgspec.Struct, kw_only=True):
     """The outcome of a host. results: verify, after the run; message and hint: why it was not done.
 
-    ran, skipped: capabilities with the reason. changed: tasks that changed something. reboot_permitted: by the spec or the run.
-    rolled_back: the target and result of a rollback; undone: by `on_failure`, so that a pending reboot is obsolete. warnings:
-    problems that stopped nothing. items: the plan's items, and their outcomes; made: changes reported by modules. culprit: the
-    capability that failed or was refused; origin: the place in the spec that requests it; places: by failing check, the place that
-    requests what it checks. left: what a run that was cut off has left
-    on the host. interrupted: a user ended the run while it worked on the host.
+    ran, skipped: capabilities with the reason. changed: tasks that changed something. reboot_permitted: by the spec or
+    the run. rolled_back: the target and result of a rollback; undone: by `on_failure`, so that a pending reboot is
+    obsolete. warnings: problems that stopped nothing. items: the plan's items, and their outcomes; made: changes
+    reported by modules. culprit: the capability that failed or was refused; origin: the place in the spec that requests
+    it; places: by failing check, the place that requests what it checks. left: what a run that was cut off has left on
+    the host. interrupted: a user ended the run while it worked on the host.
     """
 
     host: str
@@ -136,8 +138,8 @@ class HostOutcome(msgspec.Struct, kw_only=True):
 
     @property
     def wrong(self) -> bool:
-        """Return whether the host differs from the state in which the run was to leave it: a host that was only prepared still
-        differs from its spec."""
+        """Return whether the host differs from the state in which the run was to leave it: a host that was only
+        prepared still differs from its spec."""
         return bool(self.failing) and self.state != "prepared"
 
     @property

@@ -1,4 +1,5 @@
-"""`--drain kubernetes`: nodes return to service once verify has found their hosts green, including nodes left by an earlier apply.
+"""`--drain kubernetes`: nodes return to service once verify has found their hosts green, including nodes left by an
+earlier apply.
 
 The holder of a host's lock has its node, so that it is taken over and given back under the lock alone.
 """
@@ -40,8 +41,9 @@ def give_back(
     say: Say,
     known: Known,
 ) -> None:
-    """Return the nodes of green hosts to service; for others, report that they stay out and how to return them. `known` is called
-    for each host when this is done: if it were called before, a process that continues after a kill would skip the host."""
+    """Return the nodes of green hosts to service; for others, report that they stay out and how to return them. `known`
+    is called for each host when this is done: if it were called before, a process that continues after a kill would
+    skip the host."""
 
     def one(raw: RawHost) -> Told:
         try:
@@ -66,8 +68,8 @@ def node_of(raw: RawHost) -> str:
 
 
 def told_anew(outcome: HostOutcome, raw: RawHost, run: str, back: HostOutcome) -> None:
-    """Update the message about a node after its run was rolled back, if the node is in service again or now belongs to the
-    rollback."""
+    """Update the message about a node after its run was rolled back, if the node is in service again or now belongs to
+    the rollback."""
     before, after = in_play.stays(node_of(raw), run), in_play.stays(node_of(raw), of_rollback(run))
     if after in back.hint:
         outcome.hint = outcome.hint.replace(before, after)
@@ -98,7 +100,8 @@ def _given_back(options: Asked, raw: RawHost, owner: Mapping[str, object], *, gr
 
 
 def _locked(raw: RawHost, owner: Mapping[str, object]) -> bool:
-    """Return whether this run has the host's lock now. If the answer was lost, it may still have it: the holder gets it again."""
+    """Return whether this run has the host's lock now. If the answer was lost, it may still have it: the holder gets it
+    again."""
     end = time.monotonic() + LIMIT  # of all tries together: a host that has vanished answers none
     for _ in range(TRIES):
         if (rest := end - time.monotonic()) <= 0:

@@ -28,7 +28,8 @@ def apply(
     known: Known | None = None,
     grace: float = GRACE,
 ) -> ApplyRun:
-    """Apply as `execution.apply` does; then roll back red hosts that it changed to their last checkpoint, if their spec says so.
+    """Apply as `execution.apply` does; then roll back red hosts that it changed to their last checkpoint, if their spec
+    says so.
 
     Their outcomes stay the same, with `rolled_back`: the run is no success.
     """
@@ -54,8 +55,8 @@ def apply(
 
 
 def _is_red(host_outcome: HostOutcome) -> bool:
-    """Return whether the run has changed the host, and left it different from its spec. A host that waits for a reboot cannot be
-    judged."""
+    """Return whether the run has changed the host, and left it different from its spec. A host that waits for a reboot
+    cannot be judged."""
     begun = bool(host_outcome.changed) and host_outcome.state in ("changed", "failed")
     return begun and (host_outcome.state == "failed" or bool(host_outcome.wrong and not host_outcome.reboot))
 

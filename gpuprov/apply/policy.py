@@ -1,4 +1,5 @@
-"""The order of a run's hosts, and when it stops: a policy from its options, carried out by the engine of a single process."""
+"""The order of a run's hosts, and when it stops: a policy from its options, carried out by the engine of a single
+process."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ def check(pairs: Sequence[Pair], options: Options) -> None:
 
 
 def engine(pairs: Sequence[Pair], options: Options, outcomes: Mapping[str, HostOutcome]) -> InMemory:
-    """Return the engine over the hosts with something to do: shares refer to these. Hosts named by --canary belong to the canary
-    even if there is nothing to do on them; they count in their current state."""
+    """Return the engine over the hosts with something to do: shares refer to these. Hosts named by --canary belong to
+    the canary even if there is nothing to do on them; they count in their current state."""
     policy, members = _policy(options), _members(pairs)
     named = _named(members, policy)
     taking_part = [member for member in members if outcomes[member.name].ran or member.name in named]

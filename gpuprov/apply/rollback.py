@@ -1,4 +1,5 @@
-"""Rollback: apply the checkpoint that a host kept when verify was last green there. Same checks, same acts, same question."""
+"""Rollback: apply the checkpoint that a host kept when verify was last green there. Same checks, same acts, same
+question."""
 
 from __future__ import annotations
 
@@ -47,8 +48,8 @@ def rollback(
     last: bool = False,
     confirm: Callable[[list[HostPlan]], bool] | None = None,
 ) -> ApplyRun:
-    """Roll hosts back to their checkpoints: of the run `to`, or the last one. A host without a checkpoint is blocked; the others
-    continue.
+    """Roll hosts back to their checkpoints: of the run `to`, or the last one. A host without a checkpoint is blocked;
+    the others continue.
 
     last: to the state in which verify was last green, unless that is what was applied.
     """
@@ -144,7 +145,8 @@ def _targets(
 
 
 def _judged(hosts: Sequence[RawHost], targets: dict[str, Back], outcomes: dict[str, HostOutcome]) -> Fleet | None:
-    """Return the specs of the checkpoints. A host whose checkpoint cannot be judged is blocked, without affecting the others."""
+    """Return the specs of the checkpoints. A host whose checkpoint cannot be judged is blocked, without affecting the
+    others."""
     hint = "--to RUN goes to another checkpoint; or name the versions in the inventory, and apply"
 
     def refuse(name: str, why: str) -> None:
@@ -176,7 +178,8 @@ def _begin(
     run_owner: Mapping[str, object],
     broken: Sequence[str],
 ) -> None:
-    """Take each host's lock, record its target there, and offer the packages that it kept; leave a host alone if that fails."""
+    """Take each host's lock, record its target there, and offer the packages that it kept; leave a host alone if that
+    fails."""
     requests: dict[str, tuple[RawHost, dict[str, Any]]] = {
         name: (
             raws[name],
@@ -219,8 +222,8 @@ def _begin(
 
 
 def _ended(outcome: HostOutcome, run: str) -> dict[str, Any]:
-    """Return the answer for the host: `over` if it was left alone, `there` if it has reached its target. A host that waits for a
-    reboot has not."""
+    """Return the answer for the host: `over` if it was left alone, `there` if it has reached its target. A host that
+    waits for a reboot has not."""
     return {
         "over": outcome.state in ("blocked", "not-started", "locked"),
         "there": run if outcome.green else "",

@@ -30,8 +30,8 @@ COLOURS: dict[Became, str] = {
 
 
 class Line(NamedTuple):
-    """A line of the text. `bold`: its beginning; `colour`: that of what follows, up to a comma, a colon or a bracket. `sign`:
-    before it all, in this colour. `whole`: never broken (a diff)."""
+    """A line of the text. `bold`: its beginning; `colour`: that of what follows, up to a comma, a colon or a bracket.
+    `sign`: before it all, in this colour. `whole`: never broken (a diff)."""
 
     text: str
     bold: str = ""
@@ -53,8 +53,8 @@ class Line(NamedTuple):
 
 
 def as_text(run: ApplyRun, *, verbose: bool = False, width: int = 0, colour: bool = False) -> str:
-    """Format a run: a block per host, hosts with the same outcome together; the last line sums up. Broken between words at `width`;
-    0: not at all.
+    """Format a run: a block per host, hosts with the same outcome together; the last line sums up. Broken between words
+    at `width`; 0: not at all.
 
     colour: green for what matches the spec, yellow for what waits or is not proven, red for what is not done.
     """
@@ -183,8 +183,8 @@ def _end(run: ApplyRun) -> Iterable[str | Line]:
 
 
 def summary(run: ApplyRun) -> str:
-    """Return `4 hosts: 3 changed, 1 failed; of these 1 differs ...`: each host once before `of these`, and after it only those
-    whose run was completed."""
+    """Return `4 hosts: 3 changed, 1 failed; of these 1 differs ...`: each host once before `of these`, and after it
+    only those whose run was completed."""
     states = [outcome.state for outcome in run.hosts]
     states_told = ", ".join(f"{states.count(word)} {word}" for word in WORDS if word in states)
     back = sum(host.undone for host in run.hosts)

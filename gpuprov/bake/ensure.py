@@ -1,4 +1,5 @@
-"""Brings about the resources of a capability on this machine, by the code that gpuprov's modules run on hosts. Without Ansible."""
+"""Brings about the resources of a capability on this machine, by the code that gpuprov's modules run on hosts. Without
+Ansible."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The first boot of a baked image: judge the hardware, bring about what was left, prove it, report. No Ansible, no network.
+"""The first boot of a baked image: judge the hardware, bring about what was left, prove it, report. No Ansible, no
+network.
 
-Runs once for each machine, which its machine id tells from others; a run that does not end green is repeated by the next boot. Exit
-status: 0 as wanted, 1 not as wanted, 3 not brought about, 5 another run holds the host.
+Runs once for each machine, which its machine id tells from others; a run that does not end green is repeated by the
+next boot. Exit status: 0 as wanted, 1 not as wanted, 3 not brought about, 5 another run holds the host.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ from gpuprov.verify.evaluate import JUDGED, MOMENTS, Result, evaluate
 from gpuprov.verify.verify import exit_code
 
 ROUNDS = 3
-"""Readings after which no more is brought about: a unit that was started may have changed what another's settings follow from."""
+"""Readings after which no more is brought about: a unit that was started may have changed what another's settings
+follow from."""
 LARGEST = 16 << 20
 
 
@@ -69,7 +71,8 @@ def main() -> int:
 
 
 def finish(folder: Path) -> Report:
-    """Finish this machine with the job in the folder, or return the report if it is finished. Raises GpuprovError for no job."""
+    """Finish this machine with the job in the folder, or return the report if it is finished. Raises GpuprovError for
+    no job."""
     here = machine_id()
     if (earlier := read_report(folder / "done.json")) and earlier.machine == here and earlier.exit_code == 0:
         return earlier

@@ -42,7 +42,8 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 def prepare(fleet: Fleet, options: Options) -> Prepared:
-    """Choose a Python of the image and the wheels for it. Raises GpuprovError if there is none, or the spec names files."""
+    """Choose a Python of the image and the wheels for it. Raises GpuprovError if there is none, or the spec names
+    files."""
     ((raw, spec),) = fleet.pairs
     absent = [path for path in sorted(set(list_files(spec))) if not os.path.isfile(place.inside(options.root, path))]
     if absent:
@@ -113,7 +114,8 @@ def install(root: Path, prepared: Prepared) -> None:
 
 
 def _wheels(folder: Path) -> dict[str, Path]:
-    """Return the wheels of the needed packages, by name of the file. Raises GpuprovError if one is missing or of another version."""
+    """Return the wheels of the needed packages, by name of the file. Raises GpuprovError if one is missing or of
+    another version."""
     try:
         paths = {path.name: path for path in sorted(folder.iterdir()) if path.suffix == ".whl"}
     except OSError as error:

@@ -13,7 +13,8 @@ BOARD = 8
 
 
 def describe(spec: HostSpec) -> Description:
-    """Describe the GPUs and NVSwitches of this spec; nothing if it names no model, or one that the catalogue does not have."""
+    """Describe the GPUs and NVSwitches of this spec; nothing if it names no model, or one that the catalogue does not
+    have."""
     known = find_gpu(spec.gpu.model) if spec.gpu else None
     if spec.gpu is None or known is None:
         return Description()

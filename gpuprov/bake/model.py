@@ -15,8 +15,8 @@ State = Literal["baked", "blocked", "failed", "interrupted"]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """root: the image's folder, resolved. wheels: gpuprov and what it needs, for a Python of the image. timeout: seconds that one act
-    may take."""
+    """root: the image's folder, resolved. wheels: gpuprov and what it needs, for a Python of the image. timeout:
+    seconds that one act may take."""
 
     root: Path
     wheels: Path
@@ -26,10 +26,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Baked(msgspec.Struct, kw_only=True):
-    """The outcome. `results`: checks that the image's files decide. `later`: checks by name that the first boot makes. `completed`:
-    those that fail now, and whose differences the first boot removes. `left`: what of a host is still there. `cleaned`: what was
-    removed. `kept`: ssh host keys that the image had before, which every clone would share. `changed`: tasks that changed
-    something. `message`, `hint`: why it failed."""
+    """The outcome. `results`: checks that the image's files decide. `later`: checks by name that the first boot makes.
+    `completed`: those that fail now, and whose differences the first boot removes. `left`: what of a host is still
+    there. `cleaned`: what was removed. `kept`: ssh host keys that the image had before, which every clone would share.
+    `changed`: tasks that changed something. `message`, `hint`: why it failed."""
 
     host: str
     root: str

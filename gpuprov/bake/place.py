@@ -1,8 +1,8 @@
 """The image as a place to work in: a chroot with file systems of its own, in namespaces that end with the run.
 
-What is mounted exists in a private mount namespace alone, and every process started in the image is in a PID namespace whose end is
-theirs, so nothing has to be undone, even after a kill. The image sees the hardware that its spec names in place of the building
-machine's, and sees no process of that machine.
+What is mounted exists in a private mount namespace alone, and every process started in the image is in a PID namespace
+whose end is theirs, so nothing has to be undone, even after a kill. The image sees the hardware that its spec names in
+place of the building machine's, and sees no process of that machine.
 """
 
 from __future__ import annotations
@@ -181,7 +181,8 @@ def run(root: Path, script: str, data: bytes | None = None) -> str:
 
 
 def inside(root: Path, path: str) -> Path:
-    """Return where a file of the image lies on this machine, with the image's links followed in it. Raises GpuprovError for a loop."""
+    """Return where a file of the image lies on this machine, with the image's links followed in it. Raises GpuprovError
+    for a loop."""
     resolved, rest, steps = root, path.strip("/").split("/"), 0
     while rest:
         name = rest.pop(0)

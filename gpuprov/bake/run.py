@@ -1,4 +1,5 @@
-"""A bake: read the image, run the acts that need no machine, judge what its files decide, leave the rest to the first boot, clean."""
+"""A bake: read the image, run the acts that need no machine, judge what its files decide, leave the rest to the first
+boot, clean."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ CONNECTIONS = Path(__file__).parent / "connection"
 
 
 def bake(fleet: Fleet, options: Options, show: Show | None = None) -> Baked:
-    """Bake the image for the fleet's only host, in namespaces of this process (`place.enter`). An interrupt ends in a Baked.
+    """Bake the image for the fleet's only host, in namespaces of this process (`place.enter`). An interrupt ends in a
+    Baked.
 
     Raises GpuprovError before anything of the image is changed, if something that is needed is missing.
     """

@@ -1,4 +1,5 @@
-"""Making of a bundle: what each host's package manager resolves, in a signed repository per release, under a signed manifest."""
+"""Making of a bundle: what each host's package manager resolves, in a signed repository per release, under a signed
+manifest."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of the run; `licences`: classes in it that are no free software. `kept`: number of files from the previous bundle."""
+    """Result of the run; `licences`: classes in it that are no free software. `kept`: number of files from the previous
+    bundle."""
 
     manifest: Manifest
     licences: tuple[str, ...]

@@ -12,8 +12,8 @@ FORMAT = 1
 MANIFEST, BOM, KEY = "manifest", "bom.json", "key.asc"
 """Files of a bundle; `manifest` begins with its signature."""
 FILES, KEYS = "files", "keys"
-"""Folders of it: files that the specs name by address, called by their SHA-256; keys of package sources, by the SHA-256 of their
-address."""
+"""Folders of it: files that the specs name by address, called by their SHA-256; keys of package sources, by the SHA-256
+of their address."""
 FOLDER = r"[a-z0-9][a-z0-9._-]*"
 """Allowed names of a release's folder."""
 SIGNERS = ".allowed_signers"
@@ -60,8 +60,9 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The specs of a bundle, its expiry, and every file of it. `key`: fingerprint of the key of its package repositories.
-    `accepted`: classes of licences that whoever made it answers for. `keys`: addresses of package sources' keys in it.
+    """The specs of a bundle, its expiry, and every file of it. `key`: fingerprint of the key of its package
+    repositories. `accepted`: classes of licences that whoever made it answers for. `keys`: addresses of package
+    sources' keys in it.
     """
 
     gpuprov_bundle: int = FORMAT

@@ -1,4 +1,5 @@
-"""Opening of a bundle: it is read only after its signature is verified, and accepted only if every file matches the manifest."""
+"""Opening of a bundle: it is read only after its signature is verified, and accepted only if every file matches the
+manifest."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ MOST = 64 << 20
 
 
 def opened(folder: Path, signers: Path, now: float | None = None) -> Manifest:
-    """Read the manifest, if one of the signers made the bundle, it is whole, and it has not expired. Raises GpuprovError."""
+    """Read the manifest, if one of the signers made the bundle, it is whole, and it has not expired. Raises
+    GpuprovError."""
     place = folder / MANIFEST
     if signers.resolve().is_relative_to(folder.resolve()):
         raise GpuprovError(f"{signers} lies in the bundle, and proves nothing of it", TRUST)
@@ -124,8 +126,8 @@ def made_for(manifest: Manifest, pairs: Sequence[Pair]) -> None:
 def matching(
     manifest: Manifest, pairs: Sequence[Pair], forks: int = 0
 ) -> tuple[dict[str, Repository], dict[str, GpuprovError]]:
-    """Match each host to its repository, or explain why it has none: it does not answer, or has another release, architecture or
-    kernel. Raises GpuprovError if a host has another spec.
+    """Match each host to its repository, or explain why it has none: it does not answer, or has another release,
+    architecture or kernel. Raises GpuprovError if a host has another spec.
     """
     made_for(manifest, pairs)
     probes = (system.OS_RELEASE, system.PLATFORM, modules.KERNELS)

@@ -1,4 +1,5 @@
-"""A bundle's packages on a host: carried over the connection, verified there, and the only ones its package manager sees."""
+"""A bundle's packages on a host: carried over the connection, verified there, and the only ones its package manager
+sees."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ gpgkey=file://@/key.asc
 """,
         "bin/dnf": '#!/bin/sh\nexec /usr/bin/dnf --config=@/dnf.conf "$@"\n',
     },
-    # zypper knows no key but those in rpm's database, which is no place for one of a single run: sha256sum has proven the folder.
+    # zypper knows no key but those in rpm's database, which is no place for one of a single run: sha256sum has proven
+    # the folder.
     "suse": {
         "repos.d/gpuprov.repo": """[gpuprov-bundle]
 name=packages of a gpuprov bundle
@@ -84,8 +86,8 @@ APT_CONFIG="$d/apt.conf" apt-get -qq -o APT::Update::Error-Mode=any -o APT::Sand
 ZYPP_CONF="$d/zypp.conf" zypper --non-interactive --quiet refresh --force >&2""",
 }
 """Shell: makes the family's package manager see the folder, once all of it is present."""
-# `ready` comes last: what a cut left half there is never used. Another bundle may be another run's, which may last for days: it goes a
-# week after its last use.
+# `ready` comes last: what a cut left half there is never used. Another bundle may be another run's, which may last for
+# days: it goes a week after its last use.
 SCRIPT = r"""set -eu
 umask 022
 d=@PLACE@/@ID@
@@ -130,8 +132,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 def place(
     folder: Path, manifest: Manifest, pairs: Sequence[Pair], repositories: Mapping[str, Repository]
 ) -> tuple[tuple[Pair, ...], dict[str, GpuprovError]]:
-    """Copy each host's packages to it. Returns the hosts, with the place that apt takes them from, and the errors of those that do
-    not have them: these are not among the others, nor is any without a repository. Raises GpuprovError.
+    """Copy each host's packages to it. Returns the hosts, with the place that apt takes them from, and the errors of
+    those that do not have them: these are not among the others, nor is any without a repository. Raises GpuprovError.
     """
     refused: dict[str, GpuprovError] = {}
     number = identifier(manifest)
@@ -182,8 +184,8 @@ def load(manifest: Manifest, repository: Repository, spec: HostSpec) -> Load:
 
 
 def _refuse_full(name: str, load: Load, answer: Sequence[str]) -> None:
-    """Refuse a host that is too full. `answer`: that the packages are absent, and the free KiB. A host that reports none may try: it
-    takes all or nothing.
+    """Refuse a host that is too full. `answer`: that the packages are absent, and the free KiB. A host that reports
+    none may try: it takes all or nothing.
     """
     free, needed = safe_parse.parse_whole(answer[-1]) if answer else None, load.size + MARGIN
     if free is not None and free * 1024 < needed:
@@ -201,7 +203,8 @@ def identifier(manifest: Manifest) -> str:
 
 
 def make_script(number: str, mark: str, family: Family | None = None) -> str:
-    """Make the host's script: it checks whether the packages are present, or takes those of this family from its standard input."""
+    """Make the host's script: it checks whether the packages are present, or takes those of this family from its
+    standard input."""
     values = {"@PREPARE@": PREPARE[family] if family else ":", "@CARRIED@": "yes" if family else "no"}
     values |= {"@PLACE@": shlex.quote(PLACE), "@ID@": number, "@MARK@": shlex.quote(mark), "@READY@": READY}
     text = SCRIPT

@@ -76,7 +76,8 @@ def write_index(folder: Path, about: Wanted, until: float, now: float, key: Sign
 
 
 def _write_release(folder: Path, about: Wanted, until: float, now: float, key: Signer) -> None:
-    """Write a flat repository: https://wiki.debian.org/DebianRepository/Format. apt itself refuses it once it has expired."""
+    """Write a flat repository: https://wiki.debian.org/DebianRepository/Format. apt itself refuses it once it has
+    expired."""
     packages = folder / INDEX
     packages.touch()
     fields = {
@@ -93,7 +94,8 @@ def _write_release(folder: Path, about: Wanted, until: float, now: float, key: S
 
 
 def _write_metadata(folder: Path, about: Wanted, now: float, key: Signer) -> None:
-    """Write repodata, by createrepo_c, with a signature beside it: https://github.com/rpm-software-management/createrepo_c"""
+    """Write repodata, by createrepo_c, with a signature beside it:
+    https://github.com/rpm-software-management/createrepo_c"""
     modules = folder / MODULES
     text = _select_stream(modules.read_text(encoding="utf-8"), about.stream) if modules.exists() else ""
     modules.unlink(missing_ok=True)
@@ -110,7 +112,8 @@ def _write_metadata(folder: Path, about: Wanted, now: float, key: Signer) -> Non
 
 
 def _select_stream(text: str, stream: str) -> str:
-    """Select the documents of the driver's module: of others the bundle has packages at most, which dnf takes as they are."""
+    """Select the documents of the driver's module: of others the bundle has packages at most, which dnf takes as they
+    are."""
     module = re.compile(
         rf"\b(name|module): *[\"']?{re.escape(stream.partition(':')[0])}[\"']?[ \t]*([,}}]|$)", re.MULTILINE
     )
@@ -119,7 +122,8 @@ def _select_stream(text: str, stream: str) -> str:
 
 
 def list_packages(folder: Path, family: Family) -> tuple[Package, ...]:
-    """List the packages of a repository, by its index. Raises GpuprovError if the index lacks one: createrepo_c goes on without it."""
+    """List the packages of a repository, by its index. Raises GpuprovError if the index lacks one: createrepo_c goes on
+    without it."""
     rows = tuple(sorted(_read_debs(folder) if family == "debian" else _read_rpms(folder)))
     if lost := {file.name for file in folder.glob("*.rpm")} - {row.file for row in rows}:
         raise GpuprovError(

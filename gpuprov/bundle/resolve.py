@@ -1,8 +1,8 @@
-"""The packages themselves: resolved and fetched by a host's own package manager, from its own signed sources, in a folder of its
-own.
+"""The packages themselves: resolved and fetched by a host's own package manager, from its own signed sources, in a
+folder of its own.
 
-Each script gets on its standard input what a previous bundle has, and returns a tar archive: new packages; `kept`, the names of
-those that are not new; and for apt their index.
+Each script gets on its standard input what a previous bundle has, and returns a tar archive: new packages; `kept`, the
+names of those that are not new; and for apt their index.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ LARGEST = 64 << 20
 """Largest size, in bytes, of a text such as an index."""
 NEEDED = ("Package", "Version", "Architecture", "Filename", "Size", "SHA256")
 ODD = re.compile(r"[\x00\r]|^[ \t]+$|(?:\A|\n\n)[ \t]|^(?!$|[ \t]|(?![#-])[!-9;-~]+:)", re.MULTILINE)
-"""In a line that neither begins nor continues a field. apt takes more for a field (white space before the colon, a colon of a later
-line), and others more for an end."""
+"""In a line that neither begins nor continues a field. apt takes more for a field (white space before the colon, a
+colon of a later line), and others more for an end."""
 WORDS = re.compile(rf"^({'|'.join(NEEDED)}):[ \t]*([!-~]+)[ \t]*$(?!\n[ \t])", re.MULTILINE)
 """Fields of one word: apt reads a value to the end of the lines that continue it."""
 
@@ -159,8 +159,8 @@ def make_input(need: Wanted, known: Mapping[str, str]) -> str:
 
 
 def fetch_packages(raw: RawHost, need: Wanted, folder: Path, before: Path | None, known: Mapping[str, str]) -> None:
-    """Add what this host resolves to the packages in the folder, with their entries of its index. `before`: the same folder of an
-    older bundle, whose files are `known`. Raises GpuprovError.
+    """Add what this host resolves to the packages in the folder, with their entries of its index. `before`: the same
+    folder of an older bundle, whose files are `known`. Raises GpuprovError.
     """
     with tempfile.TemporaryDirectory(prefix=".gpuprov-", dir=folder.parent) as scratch:
         given, kept = Path(scratch) / "known", Path(scratch) / "archives.tar"
@@ -240,8 +240,8 @@ def _unpacked(archive: tarfile.TarFile, folder: Path, host: str) -> tuple[dict[s
 
 
 def judged(index: str, files: set[str]) -> dict[str, dict[str, str]]:
-    """Check the stanzas of an index and return them by file: one for each package that came with it. apt must read them as they are
-    read here, so no field may appear twice.
+    """Check the stanzas of an index and return them by file: one for each package that came with it. apt must read them
+    as they are read here, so no field may appear twice.
 
     Raises ValueError.
     """
@@ -273,7 +273,8 @@ def link(source: Path, target: Path) -> None:
 
 
 def read_stanzas(text: str) -> Iterator[dict[str, str]]:
-    """Yield the fields of each package in an index; its whole text under the empty name. Continuation lines are left out."""
+    """Yield the fields of each package in an index; its whole text under the empty name. Continuation lines are left
+    out."""
     for stanza in re.split(r"\n{2,}", text.strip("\n")):
         rows = (line.partition(":") for line in stanza.split("\n") if line[:1] not in (" ", "\t", ""))
         fields = {name: value.strip() for name, _, value in rows}

@@ -1,4 +1,5 @@
-"""Bytes to and from a host, over the connection that reads it: a folder of packages does not fit into the text of a script."""
+"""Bytes to and from a host, over the connection that reads it: a folder of packages does not fit into the text of a
+script."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ LONGEST = 1 << 16
 
 
 def argv(raw: RawHost, script: str) -> list[str]:
-    """Return the command that runs a script on the host as root, with its standard input left to the bytes. Raises GpuprovError."""
+    """Return the command that runs a script on the host as root, with its standard input left to the bytes. Raises
+    GpuprovError."""
     settings = Settings(raw)
     if settings.sudo and settings.text("become_password"):
         raise GpuprovError(
@@ -43,8 +45,8 @@ def argv(raw: RawHost, script: str) -> list[str]:
 
 
 def run(raw: RawHost, script: str, *, given: Path | None = None, kept: Path | None = None, most: int = LONGEST) -> str:
-    """Run the script; `given` is its standard input, `kept` gets its standard output, of at most so many bytes. Returns its output,
-    unless kept. Raises GpuprovError.
+    """Run the script; `given` is its standard input, `kept` gets its standard output, of at most so many bytes. Returns
+    its output, unless kept. Raises GpuprovError.
     """
     source = given.open("rb") if given else subprocess.DEVNULL
     target = kept.open("wb") if kept else io.BytesIO()

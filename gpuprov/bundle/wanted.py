@@ -37,7 +37,8 @@ class Key(msgspec.Struct, frozen=True, order=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Needs of one host from its package manager: `packages` as NAME or NAME=VERSION, the driver's `pin`, and its `stream` (dnf)."""
+    """Needs of one host from its package manager: `packages` as NAME or NAME=VERSION, the driver's `pin`, and its
+    `stream` (dnf)."""
 
     family: Family
     release: str

@@ -1,4 +1,5 @@
-"""Shared outcomes and texts of several capabilities: held packages, units that start or configure something at boot, file headers."""
+"""Shared outcomes and texts of several capabilities: held packages, units that start or configure something at boot,
+file headers."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ STARTING = (
     *("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service"),
     "slurmd.service",
 )
-"""Units that start work on GPUs and RDMA devices: their programs read the devices once, when they start, and keep the result."""
+"""Units that start work on GPUs and RDMA devices: their programs read the devices once, when they start, and keep the
+result."""
 BEFORE = f"Before={' '.join(STARTING[:7])}\nBefore={' '.join(STARTING[7:])}\n"
 """Ordering of units that configure something at boot."""
 HOLDING = (system.OS_RELEASE, LOCKING)
@@ -29,7 +31,8 @@ SHOWN = "apt-mark showhold; dnf versionlock list; zypper locks"
 
 
 def held(facts: Facts, installed: Mapping[str, Package], what: str, *, wanted: bool) -> Outcome:
-    """Return whether each of these packages is held and holding works; or, if holding is not wanted, whether none is held."""
+    """Return whether each of these packages is held and holding works; or, if holding is not wanted, whether none is
+    held."""
     commands, complaint = words(facts.get(system.OS_RELEASE)), facts.get(LOCKING)
     word, other, command = ("held", "not held", commands.hold) if wanted else ("not held", "held", commands.unhold)
     if not installed:
@@ -55,7 +58,8 @@ https://www.freedesktop.org/software/systemd/man/systemctl.html"""
 
 
 def enabling(units: Mapping[str, str]) -> str:
-    """Return how to enable units, by name and by systemd's state of each: by apply, if a unit is missing or has nothing to enable."""
+    """Return how to enable units, by name and by systemd's state of each: by apply, if a unit is missing or has nothing
+    to enable."""
     if not units or not set(units.values()) <= set(CAN_BE_ENABLED):
         return APPLY
     masked = [name for name, state in units.items() if state == "masked"]

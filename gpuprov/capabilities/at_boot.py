@@ -21,8 +21,8 @@ def command(capability: str, module: str, *words: object) -> str:
 
 
 def unit(order: str, service: str, *, wanted_by: str = "multi-user.target", top: str = "") -> str:
-    """Return the text of a unit that runs such a program once at each boot: comments at its `top`, lines of [Unit] and of
-    [Service]."""
+    """Return the text of a unit that runs such a program once at each boot: comments at its `top`, lines of [Unit] and
+    of [Service]."""
     return f"""{HEADER}{top}[Unit]
 {order.strip()}
 

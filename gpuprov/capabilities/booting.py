@@ -16,8 +16,8 @@ from gpuprov.rules import package_lists
 class Coming(msgspec.Struct, frozen=True, kw_only=True):
     """`kernel` starts at the next boot; if only once, `after` from the second boot on (None: unknown).
 
-    `told`: how that is known, for messages: by an unusual setting, or not at all. A kernel that cannot boot with the files here, such
-    as a rescue entry or a removed kernel, is not `bootable`, and has no modules.
+    `told`: how that is known, for messages: by an unusual setting, or not at all. A kernel that cannot boot with the
+    files here, such as a rescue entry or a removed kernel, is not `bootable`, and has no modules.
     """
 
     kernel: KernelModules
@@ -66,7 +66,8 @@ def none_boots(facts: Facts) -> Outcome:
 
 
 def started(facts: Facts) -> frozenset[str]:
-    """Return kernels that must have their modules whatever becomes of others: the running kernel, and those of the next boots."""
+    """Return kernels that must have their modules whatever becomes of others: the running kernel, and those of the next
+    boots."""
     next_ones = coming(facts)
     running = (fact.release for fact in facts.get(modules.KERNELS) if fact.runs)
     return frozenset((*running, *(kernel.release for kernel in (next_ones.each if next_ones else ()))))

@@ -1,4 +1,5 @@
-"""Checks that are generated from settings and kernel modules: their comparison, their words, and the changes that a plan shows."""
+"""Checks that are generated from settings and kernel modules: their comparison, their words, and the changes that a
+plan shows."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ _NUMBERED = re.compile(r"GPU (\d+)(?: \([^()]*\))?")
 class Group(msgspec.Struct, frozen=True):
     """The resources that one check compares, and what the host has of them.
 
-    `expected`, `right`: the state that is wanted, and the one that was found, where they are more than the values themselves.
-    `fix`: what to do where one differs. `files`: what a file says when it is right, by path, where a module or an option is missing in
-    it. `changed`: the file that apply changes for all of them together; empty where it is another check's; None: each is a change.
-    `message`: how they differ, in words of their own. `beside`: what else is wrong, which no resource says. `reboot`: why only
-    a reboot brings it.
+    `expected`, `right`: the state that is wanted, and the one that was found, where they are more than the values
+    themselves. `fix`: what to do where one differs. `files`: what a file says when it is right, by path, where a module
+    or an option is missing in it. `changed`: the file that apply changes for all of them together; empty where it is
+    another check's; None: each is a change. `message`: how they differ, in words of their own. `beside`: what else is
+    wrong, which no resource says. `reboot`: why only a reboot brings it.
     """
 
     resources: tuple[Setting | KernelModule, ...]
@@ -57,7 +58,8 @@ def compare_resource(resource: Setting | KernelModule, group: Group) -> Iterator
 
 @dataclass(frozen=True, kw_only=True)
 class Compared(Check):
-    """A check that is generated from a group. `group`: the group for a host; or the outcome where there is nothing to compare."""
+    """A check that is generated from a group. `group`: the group for a host; or the outcome where there is nothing to
+    compare."""
 
     group: Callable[[Context[Any]], Group | Outcome]
 
@@ -167,7 +169,8 @@ def fold_devices(devices: Iterable[str]) -> str:
 
 
 def list_changes(found: Iterable[Difference], files: Mapping[str, str] = {}) -> list[Change]:
-    """Return what apply would make of differences; those of one file together, with the text that it gets where that is known."""
+    """Return what apply would make of differences; those of one file together, with the text that it gets where that is
+    known."""
     merged: dict[tuple[str, str], list[Difference]] = {}
     for one in found:
         merged.setdefault((one.kind, one.path), []).append(one)

@@ -47,8 +47,8 @@ UNITS_SHOWN = "systemctl list-units --all 'nvidia*' 'gpuprov-*'; systemctl list-
 
 
 def desired(capability: Capability, ctx: Context[Any], *, coming: bool = False) -> list[Resource]:
-    """List the capability's resources for a host with these facts; programs as files with their texts. coming: once the packages of
-    this run are installed."""
+    """List the capability's resources for a host with these facts; programs as files with their texts. coming: once the
+    packages of this run are installed."""
     resources = capability.resources
     assert resources is not None
     items = list(((coming and resources.coming) or resources.desired)(ctx))
@@ -57,8 +57,8 @@ def desired(capability: Capability, ctx: Context[Any], *, coming: bool = False) 
 
 
 def asks(host: HostSpec, known: Mapping[str, Capability]) -> dict[str, str]:
-    """Return the variables of the contents probe for a host with this spec: paths that its capabilities may write, foreign files in
-    which they may set lines, units that they may set."""
+    """Return the variables of the contents probe for a host with this spec: paths that its capabilities may write,
+    foreign files in which they may set lines, units that they may set."""
     paths, lines, units = dict[str, None](), list[str](), dict[str, None]()
     for name, block in host.capabilities.items():
         if name in known and (resources := known[name].resources):
@@ -200,7 +200,8 @@ def with_checks(capabilities: Sequence[Capability]) -> tuple[Capability, ...]:
 
 
 def without_spec(probes: Iterable[Probe[Any]], known: Mapping[str, Capability]) -> tuple[Probe[Any], ...]:
-    """Return the probes, each once, for a host whose spec is unknown: of gpuprov's own files, all that any spec has written."""
+    """Return the probes, each once, for a host whose spec is unknown: of gpuprov's own files, all that any spec has
+    written."""
     blocks = {name: capability.fragment() for name, capability in known.items() if capability.resources}
     by_name = {probe.name: probe for probe in probes}
     if (probe := by_name.get(contents.CONTENTS.name)) is not None:

@@ -93,8 +93,8 @@ def contribute(_host: HostSpec, nouveau: Nouveau) -> Kernel:
 
 
 def export(facts: Facts) -> Fragment | None:
-    """Return the modules that are kept out as this capability does it; a blacklist of another origin alone would not verify as
-    gpuprov's."""
+    """Return the modules that are kept out as this capability does it; a blacklist of another origin alone would not
+    verify as gpuprov's."""
     configured = facts.get(modules.MODPROBE)
     kept_out = tuple(name for name in IN_TREE if name in configured.blacklist)
     complete = "nouveau" not in kept_out or configured.options.get("nouveau", {}).get("modeset") == "0"
@@ -115,7 +115,8 @@ TASKS: Stages = {"configure": (UNLOAD,)}
 
 
 def desired(ctx: Context[Nouveau]) -> dict[str, Any]:
-    """Return what the role does: in-tree drivers are taken out of the kernel; in a container the loaded modules are the machine's."""
+    """Return what the role does: in-tree drivers are taken out of the kernel; in a container the loaded modules are the
+    machine's."""
     names = [] if ctx.facts.get(system.CONTAINER) else [one.kernel_name for one in unloaded(ctx.fragment)]
     return {"tasks": {"unload": {"modules": names}}}
 

@@ -75,7 +75,8 @@ def standing(repo_state: Mapping[str, Any], requested: Mapping[str, Any], kind: 
 
 
 def driver_block(driver: Any, facts: Facts) -> dict[str, Any] | None:
-    """Return the source of the driver's packages that `nvidia_driver` adds to this host; None if the host's own are to be used."""
+    """Return the source of the driver's packages that `nvidia_driver` adds to this host; None if the host's own are to
+    be used."""
     release = facts.get(system.OS_RELEASE)
     distribution = find_distribution(release.id, release.version)
     if distribution is None:
@@ -91,7 +92,8 @@ def driver_block(driver: Any, facts: Facts) -> dict[str, Any] | None:
 
 
 def coming(driver: Any, facts: Facts) -> str:
-    """Return the URL that the block `nvidia_driver` (or None) adds to the host's package sources, if they lack it; empty otherwise.
+    """Return the URL that the block `nvidia_driver` (or None) adds to the host's package sources, if they lack it;
+    empty otherwise.
 
     Its packages can be resolved only then.
     """
@@ -124,7 +126,8 @@ def _trust(row: Mapping[str, Any]) -> str:
 
 @check("host.package_sources", REPOSITORIES)
 def package_sources(ctx: Context[Any]) -> Outcome:
-    """Sources of NVIDIA's packages are signed and checked: no trusted=yes, no gpgcheck=0, no key over plain http, no retired key."""
+    """Sources of NVIDIA's packages are signed and checked: no trusted=yes, no gpgcheck=0, no key over plain http, no
+    retired key."""
     repo_state = ctx.facts.get(REPOSITORIES)
     ours: list[str] = []
     foreign: list[str] = []

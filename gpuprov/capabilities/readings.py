@@ -1,4 +1,5 @@
-"""`readings`: the host records at intervals what has changed on it, without a daemon, so that `gpuprov drift` can date changes."""
+"""`readings`: the host records at intervals what has changed on it, without a daemon, so that `gpuprov drift` can date
+changes."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ CALENDAR: Mapping[str, tuple[str, int]] = {
 }
 """systemd's calendar event of each interval, and its seconds."""
 LATE = 2
-"""Intervals without a reading after which something is wrong: the timer has a random delay of at most a tenth of an interval."""
+"""Intervals without a reading after which something is wrong: the timer has a random delay of at most a tenth of an
+interval."""
 Every = Literal["15min", "hourly", "daily"]
 
 

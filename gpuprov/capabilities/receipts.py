@@ -22,7 +22,8 @@ def probes(capability: Capability) -> tuple[Probe[Any], ...]:
 
 
 def entries(capability: Capability, ctx: Context[Any], values: Mapping[str, Any]) -> list[str]:
-    """List the files, units and holds that the capability brings to a host. values: those of its role. Raises ProbeFailed."""
+    """List the files, units and holds that the capability brings to a host. values: those of its role. Raises
+    ProbeFailed."""
     return list(dict.fromkeys(_entries(capability, ctx, values)))
 
 

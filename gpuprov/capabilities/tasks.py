@@ -1,7 +1,7 @@
 """The tasks of a capability's role, declared by stage and in order: docs/generate.py writes the role's files from them.
 
-A task says what it does, and with which module. What it hands to the module on one host is among the desired values of the
-capability, as `tasks`, by the key of the task; without an entry there the task is not needed.
+A task says what it does, and with which module. What it hands to the module on one host is among the desired values of
+the capability, as `tasks`, by the key of the task; without an entry there the task is not needed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Options = Mapping[str, Any]
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """A task of a role.
 
-    `options`: those of the module that are the same on every host; a template in them names a variable of the play. `key`: the
-    entry of `tasks` with the others; "" for a task that needs none. `takes`: arguments that are values of an earlier task's answer,
-    as KEY.VALUE. `only_if`, `unless`: the task is not needed where such a value is empty, or is not. `shared`: other hosts read its
-    answer. `within`: the key of a task
-    that makes the folder for it, which check mode does not. `each`: the entry is a list, done one by one; the name of the value by
-    which an item is shown. `checks`: it also runs in check mode. `prepares`: it brings what a later task needs, which is a change in
-    check mode alone; "never": not even there, "always": there whatever it answers. `shows`: its difference is shown. `secret`:
+    `options`: those of the module that are the same on every host; a template in them names a variable of the play.
+    `key`: the entry of `tasks` with the others; "" for a task that needs none. `takes`: arguments that are values of an
+    earlier task's answer, as KEY.VALUE. `only_if`, `unless`: the task is not needed where such a value is empty, or is
+    not. `shared`: other hosts read its answer. `within`: the key of a task that makes the folder for it, which check
+    mode does not. `each`: the entry is a list, done one by one; the name of the value by which an item is shown.
+    `checks`: it also runs in check mode. `prepares`: it brings what a later task needs, which is a change in check mode
+    alone; "never": not even there, "always": there whatever it answers. `shows`: its difference is shown. `secret`:
     nothing of it is. `when`: a condition on options of the run. `why`: a comment.
     """
 
@@ -63,8 +63,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks in a file of their own, which is included where `tasks` has this `key`, once for all of them: a later judgement does not
-    change that. `file`: its name."""
+    """Tasks in a file of their own, which is included where `tasks` has this `key`, once for all of them: a later
+    judgement does not change that. `file`: its name."""
 
     title: str
     file: str
@@ -95,8 +95,8 @@ def unit(title: str, key: str = "unit", **more: Any) -> Task:
 def packages(
     title: str, action: str = "settle", *, part: str = "", options: Options | None = None, **more: Any
 ) -> Task:
-    """Return a task for the capability's transaction. part: the name of the values that hold it, if they are not the capability's.
-    options: those that are the same on every host."""
+    """Return a task for the capability's transaction. part: the name of the values that hold it, if they are not the
+    capability's. options: those that are the same on every host."""
     given = {"action": action, **_part(part), **(options or {})}
     return Task(title=title, module="gpuprov_packages", options=given, **more)
 
@@ -118,8 +118,8 @@ def repository(title: str, *, part: str = "", **more: Any) -> Task:
 
 
 def judge(title: str, moment: Literal["sources", "now"], why: str = "", **more: Any) -> Task:
-    """Return a task that evaluates the host again: what later tasks get follows from it. With a key, only those that take its answer
-    get what follows from it."""
+    """Return a task that evaluates the host again: what later tasks get follows from it. With a key, only those that
+    take its answer get what follows from it."""
     return Task(title=title, module="gpuprov_judge", options={"moment": moment}, why=why, **more)
 
 
@@ -140,7 +140,8 @@ def drain(title: str, key: str = "drain", **more: Any) -> Task:
 
 
 def stop_clients(title: str, key: str = "stop", **more: Any) -> Task:
-    """Return a task that stops the services that hold GPUs, or refuses if a user's process holds one. It belongs into a Block."""
+    """Return a task that stops the services that hold GPUs, or refuses if a user's process holds one. It belongs into a
+    Block."""
     return _of_host(title, "stop_clients", key, **more)
 
 

@@ -26,7 +26,8 @@ class Tool(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Link(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A line rate, and the minimum bandwidth expected of it with memory of the host and of a GPU, in Gb/s; 0: no figure is known."""
+    """A line rate, and the minimum bandwidth expected of it with memory of the host and of a GPU, in Gb/s; 0: no figure
+    is known."""
 
     rate: float
     name: str

@@ -1,4 +1,5 @@
-"""Alibaba Cloud's cGPU: the nodes of /proc/cgpu_km, the meaning of a policy's number, the drivers that work with each version."""
+"""Alibaba Cloud's cGPU: the nodes of /proc/cgpu_km, the meaning of a policy's number, the drivers that work with each
+version."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class Module(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Drivers(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The driver branches that the cGPU versions from `first` to `last` work with, each with its newest driver or nothing."""
+    """The driver branches that the cGPU versions from `first` to `last` work with, each with its newest driver or
+    nothing."""
 
     first: str
     last: str

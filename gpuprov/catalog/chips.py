@@ -1,4 +1,5 @@
-"""Chips by PCI device id: what drives a GPU that is in no list yet. And cards that are no more than their chip and their name."""
+"""Chips by PCI device id: what drives a GPU that is in no list yet. And cards that are no more than their chip and
+their name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The NVIDIA Container Toolkit: its packages, files and units, and the releases that introduced the features which gpuprov relies
-on."""
+"""The NVIDIA Container Toolkit: its packages, files and units, and the releases that introduced the features which
+gpuprov relies on."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ PACKAGES = (
     "libnvidia-container-tools",
     "libnvidia-container1",
 )
-"""The four packages that NVIDIA's install guide pins to one version; they are in a repository of their own, not in the driver's."""
-# What the same programs were packaged as before 2023: https://github.com/NVIDIA/cloud-native-docs container-toolkit/troubleshooting.md
+"""The four packages that NVIDIA's install guide pins to one version; they are in a repository of their own, not in the
+driver's."""
+# What the same programs were packaged as before 2023: https://github.com/NVIDIA/cloud-native-docs
+# container-toolkit/troubleshooting.md
 OLD_PACKAGES = ("nvidia-docker", "nvidia-docker2", "nvidia-container-runtime", "nvidia-container-runtime-hook")
 CONFIG = "/etc/nvidia-container-runtime/config.toml"
 # commentDefaults in internal/config/toml.go of https://github.com/NVIDIA/nvidia-container-toolkit (v1.17.8, v1.19.1)
@@ -23,24 +25,27 @@ COMMENTED = {
     ("nvidia-container-cli", "user"): "root:video",
     ("nvidia-container-runtime", "debug"): "/var/log/nvidia-container-runtime.log",
 }
-"""Settings of CONFIG that `nvidia-ctk config` comments out if they have these values, whoever has set them; other values are then
-in force."""
+"""Settings of CONFIG that `nvidia-ctk config` comments out if they have these values, whoever has set them; other
+values are then in force."""
 KEEPS_SETTINGS = "1.20.0"
 """The first release that keeps them: https://github.com/NVIDIA/nvidia-container-toolkit/commit/d5ae0644"""
 REFRESH_ENVIRONMENT = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
 OUTPUT_VARIABLE = "NVIDIA_CTK_CDI_OUTPUT_FILE_PATH"
 FLAGS_VARIABLE = "NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS"
 """Features of `nvidia-ctk cdi generate`, with commas between them."""
-# https://github.com/NVIDIA/nvidia-container-toolkit/issues/1860, and pkg/nvcdi/api.go, internal/edits/device.go of v1.19.0 and v1.19.1
+# https://github.com/NVIDIA/nvidia-container-toolkit/issues/1860, and pkg/nvcdi/api.go, internal/edits/device.go of
+# v1.19.0 and v1.19.1
 WRITTEN_CDI = "0.7.0"
-"""The version of a CDI file in which nvidia-ctk 1.19.1 and newer give containers the groups of device files (additionalGids)."""
+"""The version of a CDI file in which nvidia-ctk 1.19.1 and newer give containers the groups of device files
+(additionalGids)."""
 WITHOUT_GIDS = "no-additional-gids-for-device-nodes"
-"""The feature that leaves them out, so that the file has an older version. In a container, a user other than root then has no
-access to device files of a group, such as /dev/dri/renderD128."""
+"""The feature that leaves them out, so that the file has an older version. In a container, a user other than root then
+has no access to device files of a group, such as /dev/dri/renderD128."""
 WITHOUT_GIDS_SINCE = "1.19.0"
 # https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/CHANGELOG.md
 MODERN = "1.18.0"
-"""The first release with nvidia-cdi-refresh, drop-in files for containerd and cri-o, and jit-cdi instead of legacy as mode auto."""
+"""The first release with nvidia-cdi-refresh, drop-in files for containerd and cri-o, and jit-cdi instead of legacy as
+mode auto."""
 MAKES_UVM = "1.20.0"
 """The first release whose own refresh unit makes /dev/nvidia-uvm before it writes the specification."""
 REFRESH_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")

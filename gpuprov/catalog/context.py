@@ -35,8 +35,8 @@ QUOTES = str.maketrans({"\\": None, '"': " ", "\u201c": " ", "\u201d": " ", "\u2
 
 
 def fold(text: str) -> str:
-    """Normalise a text for comparison: without quotes, case and runs of blanks; web pages write ' as a curved one, and logs put a
-    backslash before a quote within quotes."""
+    """Normalise a text for comparison: without quotes, case and runs of blanks; web pages write ' as a curved one, and
+    logs put a backslash before a quote within quotes."""
     return " ".join(text.translate(QUOTES).split()).casefold()
 
 
@@ -56,8 +56,8 @@ def is_whole_line(signature: str, line: str) -> bool:
 
 
 def compile_any(words: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern for one of these words, or its plural: `nvidia` is in nvidia-dkms and in nvidia0, `mig` not in migration,
-    and `gpu` not in gpu01, which is a host."""
+    """Return a pattern for one of these words, or its plural: `nvidia` is in nvidia-dkms and in nvidia0, `mig` not in
+    migration, and `gpu` not in gpu01, which is a host."""
     return re.compile("|".join(map(format_word, words)))
 
 

@@ -13,8 +13,8 @@ Line = Literal["3", "4"]
 Parts = Mapping[str, bool]
 LINES: tuple[Line, ...] = ("3", "4")
 
-# Names, epoch and what depends on what: https://github.com/NVIDIA/DCGM/blob/master/cmake/packaging.cmake (v3.3.9, v4.6.0).
-# Both lines have version 1:X.Y.Z-1, in apt (3: 1:X.Y.Z) and in dnf; they lie in NVIDIA's CUDA repository:
+# Names, epoch and what depends on what: https://github.com/NVIDIA/DCGM/blob/master/cmake/packaging.cmake (v3.3.9,
+# v4.6.0). Both lines have version 1:X.Y.Z-1, in apt (3: 1:X.Y.Z) and in dnf; they lie in NVIDIA's CUDA repository:
 # https://docs.nvidia.com/datacenter/dcgm/latest/installation.html
 NAMES: dict[Line, dict[str, tuple[str, ...]]] = {
     "3": {"core": ("datacenter-gpu-manager",)},
@@ -25,7 +25,8 @@ NAMES: dict[Line, dict[str, tuple[str, ...]]] = {
         "multinode": ("datacenter-gpu-manager-4-multinode", "datacenter-gpu-manager-4-multinode-cuda{cuda}"),
     },
 }
-"""Packages that must share one version, by release line and part. Line 3 is one package with the builds for CUDA 10 to 12."""
+"""Packages that must share one version, by release line and part. Line 3 is one package with the builds for CUDA 10 to
+12."""
 # From 4.7.0 on -core is a metapackage of these; read on a host: https://github.com/NVIDIA/DCGM/issues/314
 PIECES = (
     *("dcgmi", "libdcgm", "nv-hostengine", "datacenter-gpu-manager-4-python3"),
@@ -44,7 +45,8 @@ PATTERNS: dict[Line, str] = {
 }
 """Every package of a line, as a pattern of the whole name. The lines conflict with each other."""
 CUDA: dict[str, int] = {"13": 580, "12": 525, "11": 450}
-"""The first driver branch of each user-mode CUDA, which decides the build: https://docs.nvidia.com/datacenter/dcgm/latest"""
+"""The first driver branch of each user-mode CUDA, which decides the build:
+https://docs.nvidia.com/datacenter/dcgm/latest"""
 CUDA_BUILD = r"datacenter-gpu-manager-4-(?:.+-)?cuda(\d+)"
 """Beginning of the name of a package of line 4, with the CUDA major that it is for."""
 MULTINODE_CUDA = ("12", "13")
@@ -52,8 +54,8 @@ LAST_CUDA_OF_3 = 12
 """Line 3 has no build for CUDA 13: 'Detected unsupported Cuda version', https://github.com/NVIDIA/deepops/pull/1394"""
 MIN_BRANCH = 450
 """https://docs.nvidia.com/datacenter/dcgm/latest/installation.html: NVIDIA driver R450 and later."""
-# CUDA 13 leaves GPUs below compute capability 7.5 out, so the guide wants the build for CUDA 12 there, and the diagnostics
-# fail without the driver's own: https://github.com/NVIDIA/DCGM/issues/254
+# CUDA 13 leaves GPUs below compute capability 7.5 out, so the guide wants the build for CUDA 12 there, and the
+# diagnostics fail without the driver's own: https://github.com/NVIDIA/DCGM/issues/254
 CUDA_13_CAPABILITY = (7, 5)
 
 # https://github.com/NVIDIA/DCGM/blob/master/config-files/systemd/nvidia-dcgm.service.in
@@ -153,8 +155,8 @@ def follow(version: str, of: Line, packages: Mapping[str, str], index: Mapping[s
 
 
 def list_other_builds(names: Iterable[str], cuda: Sequence[str]) -> list[str]:
-    """Return the packages of line 4 that are builds for other CUDA majors than these: they remain after a change to a driver of
-    another major."""
+    """Return the packages of line 4 that are builds for other CUDA majors than these: they remain after a change to a
+    driver of another major."""
     matches = ((name, re.match(rf"{CUDA_BUILD}(-|\Z)", name)) for name in names)
     return [name for name, build in matches if build and build[1] not in cuda]
 

@@ -25,9 +25,9 @@ class CudaRepository(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A distribution. `id`, `version_id`: as in /etc/os-release; `likes`: other IDs with the same packages.
 
-    `ansible`: Ansible's name for an ID, if it differs. `groups`: names by which lists of packages include it with others.
-    `builds_from`: the source of DKMS and the compiler. `no_driver`: the fix if its own archive has no driver. `without`: tables
-    that lack it because nobody offers what they list, and the source or reason.
+    `ansible`: Ansible's name for an ID, if it differs. `groups`: names by which lists of packages include it with
+    others. `builds_from`: the source of DKMS and the compiler. `no_driver`: the fix if its own archive has no driver.
+    `without`: tables that lack it because nobody offers what they list, and the source or reason.
     """
 
     key: str

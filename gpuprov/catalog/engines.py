@@ -63,6 +63,7 @@ def find_newest_known(engine: str) -> str:
 
 
 def derive_needed_cdi(version: str, fields: Iterable[str]) -> str:
-    """Return the version of a CDI file that its reader must know, by its declared version and its fields; "" if it declares none."""
+    """Return the version of a CDI file that its reader must know, by its declared version and its fields; "" if it
+    declares none."""
     by_field = [row.cdi for row in read_engines_file().fields if row.field in set(fields)]
     return max([version, *by_field], key=number) if version else ""

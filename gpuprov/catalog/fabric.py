@@ -45,10 +45,11 @@ SUBNET_PACKAGES = {
 # mlx5_ib: https://github.com/NVIDIA/gpu-operator/issues/2781
 SUBNET_MODULES = ("mlx5_core", "mlx5_ib", "ib_umad")
 REGISTERS_SINCE = 3
-"""The first generation whose GPUs register with the fabric, which nvidia-smi shows, and must be reset when the daemon restarts."""
+"""The first generation whose GPUs register with the fabric, which nvidia-smi shows, and must be reset when the daemon
+restarts."""
 LIBRARY = {2: "nscq", 3: "nscq", 4: "nvsdm"}
-"""The library through which DCGM reads NVSwitches, by their generation. No document says that NSCQ supports generation 1 (HGX-2):
-https://docs.nvidia.com/datacenter/dcgm/latest/installation.html (NVSwitch on HGX A100 and newer),
+"""The library through which DCGM reads NVSwitches, by their generation. No document says that NSCQ supports generation
+1 (HGX-2): https://docs.nvidia.com/datacenter/dcgm/latest/installation.html (NVSwitch on HGX A100 and newer),
 https://docs.nvidia.com/datacenter/tesla/nvsdm/introduction.html (Blackwell)"""
 BOARD = 8
 """GPUs on an NVSwitch board."""
@@ -79,8 +80,9 @@ def explain_absence(gpu: Gpu) -> str:
 
 @cache
 def build_rules(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[dict[str, Any], ...]:
-    """Return the package's names on a distribution (`part` imex: nvidia-imex's), for `gpuprov.rules.resolve`: `name` with
-    {branch}, `min` and `max` branch, and `needs`, a package of the driver of one archive, if it only goes with that."""
+    """Return the package's names on a distribution (`part` imex: nvidia-imex's), for `gpuprov.rules.resolve`: `name`
+    with {branch}, `min` and `max` branch, and `needs`, a package of the driver of one archive, if it only goes with
+    that."""
     distribution = find_distribution(os_id, version_id)
     if distribution is None:
         return ()
@@ -127,8 +129,8 @@ def list_followed(platforms: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
 def list_beside(
     capabilities: Mapping[str, object], gpu_ids: Callable[[], Sequence[str]], os_id: str, version_id: str
 ) -> tuple[tuple[Rules, tuple[str, ...]], ...]:
-    """Return the packages with their own names that a spec with these blocks requests in the driver's version, on a host with these
-    GPUs: the rules and all names of each."""
+    """Return the packages with their own names that a spec with these blocks requests in the driver's version, on a
+    host with these GPUs: the rules and all names of each."""
     block = capabilities.get(followers.FABRIC_MANAGER)
     imex = getattr(block, "imex", None)
     query = str(getattr(block, "query_library", "never"))

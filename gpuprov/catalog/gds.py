@@ -39,8 +39,8 @@ class FileSystemFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class P2pdma(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Requirements of PCI P2PDMA. `gpus`: the beginnings of models; `options` of modules, for x86; `settings` of cufile.json, and
-    `block_settings` from the CUDA release `block_cuda` on."""
+    """Requirements of PCI P2PDMA. `gpus`: the beginnings of models; `options` of modules, for x86; `settings` of
+    cufile.json, and `block_settings` from the CUDA release `block_cuda` on."""
 
     first_cuda: str
     first_driver: str

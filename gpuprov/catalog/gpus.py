@@ -81,8 +81,8 @@ def normalize_subsystem(text: str) -> str:
 def find_by_pci_id(vendor_device: str, subsystem: str = "") -> Gpu | None:
     """Return the GPU with this PCI id: '10de:2330', '0x233010DE' (device, then vendor), '0x2330' or '2330'.
 
-    The subsystem, in one of the first two forms, distinguishes models with the same id; as a suffix it is ignored. A16 and A2 share
-    an id and an entry.
+    The subsystem, in one of the first two forms, distinguishes models with the same id; as a suffix it is ignored. A16
+    and A2 share an id and an entry.
     """
     text = vendor_device.strip().casefold()
     match = re.fullmatch(rf"(?:{_VENDOR}:)?(?:0x)?([0-9a-f]{{4}})", text) or re.fullmatch(
@@ -99,8 +99,8 @@ def list_possible(model: str) -> tuple[Gpu, ...]:
 
 
 def find_gpu(text: str) -> Gpu | None:
-    """Return the GPU with this key, product name (as in nvidia-smi or a label of Kubernetes), instance type or PCI id; case does
-    not matter. None if nothing matches exactly."""
+    """Return the GPU with this key, product name (as in nvidia-smi or a label of Kubernetes), instance type or PCI id;
+    case does not matter. None if nothing matches exactly."""
     gpu = index_by_name().get(_fold(text)) or index_by_label().get(parse_label(text)) or find_by_pci_id(text)
     if not gpu and (instance := find_instance(text)):
         gpu = index_by_name().get(_fold(instance.model))
@@ -167,8 +167,8 @@ def list_of_stem(text: str) -> list[Gpu]:
 
 
 def list_meant(text: str) -> list[Gpu]:
-    """Return the models that an external name may mean: Slurm and Kubernetes write `nvidia_a100-sxm4-80gb`, `NVIDIA-H100-80GB-HBM3`
-    or plain `a100`, which is each A100. Empty if it is no such name."""
+    """Return the models that an external name may mean: Slurm and Kubernetes write `nvidia_a100-sxm4-80gb`,
+    `NVIDIA-H100-80GB-HBM3` or plain `a100`, which is each A100. Empty if it is no such name."""
     sought, plain = squeeze_text(text), text.replace("_", " ")
     if text.strip().casefold() == find_stem(plain):
         return list_of_stem(plain)
@@ -178,7 +178,8 @@ def list_meant(text: str) -> list[Gpu]:
 
 
 def is_misspelled(text: str, name: str) -> bool:
-    """Return whether a squeezed text may be a misspelled name: an RTX 5090 is no misspelled RTX 4090, but an RTX490 may be."""
+    """Return whether a squeezed text may be a misspelled name: an RTX 5090 is no misspelled RTX 4090, but an RTX490 may
+    be."""
     letters, number = split_series(text)
     series, other = split_series(name)
     return number == other or (letters == series and len(number) != len(other))
@@ -199,8 +200,9 @@ def split_series(squeezed: str) -> tuple[str, str]:
 
 
 def find_nearest(text: str) -> list[str]:
-    """Return keys that resemble the text, best first: the key with one typing error, every key of the model that it names, or up to
-    three. Empty for a PCI id; never one with another model number: a GPU that is not listed is not another one."""
+    """Return keys that resemble the text, best first: the key with one typing error, every key of the model that it
+    names, or up to three. Empty for a PCI id; never one with another model number: a GPU that is not listed is not
+    another one."""
     if re.fullmatch(rf"({_VENDOR}:|0x)[0-9a-f]{{4,}}", text.strip().casefold()) or find_vendor(text):
         return []
     sought = squeeze_text(text)

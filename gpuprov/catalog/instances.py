@@ -14,7 +14,8 @@ _TYPE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)?\.[a-z0-9-]+|ecs\..+|standard_.+
 
 
 class InstanceTypes(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Instance types with the same GPUs. `model`: a key of gpus.yaml; `fabric`: as rdma.fabric, empty if there is none or unknown."""
+    """Instance types with the same GPUs. `model`: a key of gpus.yaml; `fabric`: as rdma.fabric, empty if there is none
+    or unknown."""
 
     types: tuple[str, ...]
     model: str
@@ -23,7 +24,8 @@ class InstanceTypes(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Vendor(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Another vendor. `pci`: its id; `begins`: prefixes of the names of its cards and of instance types with them, squeezed."""
+    """Another vendor. `pci`: its id; `begins`: prefixes of the names of its cards and of instance types with them,
+    squeezed."""
 
     vendor: str
     pci: str
@@ -43,7 +45,8 @@ https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/lm/resource.go"""
 
 
 def parse_label(text: str) -> str:
-    """Return a product name as words, from the label nvidia.com/gpu.product, from Slurm or from nvidia-smi of any branch."""
+    """Return a product name as words, from the label nvidia.com/gpu.product, from Slurm or from nvidia-smi of any
+    branch."""
     return " ".join(re.sub(r"[-_]", " ", _SHARED.sub("", text.strip().casefold())).split())
 
 
@@ -70,7 +73,8 @@ def find_nearest_types(text: str) -> list[str]:
 
 
 def find_vendor(text: str) -> str:
-    """Return the vendor of a card that is not NVIDIA's, by its name, its PCI id or an instance type with it; "" if there is none."""
+    """Return the vendor of a card that is not NVIDIA's, by its name, its PCI id or an instance type with it; "" if
+    there is none."""
     plain = text.strip().casefold()
     squeezed = re.sub(r"[^a-z0-9]", "", plain)
     for row in read_instances_file().vendors:

@@ -1,4 +1,5 @@
-"""Lines of the kernel's log that are neither Xids nor of a network adapter: how they begin, and what they mean for the host."""
+"""Lines of the kernel's log that are neither Xids nor of a network adapter: how they begin, and what they mean for the
+host."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ Standing = Literal["unfit", "reported", "recovered"]
 
 ADDRESS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
 DEVICE = f"[a-z0-9_-]+ {ADDRESS}"
-"""Pattern of the beginning of a driver's line about a device: longer than the 15 characters that a program's name may have."""
+"""Pattern of the beginning of a driver's line about a device: longer than the 15 characters that a program's name may
+have."""
 NVIDIA = "NVRM: "
 """The beginning of each line of NVIDIA's driver."""
 
@@ -32,11 +34,12 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class KernelLine(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A kind of line, by how it begins. `key`: of its symptom; `cause`, `look` and `fix` are empty if a file of symptoms has it, and
-    `signatures` are then more of its texts.
+    """A kind of line, by how it begins. `key`: of its symptom; `cause`, `look` and `fix` are empty if a file of
+    symptoms has it, and `signatures` are then more of its texts.
 
-    `device`: pattern whose group is the device. `of_program`: the line begins with a program's name. `clears`: keys of the entries
-    whose earlier lines of the same device are obsolete after this one; `ends`: actions that earlier lines asked for, now done.
+    `device`: pattern whose group is the device. `of_program`: the line begins with a program's name. `clears`: keys of
+    the entries whose earlier lines of the same device are obsolete after this one; `ends`: actions that earlier lines
+    asked for, now done.
     """
 
     key: str
@@ -77,7 +80,8 @@ def _patterns() -> tuple[tuple[re.Pattern[str], KernelLine], ...]:
 
 
 def find_kernel_line(text: str, *, of_program: bool = False) -> KernelLine | None:
-    """Return the entry for a message of the kernel, or for one that begins with a program's name; None for an irrelevant one."""
+    """Return the entry for a message of the kernel, or for one that begins with a program's name; None for an
+    irrelevant one."""
     return next((line for begins, line in _patterns() if line.of_program == of_program and begins.match(text)), None)
 
 

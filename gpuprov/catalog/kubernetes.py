@@ -79,8 +79,8 @@ def parse_number(text: str) -> tuple[int, ...]:
 
 
 def find_replica_limit(gpus: Iterable[Gpu], branch: int = 0) -> tuple[int, str]:
-    """Return the maximum number of replicas with the plugin's MPS on all of these GPUs with a driver of this branch (0: unknown),
-    and the reason."""
+    """Return the maximum number of replicas with the plugin's MPS on all of these GPUs with a driver of this branch (0:
+    unknown), and the reason."""
     rows = sorted(read_kubernetes_file().plugin_replicas, key=lambda row: parse_number(row.compute_capability))
     limit, why = rows[-1].replicas, "the device plugin's own limit"
     for gpu in gpus:

@@ -1,4 +1,5 @@
-"""Classes of licences: packages that their owner may copy to hosts, and packages for which somebody has to confirm this."""
+"""Classes of licences: packages that their owner may copy to hosts, and packages for which somebody has to confirm
+this."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from gpuprov.catalog.reader import Fact, File, load
 
 
 class Licence(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A class. `accept`: whether somebody has to confirm that the site may copy it. `names`: of packages, a regular expression."""
+    """A class. `accept`: whether somebody has to confirm that the site may copy it. `names`: of packages, a regular
+    expression."""
 
     key: str
     told: str

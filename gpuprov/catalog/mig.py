@@ -13,10 +13,10 @@ from gpuprov.catalog.reader import Confidence, Fact, File, find_weakest, load
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One MIG profile.
 
-    `size` and `starts` are on the memory-slice axis of the class (`grid_size` long), as printed by `nvidia-smi mig -lgipp`; None or
-    empty: unknown. `slices` are compute slices. `memory_gib` is the value reported by the card. `nvsmi_id` differs between
-    products; `nvml_id` is the value of NVML_GPU_INSTANCE_PROFILE_*. Name and `max_count` have the confidence of the class; the
-    rest, from `nvsmi_id` to `starts`, has `placement_confidence`.
+    `size` and `starts` are on the memory-slice axis of the class (`grid_size` long), as printed by `nvidia-smi mig
+    -lgipp`; None or empty: unknown. `slices` are compute slices. `memory_gib` is the value reported by the card.
+    `nvsmi_id` differs between products; `nvml_id` is the value of NVML_GPU_INSTANCE_PROFILE_*. Name and `max_count`
+    have the confidence of the class; the rest, from `nvsmi_id` to `starts`, has `placement_confidence`.
     """
 
     name: str

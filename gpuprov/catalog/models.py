@@ -21,7 +21,8 @@ class Alias(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PciId(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`id` is vendor:device, lower-case hex ("10de:2330"); `subsystems` are known ones in the same form, not a closed list.
+    """`id` is vendor:device, lower-case hex ("10de:2330"); `subsystems` are known ones in the same form, not a closed
+    list.
 
     If several models share an id, the subsystem distinguishes them; without a known one it is that of the first model.
     """
@@ -43,8 +44,8 @@ class NvSwitch(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class FabricManager(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The fabric services that a host with this GPU needs.
 
-    `nvswitch-boards` means: only if the GPU is on an NVSwitch board, which only the host can show. `nvlsm` goes with Fabric
-    Manager, `imex` is requested from the host without it.
+    `nvswitch-boards` means: only if the GPU is on an NVSwitch board, which only the host can show. `nvlsm` goes with
+    Fabric Manager, `imex` is requested from the host without it.
     """
 
     needed: Literal["never", "nvswitch-boards"]
@@ -79,9 +80,9 @@ class KernelModules(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class Gpu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One GPU model. Unset fields are unknown.
 
-    `memory_gb`: GB as in the product name, one per variant. `min_branch`, `last_branch`: driver branches. `first_listed`: the first
-    open-module release whose README lists one of its ids: evidence, not a minimum (T4 works long before it is listed). `unsure`:
-    fields with less confidence than the entry.
+    `memory_gb`: GB as in the product name, one per variant. `min_branch`, `last_branch`: driver branches.
+    `first_listed`: the first open-module release whose README lists one of its ids: evidence, not a minimum (T4 works
+    long before it is listed). `unsure`: fields with less confidence than the entry.
     """
 
     key: str

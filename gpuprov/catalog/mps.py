@@ -1,4 +1,5 @@
-"""NVIDIA's Multi-Process Service: client limits, features of a driver branch, packages of its programs, paths that gpuprov uses."""
+"""NVIDIA's Multi-Process Service: client limits, features of a driver branch, packages of its programs, paths that
+gpuprov uses."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ UNITS = "gpuprov-mps@*.service"
 STATE = daemon.STATE
 RUNTIME = "/run/gpuprov/mps"
 """Folder of NAME.env of each running daemon, the environment of its clients."""
-# https://docs.nvidia.com/deploy/mps/appendix-environment-variables.html: the defaults of protocol 2, and of protocol 3 for root.
+# https://docs.nvidia.com/deploy/mps/appendix-environment-variables.html: the defaults of protocol 2, and of protocol 3
+# for root.
 PIPES = {"v2": "/tmp/nvidia-mps", "v3": "/run/nvidia-mps"}
 PIPE_BASE = "/run/nvidia-mps"
 LOGS = "/var/log/nvidia-mps"
@@ -108,8 +110,8 @@ def parse_capability(text: str) -> tuple[int, ...]:
 
 
 def find_client_limit(gpu: Gpu | None, branch: int) -> int:
-    """Return the number of clients that a whole GPU supports with a driver of this branch (0: unknown, then the maximum of all
-    branches)."""
+    """Return the number of clients that a whole GPU supports with a driver of this branch (0: unknown, then the maximum
+    of all branches)."""
     return limit_of(gpu.compute_capability if gpu else "", branch)
 
 
@@ -145,8 +147,8 @@ def find_chunk_sms(gpu: Gpu) -> int:
 
 
 def compute_most_sms(gpu: Gpu) -> int:
-    """Return the maximum number of SMs of this model, calculated from those of its largest MIG instance; 0: unknown. Inferred: see
-    data/mps.yaml."""
+    """Return the maximum number of SMs of this model, calculated from those of its largest MIG instance; 0: unknown.
+    Inferred: see data/mps.yaml."""
     share, largest = read_mps_file().mig_sms, max((profile.sm or 0 for profile in list_profiles(gpu)), default=0)
     return -(-largest * share.whole // share.of)
 

@@ -16,8 +16,8 @@ ALL = "all"
 class NicLine(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message of one or more drivers, by the texts in it as printed.
 
-    `clears`: keys of the entries whose earlier lines of the same device are obsolete after this one. `until`: other events that
-    make the line obsolete: the driver's next loading of the device (or a boot), or a boot alone.
+    `clears`: keys of the entries whose earlier lines of the same device are obsolete after this one. `until`: other
+    events that make the line obsolete: the driver's next loading of the device (or a boot), or a boot alone.
     """
 
     key: str
@@ -73,13 +73,13 @@ SPOKEN = re.compile(
     re.IGNORECASE,
 )
 """The prefix of a line that names its driver: as __ibdev_printk does
-(https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c), or `infiniband NAME: `; that of the watchdog names
-the address since Linux 6.5."""
+(https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c), or `infiniband NAME: `; that of the
+watchdog names the address since Linux 6.5."""
 
 
 class Speaker(NamedTuple):
-    """The drivers that may have written a line, and the device: its address if the line has it, else its name. `name`: the name that
-    stands beside an address."""
+    """The drivers that may have written a line, and the device: its address if the line has it, else its name. `name`:
+    the name that stands beside an address."""
 
     drivers: frozenset[str]
     device: str

@@ -1,4 +1,5 @@
-"""PCI Express settings: IOMMU parameters by processor, registers, machines whose ACS is computed, errata of relaxed ordering."""
+"""PCI Express settings: IOMMU parameters by processor, registers, machines whose ACS is computed, errata of relaxed
+ordering."""
 
 from __future__ import annotations
 
@@ -66,13 +67,14 @@ def read_pcie_file() -> PcieFile:
 
 
 def list_processors(cpu: str, gpu: str = "") -> tuple[Cpu, ...]:
-    """Return the processors whose IOMMU is relevant: the named one, else a Grace CPU if the GPU (`GB200`) has one, else both
-    vendors of x86 processors, since parameters of one have no effect on the other."""
+    """Return the processors whose IOMMU is relevant: the named one, else a Grace CPU if the GPU (`GB200`) has one, else
+    both vendors of x86 processors, since parameters of one have no effect on the other."""
     return CPUS["arm" if cpu == "auto" and gpu.startswith(ARM_GPUS) else cpu]
 
 
 def build_parameters(mode: str, cpu: str, gpu: str = "") -> dict[str, str]:
-    """Return the kernel parameters of a mode; empty if there are none: no parameter switches the IOMMU of an Arm machine off."""
+    """Return the kernel parameters of a mode; empty if there are none: no parameter switches the IOMMU of an Arm
+    machine off."""
     known = list_processors(cpu, gpu)
     all_words: dict[str, str] = {}
     for entry in read_pcie_file().iommu:

@@ -1,7 +1,7 @@
 """The only reader of the catalogue: YAML in `data/`, typed by msgspec, read at first use.
 
-Importing PyYAML and parsing the two files that every `verify` needs takes about 35 ms, a tenth of reading one host; so the parsed
-data is kept between runs under the hash of the file's bytes, and typed again each time.
+Importing PyYAML and parsing the two files that every `verify` needs takes about 35 ms, a tenth of reading one host; so
+the parsed data is kept between runs under the hash of the file's bytes, and typed again each time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ LEGEND = "~ inferred, ? unconfirmed"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A source of facts; without a URL it is not public or has no address of its own. `read`: when it was read, where that matters."""
+    """A source of facts; without a URL it is not public or has no address of its own. `read`: when it was read, where
+    that matters."""
 
     description: str
     url: str = ""
@@ -121,8 +122,8 @@ def read_yaml(text: str | bytes, where: str) -> object:
 
 
 def convert_to(plain: object, kind: type[T], where: str, text: str | bytes = b"") -> T:
-    """Convert plain data to `kind`; `where` names the file in errors, and `text`, from which the data was read, gives the line
-    numbers."""
+    """Convert plain data to `kind`; `where` names the file in errors, and `text`, from which the data was read, gives
+    the line numbers."""
     twice = _find_duplicates(plain)
     try:
         data = msgspec.convert(plain, kind)
@@ -150,8 +151,8 @@ def _find_duplicates(plain: object) -> list[Finding]:
 
 
 def _describe(plain: object, findings: list[Finding], where: str, text: str | bytes) -> GpuprovError:
-    """Return the error with all mistakes of a file, a line each: its place, the row by its name, the value, and the permitted
-    values."""
+    """Return the error with all mistakes of a file, a line each: its place, the row by its name, the value, and the
+    permitted values."""
     places = safe_parse.parse_placed_yaml(text, safe_parse.FILE)[1] if text else {}
     lines = []
     for path, message, allowed in findings[:SHOWN]:

@@ -19,8 +19,9 @@ class Line(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Recipe(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A spec for hosts with `count` GPUs of `model` on `fabric`, or of these instance types of a cloud.
 
-    `distributions`: keys of distributions.yaml. `parts`: lines shared with other recipes, before its own `lines`; of two lines with
-    one path the later one counts. `yours`: what only the site knows, in words. `source`: of the hardware.
+    `distributions`: keys of distributions.yaml. `parts`: lines shared with other recipes, before its own `lines`; of
+    two lines with one path the later one counts. `yours`: what only the site knows, in words. `source`: of the
+    hardware.
     """
 
     key: str
@@ -62,7 +63,8 @@ def nearest_recipes(text: str) -> list[str]:
 
 
 def fitting_recipes(model: str, count: int | None, instance: InstanceTypes | None = None) -> list[Recipe]:
-    """Return recipes for hosts with these GPUs; those of its instance types alone if the host is of a cloud that has any."""
+    """Return recipes for hosts with these GPUs; those of its instance types alone if the host is of a cloud that has
+    any."""
     fitting = [recipe for recipe in recipes() if recipe.model == model and count in (None, recipe.count)]
     of_type = [recipe for recipe in fitting if instance and set(recipe.instances) & set(instance.types)]
     return of_type or [recipe for recipe in fitting if not (instance and recipe.instances)]

@@ -15,7 +15,8 @@ from gpuprov.catalog.symptoms import Symptom, list_symptoms, resolve_for_line
 from gpuprov.core.safe_parse import is_whole, parse_whole
 
 DENIED = re.compile(r"\w*\s*:\s*(not active|inactive|no|none|n/a|not supported|disabled|0|\d+ us)\s*\Z")
-"""Text after a message that is the name of a row of nvidia-smi -q, meaning that the named error is absent, or only counted."""
+"""Text after a message that is the name of a row of nvidia-smi -q, meaning that the named error is absent, or only
+counted."""
 ANY = "*"
 """In a signature: any text without a blank; at its end, may be empty."""
 _WORD = re.compile(r"[a-z0-9_]+")
@@ -31,8 +32,8 @@ _COMMON = frozenset(
 
 
 class Signature(NamedTuple):
-    """A signature, folded. `entire`: those of its words that must be whole words of a line, too; `word`: the word by which it is
-    looked up."""
+    """A signature, folded. `entire`: those of its words that must be whole words of a line, too; `word`: the word by
+    which it is looked up."""
 
     text: str
     words: frozenset[str]
@@ -55,8 +56,8 @@ def parse_signature(text: str) -> Signature:
 
 @cache
 def build_pattern(text: str) -> re.Pattern[str]:
-    """Return a pattern for a signature. Its words must begin and end where those of the line do, except beside a *; a setting with
-    the name of a single-word signature does not match."""
+    """Return a pattern for a signature. Its words must begin and end where those of the line do, except beside a *; a
+    setting with the name of a single-word signature does not match."""
     inner = r"\S*".join(map(re.escape, text.split(ANY)))
     before = r"(?<!\w)" if re.match(r"\w", text) else ""
     after = (
@@ -82,7 +83,8 @@ def index_by_word() -> dict[str, tuple[tuple[Signature, tuple[Symptom, ...]], ..
 
 @cache
 def list_choosing_words() -> dict[str, tuple[frozenset[str], ...]]:
-    """Return the word sets for choosing lines: a folded line with any signature has one of these words, and all of one of its sets."""
+    """Return the word sets for choosing lines: a folded line with any signature has one of these words, and all of one
+    of its sets."""
     return {word: tuple({signature.entire for signature, _ in pairs}) for word, pairs in index_by_word().items()}
 
 
@@ -99,14 +101,14 @@ class Held(NamedTuple):
 
     @property
     def rank(self) -> Rank:
-        """Rank of an answer, the most specific first: a message before a single word, a symptom of few messages before one of
-        a whole kind, long messages before short ones."""
+        """Rank of an answer, the most specific first: a message before a single word, a symptom of few messages before
+        one of a whole kind, long messages before short ones."""
         return len(self.signature.words) < 2, len(self.symptom.signatures) > MANY, -len(self.signature.text)
 
 
 def find_held(line: str) -> list[Held]:
-    """Return the symptoms with a message in a folded line, the most specific first. If one message is a part of another, the longer
-    counts."""
+    """Return the symptoms with a message in a folded line, the most specific first. If one message is a part of
+    another, the longer counts."""
     known, matches = index_by_word(), []
     words = dict.fromkeys(_WORD.findall(line))
     for word in words:
@@ -141,7 +143,8 @@ def index_nic_lines() -> dict[str, NicLine]:
 
 
 def is_possible_for(symptom: Symptom, line: str) -> bool:
-    """False if a line is from a driver that cannot have this symptom: the words of one driver mean nothing in another's line."""
+    """False if a line is from a driver that cannot have this symptom: the words of one driver mean nothing in another's
+    line."""
     entry = index_nic_lines().get(symptom.key)
     drivers = None if entry is None else find_speakers(line)
     return drivers is None or find_nic_line(drivers, line) is entry
@@ -149,7 +152,8 @@ def is_possible_for(symptom: Symptom, line: str) -> bool:
 
 @cache
 def compile_words(symptom: Symptom) -> tuple[dict[str, re.Pattern[str]], re.Pattern[str] | None]:
-    """Return, for a symptom, the required words of its folded signatures, and a pattern for lines that are not of the symptom."""
+    """Return, for a symptom, the required words of its folded signatures, and a pattern for lines that are not of the
+    symptom."""
     narrow_last = sorted(symptom.needs, key=lambda need: bool(need.of))
     needs = {fold(text): compile_any(need.words) for need in narrow_last for text in need.of or symptom.signatures}
     return needs, compile_any(symptom.unless) if symptom.unless else None
@@ -194,8 +198,8 @@ def find_decisive(symptom: Symptom, seen: Iterable[Beside]) -> Beside | None:
 
 
 def rank_match(query: str, terms: list[str], symptom: Symptom) -> int:
-    """Return the rank of a match: 3 if it is a signature or the key; 2 if a longer message has it; 1 if all words are in one
-    message; 0 for no match."""
+    """Return the rank of a match: 3 if it is a signature or the key; 2 if a longer message has it; 1 if all words are
+    in one message; 0 for no match."""
     if query == symptom.key:
         return 3
     best = 0
@@ -210,9 +214,9 @@ def rank_match(query: str, terms: list[str], symptom: Symptom) -> int:
 
 
 def find_symptom(words: str) -> list[Symptom]:
-    """Return matching symptoms, best first: those with a message in the words; else with a number ("79", "802"), a key, or a part
-    of a message. Two and three words match anywhere; more are a message, as is text with a colon. A single word is never a part of
-    a message.
+    """Return matching symptoms, best first: those with a message in the words; else with a number ("79", "802"), a key,
+    or a part of a message. Two and three words match anywhere; more are a message, as is text with a colon. A single
+    word is never a part of a message.
 
     A plain number is an Xid or a number inside a signature; "Xid 79" and kernel log lines are only an Xid.
     """

@@ -24,12 +24,13 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`signatures`: text as printed. `xids`: kernel error numbers. `check`: a read-only command that shows it, or "".
 
-    `cause`, `check` and `fix` are of the likeliest cause; `others` follow in order of likelihood. `action`: of an Xid, the action
-    that NVIDIA specifies. `decided_by`: keys of symptoms that decide its cause if they are seen beside it. `follows`: the message
-    says that something failed, and another line says why: the answers to other lines come before it.
+    `cause`, `check` and `fix` are of the likeliest cause; `others` follow in order of likelihood. `action`: of an Xid,
+    the action that NVIDIA specifies. `decided_by`: keys of symptoms that decide its cause if they are seen beside it.
+    `follows`: the message says that something failed, and another line says why: the answers to other lines come before
+    it.
 
-    `needs`: required text in lines with signatures that other programs print too, unless the signature is the whole line. `unless`:
-    words of lines that are not this symptom.
+    `needs`: required text in lines with signatures that other programs print too, unless the signature is the whole
+    line. `unless`: words of lines that are not this symptom.
     """
 
     key: str
@@ -81,8 +82,8 @@ def index_sources() -> dict[str, str]:
 
 @cache
 def list_symptoms() -> tuple[Symptom, ...]:
-    """Return all symptoms: messages first, then Xids by subject, then kernel messages about peer memory modules, network adapters
-    and the host itself."""
+    """Return all symptoms: messages first, then Xids by subject, then kernel messages about peer memory modules,
+    network adapters and the host itself."""
     known = read_gpudirect_file()
     spoken = (build_from_message(message) for message in (*known.messages, known.bad_context))
     files = (load(name, SymptomsFile).symptoms for name in FILES)

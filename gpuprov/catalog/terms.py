@@ -6,7 +6,8 @@ from gpuprov.catalog.reader import Fact, File, load
 
 
 class Term(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A term as it is written; `also`: other spellings; `see`: a command that shows it, or the block or field that is about it."""
+    """A term as it is written; `also`: other spellings; `see`: a command that shows it, or the block or field that is
+    about it."""
 
     key: str
     also: tuple[str, ...]

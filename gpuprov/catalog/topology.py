@@ -21,7 +21,8 @@ class Rate(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Board(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A board by the form factor of its GPUs: the generation of its PCIe, and Gb/s of a slot of 16 lanes in one direction."""
+    """A board by the form factor of its GPUs: the generation of its PCIe, and Gb/s of a slot of 16 lanes in one
+    direction."""
 
     form_factor: str
     generation: int
@@ -53,7 +54,8 @@ def find_board(gpu: Gpu | None) -> Board | None:
 
 
 def nvlink_limit(gpu: Gpu | None) -> float | None:
-    """Return the GB/s of all NVLinks of a GPU in both directions together, above which no bus bandwidth is; None if unknown."""
+    """Return the GB/s of all NVLinks of a GPU in both directions together, above which no bus bandwidth is; None if
+    unknown."""
     links = count_nvlinks(gpu)
     if gpu is None or not links:
         return None

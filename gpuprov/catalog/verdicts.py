@@ -1,5 +1,5 @@
-"""The one judge of a line of the kernel's log: what it reports, of which device, how severe that is, and what is to be done. Health,
-explain and records all ask here; the lines themselves are in xids.yaml, nics.yaml and kernel.yaml."""
+"""The one judge of a line of the kernel's log: what it reports, of which device, how severe that is, and what is to be
+done. Health, explain and records all ask here; the lines themselves are in xids.yaml, nics.yaml and kernel.yaml."""
 
 from __future__ import annotations
 
@@ -38,10 +38,12 @@ LONGEST = 4000
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The judgement of one line. `key`: of the symptom that explains it; `check`: of the check of health that counts it.
+    """The judgement of one line. `key`: of the symptom that explains it; `check`: of the check of health that counts
+    it.
 
-    `device`: as the line names it; `number` and `text`: of an Xid or SXid. `words`: what is to be done, in NVIDIA's words, and `fix`:
-    what a person does; both empty where the symptom has them. `clears`, `ends`: see `KernelLine`; `nic`: entry of an adapter's line.
+    `device`: as the line names it; `number` and `text`: of an Xid or SXid. `words`: what is to be done, in NVIDIA's
+    words, and `fix`: what a person does; both empty where the symptom has them. `clears`, `ends`: see `KernelLine`;
+    `nic`: entry of an adapter's line.
     """
 
     key: str
@@ -157,7 +159,8 @@ def _judge_driver_line(text: str) -> Verdict | None:
 
 
 def find_complaints(lines: Iterable[str], key: str) -> list[str]:
-    """Return the lines of a daemon or of nvidia-smi that the symptom with this key explains: one rule for checks and for explain."""
+    """Return the lines of a daemon or of nvidia-smi that the symptom with this key explains: one rule for checks and
+    for explain."""
     return [line for line in lines if any(one.symptom.key == key for one in find_held(fold(line[:LONGEST])))]
 
 
@@ -183,7 +186,8 @@ def fix_of(verdict: Verdict) -> str:
 
 
 def in_health(verdict: Verdict, *, decided: bool = False, past: str = "") -> str:
-    """Return what a check of health makes of a line, in words. `decided`: an Xid 154 decides in place of it; `past`: what ended it."""
+    """Return what a check of health makes of a line, in words. `decided`: an Xid 154 decides in place of it; `past`:
+    what ended it."""
     check = f"health.{verdict.check}"
     if past:
         return f"past for {check}: {past}"

@@ -1,4 +1,5 @@
-"""NVIDIA's vGPU guest driver: releases, the keys of gridd.conf; and the machines in which GPUs are passed through or shared."""
+"""NVIDIA's vGPU guest driver: releases, the keys of gridd.conf; and the machines in which GPUs are passed through or
+shared."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class WithoutVgpu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Hypervisor(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`kind` is systemd-detect-virt's word. `memory`: the fix if there is no room for memory regions. `hidden`: how it hides."""
+    """`kind` is systemd-detect-virt's word. `memory`: the fix if there is no room for memory regions. `hidden`: how it
+    hides."""
 
     kind: str
     name: str
@@ -91,8 +93,8 @@ def has_no_vgpu(gpu: str) -> bool:
 def is_compatible(guest: str, host: str) -> bool:
     """Return whether a guest driver of one branch works with a vGPU manager of another, by NVIDIA's release notes.
 
-    It works with the same branch, the previous one, or the long-term branch before a long-term branch. A branch that is no known
-    release is judged by its age alone.
+    It works with the same branch, the previous one, or the long-term branch before a long-term branch. A branch that is
+    no known release is judged by its age alone.
     """
     if int(guest) >= int(host):
         return guest == host

@@ -11,15 +11,15 @@ import msgspec
 from gpuprov.catalog.reader import Fact, File, load
 
 Action = Literal["none", "restart", "update", "reset", "reboot", "drain", "return"]
-"""Action that repairs a host: nothing, restart of a program, other software, GPU reset, host reboot; or the host has to be drained
-and inspected, or the card returned."""
+"""Action that repairs a host: nothing, restart of a program, other software, GPU reset, host reboot; or the host has to
+be drained and inspected, or the card returned."""
 SEVERITY: tuple[Action, ...] = ("none", "restart", "update", "reset", "reboot", "drain", "return")
 """Ordered from mild to severe."""
 
 
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (\d{1,6})(?:, (.*))?")
-"""`NVRM: Xid (PCI:0000:9b:00): 79, ...`; drivers before 343 write `NVRM: Xid (0000:03:00): 13, ...`. In MIG mode the instance
-follows the address, `(PCI:0000:9b:00 GPU-I:05 GPU-CI:00)`:
+"""`NVRM: Xid (PCI:0000:9b:00): 79, ...`; drivers before 343 write `NVRM: Xid (0000:03:00): 13, ...`. In MIG mode the
+instance follows the address, `(PCI:0000:9b:00 GPU-I:05 GPU-CI:00)`:
 https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/nvidia/src/kernel/gpu/rc/kernel_rc.c"""
 SXID = re.compile(r"(nvidia-nvswitch\d+): SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6}), (.*)")
 RECOVERY = 154
@@ -135,9 +135,9 @@ def find_action(number: int, text: str) -> str:
 def find_nvlink5_resolution(number: int, text: str) -> str:
     """Return the key of the resolution for a line of Xid 144 to 150.
 
-    Lines without a matching row are decided by their word Fatal or Nonfatal, as are those whose word differs from the row's: NVIDIA
-    may promote an error. A line does not name the driver version, and need not: for no unit do the same bits have different answers
-    in both forms.
+    Lines without a matching row are decided by their word Fatal or Nonfatal, as are those whose word differs from the
+    row's: NVIDIA may promote an error. A line does not name the driver version, and need not: for no unit do the same
+    bits have different answers in both forms.
     """
     fatal = re.search(r"\bFatal\b", text, re.IGNORECASE)
     quiet = re.search(r"\bNonfatal\b", text, re.IGNORECASE) and not fatal

@@ -53,8 +53,8 @@ def cli() -> None:
              gpuprov plan inventory.yaml
              gpuprov apply inventory.yaml --limit gpu001
 
-    Without INVENTORY: $GPUPROV_INVENTORY, then ./inventory.yaml, then what ansible.cfg names. gpuprov COMMAND --help says more.
-    Completion: eval "$(_GPUPROV_COMPLETE=bash_source gpuprov)", or zsh_source, fish_source.
+    Without INVENTORY: $GPUPROV_INVENTORY, then ./inventory.yaml, then what ansible.cfg names. gpuprov COMMAND --help
+    says more. Completion: eval "$(_GPUPROV_COMPLETE=bash_source gpuprov)", or zsh_source, fish_source.
     """
 
 
@@ -78,9 +78,9 @@ def check(
 ) -> int:
     """Check the inventory offline: is it valid, and can this hardware do it? Contacts no host.
 
-    An executable file that is an inventory, or lies in an inventory folder, is a dynamic inventory script:
-    it is run with --list, as Ansible does. With --bundle, the folder is checked too: signed, complete, not expired, and made for these
-    specs.
+    An executable file that is an inventory, or lies in an inventory folder, is a dynamic inventory script: it is run
+    with --list, as Ansible does. With --bundle, the folder is checked too: signed, complete, not expired, and made for
+    these specs.
 
     \b
     Example: gpuprov check inventory.yaml --limit training
@@ -107,7 +107,8 @@ def check(
 @options.inventory
 @click.option("-o", "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write.")
 def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
-    """Write the Ansible project that apply runs, for ansible-playbook or AWX with gpuprov installed beside ansible-core.
+    """Write the Ansible project that apply runs, for ansible-playbook or AWX with gpuprov installed beside
+    ansible-core.
 
     \b
     Example: gpuprov render inventory.yaml --out build
@@ -152,8 +153,8 @@ def verify(
 ) -> int:
     """Prove that the hosts match their specs, now and after the next boot. Changes nothing.
 
-    With --from no host is contacted: a bug report, sosreport, must-gather or capture is judged in its place. A check whose
-    facts are not in it is skipped, and says so.
+    With --from no host is contacted: a bug report, sosreport, must-gather or capture is judged in its place. A check
+    whose facts are not in it is skipped, and says so.
 
     \b
     Example: gpuprov verify inventory.yaml --junit report.xml --html report.html
@@ -243,7 +244,8 @@ def verify(
 @click.option("--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the logs of the runs.")
 @options.json_flag
 def rehearse(sources: tuple[str, ...], as_json: bool, junit: Path | None, html: Path | None, **given: Any) -> int:
-    """Try the whole run on simulated hosts: apply, verify, reboot, verify, apply again. Contacts no host of the inventory.
+    """Try the whole run on simulated hosts: apply, verify, reboot, verify, apply again. Contacts no host of the
+    inventory.
 
     Needs root, and podman or docker. The variable `simulated_host` of a host or group adds what a spec does not say.
 

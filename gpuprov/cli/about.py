@@ -22,8 +22,8 @@ def about(
     files: dict[str, Path | None] | None = None,
     host: str = "",
 ) -> About:
-    """Return the origin. The command includes what selects hosts, checks and files. Extra variables and login options are left out.
-    `host`: the argument HOST of a command that has one."""
+    """Return the origin. The command includes what selects hosts, checks and files. Extra variables and login options
+    are left out. `host`: the argument HOST of a command that has one."""
     from gpuprov.report.page import About
 
     inventories = [str(source) for source in options.all_sources(sources, reading)]

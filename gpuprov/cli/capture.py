@@ -24,8 +24,8 @@ from gpuprov.cli.sections import Command
 def capture(host: str, sources: tuple[str, ...], out: Path, timeout: float, **reading: Any) -> int:
     """Record everything that the checks read on hosts, one file each, to be judged elsewhere. Changes nothing.
 
-    HOST is a host of the inventory, or a pattern as --limit takes it. Passwords, tokens and private keys are masked. The files can
-    be attached to a ticket; gpuprov verify --from and gpuprov explain --from read them.
+    HOST is a host of the inventory, or a pattern as --limit takes it. Passwords, tokens and private keys are masked.
+    The files can be attached to a ticket; gpuprov verify --from and gpuprov explain --from read them.
 
     \b
     Example: gpuprov capture gpu017 inventory.yaml --out ticket-4711

@@ -202,8 +202,8 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
 
 
 def _with_packages(fleet: Fleet, given: dict[str, Any]) -> tuple[tuple[Pair, ...], dict[str, GpuprovError]]:
-    """Copy the bundle's packages to the hosts, where they are a cache and change nothing else; return the hosts that have them, and
-    why others cannot. Raises GpuprovError if none can."""
+    """Copy the bundle's packages to the hosts, where they are a cache and change nothing else; return the hosts that
+    have them, and why others cannot. Raises GpuprovError if none can."""
     from gpuprov.bundle import opened, placed
     from gpuprov.core import terminal
 

@@ -16,8 +16,8 @@ def files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
 
 
 def hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the last part of a pattern: hosts, groups, `!` and `&` before them; after an @, files. A name may contain colons
-    itself."""
+    """Complete the last part of a pattern: hosts, groups, `!` and `&` before them; after an @, files. A name may
+    contain colons itself."""
     if incomplete.startswith("@"):
         return [CompletionItem(name) for name in _lists(incomplete[1:])]
     names = _names(ctx)
@@ -107,7 +107,8 @@ def _names(ctx: click.Context) -> list[str]:
 
 
 def _left(ctx: click.Context) -> list[str]:
-    """Return inventories before the completed option: click separates no arguments while an option still lacks its value."""
+    """Return inventories before the completed option: click separates no arguments while an option still lacks its
+    value."""
     return [word for word in ctx.args if "sources" in ctx.params and os.path.exists(word)]
 
 

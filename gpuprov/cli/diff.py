@@ -22,10 +22,11 @@ from gpuprov.cli.sections import Command
 @options.read_limit
 @options.json_flag
 def diff(left: str, right: str, sources: tuple[str, ...], timeout: float, as_json: bool, **reading: Any) -> int:
-    """Show how two hosts, or a host and a file, differ, by capability: their state as export reads it, whatever their specs say.
+    """Show how two hosts, or a host and a file, differ, by capability: their state as export reads it, whatever their
+    specs say.
 
-    FILE is what gpuprov export wrote of one host (.yaml), or a record of one: a capture, an nvidia-bug-report.log, an sosreport.
-    Changes nothing.
+    FILE is what gpuprov export wrote of one host (.yaml), or a record of one: a capture, an nvidia-bug-report.log, an
+    sosreport. Changes nothing.
 
     \b
     Example: gpuprov diff gpu017 gpu018 inventory.yaml

@@ -60,8 +60,9 @@ def scheduler(command: C) -> C:
 def drain(host: str, sources: tuple[str, ...], **given: Any) -> int:
     """Take hosts out of their scheduler: nothing new starts there; what runs is waited for, and no job is ended.
 
-    HOST is a host of the inventory, or a pattern as --limit takes it. A node that somebody else has drained, cordoned or taken
-    down is left as it is. Done again, it goes on where it was. Exit code 1: jobs still run; 3: refused; 4: no answer.
+    HOST is a host of the inventory, or a pattern as --limit takes it. A node that somebody else has drained, cordoned
+    or taken down is left as it is. Done again, it goes on where it was. Exit code 1: jobs still run; 3: refused; 4: no
+    answer.
 
     \b
     Example: gpuprov drain gpu017 inventory.yaml --by slurm --run friday
@@ -107,8 +108,8 @@ def drain(host: str, sources: tuple[str, ...], **given: Any) -> int:
 def undrain(host: str, sources: tuple[str, ...], **given: Any) -> int:
     """Return hosts that this run drained. Each is verified first; one that is not green stays drained.
 
-    HOST is a host of the inventory, or a pattern as --limit takes it. What somebody else has drained or cordoned, or has given
-    another reason since, is left as it is. Exit code 3: a host stays out.
+    HOST is a host of the inventory, or a pattern as --limit takes it. What somebody else has drained or cordoned, or
+    has given another reason since, is left as it is. Exit code 3: a host stays out.
 
     \b
     Example: gpuprov undrain gpu017 inventory.yaml --by slurm --run friday
@@ -141,7 +142,8 @@ def undrain(host: str, sources: tuple[str, ...], **given: Any) -> int:
 
 
 def _both(host: str, limit: str | None) -> str:
-    """Return the hosts that are in both patterns: https://docs.ansible.com/ansible/latest/inventory_guide/intro_patterns.html"""
+    """Return the hosts that are in both patterns:
+    https://docs.ansible.com/ansible/latest/inventory_guide/intro_patterns.html"""
     return f"{host}:&{limit}" if limit else host
 
 

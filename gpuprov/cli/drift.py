@@ -41,11 +41,12 @@ class Moment(click.ParamType[datetime]):
 def drift(
     sources: tuple[str, ...], only: str | None, since: datetime | None, timeout: float, as_json: bool, **reading: Any
 ) -> int:
-    """Show how hosts differ from what was applied and from their specs, and which command changed them. Changes nothing.
+    """Show how hosts differ from what was applied and from their specs, and which command changed them. Changes
+    nothing.
 
-    The host's receipt says what was applied, the checks of verify what differs, and the logs of apt, dnf and zypper which command
-    changed the packages that a check minds. Shell histories are never read. A host that will not come back from its next boot comes
-    first. Exit code 1: something differs.
+    The host's receipt says what was applied, the checks of verify what differs, and the logs of apt, dnf and zypper
+    which command changed the packages that a check minds. Shell histories are never read. A host that will not come
+    back from its next boot comes first. Exit code 1: something differs.
 
     \b
     Example: gpuprov drift inventory.yaml --limit train

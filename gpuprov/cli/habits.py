@@ -1,4 +1,5 @@
-"""Options in Ansible's form, one by one: for commands that do not take all of `options.inventory` and `options.reaching`."""
+"""Options in Ansible's form, one by one: for commands that do not take all of `options.inventory` and
+`options.reaching`."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def extra_vars(about: str) -> Callable[[C], C]:
 
 
 def refused(*words: str, why: str, is_flag: bool = False) -> Callable[[C], C]:
-    """Return a decorator for an option that similar commands have, and this one cannot: its error says why, and what to do instead."""
+    """Return a decorator for an option that similar commands have, and this one cannot: its error says why, and what to
+    do instead."""
 
     def refuse(_context: click.Context, _option: click.Parameter, value: Any) -> None:
         if value:

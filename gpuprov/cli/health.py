@@ -31,10 +31,11 @@ def health(
 ) -> int:
     """Say whether each host is fit for work: yes, no, or not until it is reset or restarted. Changes nothing.
 
-    The checks of the capability `health`, also of hosts whose spec does not ask for it. What is to be done is what NVIDIA says:
-    return the card, drain, reboot, reset, restart the program. Exit code 0: all are fit; 1: some are not, or it is not proven;
-    4: some cannot be reached. With --from no host is contacted: what a bug report, sosreport, capture, kernel log,
-    nvidia-smi -q or ibstat holds is judged, also in a folder of many hosts; what it does not is not proven.
+    The checks of the capability `health`, also of hosts whose spec does not ask for it. What is to be done is what
+    NVIDIA says: return the card, drain, reboot, reset, restart the program. Exit code 0: all are fit; 1: some are not,
+    or it is not proven; 4: some cannot be reached. With --from no host is contacted: what a bug report, sosreport,
+    capture, kernel log, nvidia-smi -q or ibstat holds is judged, also in a folder of many hosts; what it does not is
+    not proven.
 
     \b
     Example: gpuprov health inventory.yaml --since 24h

@@ -16,8 +16,8 @@ INVENTORY = re.compile(r"[,/]|\.(ya?ml|ini|json|toml|py|sh)\Z")
 
 
 def former_order(host: str, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return the pattern and the inventories of a command that took HOST... before: further hosts, which are no files, count, and
-    a line says how they are written now."""
+    """Return the pattern and the inventories of a command that took HOST... before: further hosts, which are no files,
+    count, and a line says how they are written now."""
     from gpuprov.core import terminal
 
     more = [word for word in words if not (os.path.exists(word) or INVENTORY.search(word))]
@@ -31,8 +31,8 @@ def former_order(host: str, words: tuple[str, ...]) -> tuple[str, tuple[str, ...
 
 
 def of_host(host: str, sources: tuple[str, ...], options: dict[str, Any], read: Callable[..., T]) -> T:
-    """Call `read(sources, options)` limited to the hosts that the argument HOST matches. Raises SpecError if it matches none, and
-    GpuprovError if none of them is within --limit."""
+    """Call `read(sources, options)` limited to the hosts that the argument HOST matches. Raises SpecError if it matches
+    none, and GpuprovError if none of them is within --limit."""
     from msgspec.structs import replace
 
     from gpuprov.core.errors import GpuprovError

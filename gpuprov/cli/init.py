@@ -77,7 +77,8 @@ def init(
 ) -> int:
     """Write a first inventory, from questions or from what is already known about hosts. Changes no host.
 
-    Each line says what it means; what was not taken over is listed with the reason. The file is checked before it is written.
+    Each line says what it means; what was not taken over is listed with the reason. The file is checked before it is
+    written.
 
     \b
     Example: gpuprov init

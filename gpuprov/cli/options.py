@@ -25,7 +25,8 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 
 def inventories(name: str, about: str, *words: str) -> Callable[[C], C]:
-    """Return a decorator for -i/--inventory, as in Ansible, or for `words`; the command receives the sources under this name."""
+    """Return a decorator for -i/--inventory, as in Ansible, or for `words`; the command receives the sources under this
+    name."""
     return shared(
         *(words or ("-i", "--inventory")),
         name,
@@ -211,8 +212,8 @@ def load(
 ) -> Fleet:
     """Return the fleet that the inventory options name. also: see `gpuprov.inventory.load`.
 
-    Its warnings go to standard error for check, plan and -v; other commands only mention that there are some. None: the caller prints
-    them.
+    Its warnings go to standard error for check, plan and -v; other commands only mention that there are some. None: the
+    caller prints them.
     """
     from msgspec.structs import replace
 

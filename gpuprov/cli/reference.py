@@ -19,8 +19,8 @@ from gpuprov.cli.sections import Command
 @options.json_flag
 @options.common
 def explain(words: tuple[str, ...], records: tuple[Path, ...], as_json: bool, **_given: Any) -> int:
-    """Explain a capability, a field, a check, an exit code, or a symptom; or each symptom that a record of a host holds, or a
-    log on standard input (-).
+    """Explain a capability, a field, a check, an exit code, or a symptom; or each symptom that a record of a host
+    holds, or a log on standard input (-).
 
     \b
     Example: gpuprov explain nvidia_driver.version
@@ -71,9 +71,11 @@ class Tables(_CHOICE):  # type: ignore[misc]
 @options.json_flag
 @options.common
 def catalog(table: str, word: str | None, as_json: bool, **_given: Any) -> int:
-    """Show what gpuprov knows about GPUs, driver branches, CUDA and MIG, and its recipes, with sources. WORD filters the rows.
+    """Show what gpuprov knows about GPUs, driver branches, CUDA and MIG, and its recipes, with sources. WORD filters
+    the rows.
 
-    alerts and dashboard are files for Prometheus and Grafana, by the metrics that --prometheus of verify and health writes.
+    alerts and dashboard are files for Prometheus and Grafana, by the metrics that --prometheus of verify and health
+    writes.
 
     \b
     Example: gpuprov catalog gpus H100
@@ -161,7 +163,8 @@ def _files(command: Any) -> Any:
     help=f"Of what this command prints with --json: {', '.join([*VERBS, 'rollback', *DOCUMENTS])}.",
 )
 def schema(kind: str | None, command: str | None) -> int:
-    """Print a JSON Schema: of the `gpuprov` variable, a whole inventory, a roll-out's policy, or what gpuprov writes or prints.
+    """Print a JSON Schema: of the `gpuprov` variable, a whole inventory, a roll-out's policy, or what gpuprov writes or
+    prints.
 
     \b
     Example: gpuprov schema > gpuprov.schema.json

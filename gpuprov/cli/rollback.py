@@ -32,10 +32,10 @@ TAKEN = ("reboot", "yes", "break_lock", "timeout", "drain", "max_fail", "verbose
 def rollback(host: str, sources: tuple[str, ...], to: str, serial: str, **given: Any) -> int:
     """Take hosts back to the last state that verify called green, or to that of a run; then verify.
 
-    HOST is a host of the inventory, or a pattern as --limit takes it. Each apply that ends green leaves a checkpoint on its host: the
-    spec that was applied, with exact versions, and the packages as files. That spec is applied again, after the same question and
-    checks, and under the same lock; the inventory's own is not read. What cannot be taken back is named first. Exit codes: as of
-    apply.
+    HOST is a host of the inventory, or a pattern as --limit takes it. Each apply that ends green leaves a checkpoint on
+    its host: the spec that was applied, with exact versions, and the packages as files. That spec is applied again,
+    after the same question and checks, and under the same lock; the inventory's own is not read. What cannot be taken
+    back is named first. Exit codes: as of apply.
 
     \b
     Example: gpuprov rollback gpu017 inventory.yaml

@@ -57,8 +57,8 @@ why = click.option("--why", default="", metavar="TEXT", help="The reason, for wh
 def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json: bool, **reading: Any) -> int:
     """Freeze the inventory, start a roll-out of it by the policy, and carry it out in this process.
 
-    After a kill, gpuprov rollout resume ID or the same command continues where it was. Ctrl-C pauses it and waits for what is under
-    way. Two roll-outs never have a host in common.
+    After a kill, gpuprov rollout resume ID or the same command continues where it was. Ctrl-C pauses it and waits for
+    what is under way. Two roll-outs never have a host in common.
 
     \b
     Example: gpuprov rollout start inventory.yaml --policy rollout.yaml --id friday --limit training
@@ -106,7 +106,8 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
 @click.option("--all", "everything", is_flag=True, help="List all roll-outs, also those that are over.")
 @options.json_flag
 def status(rollout: str, everything: bool, as_json: bool, **given: Any) -> int:
-    """Show the state of a roll-out: its batches, and the hosts that need attention. ID may be left out while only one is open.
+    """Show the state of a roll-out: its batches, and the hosts that need attention. ID may be left out while only one
+    is open.
 
     \b
     Example: gpuprov rollout status friday --json
@@ -170,7 +171,8 @@ def resume(rollout: str, retry: bool, forgive: bool, as_json: bool, **given: Any
 @why
 @options.json_flag
 def abort(rollout: str, why: str, as_json: bool, **given: Any) -> int:
-    """End a roll-out: nothing new starts, what is under way is finished, and drained hosts that were not changed are returned.
+    """End a roll-out: nothing new starts, what is under way is finished, and drained hosts that were not changed are
+    returned.
 
     \b
     Example: gpuprov rollout abort friday --why "another driver was released"

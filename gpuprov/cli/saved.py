@@ -64,7 +64,8 @@ def render_page(
     only: frozenset[str] | None,
     files: dict[str, Path | None],
 ) -> str:
-    """Return the plan as a page, without the inventory's secrets. `files`: `out`, the saved plan, is the argument of apply there."""
+    """Return the plan as a page, without the inventory's secrets. `files`: `out`, the saved plan, is the argument of
+    apply there."""
     from gpuprov.plan import page, saved
 
     sources, reading = given
@@ -79,7 +80,8 @@ def render_page(
 
 
 def read(sources: tuple[str, ...], given: Mapping[str, Any]) -> Saved | None:
-    """Return the plan, if the only source is a saved plan. Raises UsageError for an option that repeats what the plan sets."""
+    """Return the plan, if the only source is a saved plan. Raises UsageError for an option that repeats what the plan
+    sets."""
     from gpuprov.plan import saved
 
     plans = [source for source in sources if saved.is_one(source)]

@@ -43,7 +43,8 @@ class Written(click.Path):
 
 
 def describe_interrupt(command: str, work: str) -> str:
-    """Describe an interrupt: what was going on, the state of the hosts, what still runs and how it ends, and what to do.
+    """Describe an interrupt: what was going on, the state of the hosts, what still runs and how it ends, and what to
+    do.
 
     command: its name; of one that may change hosts, which reports that itself, only the work is described.
     """

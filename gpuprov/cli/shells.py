@@ -1,7 +1,7 @@
 """click's support of the three shells, with fixes for faults of its scripts.
 
-bash breaks the line at each : and @, which occur in patterns of hosts, and click sees the pieces. zsh and fish do not break at =, but
-click answers for `--limit=g` as if they did. fish's script cuts a suggestion at its first comma.
+bash breaks the line at each : and @, which occur in patterns of hosts, and click sees the pieces. zsh and fish do not
+break at =, but click answers for `--limit=g` as if they did. fish's script cuts a suggestion at its first comma.
 https://click.palletsprojects.com/en/stable/shell-completion/
 """
 
@@ -21,7 +21,8 @@ from click.shell_completion import (
 
 
 class Bash(BashComplete):
-    """The words of the line as typed; suggestions without the start of the last word that bash keeps ($2 is the part it replaces)."""
+    """The words of the line as typed; suggestions without the start of the last word that bash keeps ($2 is the part it
+    replaces)."""
 
     source_template = BashComplete.source_template.replace(
         "env COMP_WORDS=", 'env COMP_LINE="${COMP_LINE:0:COMP_POINT}" COMP_REPLACED="$2" COMP_WORDS='

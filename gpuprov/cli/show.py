@@ -43,10 +43,10 @@ def show(
 ) -> int:
     """List the files, units, settings and kernel modules that a host should have, and how it has them. Changes nothing.
 
-    HOST is a host of the inventory, or a pattern as --limit takes it. What apply would write is worked out from the spec and from
-    what the host is, or a record of it with --from; --file prints the text of one file. With --html one page says all that a ticket
-    needs, also where nothing is reached but a record. Exit code 0: all is as it should be, the page's verdict included; 1: some is
-    not, or not known; 4: a host cannot be reached.
+    HOST is a host of the inventory, or a pattern as --limit takes it. What apply would write is worked out from the
+    spec and from what the host is, or a record of it with --from; --file prints the text of one file. With --html one
+    page says all that a ticket needs, also where nothing is reached but a record. Exit code 0: all is as it should be,
+    the page's verdict included; 1: some is not, or not known; 4: a host cannot be reached.
 
     \b
     Example: gpuprov show gpu001 inventory.yaml

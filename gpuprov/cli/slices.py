@@ -29,8 +29,8 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 def freeze(sources: tuple[str, ...], out: Path, domains: tuple[str, ...], **reading: Any) -> int:
     """Write the resolved inventory to a file, for gpuprov fleet slice. Contacts no host.
 
-    Each spec stands once. Passwords and other secrets are left out, and named. Of variables that say nothing of a connection,
-    site and rack are kept, and those that --domain names.
+    Each spec stands once. Passwords and other secrets are left out, and named. Of variables that say nothing of a
+    connection, site and rack are kept, and those that --domain names.
 
     \b
     Example: gpuprov fleet freeze inventory.yaml --out fleet.json
@@ -121,8 +121,9 @@ def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
 def work(job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str, ...], **given: Any) -> int:
     """Do one job of gpuprov fleet slice, and write each host's result as soon as it is known. Asks no questions.
 
-    Standard output has a line of JSON at each change, and at least every ten seconds. Done again with the same --run, after it was
-    killed or elsewhere, it leaves out hosts that have a green result there. What was declared stands in the job; secrets do not.
+    Standard output has a line of JSON at each change, and at least every ten seconds. Done again with the same --run,
+    after it was killed or elsewhere, it leaves out hosts that have a green result there. What was declared stands in
+    the job; secrets do not.
 
     \b
     Example: gpuprov fleet work jobs/job-0001.json --results results --act apply --run friday
@@ -151,10 +152,11 @@ def work(job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str
 @options.json_flag
 @options.common
 def fold(folders: tuple[Path, ...], fleet: Path | None, run: str, as_json: bool, **given: Any) -> int:
-    """Make one report from what gpuprov fleet work wrote into these folders and those below them: the newest result of each host.
+    """Make one report from what gpuprov fleet work wrote into these folders and those below them: the newest result of
+    each host.
 
-    With --fleet, a host without a result is reported as not done. A file that is not a result is named and left out. The exit code is
-    that of apply and verify for all hosts.
+    With --fleet, a host without a result is reported as not done. A file that is not a result is named and left out.
+    The exit code is that of apply and verify for all hosts.
 
     \b
     Example: gpuprov fleet fold results --fleet fleet.json --html fleet.html

@@ -19,7 +19,8 @@ BROKEN = 70
 def test(inventory: str | None, words: tuple[str, ...], limit: str | None) -> int:
     """Run each check of each host as a test, and tests of your own beside them, with pytest.
 
-    What follows -- goes to pytest: folders of tests, and its options. Tests may use testinfra's `host`, and `spec` and `facts`.
+    What follows -- goes to pytest: folders of tests, and its options. Tests may use testinfra's `host`, and `spec` and
+    `facts`.
 
     \b
     Example: gpuprov test inventory.yaml

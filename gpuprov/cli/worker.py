@@ -40,10 +40,11 @@ def _from_anywhere(variables: str) -> str:
 @habits.refused("-K", "--ask-become-pass", why=f"a worker's processes ask nobody; {INSTEAD}", is_flag=True)
 @options.common
 def worker(site: str, secrets: tuple[str, ...], vault_files: tuple[str, ...], **given: Any) -> int:
-    """Work on the jobs of one site until SIGTERM or Ctrl-C. Connects to its hosts over ssh, and out to Temporal; nothing connects in.
+    """Work on the jobs of one site until SIGTERM or Ctrl-C. Connects to its hosts over ssh, and out to Temporal;
+    nothing connects in.
 
-    Each job is a process of its own (gpuprov fleet work). One that is under way when its worker ends goes on, and the next worker on
-    this machine waits for it. Needs pip install 'gpuprov[fleet]'.
+    Each job is a process of its own (gpuprov fleet work). One that is under way when its worker ends goes on, and the
+    next worker on this machine waits for it. Needs pip install 'gpuprov[fleet]'.
 
     \b
     Example: gpuprov fleet worker --site berlin --address temporal.example.com:7233

@@ -10,7 +10,8 @@ from gpuprov.core.errors import GpuprovError
 
 @cache
 def root() -> Path:
-    """Return the folder that holds `roles/`, `playbooks/` and `plugins/`. Raises GpuprovError if the installation is broken."""
+    """Return the folder that holds `roles/`, `playbooks/` and `plugins/`. Raises GpuprovError if the installation is
+    broken."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "_ansible", package.parent):
         if all((folder / name).is_dir() for name in ("roles", "playbooks", "plugins")):

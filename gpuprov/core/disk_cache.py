@@ -1,4 +1,5 @@
-"""Files kept between runs, for speed only: checksummed, of one user (mode 0600), complete or absent, ignored if damaged."""
+"""Files kept between runs, for speed only: checksummed, of one user (mode 0600), complete or absent, ignored if
+damaged."""
 
 from __future__ import annotations
 

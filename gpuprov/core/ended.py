@@ -15,7 +15,8 @@ NOISE = (
     "its login prints lines that begin as a module's answer does, with {, before what it is asked for. Fix: have its startup files"
     " (.bashrc, .profile, /etc/profile.d) print nothing where there is no terminal"
 )
-"""Problem: Ansible starts to parse there: https://github.com/ansible/ansible/blob/v2.19.0/lib/ansible/module_utils/json_utils.py"""
+"""Problem: Ansible starts to parse there:
+https://github.com/ansible/ansible/blob/v2.19.0/lib/ansible/module_utils/json_utils.py"""
 _MISSING = re.compile(r"\s*Missing (\w+) password\s*")
 CLOSED = re.compile(
     r"(?:Failed to connect to the host via ssh: )?(?:Shared c|C)onnection to \S+ closed(?: by remote host)?\.?\s*"
@@ -24,7 +25,8 @@ CLOSED = re.compile(
 
 
 def by_signal(status: object) -> str:
-    """Return the signal by which a program ended: from the status of Python's subprocess (-N), or of a shell (128+N); else empty."""
+    """Return the signal by which a program ended: from the status of Python's subprocess (-N), or of a shell (128+N);
+    else empty."""
     number = (
         0 if not isinstance(status, int) else -status if status < 0 else status - 128 if 128 < status < OF_SSH else 0
     )
@@ -58,8 +60,9 @@ def answer(result: Mapping[str, object]) -> str:
 
 
 def unanswered(message: str) -> str:
-    """Return why sudo had no password, if the message of Ansible's ssh is only that; any other message unchanged. Ansible reports it
-    even if it sent one: the shell there ended while sudo asked, so that sudo reads the end of its input."""
+    """Return why sudo had no password, if the message of Ansible's ssh is only that; any other message unchanged.
+    Ansible reports it even if it sent one: the shell there ended while sudo asked, so that sudo reads the end of its
+    input."""
     match = _MISSING.fullmatch(message)
     return (
         f"{match[1]} had no password: none is set (ansible_become_password), or its shell there was ended as it asked"
@@ -69,7 +72,8 @@ def unanswered(message: str) -> str:
 
 
 def raised(message: str) -> str:
-    """Return the line of a Python traceback, left by a program on the host, with the exception; any other text unchanged."""
+    """Return the line of a Python traceback, left by a program on the host, with the exception; any other text
+    unchanged."""
     if "Traceback (most recent call last)" not in message:
         return message
     lines = [line.strip() for line in message.splitlines()]
@@ -86,7 +90,8 @@ def _answers(printed: str) -> int:
 
 
 def silent(result: Mapping[str, object], *, of_module: bool = True) -> str:
-    """Return a program's last output, and how it ended. The status of a module is that of the connection, if that was cut."""
+    """Return a program's last output, and how it ended. The status of a module is that of the connection, if that was
+    cut."""
     if of_module and result.get("rc") == 0 and _answers(str(result.get("module_stdout") or "")) > 1:
         return NOISE  # the module has ended well, and answers in one line
     streams = [str(result.get(name) or "") for name in ("stderr", "module_stderr", "stdout", "module_stdout")]

@@ -1,4 +1,5 @@
-"""A locale that Ansible works in: UTF-8, and installed. In any other it exits at once (`initialize_locale` in ansible/cli).
+"""A locale that Ansible works in: UTF-8, and installed. In any other it exits at once (`initialize_locale` in
+ansible/cli).
 
 Many scripts set LC_ALL=C, and ssh passes on the client's locale (SendEnv LC_*), which may not be installed.
 """

@@ -1,8 +1,8 @@
 """Masking of secrets in the output of hosts and programs with `***`, so that it can be shown, or attached to a ticket.
 
-Everything that looks like a secret is masked, even if it is none: user and password in a URL, values after names such as password,
-token or secret, authorization headers, cookies, private keys, JSON web tokens, tokens of services in their makers' formats,
-signatures of URLs, and passwords given to a command by -p. Public keys and fingerprints stay.
+Everything that looks like a secret is masked, even if it is none: user and password in a URL, values after names such
+as password, token or secret, authorization headers, cookies, private keys, JSON web tokens, tokens of services in their
+makers' formats, signatures of URLs, and passwords given to a command by -p. Public keys and fingerprints stay.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Safe output of external text: nothing in it controls a terminal or a CI, hides itself or changes the direction of the line.
+"""Safe output of external text: nothing in it controls a terminal or a CI, hides itself or changes the direction of the
+line.
 
-Hosts and inventories are not trusted: a host's name, a version or an error may hold escape sequences. Everything that gpuprov
-prints or writes for people passes through `cleaned`: the console, the reports, the log of a run. It also masks values from a vault,
-and user names and passwords in URLs, wherever they appear.
+Hosts and inventories are not trusted: a host's name, a version or an error may hold escape sequences. Everything that
+gpuprov prints or writes for people passes through `cleaned`: the console, the reports, the log of a run. It also masks
+values from a vault, and user names and passwords in URLs, wherever they appear.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ _HIDDEN = re.compile(
     "\ud800-\udfff\ufffe\uffff"  # what no encoding and no XML can hold; https://www.w3.org/TR/xml/#charsets
     "\U000e0000-\U000e0fff]"  # tags: invisible letters
 )
-"""Changes of direction can make a line read as another: https://www.unicode.org/reports/tr36/#Bidirectional_Text_Spoofing"""
+"""Changes of direction can make a line read as another:
+https://www.unicode.org/reports/tr36/#Bidirectional_Text_Spoofing"""
 _ORDER = re.compile(r"#(?=#(?:vso|teamcity)?\[)|^(?P<before>[^\S\n]*):(?=:[A-Za-z-]+(?: [^\n]*)?::)", re.MULTILINE)
-"""Lines in a log that are commands to the CI that keeps it: to set variables, send files, hide words. Azure's and GitHub's older
-ones may be anywhere in a line:
+"""Lines in a log that are commands to the CI that keeps it: to set variables, send files, hide words. Azure's and
+GitHub's older ones may be anywhere in a line:
 https://github.com/microsoft/azure-pipelines-agent/blob/master/src/Microsoft.VisualStudio.Services.Agent/Command.cs,
 https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs,
 https://www.jetbrains.com/help/teamcity/service-messages.html"""
@@ -88,7 +90,8 @@ def lowered(text: str) -> str:
 
 
 def secrets_in(text: str, begins: Mapping[str, Sequence[str]]) -> Iterator[tuple[int, str]]:
-    """Yield the secrets in a text, and their positions. They are looked up by their beginnings: there may be one for each host."""
+    """Yield the secrets in a text, and their positions. They are looked up by their beginnings: there may be one for
+    each host."""
     size, end = len(next(iter(begins), "")), 0
     for at in range(len(text) - size + 1) if size else ():
         known = begins.get(text[at : at + size], ()) if at >= end else ()
@@ -116,10 +119,11 @@ def masked(text: str) -> str:
 
 
 def cleaned(text: str, encoding: str = "") -> str:
-    """Return the text without secrets (`masked`), each hidden character as `\\u001b`, which JSON reads back unchanged; tabs and
-    line feeds stay.
+    """Return the text without secrets (`masked`), each hidden character as `\\u001b`, which JSON reads back unchanged;
+    tabs and line feeds stay.
 
-    `encoding`: characters that it cannot hold are escaped in the same way. So is the first character of a command to a CI.
+    `encoding`: characters that it cannot hold are escaped in the same way. So is the first character of a command to a
+    CI.
     """
     text = masked(text)
     if _HIDDEN.search(text):

@@ -1,5 +1,6 @@
-"""Signals that end the work. A signal ignored from the start stays ignored: nohup(1) ignores SIGHUP, and a shell without job control
-SIGINT for background jobs (https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html, 2.11)."""
+"""Signals that end the work. A signal ignored from the start stays ignored: nohup(1) ignores SIGHUP, and a shell
+without job control SIGINT for background jobs
+(https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html, 2.11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Temporary folders: in a parent that every program accepts, whatever TMPDIR is, and for sockets in one with a short name."""
+"""Temporary folders: in a parent that every program accepts, whatever TMPDIR is, and for sockets in one with a short
+name."""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ from pathlib import Path
 
 SOCKETS = "gpuprov-ssh-"
 LONGEST = 107 - len("/0123456789") - len(".0123456789abcdef")
-"""Maximum length in bytes of the name of a folder for ssh's sockets: unix(7) has 108 with the NUL, Ansible names a socket with ten
-characters, and ssh creates it under a name that is 17 longer (mux.c of https://github.com/openssh/openssh-portable)."""
+"""Maximum length in bytes of the name of a folder for ssh's sockets: unix(7) has 108 with the NUL, Ansible names a
+socket with ten characters, and ssh creates it under a name that is 17 longer (mux.c of
+https://github.com/openssh/openssh-portable)."""
 _PLAIN = re.compile(r"/[\w./+@-]*")
 """Ansible interprets `{{`, a blank, a comma, `:`, `$` and `~` in a path, and ssh a `%`."""
 
@@ -55,7 +57,8 @@ def folder(prefix: str) -> Path:
 
 
 def make_sockets(folder: Path) -> None:
-    """Create this folder for ssh's sockets, or, if its name is too long for them, a link to one with a short name. Raises OSError."""
+    """Create this folder for ssh's sockets, or, if its name is too long for them, a link to one with a short name.
+    Raises OSError."""
     if len(os.fsencode(folder)) <= LONGEST:
         folder.mkdir(mode=0o700)
         return

@@ -1,7 +1,8 @@
 """The only way from data to files that Ansible reads: no string in them is a template.
 
-A template runs code on the machine that reads it. Templates of an inventory are resolved when it is read, as Ansible resolves them;
-from then on everything is data, whatever its source. Expressions for Ansible to evaluate are in roles and playbooks only.
+A template runs code on the machine that reads it. Templates of an inventory are resolved when it is read, as Ansible
+resolves them; from then on everything is data, whatever its source. Expressions for Ansible to evaluate are in roles
+and playbooks only.
 https://docs.ansible.com/ansible/latest/playbook_guide/playbooks_advanced_syntax.html#unsafe-or-raw-strings
 """
 
@@ -61,7 +62,8 @@ def text(value: object) -> str:
 
 
 def as_json(value: object) -> tuple[str, list[str]]:
-    """Return JSON that Ansible reads with the same meaning, and the keys left out: JSON cannot mark a key as no template."""
+    """Return JSON that Ansible reads with the same meaning, and the keys left out: JSON cannot mark a key as no
+    template."""
     left_out: list[str] = []
     return json.dumps(_marked(value, "", left_out), indent=2, ensure_ascii=False), left_out
 

@@ -13,7 +13,8 @@ WITH_SPACES = {name.replace(" ", "_"): name for name in ORDER}
 
 
 class DriftSummary(Summary, kw_only=True, rename=WITH_SPACES):
-    """The fleet in a sentence, and hosts by state. `lost_at_next_boot`: hosts known not to match their specs after the next boot."""
+    """The fleet in a sentence, and hosts by state. `lost_at_next_boot`: hosts known not to match their specs after the
+    next boot."""
 
     unreachable: int
     drifted: int

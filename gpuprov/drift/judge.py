@@ -37,7 +37,8 @@ def judge(
     only: Collection[str] | None = None,
     since: datetime | None = None,
 ) -> HostDrift:
-    """Find what differs now from the spec, whether the spec or the host has changed since the last apply, and the causes."""
+    """Find what differs now from the spec, whether the spec or the host has changed since the last apply, and the
+    causes."""
     receipt = facts.known(house.RECEIPT)
     changed = _find_changed(spec, receipt, only)
     log = facts.known(history.HISTORY)
@@ -153,7 +154,8 @@ def _spans_apply(reading: Noted, applied: Iterable[datetime]) -> bool:
 
 
 def _match_events(result: Result, events: Iterable[history.Event]) -> list[history.Event]:
-    """List events of packages that the check would change, or whose name, unit or version appears in its expected or actual value."""
+    """List events of packages that the check would change, or whose name, unit or version appears in its expected or
+    actual value."""
     names = {change.name for change in result.changes if change.kind == "package"}
     text = f"{result.expected} {result.found}"
     versions = set(VERSION.findall(text))
@@ -166,8 +168,8 @@ def _match_events(result: Result, events: Iterable[history.Event]) -> list[histo
 
 
 def _extract_packages(text: str) -> set[str]:
-    """Extract words that may be names of packages: units, and words with a digit or a hyphen; `file`, `mount` and `time` are
-    packages, too."""
+    """Extract words that may be names of packages: units, and words with a digit or a hyphen; `file`, `mount` and
+    `time` are packages, too."""
     words = re.findall(r"[a-z0-9][a-z0-9+._-]{2,}", text)
     return {word.removesuffix(".service") for word in words if re.search(r"[0-9-]|\.service\Z", word)}
 
@@ -214,7 +216,8 @@ def _match_readings(result: Result, noted: Iterable[Noted], logged: Collection[s
 
 
 def _group_readings(noted: Iterable[Noted], applied: Collection[datetime] = ()) -> tuple[Cause, ...]:
-    """Group readings into causes: each has the time at which a file was written, or the two readings between which it happened."""
+    """Group readings into causes: each has the time at which a file was written, or the two readings between which it
+    happened."""
     times: dict[tuple[str, str], list[Noted]] = {}
     for reading in noted:
         after = "" if reading.at else reading.begin.isoformat(timespec="minutes")
@@ -231,8 +234,8 @@ def _group_readings(noted: Iterable[Noted], applied: Collection[datetime] = ()) 
 
 
 def _is_change(reading: Noted) -> bool:
-    """True if a reading counts as a change. Packages are counted from the logs; a unit that has run and ended, or runs again, has
-    not changed.
+    """True if a reading counts as a change. Packages are counted from the logs; a unit that has run and ended, or runs
+    again, has not changed.
     """
     if reading.kind == "unit":
         return reading.before.split(" ")[0] != reading.after.split(" ")[0] or reading.after.endswith("failed")

@@ -11,8 +11,8 @@ from gpuprov.report.document import HostDocument
 from gpuprov.verify.unmanaged import Unmanaged
 
 State = Literal["as applied", "drifted", "spec changed", "never applied", "unknown", "unreachable"]
-"""drifted: the host differs from what was applied, though the spec is the same. spec changed: what differs, or would be applied
-again, belongs to capabilities whose spec changed. unknown: nothing differs, but not everything could be read.
+"""drifted: the host differs from what was applied, though the spec is the same. spec changed: what differs, or would be
+applied again, belongs to capabilities whose spec changed. unknown: nothing differs, but not everything could be read.
 """
 
 ORDER: tuple[State, ...] = ("unreachable", "drifted", "unknown", "never applied", "spec changed", "as applied")
@@ -42,9 +42,9 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """A check that fails now; `unread`: its result is unknown, because the host could not be read. `reboot_fixes`: the next boot
-    fixes it. `spec_changed`: the spec of its capability is not the one that was applied. `follows`: the failing check without
-    which this one would not fail.
+    """A check that fails now; `unread`: its result is unknown, because the host could not be read. `reboot_fixes`: the
+    next boot fixes it. `spec_changed`: the spec of its capability is not the one that was applied. `follows`: the
+    failing check without which this one would not fail.
     """
 
     capability: str
@@ -61,10 +61,10 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostDrift(HostDocument, frozen=True, kw_only=True):
-    """The drift of one host. `applied_at` and `applied_with`: from its receipt. `spec_changed`: what has changed, by capability.
-    `harmless`: packages changed since then that concern no check; None if the host has no readable log of them.
-    `noted`: what the host's own readings add, about files, units, modules and the kernel. `unmanaged`: what was applied, is
-    still present, and belongs to no capability of the spec. `why`: the reason why a host cannot be judged.
+    """The drift of one host. `applied_at` and `applied_with`: from its receipt. `spec_changed`: what has changed, by
+    capability. `harmless`: packages changed since then that concern no check; None if the host has no readable log of
+    them. `noted`: what the host's own readings add, about files, units, modules and the kernel. `unmanaged`: what was
+    applied, is still present, and belongs to no capability of the spec. `why`: the reason why a host cannot be judged.
     """
 
     outcome: Outcome = "nothing asked"

@@ -36,8 +36,8 @@ def as_text(hosts: Sequence[HostDrift], *, width: int = 100) -> str:
 
 
 def _describe_state(host: HostDrift) -> str:
-    """Describe the state. A difference of a capability whose spec changed may be due to the spec, or not: such a host is not called
-    as applied.
+    """Describe the state. A difference of a capability whose spec changed may be due to the spec, or not: such a host
+    is not called as applied.
     """
     words = WORDS[host.state]
     differs = host.state == "spec changed" and any(not each.unread for each in host.differences)
@@ -126,7 +126,8 @@ def _format_difference(
 
 
 def format_cause(cause: Cause) -> str:
-    """Format a cause: `Tue 2026-11-17 14:02 +01:00, by alice (1000): apt upgrade: libnvidia-compute-570 570.1 → 570.2 and 3 more`."""
+    """Format a cause: `Tue 2026-11-17 14:02 +01:00, by alice (1000): apt upgrade: libnvidia-compute-570 570.1 → 570.2
+    and 3 more`."""
     at = datetime.fromisoformat(cause.at)
     zone = at.isoformat()[-6:]
     when = f"{at:%a %Y-%m-%d %H:%M} {zone}"

@@ -85,7 +85,8 @@ def in_text(text: str | IO[bytes], where: str) -> list[Explanation]:
 
 
 def _answers(seen: list[Seen], where: str = "") -> list[Explanation]:
-    """Return the answers to a text's symptoms; those that another of them decides come last. `where`: with the count, and the line."""
+    """Return the answers to a text's symptoms; those that another of them decides come last. `where`: with the count,
+    and the line."""
     beside = [Beside(sighting.symptom, sighting.line) for sighting in seen]
     decided = [(sighting, find_decisive(sighting.symptom, beside)) for sighting in seen]
     return [
@@ -172,7 +173,8 @@ def _terms(text: str) -> list[Explanation]:
 
 
 def _symptoms(text: str) -> list[Explanation]:
-    """Return the symptoms in a log of these lines, or else of a line with these words; then other messages that contain the words."""
+    """Return the symptoms in a log of these lines, or else of a line with these words; then other messages that contain
+    the words."""
     seen = symptoms_in(text) or (symptoms_in(" ".join(text.split())) if "\n" in text else [])
     shown = {sighting.symptom.key for sighting in seen}
     return _answers(seen) + [_symptom(symptom) for symptom in find_symptom(text) if symptom.key not in shown]
@@ -181,8 +183,8 @@ def _symptoms(text: str) -> list[Explanation]:
 def _symptom(
     symptom: Symptom, *seen: tuple[str, str], decided: Beside | None = None, health: str = "", past: bool = False
 ) -> Explanation:
-    """Explain a symptom. `decided`: a neighbouring message that shows the actual cause, so that the other causes are left out;
-    `health`: what health makes of its line; `past`: something ended it, so that nothing is to be done."""
+    """Explain a symptom. `decided`: a neighbouring message that shows the actual cause, so that the other causes are
+    left out; `health`: what health makes of its line; `past`: something ended it, so that nothing is to be done."""
     causes = _decided(decided) if decided else _causes(symptom)
     lines = (
         *seen,

@@ -1,5 +1,5 @@
-"""A log, read as a stream -> the lines that may hold a message, and those around them. Most lines of a log hold none: they are read in
-blocks, and a block without any message's words is skipped."""
+"""A log, read as a stream -> the lines that may hold a message, and those around them. Most lines of a log hold none:
+they are read in blocks, and a block without any message's words is skipped."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def _list_ending_words() -> dict[bytes, tuple[frozenset[bytes], ...]]:
 
 
 def chosen(stream: IO[bytes], note: Callable[[str], None]) -> Iterator[str]:
-    """Yield the lines that may hold a message, with those around them; an empty line marks omitted ones. `note` is called with each
-    line that names a GPU, whether it is yielded or not. Never more than a block of the log is kept."""
+    """Yield the lines that may hold a message, with those around them; an empty line marks omitted ones. `note` is
+    called with each line that names a GPU, whether it is yielded or not. Never more than a block of the log is kept."""
     beside = _words()
     keys = frozenset(beside)
     either = keys | OF_A_GPU

@@ -16,9 +16,9 @@ REQUIRED = "none: required"
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """One field. `name` is its full name (`rdma.devices[].pci`), `path` the same in words; `default` is JSON, or says that there is
-    none; `proofs` are checks of the capability, or `unproved` says why there are none. `about`: for a field with fields of its own,
-    the description of its block.
+    """One field. `name` is its full name (`rdma.devices[].pci`), `path` the same in words; `default` is JSON, or says
+    that there is none; `proofs` are checks of the capability, or `unproved` says why there are none. `about`: for a
+    field with fields of its own, the description of its block.
     """
 
     name: str
@@ -52,8 +52,8 @@ def fields(name: str) -> tuple[Field, ...]:
 
 
 def named(words: str) -> list[Field]:
-    """Return the field of that name (`rdma.roce.pfc`, `rdma.devices[0].pci`), or all whose name ends so (`pfc`), the least nested
-    first."""
+    """Return the field of that name (`rdma.roce.pfc`, `rdma.devices[0].pci`), or all whose name ends so (`pfc`), the
+    least nested first."""
     if any(map(str.isspace, words)):
         return []
     target = tuple(word.partition("[")[0] for word in words.split("."))

@@ -1,4 +1,5 @@
-"""Names of hardware: instance types of clouds, GPUs as the catalogue, nvidia-smi and labels write them, and MIG profiles."""
+"""Names of hardware: instance types of clouds, GPUs as the catalogue, nvidia-smi and labels write them, and MIG
+profiles."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from gpuprov.catalog.recipes import fitting_recipes
 
 Lines = tuple[tuple[str, str], ...]
 _RESOURCE = re.compile(r"(?:nvidia\.com/)?mig-")
-"""Before the name of a profile as a resource of Kubernetes: https://github.com/NVIDIA/k8s-device-plugin#as-a-kubernetes-resource"""
+"""Before the name of a profile as a resource of Kubernetes:
+https://github.com/NVIDIA/k8s-device-plugin#as-a-kubernetes-resource"""
 
 
 class Hardware(NamedTuple):
@@ -25,7 +27,8 @@ class Hardware(NamedTuple):
 
 
 def explain_hardware(text: str) -> list[Hardware]:
-    """Return what the catalogue knows of an instance type, a GPU, a family of GPUs or a MIG profile; empty if it is none."""
+    """Return what the catalogue knows of an instance type, a GPU, a family of GPUs or a MIG profile; empty if it is
+    none."""
     if not _is_name(text):
         return []
     gpu = find_gpu(text)

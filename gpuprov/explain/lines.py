@@ -1,4 +1,5 @@
-"""Lines of a log that only make sense with their neighbours: messages of several lines, and which PCI addresses are GPUs."""
+"""Lines of a log that only make sense with their neighbours: messages of several lines, and which PCI addresses are
+GPUs."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ _PORT = 12
 
 
 def statements(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines, continued ones joined; without the drivers that lspci names of devices that are not NVIDIA's, and without the
-    LIDs of ports that are not InfiniBand."""
+    """Yield the lines, continued ones joined; without the drivers that lspci names of devices that are not NVIDIA's,
+    and without the LIDs of ports that are not InfiniBand."""
     whole, device, count = "", "", 0
     source = iter(lines)
     ahead = deque(islice(source, _PORT))
@@ -73,8 +74,8 @@ def gpu_addresses(lines: Iterable[str]) -> set[str]:
 
 
 def devices_in(line: str) -> frozenset[str]:
-    """Return the PCI addresses of a line that does not name NVIDIA's driver: `vfio-pci 0000:41:00.0: ...` is a GPU bound to another
-    driver."""
+    """Return the PCI addresses of a line that does not name NVIDIA's driver: `vfio-pci 0000:41:00.0: ...` is a GPU
+    bound to another driver."""
     if not _ANY_ADDRESS.search(line) or _OF_NVIDIA.search(line):
         return frozenset()
     return frozenset(map(_short, _ANY_ADDRESS.findall(line)))

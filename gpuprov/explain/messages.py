@@ -37,8 +37,8 @@ Rank = tuple[bool, int, Specificity]
 class Seen(msgspec.Struct, frozen=True):
     """A symptom in a text: its count, and the first line that shows it.
 
-    `verdict`: of the first line that the kernel logged; `ended`: whether no such line asks for anything any more, since something
-    ended them or an Xid 154 of the same GPU decides; `past`: what ended the last of them.
+    `verdict`: of the first line that the kernel logged; `ended`: whether no such line asks for anything any more, since
+    something ended them or an Xid 154 of the same GPU decides; `past`: what ended the last of them.
     """
 
     symptom: Symptom
@@ -108,8 +108,8 @@ class _Log:
 
 
 def _find_ends(lines: tuple[Line, ...]) -> dict[tuple[str, Action], str]:
-    """Return what ended the last line of each key and action that asks for something, if no line of these stands; empty where an
-    Xid 154 decides in its place."""
+    """Return what ended the last line of each key and action that asks for something, if no line of these stands; empty
+    where an Xid 154 decides in its place."""
     endings = find_endings(KernelLog(lines=lines))
     ends: dict[tuple[str, Action], str] = {}
     stand = set()
@@ -125,9 +125,9 @@ def _find_ends(lines: tuple[Line, ...]) -> dict[tuple[str, Action], str]:
 
 
 def symptoms_in(log: str | IO[bytes]) -> list[Seen]:
-    """Return each symptom once, the most specific first: Xids, then by `Held.rank`; lines that only follow from others come
-    last. A symptom whose lines need different actions appears once for each. A log that is a stream is read as it comes, and never
-    kept."""
+    """Return each symptom once, the most specific first: Xids, then by `Held.rank`; lines that only follow from others
+    come last. A symptom whose lines need different actions appears once for each. A log that is a stream is read as it
+    comes, and never kept."""
     stream = io.BytesIO("\n".join(log.splitlines()).encode("utf-8", "replace")) if isinstance(log, str) else log
     reader, gpus = _Log(), set[str]()
     for line in statements(join_messages(chosen(stream, lambda line: gpus.update(gpu_addresses((line,)))))):

@@ -24,8 +24,8 @@ from gpuprov.spec.model import RawHost, is_secret
 
 
 class Captured(msgspec.Struct, frozen=True):
-    """The files by name; hosts that could not be read, with the error; the number of replaced secrets. `again`: the names of
-    these hosts."""
+    """The files by name; hosts that could not be read, with the error; the number of replaced secrets. `again`: the
+    names of these hosts."""
 
     files: dict[str, str]
     unreachable: tuple[str, ...] = ()

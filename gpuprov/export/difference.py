@@ -104,7 +104,8 @@ def _build_side(name: str, facts: Facts) -> Side:
 
 
 def of_file(path: Path) -> Side:
-    """Read a file: an inventory of one host with its spec (`gpuprov export` writes one), or a record. Raises GpuprovError."""
+    """Read a file: an inventory of one host with its spec (`gpuprov export` writes one), or a record. Raises
+    GpuprovError."""
     if path.suffix not in YAML:
         records = read_records(path)
         if len(records) != 1:

@@ -1,4 +1,5 @@
-"""Inventory sources -> typed host specs: the entry point of every command. All problems of all hosts are reported at once."""
+"""Inventory sources -> typed host specs: the entry point of every command. All problems of all hosts are reported at
+once."""
 
 from __future__ import annotations
 
@@ -29,8 +30,9 @@ from gpuprov.spec.url import hide_queries
 
 
 class Fleet(msgspec.Struct, frozen=True):
-    """Hosts with their specs, in inventory order. `unmanaged`: hosts that no `gpuprov` variable reaches. `children`: the groups in
-    each group, if `also` was given. `left_out`: names of the inventory's other hosts, which are not in the `limit`."""
+    """Hosts with their specs, in inventory order. `unmanaged`: hosts that no `gpuprov` variable reaches. `children`:
+    the groups in each group, if `also` was given. `left_out`: names of the inventory's other hosts, which are not in
+    the `limit`."""
 
     pairs: tuple[tuple[RawHost, HostSpec], ...]
     unmanaged: tuple[str, ...] = ()
@@ -49,7 +51,8 @@ def load_fleet(
     cache: bool = True,
     also: Sequence[str] | None = None,
 ) -> Fleet:
-    """Read, merge and judge. Raises SpecError with every problem; warnings stay on the Fleet. also: see `gpuprov.inventory.load`."""
+    """Read, merge and judge. Raises SpecError with every problem; warnings stay on the Fleet. also: see
+    `gpuprov.inventory.load`."""
     inventory = load(
         sources,
         limit=limit,
@@ -67,7 +70,8 @@ def load_fleet(
 
 
 def _vocabulary() -> set[str]:
-    """Return gpuprov's own words, which are no secrets even if a vault holds them: fields and their choices, GPU models."""
+    """Return gpuprov's own words, which are no secrets even if a vault holds them: fields and their choices, GPU
+    models."""
     described = build_schema(
         HOUSE.fragment, {capability.name: (capability.fragment, "") for capability in CAPABILITIES}
     )
@@ -75,8 +79,8 @@ def _vocabulary() -> set[str]:
 
 
 def _unread(name: str) -> Iterable[Problem]:
-    """Return problems about an extra variable that looks as if it set something, but does not: roles get their variables from the
-    spec."""
+    """Return problems about an extra variable that looks as if it set something, but does not: roles get their
+    variables from the spec."""
     owner = next((capability.name for capability in CAPABILITIES if name.startswith(f"{capability.name}_")), "")
     if owner and name not in SITE_VARIABLES:
         field = name.removeprefix(f"{owner}_")
@@ -87,8 +91,8 @@ def _unread(name: str) -> Iterable[Problem]:
 
 
 def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: bool = True) -> Fleet:
-    """Return typed specs of raw hosts. Hosts that share one merged spec are judged once. `whole`: these are all hosts of the
-    inventory."""
+    """Return typed specs of raw hosts. Hosts that share one merged spec are judged once. `whole`: these are all hosts
+    of the inventory."""
     pairs: list[tuple[RawHost, HostSpec]] = []
     unmanaged: list[str] = []
     problems: list[Problem] = list(warnings)
@@ -212,8 +216,8 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
 
 
 def _of_instance(house: Any, values: dict[Any, Any]) -> tuple[Any, dict[Any, Any], list[Finding]]:
-    """Return the house's block and the plain values, with values derived from an instance type in place of a GPU model: model,
-    count, and the fabric of an `rdma` that names none."""
+    """Return the house's block and the plain values, with values derived from an instance type in place of a GPU model:
+    model, count, and the fabric of an `rdma` that names none."""
     instance = find_instance(house.gpu.model) if house and house.gpu else None
     if not instance:
         return house, values, []
@@ -256,8 +260,8 @@ def with_contributions(spec: HostSpec) -> tuple[HostSpec, list[Problem]]:
 
 
 def ruled(spec: HostSpec) -> tuple[list[Problem], tuple[tuple[str, str], ...]]:
-    """Return the problems from the capabilities' own rules, and the rules that failed with an exception, which affect this spec
-    only."""
+    """Return the problems from the capabilities' own rules, and the rules that failed with an exception, which affect
+    this spec only."""
     problems: list[Problem] = []
     defects: list[tuple[str, str]] = []
     for name, fragment in {"host": house_fragment(spec), **spec.capabilities}.items():

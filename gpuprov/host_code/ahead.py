@@ -1,7 +1,7 @@
 """Package managers as they will be with package sources that are still to be added.
 
-The index of each such source is fetched into a separate folder, and verified before the source is written. The host's own sources
-and lists are linked beside it; they and the caches stay unchanged. The folder is deleted at the end.
+The index of each such source is fetched into a separate folder, and verified before the source is written. The host's
+own sources and lists are linked beside it; they and the caches stay unchanged. The folder is deleted at the end.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Ahead:
         self._rooms: dict[str, str] = {}
 
     def try_source(self, manager: Manager, desired: Mapping[str, Any]) -> dict[str, Any]:
-        """Verify a source; return the answer of `repository.settle` in check mode. Raises Refused, also if it is late or too large.
+        """Verify a source; return the answer of `repository.settle` in check mode. Raises Refused, also if it is late
+        or too large.
 
         An apt source without a key from gpuprov is `files` by path, as the action `fetch` of gpuprov_packages takes it.
         """
@@ -70,8 +71,8 @@ class Ahead:
 
     @contextlib.contextmanager
     def seen(self, without: Sequence[str]) -> Iterator[None]:
-        """Context in which apt, dnf and zypper see the verified sources beside the host's own, except gpuprov's of the names in
-        `without`. Raises Refused if that is impossible."""
+        """Context in which apt, dnf and zypper see the verified sources beside the host's own, except gpuprov's of the
+        names in `without`. Raises Refused if that is impossible."""
         more: dict[str, str] = {}
         # A run with a bundle sees that alone, whatever sources there are.
         if self._rooms and not os.environ.get(bundle.VARIABLE):
@@ -171,8 +172,8 @@ class Ahead:
 
 @contextlib.contextmanager
 def open_sources(family: str) -> Iterator[Ahead]:
-    """Yield a folder for such sources, and delete it; also delete those of killed runs. Raises Refused if there is not enough
-    space."""
+    """Yield a folder for such sources, and delete it; also delete those of killed runs. Raises Refused if there is not
+    enough space."""
     place = tempfile.gettempdir()
     _remove_leftovers(place)
     free = shutil.disk_usage(place).free
@@ -233,8 +234,8 @@ def _write(path: str, text: str) -> None:
 
 @contextlib.contextmanager
 def limit_time_and_size(what: str) -> Iterator[None]:
-    """Context in which nothing takes longer, and no program writes a larger file, than permitted for an index. Raises Refused with
-    what could not be done."""
+    """Context in which nothing takes longer, and no program writes a larger file, than permitted for an index. Raises
+    Refused with what could not be done."""
 
     def end(*_: object) -> None:
         raise Refused(

@@ -25,7 +25,8 @@ class Unsafe(Exception):
 
 
 def unpack(archive: str, into: str) -> None:
-    """Unpack a tar, compressed or not, into this folder, with root as the owner. Raises Unsafe; files unpacked by then stay."""
+    """Unpack a tar, compressed or not, into this folder, with root as the owner. Raises Unsafe; files unpacked by then
+    stay."""
     home, size, count = os.path.realpath(into), 0, 0
     links: list[str] = []
     try:

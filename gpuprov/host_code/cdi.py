@@ -1,4 +1,5 @@
-"""Generation of the files that let containers find the current GPUs of this host: links in /dev/char, and one CDI specification."""
+"""Generation of the files that let containers find the current GPUs of this host: links in /dev/char, and one CDI
+specification."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ SPECIFICATION = "nvidia.yaml"
 DIRECTORIES = ("/var/run/cdi", "/etc/cdi")
 """Directories in which engines look for specifications."""
 UVM = "/dev/nvidia-uvm"
-"""The first device file that CUDA opens, and that no kernel creates: a specification generated without it provides GPUs on which no
-program runs. https://github.com/NVIDIA/nvidia-container-toolkit/issues/50"""
+"""The first device file that CUDA opens, and that no kernel creates: a specification generated without it provides GPUs
+on which no program runs. https://github.com/NVIDIA/nvidia-container-toolkit/issues/50"""
 NODES = "nvidia-ctk --quiet system create-device-nodes --control-devices"
-"""The command that creates it. With --load-kernel-modules, which fails if one of the driver's modules is missing, it loads them
-first. The toolkit's own unit does so from 1.20 on."""
+"""The command that creates it. With --load-kernel-modules, which fails if one of the driver's modules is missing, it
+loads them first. The toolkit's own unit does so from 1.20 on."""
 MAKE_UVM = f"[ -e {UVM} ] || {NODES} --load-kernel-modules || {NODES}"
 SETTINGS = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
 """Variables with which the site configures nvidia-ctk; the toolkit's unit uses them at each boot, too.
@@ -44,8 +45,8 @@ class Ran(NamedTuple):
 
 
 def settle(directory: str, *, check: bool) -> list[str]:
-    """Create the links, and the specification in this directory only. Return the changes, in check mode the pending ones. Raises
-    Refused."""
+    """Create the links, and the specification in this directory only. Return the changes, in check mode the pending
+    ones. Raises Refused."""
     return [*link_devices(check), *write_specification(directory, check)]
 
 

@@ -1,8 +1,9 @@
 """The checkpoints of a host: the exact spec that was applied when verify was green, and its packages as files.
 
-Run on a host as a program, by root: a request as JSON on standard input, the answer as one line of JSON. Each checkpoint has a
-folder that only root can read; the files are beside them, stored once for all, where apt's own user can read them. The work belongs
-to a run, whose owner is in each request; one at a time: a rollback takes the host's lock before it offers anything.
+Run on a host as a program, by root: a request as JSON on standard input, the answer as one line of JSON. Each
+checkpoint has a folder that only root can read; the files are beside them, stored once for all, where apt's own user
+can read them. The work belongs to a run, whose owner is in each request; one at a time: a rollback takes the host's
+lock before it offers anything.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from .packages.model import Refused
 FOLDER = "/var/lib/gpuprov/checkpoints"
 POOL = "/var/lib/gpuprov/packages"
 TARGET = f"{FOLDER}/target.json"
-"""The target of a rollback that has begun and not yet ended with a report; with its run, and the previous contents (`before`)."""
+"""The target of a rollback that has begun and not yet ended with a report; with its run, and the previous contents
+(`before`)."""
 LAST = f"{FOLDER}/last.json"
 """The checkpoint of the host when verify was last green, and the time of that."""
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -35,7 +37,8 @@ KINDS: dict[str, ModuleType] = {"debian": kept_debs, "redhat": kept_rpms, "suse"
 OFFERS = frozenset(
     ((kept_debs.SOURCE, f"file:{POOL}"), *((path, f"file://{kept_rpms.FOLDER}") for path in kept_rpms.SOURCES.values()))
 )
-"""The sources that offer the kept files to a package manager during a rollback: the source's file, and the address in it."""
+"""The sources that offer the kept files to a package manager during a rollback: the source's file, and the address in
+it."""
 MOST = 3
 """Maximum number of checkpoints; the newest are kept."""
 BYTES = 2 << 30
@@ -62,9 +65,9 @@ def keep(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def begin(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Take the host's lock, record the rollback's target, and make its package manager offer the kept files. `offered` and
-    `missing`: packages that no repository has any more, or `unasked`, why the repositories could not be queried. `locked`: the
-    answer of `lock.take` if another run has the lock. If offering fails, the host is left alone."""
+    """Take the host's lock, record the rollback's target, and make its package manager offer the kept files. `offered`
+    and `missing`: packages that no repository has any more, or `unasked`, why the repositories could not be queried.
+    `locked`: the answer of `lock.take` if another run has the lock. If offering fails, the host is left alone."""
     run, owner = make_name(request["run"]), request["owner"]
     kept = _read(run)
     taken = lock.take(owner, request.get("broken", ()), request.get("stale"))
@@ -102,10 +105,11 @@ def offer_rollback(kept: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def end_request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Withdraw the offers of `begin`, and release the lock. `over`: the host was left alone, and the previous contents of TARGET
-    are restored. `there`: the checkpoint that it has reached. Anything begun by another run since then stays.
+    """Withdraw the offers of `begin`, and release the lock. `over`: the host was left alone, and the previous contents
+    of TARGET are restored. `there`: the checkpoint that it has reached. Anything begun by another run since then stays.
 
-    If a rollback is killed now, nobody knows that the host is back: the next one goes to the same target, and no further (`told`).
+    If a rollback is killed now, nobody knows that the host is back: the next one goes to the same target, and no
+    further (`told`).
     """
     owner = request["owner"]
     try:
@@ -195,7 +199,8 @@ def get_file_size(package: Kept) -> int:
 
 
 def list_pool_files() -> dict[str, str]:
-    """Return the pool's files that match a checkpoint. Others are deleted: an interrupted download has its final name, too."""
+    """Return the pool's files that match a checkpoint. Others are deleted: an interrupted download has its final name,
+    too."""
     named = {entry for checkpoint in read_all() for entry in checkpoint.get("files", {}).items()}
     good = {}
     for file in os.listdir(POOL):

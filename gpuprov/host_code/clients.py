@@ -22,11 +22,13 @@ STOPPED = "/run/gpuprov/stopped"
 DEVICE = "/dev/nvidia"
 """Prefix of the paths of NVIDIA's device files."""
 LENT = re.compile(r"/dev/vfio/(?:(?:noiommu-)?(?P<group>\d+)|devices/(?P<device>vfio\d+))\Z")
-"""A group of devices, or one device, that a program has for a virtual machine: https://docs.kernel.org/driver-api/vfio.html"""
+"""A group of devices, or one device, that a program has for a virtual machine:
+https://docs.kernel.org/driver-api/vfio.html"""
 SYS = "/sys"
 NVIDIA = "0x10de"
 NEEDED_BY = "RequiredBy,RequisiteOf,BoundBy,ConsistsOf,PropagatesStopTo"
-"""Properties through which a stop propagates: https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html#Requires="""
+"""Properties through which a stop propagates:
+https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html#Requires="""
 RESTARTED = (".service", ".socket", ".timer", ".path")
 OURS = "gpuprov-persistence.service"
 """The unit with which gpuprov keeps GPUs initialised if there is no nvidia-persistenced."""
@@ -35,8 +37,8 @@ OURS = "gpuprov-persistence.service"
 def list_holders(services: Collection[str], *, guests: bool = False) -> list[str]:
     """List processes that have an NVIDIA device file open, without those of the services, which may be patterns.
 
-    guests: also those that hold a GPU for a virtual machine, which a reboot ends, but a change of this host's driver does not.
-    Raises OSError if processes cannot be examined: an empty list must be reliable.
+    guests: also those that hold a GPU for a virtual machine, which a reboot ends, but a change of this host's driver
+    does not. Raises OSError if processes cannot be examined: an empty list must be reliable.
     """
     os.readlink(f"/proc/{os.getpid()}/cwd")
     processes = []
@@ -79,7 +81,8 @@ def describe_process(pid: str, unit: str) -> str:
 
 
 def list_active(services: Sequence[str]) -> list[str]:
-    """Return the running services, in the order in which they are stopped. A pattern means those that systemd has loaded."""
+    """Return the running services, in the order in which they are stopped. A pattern means those that systemd has
+    loaded."""
     units: list[str] = []
     for service in (*services, OURS):
         units += show(service, "Id").split() if "*" in service else [service]
@@ -87,7 +90,8 @@ def list_active(services: Sequence[str]) -> list[str]:
 
 
 def list_dependents(units: Sequence[str]) -> list[str]:
-    """Return other running units that systemd stops together with these. No target: starting one starts everything that it wants."""
+    """Return other running units that systemd stops together with these. No target: starting one starts everything that
+    it wants."""
     known = list(units)
     for unit in known:
         for name in show(unit, NEEDED_BY).split():
@@ -109,7 +113,8 @@ def stop(units: Sequence[str], dependent: Sequence[str]) -> str:
 
 
 def list_stopped(services: Sequence[str]) -> list[str]:
-    """List the stopped services in the order in which they are started, the reverse: Fabric Manager before DCGM, as its guide says."""
+    """List the stopped services in the order in which they are started, the reverse: Fabric Manager before DCGM, as its
+    guide says."""
     try:
         names = sorted(name for name in os.listdir(STOPPED) if not name.startswith("."))
     except FileNotFoundError:
@@ -128,8 +133,8 @@ def forget(patterns: Collection[str]) -> None:
 def start_services(units: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Start each. Return those that were started, and those that do not start, with the reason.
 
-    The latter stay recorded for the next run; a host that waits for a reboot then starts them, since its driver may not be usable
-    before.
+    The latter stay recorded for the next run; a host that waits for a reboot then starts them, since its driver may not
+    be usable before.
     """
     waits = bool(reasons.read_reasons())
     started: list[str] = []

@@ -1,8 +1,8 @@
 """The kernel command line of every boot entry, on hosts that have grubby, or (SUSE) make grub.cfg from GRUB's defaults.
 
-`check` lists the differences; `write` fixes them: the entries and grub's environment through grubby or grub2-mkconfig, and the
-templates for entries of later kernels (/etc/default/grub, and /etc/kernel/cmdline if it exists). Words that an earlier run wrote
-and that are no longer wanted are removed; RECORD lists them.
+`check` lists the differences; `write` fixes them: the entries and grub's environment through grubby or grub2-mkconfig,
+and the templates for entries of later kernels (/etc/default/grub, and /etc/kernel/cmdline if it exists). Words that an
+earlier run wrote and that are no longer wanted are removed; RECORD lists them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ BOOT = "/boot"
 DEFAULTS = "/etc/default/grub"
 INHERITED = "/etc/kernel/cmdline"
 RECORD = "/var/lib/gpuprov/command_line"
-# A value in quotes, or a word without, and nothing behind it but a comment: what else a shell takes cannot be written anew.
+# A value in quotes, or a word without, and nothing behind it but a comment: what else a shell takes cannot be written
+# anew.
 SETTING = re.compile(
     r"""^GRUB_CMDLINE_LINUX=("(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s"'#;\\]*)(?=[ \t]*(?:[ \t]#.*)?$)""", re.MULTILINE
 )

@@ -1,4 +1,5 @@
-"""NVIDIA's doca-host package on this host: installed, so that its package source exists, and the lists of that source fetched."""
+"""NVIDIA's doca-host package on this host: installed, so that its package source exists, and the lists of that source
+fetched."""
 
 from __future__ import annotations
 

@@ -28,7 +28,8 @@ class EfaError(Exception):
 
 
 def build_options(params: Mapping[str, Any]) -> list[str]:
-    """Return the installer's options for kmod, plugin (bools) and mpi. Its own test is left out: the checks are more thorough."""
+    """Return the installer's options for kmod, plugin (bools) and mpi. Its own test is left out: the checks are more
+    thorough."""
     kmod = [] if params["kmod"] else ["--skip-kmod"]
     plugin = [] if params["plugin"] else ["--skip-plugin"]
     return ["-y", "--no-verify", "--skip-limit-conf", *kmod, *plugin, *MPI[str(params["mpi"])]]
@@ -109,8 +110,8 @@ def capture_output(*command: str) -> str:
 def is_stale() -> bool:
     """Return whether the loaded driver is another build than the one on disk.
 
-    The kernel's own has no version, and a srcversion only if the kernel was built with MODULE_SRCVERSION_ALL, which Debian's is
-    not.
+    The kernel's own has no version, and a srcversion only if the kernel was built with MODULE_SRCVERSION_ALL, which
+    Debian's is not.
     """
     if not capture_output("modinfo", "-n", "efa"):
         return False

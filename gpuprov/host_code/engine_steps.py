@@ -1,7 +1,8 @@
-"""Steps of a change of a container engine on this host: keep and restore its files, run nvidia-ctk, write texts, reload the daemon.
+"""Steps of a change of a container engine on this host: keep and restore its files, run nvidia-ctk, write texts, reload
+the daemon.
 
-The order of the steps is decided on the controller by `capabilities/container_toolkit/registration.py`: it reads TOML, for which
-older hosts' Pythons have no parser.
+The order of the steps is decided on the controller by `capabilities/container_toolkit/registration.py`: it reads TOML,
+for which older hosts' Pythons have no parser.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ def settled(engine: str, paths: Sequence[str]) -> dict[str, Any]:
 
 
 def back(engine: str, paths: Sequence[str], unless_changed: bool) -> dict[str, Any]:
-    """Restore the kept files. `unless_changed`: not if somebody has changed them since the change they were kept for, or if nothing
-    was kept. Return whether it was done."""
+    """Restore the kept files. `unless_changed`: not if somebody has changed them since the change they were kept for,
+    or if nothing was kept. Return whether it was done."""
     if unless_changed:
         try:
             known = json.loads(files.read(os.path.join(get_place(engine), WRITTEN)) or "{}")

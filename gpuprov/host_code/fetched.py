@@ -1,5 +1,5 @@
-"""A file that a spec names by its SHA-256: a download is written to a temporary file, verified, and moved into place only if it
-matches."""
+"""A file that a spec names by its SHA-256: a download is written to a temporary file, verified, and moved into place
+only if it matches."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ REMOTE = re.compile(r"nfs|cifs|smb|ceph|lustre|gpfs|beegfs|glusterfs|afs|9p|auto
 
 
 class Wanted(NamedTuple):
-    """A file of root's. `content` None: it should not exist. `whole`: all of it is gpuprov's, so that a link in its place is
-    replaced; if only lines of a file are gpuprov's, a link may be the site's."""
+    """A file of root's. `content` None: it should not exist. `whole`: all of it is gpuprov's, so that a link in its
+    place is replaced; if only lines of a file are gpuprov's, a link may be the site's."""
 
     path: str
     content: str | None
@@ -69,7 +69,8 @@ def list_differences(desired: list[Wanted]) -> list[Difference]:
 
 
 def bring_about(desired: list[Wanted]) -> list[Difference]:
-    """Write and remove the files that `list_differences` lists; return the changes. Missing folders are created with mode 0755."""
+    """Write and remove the files that `list_differences` lists; return the changes. Missing folders are created with
+    mode 0755."""
     changed = list_differences(desired)
     by_path = {item.path: item for item in desired}
     for folder in select_own_folders(by_path):
@@ -99,8 +100,8 @@ def _remove_empty_folders(path: str) -> None:
 
 
 def merge_lines(path: str, keys: Mapping[str, str], *, made: bool = False) -> Wanted:
-    """Return the file with these keys, as lines KEY=VALUE or as members of a JSON document, and the rest unchanged. `made`: a missing
-    file counts as empty."""
+    """Return the file with these keys, as lines KEY=VALUE or as members of a JSON document, and the rest unchanged.
+    `made`: a missing file counts as empty."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -223,8 +224,9 @@ def make_folder(folder: str) -> None:
 
 
 def settle(paths: Sequence[str]) -> None:
-    """Flush the file systems that hold these paths: files from other programs stay unflushed for half a minute otherwise. Skips
-    network file systems below the root, such as /opt on clusters: they may not answer, and access may never end."""
+    """Flush the file systems that hold these paths: files from other programs stay unflushed for half a minute
+    otherwise. Skips network file systems below the root, such as /opt on clusters: they may not answer, and access may
+    never end."""
     devices: dict[int, str] = {}
     for path in paths:
         if is_remote(path):

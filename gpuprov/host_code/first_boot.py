@@ -1,8 +1,9 @@
 """The first boot after a change, and the fallback if the host does not come up: boot counting by the bootloader.
 
-Before anything is changed, the kernel, the initramfs and the command line in use are kept beside the boot menu. Before a reboot the
-boot is counted: the bootloader starts the new state once, and from then on the kept one, until first_boot_judge, which a unit runs
-at boot, finds that the boot is complete and the driver answers. The site's default entry is unchanged.
+Before anything is changed, the kernel, the initramfs and the command line in use are kept beside the boot menu. Before
+a reboot the boot is counted: the bootloader starts the new state once, and from then on the kept one, until
+first_boot_judge, which a unit runs at boot, finds that the boot is complete and the driver answers. The site's default
+entry is unchanged.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def keep(run: str) -> str:
 
 
 def count(programs: Mapping[str, str], python: str) -> str:
-    """Count the next boot; return the reason why it is not counted, or "". `programs`: the judge's modules, by name, for the unit."""
+    """Count the next boot; return the reason why it is not counted, or "". `programs`: the judge's modules, by name,
+    for the unit."""
     state, loader = judge.read_record(), judge.find_loader()
     why = loader.impossible() if state else "what the host ran by was not kept"
     if why:

@@ -23,7 +23,8 @@ WORDS = ROOT + "/etc/default/grub.d/99-gpuprov-first-boot.cfg"
 PLAIN = re.compile(r"[A-Za-z0-9_.,:;=/@%+~^*?!()\[\]{}<>|&#-]+")
 """A word that can be in single quotes in GRUB's menu and is read unchanged."""
 UNWRITABLE = ("btrfs", "cpiofs", "newc", "odc", "romfs", "squash4", "tarfs", "zfs")
-"""File systems that GRUB cannot write to: https://www.gnu.org/software/grub/manual/grub/html_node/Environment-block.html"""
+"""File systems that GRUB cannot write to:
+https://www.gnu.org/software/grub/manual/grub/html_node/Environment-block.html"""
 
 HOOK_TEXT = """#!/bin/sh
 # Managed by gpuprov: the way back if a first boot fails. Without $prefix/gpuprov/boot.cfg it does nothing.
@@ -63,7 +64,8 @@ def impossible() -> str:
 
 
 def why_not(*, container: bool, menu: bool, environment: bool, layers: str, system: str) -> str:
-    """Return the same from known facts. `menu`: update-grub makes GRUB's menu; `layers`: of the disk, as grub-probe names them."""
+    """Return the same from known facts. `menu`: update-grub makes GRUB's menu; `layers`: of the disk, as grub-probe
+    names them."""
     if container:
         return "a container has no bootloader"
     if not menu:

@@ -1,6 +1,7 @@
 """Judge of the current boot: whether the first boot after gpuprov's change is a good one. A unit runs it at boot.
 
-If it is good, it is no longer counted. If it is not, or this never runs, the next boot starts the kept state: see first_boot.
+If it is good, it is no longer counted. If it is not, or this never runs, the next boot starts the kept state: see
+first_boot.
 
 Usage: python -m gpuprov_boot.first_boot_judge. Managed by gpuprov.
 """
@@ -25,7 +26,8 @@ from .first_boot_tools import BACK, FIRST, KEPT, ROOT, Loader, read_text
 STATE = ROOT + "/var/lib/gpuprov/first_boot.json"
 PANIC = "/proc/sys/kernel/panic"
 PATIENCE = 900
-"""Seconds for a first boot to complete; then the host reboots into the kept state, unless it is in service or at work."""
+"""Seconds for a first boot to complete; then the host reboots into the kept state, unless it is in service or at work.
+"""
 DAEMONS = re.compile(r"/(nvidia-|nv-|dcgm|gpuprov-)[^/]*\.service(/|\n|\Z)")
 """Cgroups of services that have GPUs open without working on them."""
 
@@ -53,7 +55,8 @@ def judge() -> str:
 def end_first_boot(known: dict[str, Any]) -> str:
     """Reboot if a first boot does not end, even if /boot and /var, with all records, are what is missing in it.
 
-    A kexec may start a kernel with the first boot's words again, long after it: then the counter can be read, and counts nothing.
+    A kexec may start a kernel with the first boot's words again, long after it: then the counter can be read, and
+    counts nothing.
     """
     if find_loader().readable() and not read_choice():
         return "no boot is counted"
@@ -79,7 +82,8 @@ def end_first_boot(known: dict[str, Any]) -> str:
 
 
 def reset_panic(known: dict[str, Any]) -> None:
-    """Reset kernel.panic to its value without the added words of the command line: the applied spec may have set it, too."""
+    """Reset kernel.panic to its value without the added words of the command line: the applied spec may have set it,
+    too."""
     if f"panic={read_text(PANIC)}" not in FIRST:
         return
     now, before = (
@@ -94,8 +98,8 @@ def reset_panic(known: dict[str, Any]) -> None:
 def settle() -> None:
     """Settle a rollback that has undone the booted state, while the bootloader starts the kept one.
 
-    The next boot, whoever starts it, is again a first boot of its own default. If that is a newer kernel, which did not come up,
-    the host stays with the kept state until that kernel is gone.
+    The next boot, whoever starts it, is again a first boot of its own default. If that is a newer kernel, which did not
+    come up, the host stays with the kept state until that kernel is gone.
     """
     known = read_record()
     if known and read_choice() == BACK:
@@ -124,8 +128,8 @@ def is_serving() -> bool:
 
 
 def find_process_at_work() -> str:
-    """Return number and name of a process that has a GPU open and is no NVIDIA daemon: a scheduler that has started may have given
-    the host a job."""
+    """Return number and name of a process that has a GPU open and is no NVIDIA daemon: a scheduler that has started may
+    have given the host a job."""
     for path in glob.iglob(f"{ROOT}/proc/[0-9]*/fd/*"):
         with contextlib.suppress(OSError):
             pid = path.split("/")[-3]

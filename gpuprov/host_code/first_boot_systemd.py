@@ -1,7 +1,8 @@
 """Boot counting with systemd-boot: it starts our entry once (LoaderEntryOneShot), and from then on the kept one.
 
-The first entry is the one that it would start by itself, with FIRST on its command line. The kept one is LoaderEntryDefault; the
-site's own value is recorded, and restored once the boot is good. https://systemd.io/BOOT_LOADER_INTERFACE/
+The first entry is the one that it would start by itself, with FIRST on its command line. The kept one is
+LoaderEntryDefault; the site's own value is recorded, and restored once the boot is good.
+https://systemd.io/BOOT_LOADER_INTERFACE/
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ VARIABLES = "/sys/firmware/efi/efivars"
 VENDOR = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 ONE_SHOT, DEFAULT = "LoaderEntryOneShot", "LoaderEntryDefault"
 FIRST_ENTRY, KEPT_ENTRY = "_-gpuprov-first.conf", "_-gpuprov-kept.conf"
-"""Names of the entries. With these, and without a sort-key, they are last in the menu, so that they are never the first entry, or
-the first match of a pattern."""
+"""Names of the entries. With these, and without a sort-key, they are last in the menu, so that they are never the first
+entry, or the first match of a pattern."""
 OWN = (FIRST_ENTRY, KEPT_ENTRY)
 SINCE = 252
 """The version in Debian 12. Older ones start the last of their entries, later ones the first."""
@@ -50,8 +51,8 @@ def impossible() -> str:
 def why_not(
     *, container: bool, info: str, program: bool, writable: bool, saved: bool, line: bool, listing: Iterable[str]
 ) -> str:
-    """Return the same from known facts. `info`: its name with its version. `saved`: the last choice is the default. `line`:
-    kernel-install has a command line of its own."""
+    """Return the same from known facts. `info`: its name with its version. `saved`: the last choice is the default.
+    `line`: kernel-install has a command line of its own."""
     if container:
         return "a container has no bootloader"
     version = re.search(r"[0-9]+", info)
@@ -214,8 +215,8 @@ def _defaults() -> list[str]:
 
 
 def _running(kernel: str) -> str:
-    """Return the file of the entry that the host was started by; after a first boot, whose own entry is gone, that of the same
-    kernel."""
+    """Return the file of the entry that the host was started by; after a first boot, whose own entry is gone, that of
+    the same kernel."""
     name = COUNTER.sub("", variable("LoaderEntrySelected")).lower()
     listed = [
         entry for entry in entries(_listing()) if entry.get("source", "").endswith(".conf") and entry["id"] not in OWN

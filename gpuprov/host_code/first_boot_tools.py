@@ -12,8 +12,8 @@ ROOT = os.environ.get("GPUPROV_ROOT", "")
 ONCE, BACK = "once", "back"
 """The counter's states: the next boot starts the new state, for the first time; every boot starts the kept state."""
 FIRST = ("gpuprov.first", "panic=30")
-"""Words on the command line of the first boot: without `panic`, a kernel that panics and an initramfs that gives up would wait for
-ever."""
+"""Words on the command line of the first boot: without `panic`, a kernel that panics and an initramfs that gives up
+would wait for ever."""
 KEPT = "gpuprov.kept"
 """Word on the command line of the kept entry."""
 
@@ -30,7 +30,8 @@ class Loader(Protocol):
         """Return the reason why an entry cannot have this command line; "" if it can."""
 
     def sources(self, kernel: str) -> dict[str, str]:
-        """Return the files that the host was started from, by the names under which they are kept: the kernel, then initramfs."""
+        """Return the files that the host was started from, by the names under which they are kept: the kernel, then
+        initramfs."""
 
     def folder(self, kernel: str) -> str:
         """Return the folder in which kernel and initramfs are kept."""

@@ -1,9 +1,11 @@
-"""The guard of a lock: a program through which the run that holds the lock runs others on the host, and which refuses all others.
+"""The guard of a lock: a program through which the run that holds the lock runs others on the host, and which refuses
+all others.
 
 It also refuses them in a boot that the run did not request: its earlier work may be half done, and its knowledge wrong.
 
-Every module of the playbook goes through it, as the interpreter that Ansible is configured to use: a run that lost the lock while
-it slept is refused at its next step, whatever the module. A running module is recognised by its mark when the lock is taken over.
+Every module of the playbook goes through it, as the interpreter that Ansible is configured to use: a run that lost the
+lock while it slept is refused at its next step, whatever the module. A running module is recognised by its mark when
+the lock is taken over.
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ exit 1
 
 
 def identify_boot() -> tuple[str, str]:
-    """Return the boot, and the start time of the first process, which differs in a restarted container (proc_pid_stat(5))."""
+    """Return the boot, and the start time of the first process, which differs in a restarted container
+    (proc_pid_stat(5))."""
     stat_ = (lock.read("/proc/1/stat") or "").rpartition(")")[2].split()
     return (lock.read("/proc/sys/kernel/random/boot_id") or "").strip(), stat_[19] if len(stat_) > 19 else ""
 

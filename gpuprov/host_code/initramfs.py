@@ -1,7 +1,8 @@
-"""Rebuild of every initramfs that is older than its configuration, or than the NVIDIA modules in it, by the program that made it.
+"""Rebuild of every initramfs that is older than its configuration, or than the NVIDIA modules in it, by the program
+that made it.
 
-Left out are rescue images, which dracut never rebuilds, kdump images, in which no GPU driver runs, and copies that belong to no
-kernel (.old-dkms, .bak): rebuilt, a copy would have no modules.
+Left out are rescue images, which dracut never rebuilds, kdump images, in which no GPU driver runs, and copies that
+belong to no kernel (.old-dkms, .bak): rebuilt, a copy would have no modules.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ class Copy(NamedTuple):
 
 
 def find_old_copy(image: Image) -> str:
-    """Return the outdated copy of the image made by kernel-install, from which systemd-boot starts the host: a run that was
-    interrupted between the two leaves one. "" if there is none. PARTITION/TOKEN/VERSION/NAME, kernel-install(8)."""
+    """Return the outdated copy of the image made by kernel-install, from which systemd-boot starts the host: a run that
+    was interrupted between the two leaves one. "" if there is none. PARTITION/TOKEN/VERSION/NAME, kernel-install(8)."""
     if not first_boot_systemd.started():
         return ""
     name, current = os.path.basename(image.path), _copy(image.path, "")

@@ -1,4 +1,5 @@
-"""Single members of a JSON document from another source, by dotted path. Both the controller and hosts compare them here.
+"""Single members of a JSON document from another source, by dotted path. Both the controller and hosts compare them
+here.
 
 Comments (`//` and `/* */`), which NVIDIA's libraries read, and all other members stay as they are.
 """
@@ -37,7 +38,8 @@ def differing(text: str, keys: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_keys(text: str, keys: Mapping[str, str]) -> str:
-    """Return the document with these values (each in JSON), the rest unchanged; an empty text counts as `{}`. Raises NotJson."""
+    """Return the document with these values (each in JSON), the rest unchanged; an empty text counts as `{}`. Raises
+    NotJson."""
     for key in differing(text, keys):
         text = _with_member(text if text.strip() else "{}\n", tuple(key.split(".")), keys[key])
     return text

@@ -45,7 +45,8 @@ def read_sizes(packages: Sequence[str]) -> dict[tuple[str, str, str], int]:
 
 
 def bring(lacking: Sequence[Kept], pool: str, free: int) -> None:
-    """Add the available packages to the pool: from apt's archives, whose signatures it has checked, or from a repository."""
+    """Add the available packages to the pool: from apt's archives, whose signatures it has checked, or from a
+    repository."""
     for package in lacking:
         if shutil.disk_usage(pool).free - package.size < free:
             continue
@@ -68,7 +69,8 @@ def offered(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def offer(files: Mapping[str, str], pool: str) -> None:
-    """Create an index of these files, and a source of it. Only root could write them since apt checked their signatures."""
+    """Create an index of these files, and a source of it. Only root could write them since apt checked their
+    signatures."""
     stanzas = []
     for file in sorted(files):
         path = f"{pool}/{file}"

@@ -1,7 +1,8 @@
-"""A checkpoint's packages on hosts with dnf or zypper: their list, their files, and a repository of them during a rollback.
+"""A checkpoint's packages on hosts with dnf or zypper: their list, their files, and a repository of them during a
+rollback.
 
-A file is kept only if it is the one that rpm has installed, byte for byte: its header has the digest of the installed one, and the
-digests in that header match the contents. Its signature was checked when it was installed.
+A file is kept only if it is the one that rpm has installed, byte for byte: its header has the digest of the installed
+one, and the digests in that header match the contents. Its signature was checked when it was installed.
 """
 
 from __future__ import annotations

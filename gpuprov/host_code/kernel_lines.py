@@ -1,4 +1,5 @@
-"""Lines of the kernel's log that come from the kernel itself. The rest of a line may contain text chosen by a user of the host."""
+"""Lines of the kernel's log that come from the kernel itself. The rest of a line may contain text chosen by a user of
+the host."""
 
 from __future__ import annotations
 
@@ -9,14 +10,16 @@ STAMP = r"^([0-9.]+ [^ ]+ [^ :]+: |\[ *[0-9.]+\](\[[^]]*\])? )"
 """Prefix of a line of `journalctl -o short-unix` (`1763848800.123456 host kernel: `), and of dmesg (`[ 12.345678]
 `)."""
 OF_A_PROGRAM = r".{1,15}\[[0-9]+\]:? "
-"""`NAME[7]: segfault at 0 ip 0 sp 0 error 4 in FILE[...]`: the user who runs the program chooses its name, and that of its file."""
+"""`NAME[7]: segfault at 0 ip 0 sp 0 error 4 in FILE[...]`: the user who runs the program chooses its name, and that of
+its file."""
 PEER_MEMORY = "nvidia.peermem[: ]|nv_peer_mem[: ]|nv_mem(ERR|INFO)? "
 """Prefixes of lines from the modules for peer memory: the kernel's name of the module, and the module's own."""
 
 
 _OPEN = r"NVRM: (The NVIDIA |API mismatch: )(.*[^.])?$|NVRM: This PCI I/O region .*:$"
 """A message of NVIDIA's driver that continues in the next line: nv.c and nv-pci.c in
-https://github.com/NVIDIA/open-gpu-kernel-modules/tree/main/kernel-open/nvidia, os-pci.c and osinit.c below src/nvidia."""
+https://github.com/NVIDIA/open-gpu-kernel-modules/tree/main/kernel-open/nvidia, os-pci.c and osinit.c below src/nvidia.
+"""
 _BEGINS = "(Xid |The NVIDIA |API mismatch|This PCI |GPU |loading )"
 """Beginnings of another message, in case the lines between are missing."""
 _MOST = 10
@@ -30,8 +33,8 @@ JOINED = f"""awk '{{ a = index($0, "NVRM: "); t = substr($0, a + 6)
 
 
 def join_messages(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines, with the lines of one message of NVIDIA's driver joined. dmesg and the journal print the following lines
-    indented, or with their own stamp."""
+    """Yield the lines, with the lines of one message of NVIDIA's driver joined. dmesg and the journal print the
+    following lines indented, or with their own stamp."""
     whole: str | None = None
     count = 0
     for line in lines:

@@ -1,7 +1,7 @@
 """Single lines KEY=VALUE in a file from another source. Both the controller and hosts compare them here.
 
-The last line of a key is in effect, as for a shell and for systemd. Blanks around a line, and quotes around its value, change
-nothing.
+The last line of a key is in effect, as for a shell and for systemd. Blanks around a line, and quotes around its value,
+change nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Program that answers a plan's questions on a host: the package manager's changes, the usable package sources, the output of
-probes with those, and the texts of files that would be written.
+"""Program that answers a plan's questions on a host: the package manager's changes, the usable package sources, the
+output of probes with those, and the texts of files that would be written.
 
-Run on a host as a program, by root: a request as JSON on standard input, the answer as one line of JSON. It changes nothing.
+Run on a host as a program, by root: a request as JSON on standard input, the answer as one line of JSON. It changes
+nothing.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ LONGEST = 64 << 10
 
 
 def answer_request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `transactions` and `sources`: the changes by each one in the request, or the reason why it is refused; `printed`: the
-    output of the script `reading` (`streams`); `installed`: the versions of the packages that would change; `texts`: those of the
-    request's files; `problem`: the reason why the package manager gives no answer. Transactions and the script see the usable
-    sources."""
+    """Return `transactions` and `sources`: the changes by each one in the request, or the reason why it is refused;
+    `printed`: the output of the script `reading` (`streams`); `installed`: the versions of the packages that would
+    change; `texts`: those of the request's files; `problem`: the reason why the package manager gives no answer.
+    Transactions and the script see the usable sources."""
     answers: dict[str, Any] = {"problem": "", "transactions": [], "sources": [], "installed": {}, "printed": ""}
     answers["texts"] = {path: text for path in request["texts"] if (text := read_text(path)) is not None}
     try:

@@ -16,8 +16,8 @@ WAIT = 30
 
 
 def carry_out(config: Mapping[str, Any], services: Sequence[str], *, may_reset: bool) -> dict[str, Any]:
-    """Return the program's answer: `changed`, `steps`, `problem`, `reboot`. NVML's binding is beside the program, and not with the
-    modules."""
+    """Return the program's answer: `changed`, `steps`, `problem`, `reboot`. NVML's binding is beside the program, and
+    not with the modules."""
     command = [sys.executable, "-B", "-m", "mig", "apply", "--wanted=/dev/stdin", f"--wait={WAIT}"]
     command += [f"--services={','.join(services)}", *(["--may-reset"] if may_reset else [])]
     environment = {**os.environ, "PYTHONPATH": ABOVE}

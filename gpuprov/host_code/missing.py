@@ -6,8 +6,8 @@ from typing import Any, Mapping
 
 
 def describe_missing_package(why: str, variables: Mapping[str, Any]) -> str:
-    """Return the message. `why`: the error message of the import. `variables` of the host: in a rendered project, they include the
-    version that made it."""
+    """Return the message. `why`: the error message of the import. `variables` of the host: in a rendered project, they
+    include the version that made it."""
     version = variables.get("gpuprov_version")
     install = f"pip install gpuprov=={version}" if version else "pip install gpuprov, or pip install . in a checkout,"
     return (

@@ -1,7 +1,7 @@
 """OpenPGP public keys: their fingerprints, and whether they are the expected ones. Standard library only.
 
-Nothing here verifies a signature. A fingerprint is a hash over the primary key's own bytes, so the same fingerprint means the same
-key; expiry and revocation in a self-signature are reported, and never make a key good.
+Nothing here verifies a signature. A fingerprint is a hash over the primary key's own bytes, so the same fingerprint
+means the same key; expiry and revocation in a self-signature are reported, and never make a key good.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class NotAKey(ValueError):
 
 
 def parse_keys(data: str | bytes) -> list[dict[str, Any]]:
-    """Return each key of the data: `fingerprint`, `created`, `expires` (0: never), `revoked`, `sha1` (self-signed with SHA-1 only),
-    `raw`.
+    """Return each key of the data: `fingerprint`, `created`, `expires` (0: never), `revoked`, `sha1` (self-signed with
+    SHA-1 only), `raw`.
 
     Takes armoured and binary keys, and either of them in base64. Raises NotAKey.
     """
@@ -86,13 +86,15 @@ def judge(data: str | bytes, accepted: str = "", now: float | None = None) -> di
 
 
 def armour_keys(data: str | bytes, *, each: bool = False) -> str:
-    """Return the keys as armoured text: all in one block (apt reads one), or each in its own (rpm imports one of each block)."""
+    """Return the keys as armoured text: all in one block (apt reads one), or each in its own (rpm imports one of each
+    block)."""
     raws = [key["raw"] for key in parse_keys(data)]
     return "".join(armour_block(raw) for raw in (raws if each else [b"".join(raws)]))
 
 
 def replace_rpm_keys(output: str) -> str:
-    """Return the text of a probe, whose lines are `@rpmkey ID-RELEASE KEY`, with the key's whole fingerprint in place of rpm's ID.
+    """Return the text of a probe, whose lines are `@rpmkey ID-RELEASE KEY`, with the key's whole fingerprint in place
+    of rpm's ID.
 
     Before rpm 6 that ID is the last eight digits, which two keys may share. A line without a key stays unchanged.
     """

@@ -1,7 +1,7 @@
 """A peer module of this host, rebuilt by DKMS against the present ib_core, in a separate tree.
 
-If the build fails, or its result has no peer memory, the host stays unchanged. A partial replacement is undone, by the run itself
-or by the next one: a host with half of its modules replaced would boot without a driver.
+If the build fails, or its result has no peer memory, the host stays unchanged. A partial replacement is undone, by the
+run itself or by the next one: a host with half of its modules replaced would boot without a driver.
 """
 
 from __future__ import annotations

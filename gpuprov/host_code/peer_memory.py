@@ -33,7 +33,8 @@ def load(unit: str, name: str, other: str, parameters: Mapping[str, str], causes
     if other and os.path.isdir(f"{MODULES}/{other}"):
         unload_both(name, other)
     if not is_active(unit) and os.path.isdir(f"{MODULES}/{name}"):
-        # A unit that did not run has nothing to stop: a module that something else loaded would stay, with its parameters.
+        # A unit that did not run has nothing to stop: a module that something else loaded would stay, with its
+        # parameters.
         unload_module(name)
     status, lines = restart(unit)
     if status:

@@ -1,4 +1,5 @@
-"""A process as the owner of a lock: the machine it runs on, its number and its start time, which show whether it is dead."""
+"""A process as the owner of a lock: the machine it runs on, its number and its start time, which show whether it is
+dead."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from typing import Mapping
 
 
 def identify_machine() -> str:
-    """Return the identity of the machine for process ids: machine id, host name and pid namespace, since containers may share the
-    first two."""
+    """Return the identity of the machine for process ids: machine id, host name and pid namespace, since containers may
+    share the first two."""
     parts: list[str] = []
     with contextlib.suppress(OSError, UnicodeDecodeError), open("/etc/machine-id", encoding="ascii") as file:
         parts.append(file.read().strip())
@@ -36,7 +37,8 @@ def read_start_time(pid: int) -> str:
 
 
 def find_topmost(word: str) -> int:
-    """Return the topmost of this process and its ancestors, without a gap, whose command lines contain the word; or this one."""
+    """Return the topmost of this process and its ancestors, without a gap, whose command lines contain the word; or
+    this one."""
     pid = top = os.getpid()
     while (fields := read_stat(pid)) and (pid := int(fields[1])) > 1:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -48,7 +50,8 @@ def find_topmost(word: str) -> int:
 
 
 def describe(run: str, version: str, pid: int = 0) -> dict[str, object]:
-    """Describe a process of this machine, by default this one, as the owner of a lock. Without `run` its start time names the run."""
+    """Describe a process of this machine, by default this one, as the owner of a lock. Without `run` its start time
+    names the run."""
     now = datetime.datetime.now(datetime.timezone.utc)
     pid = pid or os.getpid()
     return {

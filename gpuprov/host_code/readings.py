@@ -1,7 +1,8 @@
 """Readings of a host, for `gpuprov drift`: the files, units, modules and packages that changed between two readings.
 
-Usage: readings.py DAYS. Each call takes one reading. It is compared with the previous one, and the changes are kept for DAYS days
-in /var/lib/gpuprov/readings, which root alone can read. Of files only a digest, the time and the owner are kept.
+Usage: readings.py DAYS. Each call takes one reading. It is compared with the previous one, and the changes are kept for
+DAYS days in /var/lib/gpuprov/readings, which root alone can read. Of files only a digest, the time and the owner are
+kept.
 
 Managed by gpuprov.
 """
@@ -222,8 +223,8 @@ def select_complete(last: str) -> list[dict[str, Any]]:
 
 
 def select_young(lines: list[dict[str, Any]], days: int, at: str) -> list[dict[str, Any]]:
-    """Return the lines of these days, by their latest time that is not in the future. After a gap that may come from a wrong clock,
-    nothing is dropped until the gap itself is as old."""
+    """Return the lines of these days, by their latest time that is not in the future. After a gap that may come from a
+    wrong clock, nothing is dropped until the gap itself is as old."""
     oldest, latest, jumped = format_earliest(at, days), "", False
     young = []
     for line in lines:

@@ -33,7 +33,8 @@ def list_half_way() -> list[str]:
 
 
 def begin(run: Mapping[str, object], names: Collection[str], known: Collection[str]) -> list[str]:
-    """Mark that these capabilities are being applied. Of the half-done ones, the `known` ones stay marked; they are returned."""
+    """Mark that these capabilities are being applied. Of the half-done ones, the `known` ones stay marked; they are
+    returned."""
     half = [name for name in list_half_way() if name in known and name not in names]
     write_mark(run, [*names, *half])
     return half
@@ -74,8 +75,8 @@ def digest_of(path: str) -> str:
 
 
 def list_resources(resources: Iterable[str], before: Iterable[str] = ()) -> Iterator[str]:
-    """Yield these resources in the receipt's format: for `file PATH`, with the sum of the present file; nothing if there is no
-    file. Of the earlier ones, also unchanged files that still exist, and their units."""
+    """Yield these resources in the receipt's format: for `file PATH`, with the sum of the present file; nothing if
+    there is no file. Of the earlier ones, also unchanged files that still exist, and their units."""
     now = list(resources)
     for line in now:
         kind, _, name = line.partition(" ")
@@ -110,9 +111,9 @@ def merge_applied(
 ) -> dict[str, Any]:
     """Merge the applied capabilities that have a digest into the receipt, and remove them from the mark.
 
-    `resources`: by capability, its resources on the host, files without their sums. `forgotten`: capabilities whose entries are
-    deleted. `fresh`: those whose digest differs; the others have the time of this apply, too. `gone`: deleted entries. An
-    unreadable receipt is kept as receipt.json.damaged.
+    `resources`: by capability, its resources on the host, files without their sums. `forgotten`: capabilities whose
+    entries are deleted. `fresh`: those whose digest differs; the others have the time of this apply, too. `gone`:
+    deleted entries. An unreadable receipt is kept as receipt.json.damaged.
     """
     entries, damaged = read_entries()
     given = {name: digests[name] for name in names if name in digests and name not in forgotten}

@@ -15,7 +15,8 @@ from .packages.dnf import makecache
 from .packages.model import Manager, Refused
 
 BUNDLE = "GPUPROV_BUNDLE"
-"""Environment variable of a run whose packages come from a bundle: the source is written as in the spec, and not queried."""
+"""Environment variable of a run whose packages come from a bundle: the source is written as in the spec, and not
+queried."""
 UNPROVEN = re.compile("NO_PUBKEY|EXPKEYSIG|BADSIG|not signed|[Ss]ignature|GPG")
 PROXIES = {
     "debian": "Acquire::http::Proxy of apt.conf",
@@ -26,8 +27,8 @@ Wanted = Mapping[str, Any]
 
 
 def settle(manager: Manager, desired: Wanted, family: str, check: bool, room: str = "") -> dict[str, Any]:
-    """Bring the source to its desired state. `key` of it is the key, which the machine that runs Ansible has judged. Raises
-    Refused.
+    """Bring the source to its desired state. `key` of it is the key, which the machine that runs Ansible has judged.
+    Raises Refused.
 
     room: the folder in which its index is tried, and stays.
     """
@@ -160,7 +161,8 @@ def try_dnf(folder: str, key: str, planned: Mapping[str, Any]) -> str:
 
 
 def try_zypper(folder: str, key: str, planned: Mapping[str, Any]) -> str:
-    """Try it in a separate system, whose rpm knows only this key: zypper asks nobody whether to trust another, and refuses it."""
+    """Try it in a separate system, whose rpm knows only this key: zypper asks nobody whether to trust another, and
+    refuses it."""
     repos = os.path.join(folder, "root", "etc", "zypp", "repos.d")
     os.makedirs(repos)
     root = os.path.join(folder, "root")

@@ -1,4 +1,5 @@
-"""The key of a package source, on the machine that runs Ansible: read or fetched, cached, and judged. A host never fetches it."""
+"""The key of a package source, on the machine that runs Ansible: read or fetched, cached, and judged. A host never
+fetches it."""
 
 from __future__ import annotations
 

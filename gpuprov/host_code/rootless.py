@@ -18,7 +18,8 @@ cat > "$new"
 chmod "$(stat -c %a "$file" 2> /dev/null || echo 644)" "$new"
 mv -f "$new" "$file"
 """
-"""Every folder in the path belongs to the user, and may be a link to anywhere: so these run as the user, without root's rights."""
+"""Every folder in the path belongs to the user, and may be a link to anywhere: so these run as the user, without root's
+rights."""
 # --kill-who has been --kill-whom since systemd 252, which takes both.
 RELOAD = """systemctl --user is-active --quiet docker.service &&
 systemctl --user kill --kill-who=main --signal=HUP docker.service"""
@@ -69,8 +70,8 @@ def write(user: Account, text: str) -> None:
 
 
 def reload(name: str) -> bool:
-    """Have a running daemon of the user read it; return whether there is one. Done as the user, since no systemd before 248 reaches
-    a user's own from outside (systemctl --user --machine=USER@.host)."""
+    """Have a running daemon of the user read it; return whether there is one. Done as the user, since no systemd before
+    248 reaches a user's own from outside (systemctl --user --machine=USER@.host)."""
     return run_as(find_account(name), RELOAD).returncode == 0
 
 

@@ -10,7 +10,8 @@ ENDLESS = ("unlimited", "infinity")
 
 
 def is_met(desired: str, actual: str | None, how: str = EQUAL) -> bool:
-    """Return whether an actual value, None where there is none, meets the desired one; blanks between words count as one."""
+    """Return whether an actual value, None where there is none, meets the desired one; blanks between words count as
+    one."""
     if actual is None:
         return False
     if how != LEAST:

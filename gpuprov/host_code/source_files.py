@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 AHEAD = "GPUPROV_SOURCES"
-"""Environment variable of a run that sees package sources still to be added (`ahead`): a file with lines about them, as below."""
+"""Environment variable of a run that sees package sources still to be added (`ahead`): a file with lines about them, as
+below."""
 # User names and passwords in URLs stay on the host. Keys that Debian and Ubuntu ship in trusted.gpg.d are not read.
 _MASKED = "sed -e 's#//[^/@ ]*@#//***@#g'"
 _FILES = rf"""for f in %s; do

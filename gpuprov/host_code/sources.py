@@ -1,7 +1,7 @@
 """Package sources of a host: the contents of its files, the text of a wanted one, and other files with the same source.
 
-Standard library only: used by checks, and by the module that writes sources. `wanted` is a mapping with `name`, `url`, `suite`,
-`components` (apt), `signed` (dnf), and the key's fields, which are judged elsewhere.
+Standard library only: used by checks, and by the module that writes sources. `wanted` is a mapping with `name`, `url`,
+`suite`, `components` (apt), `signed` (dnf), and the key's fields, which are judged elsewhere.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def format_text(desired: Mapping[str, Any], family: str) -> str:
         lines = ["Types: deb", f"URIs: {desired['url']}", f"Suites: {desired['suite'] or '/'}"]
         lines += [f"Components: {' '.join(desired['components'])}"] if desired["components"] else []
         return head + "\n".join([*lines, f"Signed-By: {key}", ""])
-    # https://dnf.readthedocs.io/en/latest/conf_ref.html#repo-options; zypper's gpgcheck alone takes a signed index for the packages'
-    # proof: https://github.com/openSUSE/libzypp/blob/master/zypp/RepoInfo.h
+    # https://dnf.readthedocs.io/en/latest/conf_ref.html#repo-options; zypper's gpgcheck alone takes a signed index for
+    # the packages' proof: https://github.com/openSUSE/libzypp/blob/master/zypp/RepoInfo.h
     packages, index = check_signatures(desired)
     lines = [f"[gpuprov-{name}]", f"name={name}, put there by gpuprov", f"baseurl={desired['url']}", "enabled=1"]
     lines += [f"gpgcheck={int(packages)}", f"repo_gpgcheck={int(index)}", f"gpgkey=file://{key}"]
@@ -65,8 +65,8 @@ def check_signatures(desired: Mapping[str, Any]) -> tuple[bool, bool]:
 
 
 def parse(output: str) -> dict[str, Any]:
-    """Parse the probe's output: `files` {path: text}, `keys` {path: base64}, `rpm_keys`, and `sources`, one row for each URL and
-    suite."""
+    """Parse the probe's output: `files` {path: text}, `keys` {path: base64}, `rpm_keys`, and `sources`, one row for
+    each URL and suite."""
     result: dict[str, Any] = {
         "files": {},
         "keys": {},
@@ -120,7 +120,8 @@ def find_others(output: str | Mapping[str, Any], desired: Mapping[str, Any], fam
 
 
 def find_conflict(output: str | Mapping[str, Any], desired: Mapping[str, Any], family: str) -> dict[str, str]:
-    """Return `problem` and `hint` if another file has the same source: apt would read no list at all, others choose between two."""
+    """Return `problem` and `hint` if another file has the same source: apt would read no list at all, others choose
+    between two."""
     for row in find_others(output, desired, family):
         trust = f"trusted by {row['signed_by']}" if row["signed_by"] else "without a key of its own"
         what = f"{row['file']} has {row['url']} already, {trust}"

@@ -6,11 +6,13 @@ import re
 from typing import Any
 
 _NO_CHARACTER = re.compile("[\ud800-\udfff]")
-r"""A byte that was decoded with `surrogateescape` is a lone surrogate, which Ansible refuses, the whole result with it."""
+r"""A byte that was decoded with `surrogateescape` is a lone surrogate, which Ansible refuses, the whole result with it.
+"""
 
 
 def make_readable(value: Any) -> Any:
-    r"""Return plain data with `\x80` for a byte that is not UTF-8 and `\ud800` for half of a surrogate pair, in every text and key.
+    r"""Return plain data with `\x80` for a byte that is not UTF-8 and `\ud800` for half of a surrogate pair, in every
+    text and key.
 
     Not for data that is written back: its bytes would differ.
     """

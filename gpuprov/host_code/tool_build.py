@@ -1,4 +1,5 @@
-"""An acceptance tool, built from its source: complete in its folder, or absent. `built` there contains the path of the program."""
+"""An acceptance tool, built from its source: complete in its folder, or absent. `built` there contains the path of the
+program."""
 
 from __future__ import annotations
 

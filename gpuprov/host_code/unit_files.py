@@ -1,4 +1,5 @@
-"""Units as systemd has loaded them, and the effects of foreign drop-ins: judged in the same way on the controller and on hosts."""
+"""Units as systemd has loaded them, and the effects of foreign drop-ins: judged in the same way on the controller and
+on hosts."""
 
 from __future__ import annotations
 
@@ -48,13 +49,14 @@ HARMLESS = (
     *("Service.OOM*", "Service.Log*", "Service.Syslog*", "Service.StandardOutput", "Service.StandardError"),
     *("Service.TimeoutStartSec", "Service.TimeoutSec", "Service.Slice", "Service.*Accounting", "Timer.AccuracySec"),
 )
-"""Settings that a site may add to a gpuprov unit: they change neither what it starts nor whether it starts. systemd.unit(5),
-systemd.exec(5), systemd.resource-control(5)."""
+"""Settings that a site may add to a gpuprov unit: they change neither what it starts nor whether it starts.
+systemd.unit(5), systemd.exec(5), systemd.resource-control(5)."""
 
 
 class Loaded(NamedTuple):
-    """A unit as loaded by systemd: LoadState, FragmentPath, DropInPaths in the order in which they are read, ActiveState, and as
-    `file` the output of `systemctl is-enabled`. `stale`: its files have changed since systemd read them."""
+    """A unit as loaded by systemd: LoadState, FragmentPath, DropInPaths in the order in which they are read,
+    ActiveState, and as `file` the output of `systemctl is-enabled`. `stale`: its files have changed since systemd read
+    them."""
 
     load: str = "not-found"
     fragment: str = ""
@@ -82,8 +84,8 @@ def parse_show(text: str) -> dict[str, Loaded]:
 
 
 def find_file_state(values: Mapping[str, str]) -> str:
-    """Return UnitFileState; for the unit of an init script, which systemd calls generated in either case, whether it is wanted at
-    boot."""
+    """Return UnitFileState; for the unit of an init script, which systemd calls generated in either case, whether it is
+    wanted at boot."""
     state = values.get("UnitFileState", "")
     if state == "generated" and "WantedBy" in values:
         return "enabled" if values["WantedBy"] else "disabled"
@@ -91,8 +93,8 @@ def find_file_state(values: Mapping[str, str]) -> str:
 
 
 def derive_unit(path: str) -> str:
-    """Return the unit that a file is, or is a drop-in of, by a name that systemctl shows: for a template, an instance. "" for
-    others."""
+    """Return the unit that a file is, or is a drop-in of, by a name that systemctl shows: for a template, an instance.
+    "" for others."""
     folder, _, name = path.rpartition("/")
     if folder.endswith(".d"):
         name = folder.rpartition("/")[2][: -len(".d")]
@@ -110,7 +112,8 @@ def is_drop_in(path: str) -> bool:
 
 
 def list_settings(text: str) -> list[str]:
-    """Return the settings in a unit's text as SECTION.KEY, each once, in their order. Comments and continued lines do not count."""
+    """Return the settings in a unit's text as SECTION.KEY, each once, in their order. Comments and continued lines do
+    not count."""
     keys: dict[str, None] = {}
     section, continued = "", False
     for line in text.splitlines():
@@ -128,8 +131,8 @@ def list_settings(text: str) -> list[str]:
 def list_overridden(text: str, drop_in: str, *, whole: bool) -> list[str]:
     """Return the settings of a drop-in that override or extend `text`, which is read before it.
 
-    `whole`: the text is a unit, to which only harmless settings may be added; otherwise it is a drop-in itself, and only its own
-    settings count.
+    `whole`: the text is a unit, to which only harmless settings may be added; otherwise it is a drop-in itself, and
+    only its own settings count.
     """
     own_settings = list_settings(text)
     return [
@@ -175,10 +178,11 @@ def find_shadows(
 
 
 def set_aside(texts: Mapping[str, str], *, check: bool) -> list[str]:
-    """Make systemd ignore foreign drop-ins that change the settings in these files, and units that are loaded in their place;
-    return their paths. `texts`: the files by path.
+    """Make systemd ignore foreign drop-ins that change the settings in these files, and units that are loaded in their
+    place; return their paths. `texts`: the files by path.
 
-    A site's file is renamed. A file of a package or of a generator stays, and is masked by a link of the same name in /etc.
+    A site's file is renamed. A file of a package or of a generator stays, and is masked by a link of the same name in
+    /etc.
     """
     replaced: dict[str, None] = {}
     loaded = read_loaded(texts)

@@ -13,14 +13,16 @@ from .process import read_stat
 from .systemd import is_active, show, systemctl
 
 LATE = 0.2
-"""Seconds by which a process's start may seem too early: the kernel counts in ticks, and the clock is read in between."""
+"""Seconds by which a process's start may seem too early: the kernel counts in ticks, and the clock is read in between.
+"""
 
 LIMIT = 20
 """Maximum number of seconds for a program that queries a daemon."""
 
 
 def judge_daemon(unit: str, process: str, files: Sequence[str]) -> str:
-    """Return `dead`, `alive`, or `old`: alive, and one of the files (its program, its settings) has changed since its start.
+    """Return `dead`, `alive`, or `old`: alive, and one of the files (its program, its settings) has changed since its
+    start.
 
     process: the program's name, among all processes of the unit; empty for its main process.
     """
@@ -46,8 +48,8 @@ def list_processes(unit: str, process: str) -> Iterator[int]:
 
 
 def find_start(pid: int) -> Iterator[float]:
-    """Yield the start time of a process, in seconds of the clock; nothing for a process that has ended, though it may still be
-    listed."""
+    """Yield the start time of a process, in seconds of the clock; nothing for a process that has ended, though it may
+    still be listed."""
     fields = read_stat(pid)
     if fields and fields[0] not in "ZX":
         uptime = float(_read("/proc/uptime").split()[0])
@@ -69,8 +71,8 @@ def _read(path: str) -> str:
 
 
 def restart(unit: str, verb: str = "restart") -> tuple[int, list[str]]:
-    """Restart the unit, with its current files: systemd 252 reports NeedDaemonReload=no for a first drop-in, whose folder is new.
-    Or do the action that `verb` names.
+    """Restart the unit, with its current files: systemd 252 reports NeedDaemonReload=no for a first drop-in, whose
+    folder is new. Or do the action that `verb` names.
 
     Return systemctl's exit status and, for a failure, the journal of this start.
     """

@@ -1,4 +1,5 @@
-"""Desired states of units: whether they start at boot, and whether they run. Both the controller and hosts compare them here."""
+"""Desired states of units: whether they start at boot, and whether they run. Both the controller and hosts compare them
+here."""
 
 from __future__ import annotations
 
@@ -9,16 +10,16 @@ from .unit_files import SHOW, Loaded, parse_show
 
 RUNS = ("active", "reloading")
 STARTS = ("enabled", "alias", "generated")
-"""States of `systemctl is-enabled` in which a unit starts at boot. Not enabled-runtime, which is lost then, nor static or indirect,
-which start if another unit wants them."""
+"""States of `systemctl is-enabled` in which a unit starts at boot. Not enabled-runtime, which is lost then, nor static
+or indirect, which start if another unit wants them."""
 NOW, NEXT_BOOT = "now", "next-boot"
 VERBS = {"enabled": "enable", "disabled": "disable", "inactive": "stop"}
 """systemctl's command by the desired state."""
 
 
 class Wanted(NamedTuple):
-    """A unit. `enabled`: whether it starts at boot, `active`: whether it runs; None: either is right. `outdated`: why it has to be
-    restarted though it runs; "" if it need not be."""
+    """A unit. `enabled`: whether it starts at boot, `active`: whether it runs; None: either is right. `outdated`: why
+    it has to be restarted though it runs; "" if it need not be."""
 
     name: str
     enabled: bool | None = None
@@ -63,8 +64,8 @@ def look(names: Sequence[str]) -> dict[str, Loaded]:
 
 
 def ensure(desired: Sequence[Wanted], *, check: bool = False) -> list[Difference]:
-    """Enable units, or disable and stop them; return the differences. Units that should run are started by gpuprov_unit. Raises
-    OSError if systemd refuses."""
+    """Enable units, or disable and stop them; return the differences. Units that should run are started by
+    gpuprov_unit. Raises OSError if systemd refuses."""
     names = [unit.name for unit in desired]
     actual = look(names)
     if not check and any(unit.stale for unit in actual.values()):

@@ -1,1 +1,2 @@
-"""One host on one page, for a ticket: what it is, its verdict with causes and fixes, wiring, what changed, and its kernel log."""
+"""One host on one page, for a ticket: what it is, its verdict with causes and fixes, wiring, what changed, and its
+kernel log."""

@@ -19,7 +19,8 @@ from gpuprov.verify.unmanaged import lines
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """`sentence`: how the host stands to its last apply. `rows`: a label and a text each. `unread`: why nothing is known."""
+    """`sentence`: how the host stands to its last apply. `rows`: a label and a text each. `unread`: why nothing is
+    known."""
 
     sentence: str = ""
     rows: tuple[tuple[str, str], ...] = ()

@@ -25,7 +25,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU as nvidia-smi shows it. `needs`: the recovery that its driver recommends, or what it reports in place of values."""
+    """A GPU as nvidia-smi shows it. `needs`: the recovery that its driver recommends, or what it reports in place of
+    values."""
 
     address: str
     name: str

@@ -21,8 +21,8 @@ LETTERS = {"unfit": "!", "reported": "i", "unknown": "?", "recovered": "✓", "p
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines of one kind about one device. `standing`: the judge's, or past; `first`, `last`: times; `text`: the last line; `health`:
-    which check counts it, and how; `fix`: what is to be done."""
+    """Lines of one kind about one device. `standing`: the judge's, or past; `first`, `last`: times; `text`: the last
+    line; `health`: which check counts it, and how; `fix`: what is to be done."""
 
     state: str
     letter: str

@@ -36,8 +36,8 @@ PROBES: tuple[Probe[Any], ...] = (
 
 
 class ReadHost(msgspec.Struct, kw_only=True):
-    """A host with its spec as the inventory has it. `results`: of all its checks and of those of `health`; `facts`: what was read, or
-    why the host was not reached; `record`: where it was read instead of on the host."""
+    """A host with its spec as the inventory has it. `results`: of all its checks and of those of `health`; `facts`:
+    what was read, or why the host was not reached; `record`: where it was read instead of on the host."""
 
     raw: RawHost
     spec: HostSpec
@@ -70,8 +70,8 @@ def read_host(raw: RawHost, spec: HostSpec, *, timeout: float = HOST_LIMIT, pace
 
 
 def read_recorded(raw: RawHost, spec: HostSpec, records: Iterable[Record], others: Sequence[str] = ()) -> ReadHost:
-    """Return the same from the host's record; those of the inventory's `others` are passed over. Raises GpuprovError if there is
-    none, or several."""
+    """Return the same from the host's record; those of the inventory's `others` are passed over. Raises GpuprovError if
+    there is none, or several."""
     facts = recorded.read([(raw, spec)], records, named=True, others=others).get(raw.name)
     if facts is None:
         raise GpuprovError(f"--from names no record of {raw.name}", "name its record, or a folder that has it")

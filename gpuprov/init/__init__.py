@@ -18,8 +18,8 @@ MOST = 50
 
 
 def judged(draft: Draft) -> tuple[str, Fleet]:
-    """Return the inventory's text, and the fleet that `check` makes of it. A block that check refuses is not written, and a note says
-    why.
+    """Return the inventory's text, and the fleet that `check` makes of it. A block that check refuses is not written,
+    and a note says why.
 
     Raises GpuprovError if nothing is left to remove.
     """

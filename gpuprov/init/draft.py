@@ -19,8 +19,9 @@ BASE: Mapping[str, Any] = {"nouveau": {}, "nvidia_driver": {}, "persistence": {}
 
 
 class Group(msgspec.Struct, kw_only=True):
-    """Hosts with one spec. `hosts`: their variables by name. Written above it: `about`, and `notes` of what was not taken over.
-    `origins`: who published a value, by its path in the spec. `instance`: their instance type of a cloud, if known."""
+    """Hosts with one spec. `hosts`: their variables by name. Written above it: `about`, and `notes` of what was not
+    taken over. `origins`: who published a value, by its path in the spec. `instance`: their instance type of a cloud,
+    if known."""
 
     name: str
     spec: dict[str, Any] = {}
@@ -45,8 +46,8 @@ class Group(msgspec.Struct, kw_only=True):
 
 
 class Draft(msgspec.Struct, kw_only=True):
-    """`source`: its origin, in words. `common`: values of all hosts. `verb`: the next command. `unreached`: some hosts to be read were
-    unreachable."""
+    """`source`: its origin, in words. `common`: values of all hosts. `verb`: the next command. `unreached`: some hosts
+    to be read were unreachable."""
 
     source: str
     common: dict[str, Any] = {}
@@ -66,7 +67,8 @@ def add(draft: Draft, group: Group) -> None:
 
 
 def gpu_block(words: str, count: int | None) -> tuple[dict[str, Any], list[str]]:
-    """Return the blocks that follow from another tool's name for a model, and notes if it is not certain which GPU that is."""
+    """Return the blocks that follow from another tool's name for a model, and notes if it is not certain which GPU that
+    is."""
     models = list_meant(words) if words else []
     if len(models) == 1:
         block = {"model": models[0].key, **({"count": count} if count else {})}

@@ -1,4 +1,5 @@
-"""Slurm's lists of hosts and files: `gpu[01-04,07],login1` -> names. https://slurm.schedmd.com/slurm.conf.html#OPT_NodeName"""
+"""Slurm's lists of hosts and files: `gpu[01-04,07],login1` -> names.
+https://slurm.schedmd.com/slurm.conf.html#OPT_NodeName"""
 
 from __future__ import annotations
 

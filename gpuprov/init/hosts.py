@@ -13,8 +13,8 @@ from gpuprov.init.draft import HOST, Draft, Group, group_name
 
 
 def draft(exported: Exported, requested: Sequence[str]) -> Draft:
-    """Return a draft; blocks that all hosts have in common appear once, above the groups. Raises UnreachableError if no host could be
-    read."""
+    """Return a draft; blocks that all hosts have in common appear once, above the groups. Raises UnreachableError if no
+    host could be read."""
     entries: dict[str, dict[str, Any]] = exported.inventory["all"]["hosts"]
     if not entries:
         raise UnreachableError("\n".join(exported.unreachable) or "there is no host to read")

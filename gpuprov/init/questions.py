@@ -28,7 +28,8 @@ Ask = Callable[[str, str, str, Callable[[str], str]], str]
 def asking(given: Mapping[str, str]) -> Ask:
     """Return a function that asks: the option's name, the question, the suggested answer, a judge of the answer.
 
-    `given`: answers by the names of the options. If it has `hosts`, no question is asked: missing answers are the suggested ones.
+    `given`: answers by the names of the options. If it has `hosts`, no question is asked: missing answers are the
+    suggested ones.
     """
 
     def ask(name: str, question: str, default: str, judge: Callable[[str], str]) -> str:

@@ -23,7 +23,8 @@ def require_recipe(key: str) -> Recipe:
 
 
 def draft(key: str, given: Mapping[str, str]) -> Draft:
-    """Return the recipe for hosts that are asked for, or given with the options. Raises GpuprovError for an unknown recipe."""
+    """Return the recipe for hosts that are asked for, or given with the options. Raises GpuprovError for an unknown
+    recipe."""
     recipe = require_recipe(key)
     ask = asking(given)
     hosts = hosts_and_login(ask)

@@ -26,7 +26,8 @@ LEFT = {"cores": "Cores", "cpus": "CPUs", "links": "Links", "flags": "Flags", "u
 
 
 class Node(msgspec.Struct):
-    """Data about a node from the files. `devices`: GPUs by type of gres.conf; `scheduled`: the same of slurm.conf's Gres."""
+    """Data about a node from the files. `devices`: GPUs by type of gres.conf; `scheduled`: the same of slurm.conf's
+    Gres."""
 
     address: str = ""
     devices: dict[str, int] = {}
@@ -45,7 +46,8 @@ class Told(msgspec.Struct):
 
 
 def draft(paths: Sequence[Path]) -> Draft:
-    """Return the nodes with GPUs, in groups of one type and count. Raises GpuprovError if no file names a node with GPUs."""
+    """Return the nodes with GPUs, in groups of one type and count. Raises GpuprovError if no file names a node with
+    GPUs."""
     cluster = Told()
     for path in paths:
         default: dict[str, str] = {}
@@ -83,8 +85,8 @@ def _text(path: Path) -> str:
 
 
 def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield parameters of each line that has any, with its number; comments are removed, and a line ending in a backslash continues in
-    the next."""
+    """Yield parameters of each line that has any, with its number; comments are removed, and a line ending in a
+    backslash continues in the next."""
     whole, first = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         first = first or number

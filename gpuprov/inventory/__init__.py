@@ -23,9 +23,9 @@ __all__ = ["Inventory", "Play", "find_default_sources", "load"]
 class Inventory(msgspec.Struct, frozen=True):
     """The hosts of the sources, in the order in which they are written there.
 
-    `left_out`: names of the hosts that are not in the `limit`. `extra`: the names that extra variables set. `children`: the groups
-    in each group, if `also` was given. Hosts with the same groups and no variables of their own share one `values`,
-    `origins`, `connection` and `places`: read only.
+    `left_out`: names of the hosts that are not in the `limit`. `extra`: the names that extra variables set. `children`:
+    the groups in each group, if `also` was given. Hosts with the same groups and no variables of their own share one
+    `values`, `origins`, `connection` and `places`: read only.
     """
 
     sources: tuple[str, ...]
@@ -50,16 +50,18 @@ def load(
 ) -> Inventory:
     """Return the inventory, narrowed to `limit` (an Ansible host pattern). Raises SpecError with every problem.
 
-    extra_vars: as Ansible's --extra-vars, they override the inventory; a `gpuprov` among them is merged over the inventory's.
+    extra_vars: as Ansible's --extra-vars, they override the inventory; a `gpuprov` among them is merged over the
+    inventory's.
 
-    alone: ignore group_vars and host_vars of the working folder, which Ansible reads beside the sources'; nothing is cached.
+    alone: ignore group_vars and host_vars of the working folder, which Ansible reads beside the sources'; nothing is
+    cached.
 
     play: the calling ansible-playbook; it has read the passwords and extra variables.
 
     also: variables to include in `connection` beside those that say how a host is reached.
 
-    `cache` lets a resolved inventory be kept and reused; it is never used for sources with vaults, scripts, plugin configurations,
-    templates or secrets (see `gpuprov.inventory.cache`).
+    `cache` lets a resolved inventory be kept and reused; it is never used for sources with vaults, scripts, plugin
+    configurations, templates or secrets (see `gpuprov.inventory.cache`).
     """
     import gpuprov.inventory.cache as store
     from gpuprov.inventory.limit import select

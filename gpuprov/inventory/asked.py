@@ -1,4 +1,5 @@
-"""Password input from the terminal. Without a terminal, getpass would warn and read standard input with the password visible."""
+"""Password input from the terminal. Without a terminal, getpass would warn and read standard input with the password
+visible."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The resolved inventory, kept between runs, so that a run on unchanged sources need not import Ansible.
 
-Never kept: results of scripts, plugins, templates or vaults, anything that looks like a secret, and inventories with problems. A
-file belongs to one user (mode 0600), is written completely or not at all, and is ignored if it is damaged or another user's.
+Never kept: results of scripts, plugins, templates or vaults, anything that looks like a secret, and inventories with
+problems. A file belongs to one user (mode 0600), is written completely or not at all, and is ignored if it is damaged
+or another user's.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ DOTTED = "gpuprov."
 
 
 class Data(InventoryData):  # type: ignore[misc]
-    """Inventory data that keeps every `gpuprov` that a source sets, in order: Ansible itself keeps only the last one of a group or
-    host."""
+    """Inventory data that keeps every `gpuprov` that a source sets, in order: Ansible itself keeps only the last one of
+    a group or host."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""Ansible's warnings: duplicate keys of a YAML file, distinguished from keys that override those of a merge (`<<: *base`)."""
+"""Ansible's warnings: duplicate keys of a YAML file, distinguished from keys that override those of a merge (`<<:
+*base`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Values of --extra-vars, read as Ansible does: `key=value` words, YAML or JSON, or @FILE. They come last, and override the others."""
+"""Values of --extra-vars, read as Ansible does: `key=value` words, YAML or JSON, or @FILE. They come last, and override
+the others."""
 
 from __future__ import annotations
 

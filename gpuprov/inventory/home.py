@@ -1,4 +1,5 @@
-"""The folder that Ansible keeps for itself (~/.ansible), and a private one if that is impossible: no home, or a read-only one."""
+"""The folder that Ansible keeps for itself (~/.ansible), and a private one if that is impossible: no home, or a
+read-only one."""
 
 from __future__ import annotations
 

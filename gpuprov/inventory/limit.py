@@ -1,8 +1,8 @@
-"""`--limit`: Ansible's host patterns (https://docs.ansible.com/ansible/latest/inventory_guide/intro_patterns.html), evaluated
-without importing Ansible.
+"""`--limit`: Ansible's host patterns (https://docs.ansible.com/ansible/latest/inventory_guide/intro_patterns.html),
+evaluated without importing Ansible.
 
-In addition, a name may have ranges as in an inventory (`gpu[001:032]`), which is how gpuprov shows many hosts. If a group has the
-name before the bracket, the bracket is a subscript of its members, as in Ansible.
+In addition, a name may have ranges as in an inventory (`gpu[001:032]`), which is how gpuprov shows many hosts. If a
+group has the name before the bracket, the bracket is a subscript of its members, as in Ansible.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ VARIABLES = ("group_vars", "host_vars")
 
 
 def find_astray(sources: Iterable[str]) -> Iterator[Problem]:
-    """Yield a problem for each link that is a loop, or leads back, below the group_vars and host_vars that belong to the sources,
-    and for those of another user: for this reason, Ansible's ad-hoc commands read none in the current folder (CVE-2018-10874)."""
+    """Yield a problem for each link that is a loop, or leads back, below the group_vars and host_vars that belong to
+    the sources, and for those of another user: for this reason, Ansible's ad-hoc commands read none in the current
+    folder (CVE-2018-10874)."""
     paths = [source for source in sources if not is_host_list(source)]
     folders = [path if os.path.isdir(path) else os.path.dirname(path) for path in paths]
     seen: set[str] = set()

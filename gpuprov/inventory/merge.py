@@ -1,10 +1,10 @@
 """The deep merge of `gpuprov`, with the place of every value.
 
-Mappings merge; lists and scalars replace; `false` replaces a block, and a later mapping replaces `false`. When a template meets a
-mapping, it is resolved first, so that a block from a template merges like any block.
+Mappings merge; lists and scalars replace; `false` replaces a block, and a later mapping replaces `false`. When a
+template meets a mapping, it is resolved first, so that a block from a template merges like any block.
 
-For each path, `origins` has the place of the value if it is text or a number, else of its key (Ansible does not record the place of
-true, false and null; a block or list is located at its key).
+For each path, `origins` has the place of the value if it is text or a number, else of its key (Ansible does not record
+the place of true, false and null; a block or list is located at its key).
 """
 
 from __future__ import annotations

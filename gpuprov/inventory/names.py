@@ -17,8 +17,8 @@ Parts = tuple[str, ...]
 def fold_names(hosts: Iterable[str]) -> str:
     """Join the names with commas, and runs of numbers as ranges: `gpu[001:003], login`.
 
-    If a name has several numbers (`train100.dc1.example.com`), the one that makes the fewest words becomes a range first, then the
-    others.
+    If a name has several numbers (`train100.dc1.example.com`), the one that makes the fewest words becomes a range
+    first, then the others.
     """
     alike: dict[Parts, list[Parts]] = {}
     for host in dict.fromkeys(hosts):

@@ -1,4 +1,5 @@
-"""The only module that uses Ansible's private tags: the place where a loaded value was written, and its plain Python value."""
+"""The only module that uses Ansible's private tags: the place where a loaded value was written, and its plain Python
+value."""
 
 from __future__ import annotations
 
@@ -21,12 +22,14 @@ from gpuprov.spec.problem import Origin
 _ASSIGNED = re.compile(r"""=[ \t]*(?:["']([^"'\n]*)["']|(\S+))""")
 _QUOTED_PATH = re.compile(r"'(/[^']*)'")
 SECRET_LOOKUPS = re.compile(r"(\A|\.)(pipe|password)\Z|vault|pass|secret|keyring|token")
-"""Lookups whose results are secrets because of the lookup's name; for env, file and others, the name of the item decides."""
+"""Lookups whose results are secrets because of the lookup's name; for env, file and others, the name of the item
+decides."""
 _names: dict[tuple[str, str], str] = {}
 
 
 def find_origin(value: Any) -> Origin | None:
-    """Return the place where Ansible says the value was written; None for a value without a tag (true, false, null, computed)."""
+    """Return the place where Ansible says the value was written; None for a value without a tag (true, false, null,
+    computed)."""
     tag = value if isinstance(value, Tag) else Tag.get_tag(value)
     return None if tag is None else convert_origin(tag)
 
@@ -54,7 +57,8 @@ def is_vaulted(value: Any) -> bool:
 
 
 def strip_tags(value: Any) -> Any:
-    """Return a scalar without tags, in its exact Python type. A vaulted value is decrypted; Ansible's error is passed on."""
+    """Return a scalar without tags, in its exact Python type. A vaulted value is decrypted; Ansible's error is passed
+    on."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, EncryptedString):

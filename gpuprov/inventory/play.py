@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 
 class Play(NamedTuple):
-    """The running play. `folder`: of the playbook, whose group_vars and host_vars count. `extra`: the extra variables, as Ansible
-    parsed them. `secrets`: the vault passwords that Ansible was given, each with its vault id."""
+    """The running play. `folder`: of the playbook, whose group_vars and host_vars count. `extra`: the extra variables,
+    as Ansible parsed them. `secrets`: the vault passwords that Ansible was given, each with its vault id."""
 
     folder: str
     extra: Mapping[str, Any]

@@ -20,7 +20,8 @@ class Heard:
 
 @contextmanager
 def silence_ansible() -> Iterator[Heard]:
-    """Keep Ansible's output off the terminal in this context; warnings and plugin failures are kept, the rest is dropped."""
+    """Keep Ansible's output off the terminal in this context; warnings and plugin failures are kept, the rest is
+    dropped."""
     heard = Heard()
 
     def warning(msg: str, formatted: bool = False, *, help_text: str | None = None, obj: Any = None) -> None:

@@ -55,8 +55,8 @@ def judge(name: str) -> None:
 
 
 def correct_range(name: str) -> str:
-    """Return the correct spelling of hosts written as for the shell or Slurm: gpu[01-16], gpu{01..16}, gpu[1,4]; "" if it is none
-    of these."""
+    """Return the correct spelling of hosts written as for the shell or Slurm: gpu[01-16], gpu{01..16}, gpu[1,4]; "" if
+    it is none of these."""
     if several := _LIST.fullmatch(name):
         before, items, after = several.groups()
         return ", ".join(f"{before}{item.strip()}{after}" for item in items.split(",")) + ", each on a line of its own"

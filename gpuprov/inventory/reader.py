@@ -231,7 +231,8 @@ class _Hosts:
         return merge
 
     def _shared(self, merge: Merge) -> Merge:
-        """Return an earlier host's merge with the same values and places, if there is one: equal merges are judged once."""
+        """Return an earlier host's merge with the same values and places, if there is one: equal merges are judged
+        once."""
         return self._same.setdefault((repr(merge.values), *merge.origins.items()), merge)
 
     def _plain(self, name: str, value: Any) -> Any:

@@ -1,5 +1,5 @@
-"""The variables that a template reads. A template with a constant result for the same values is evaluated once for all hosts that
-share them."""
+"""The variables that a template reads. A template with a constant result for the same values is evaluated once for all
+hosts that share them."""
 
 from __future__ import annotations
 
@@ -42,13 +42,15 @@ _FILTERS = (FILTERS.keys() - {"random"}) | {
     ),
     *("to_nice_json", "to_nice_yaml", "to_yaml", "union", "zip"),
 }
-"""Filters of Jinja and of ansible.builtin with the same result each time: not random, shuffle, random_mac, password_hash."""
+"""Filters of Jinja and of ansible.builtin with the same result each time: not random, shuffle, random_mac,
+password_hash."""
 _PARSER = Environment(extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"], autoescape=False)
 
 
 @functools.lru_cache(maxsize=4096)
 def list_names(template: str) -> frozenset[str] | None:
-    """Return the variables that a template names; None if its result may not be kept (random, lookups, other hosts' variables)."""
+    """Return the variables that a template names; None if its result may not be kept (random, lookups, other hosts'
+    variables)."""
     if template.startswith("#jinja2:"):
         return None
     try:

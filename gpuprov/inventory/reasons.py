@@ -114,8 +114,8 @@ def find_wrong_indentation(whole: str, place: Origin, file: str) -> Problem | No
 
 
 def find_line_without_key(whole: str, place: Origin, file: str) -> Problem | None:
-    """Return a problem for a line between keys that is not a key: usually a colon without a space after it. YAML takes it for the
-    start of the next line."""
+    """Return a problem for a line between keys that is not a key: usually a colon without a space after it. YAML takes
+    it for the start of the next line."""
     seen = _NO_KEY.search(whole)
     lines = read_lines(place, file)
     line = int(seen["key"] or int(seen["next"]) - 1) if seen else 0

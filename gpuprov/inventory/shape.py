@@ -45,8 +45,8 @@ _VARIABLE = "it is a variable: put it under vars of a group, or under a host"
 
 
 def _is_anchor(name: Any, body: Any) -> bool:
-    """Return whether a top-level key has no content of a group, only an anchor for other places. Ansible skips its contents with a
-    warning."""
+    """Return whether a top-level key has no content of a group, only an anchor for other places. Ansible skips its
+    contents with a warning."""
     place = find_origin(name)
     if not isinstance(name, str) or body is None or place is None or not place.line:
         return False
@@ -147,8 +147,8 @@ def check_host(name: Any, variables: Any, group: str, above: Origin | None) -> I
 
 
 def find_misplaced(variables: Mapping[Any, Any], where: str) -> Iterator[Problem]:
-    """Yield a fault for each `gpuprov` in a group's section that is written among variables of a YAML inventory, where it is just
-    another variable."""
+    """Yield a fault for each `gpuprov` in a group's section that is written among variables of a YAML inventory, where
+    it is just another variable."""
     for section in SECTIONS:
         for key in list_specs(variables.get(section)):
             yield Problem(

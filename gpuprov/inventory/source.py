@@ -29,8 +29,8 @@ YAML_NAMES = (".yaml", ".yml", ".json")
 
 
 class Loader(DataLoader):  # type: ignore[misc]
-    """A loader that reads each file once (Ansible's `auto` and `yaml` plugins each read it again) and records the plugins that
-    failed."""
+    """A loader that reads each file once (Ansible's `auto` and `yaml` plugins each read it again) and records the
+    plugins that failed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,8 @@ class Loader(DataLoader):  # type: ignore[misc]
         json_only: bool = False,
         trusted_as_template: bool = False,
     ) -> Any:
-        """Load a file as Ansible does, from memory the second time. A plugin's own configuration is read exactly as Ansible does."""
+        """Load a file as Ansible does, from memory the second time. A plugin's own configuration is read exactly as
+        Ansible does."""
         path = str(self.path_dwim(file_name))
         if path not in self._documents and path not in self.failed:
             try:
@@ -93,8 +94,8 @@ class Loader(DataLoader):  # type: ignore[misc]
         return text
 
     def _get_file_contents(self, file_name: str) -> tuple[bytes, bool]:
-        """Return the contents as Ansible does, but only for a regular file of acceptable size: it would wait for a pipe, and read a
-        device for ever."""
+        """Return the contents as Ansible does, but only for a regular file of acceptable size: it would wait for a
+        pipe, and read a device for ever."""
         path = str(self.path_dwim(file_name))
         try:
             safe_parse.judge_file(path)
@@ -160,7 +161,8 @@ class Manager(InventoryManager):  # type: ignore[misc]
         """True if all sources so far are written-down hosts (no script, no plugin configuration)."""
 
     def parse_source(self, source: str, cache: bool = False) -> bool:
-        """Parse one source as Ansible does (files of a directory come here too). Return whether hosts or groups were read."""
+        """Parse one source as Ansible does (files of a directory come here too). Return whether hosts or groups were
+        read."""
         known = len(self.problems)
         if not is_host_list(source) and (what := safe_parse.explain_refusal(source)):
             message = f"this is {what}"

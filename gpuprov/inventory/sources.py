@@ -29,7 +29,8 @@ PLANTED = "not yours, in a folder that all may write to: whoever put it there wo
 
 
 def refuse_nowhere() -> None:
-    """Raise GpuprovError if the current folder was removed: Ansible looks there for its configuration, and fails without it."""
+    """Raise GpuprovError if the current folder was removed: Ansible looks there for its configuration, and fails
+    without it."""
     try:
         os.getcwd()
     except FileNotFoundError as error:
@@ -37,8 +38,8 @@ def refuse_nowhere() -> None:
 
 
 def find_default_sources() -> tuple[str, ...]:
-    """Return $GPUPROV_INVENTORY, else ./inventory.yaml, else the sources in $ANSIBLE_INVENTORY or ansible.cfg. Raises GpuprovError
-    if there are none."""
+    """Return $GPUPROV_INVENTORY, else ./inventory.yaml, else the sources in $ANSIBLE_INVENTORY or ansible.cfg. Raises
+    GpuprovError if there are none."""
     refuse_nowhere()
     named = os.environ.get("GPUPROV_INVENTORY")
     if named:
@@ -70,8 +71,9 @@ def find_default_sources() -> tuple[str, ...]:
 
 
 def find_ansible_config() -> str | None:
-    """Return the configuration file that Ansible would use: $ANSIBLE_CONFIG, ./ansible.cfg (unless the folder is world-writable),
-    home, /etc. Raises GpuprovError unless it is a regular file: Ansible would read a device for ever, and wait for a pipe."""
+    """Return the configuration file that Ansible would use: $ANSIBLE_CONFIG, ./ansible.cfg (unless the folder is
+    world-writable), home, /etc. Raises GpuprovError unless it is a regular file: Ansible would read a device for ever,
+    and wait for a pipe."""
     candidates = []
     named = os.environ.get("ANSIBLE_CONFIG")
     if named is not None:
@@ -119,8 +121,8 @@ def resolve_sources(sources: Sequence[str]) -> tuple[list[str], list[Problem]]:
 
 
 def explain_wrong_folder(path: str) -> str:
-    """Return the reason why a folder is certainly a mistake; "" if it may be an inventory. Ansible reads every file below a folder
-    and runs executable ones."""
+    """Return the reason why a folder is certainly a mistake; "" if it may be an inventory. Ansible reads every file
+    below a folder and runs executable ones."""
     real = os.path.realpath(path)
     if real in SYSTEM or any(real == tree or real.startswith(tree + "/") for tree in SYSTEM_TREES):
         return "it is a folder of the system"

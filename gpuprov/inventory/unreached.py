@@ -1,7 +1,8 @@
 """Specs that reach no host: of a group without hosts, or in files of variables that Ansible does not read.
 
-These are warnings: a script or plugin may return other hosts tomorrow, files of variables may serve several inventories, and a
-group may be empty on purpose, as an empty `hosts:` shows. A group in a YAML inventory that has nothing but variables is an error.
+These are warnings: a script or plugin may return other hosts tomorrow, files of variables may serve several
+inventories, and a group may be empty on purpose, as an empty `hosts:` shows. A group in a YAML inventory that has
+nothing but variables is an error.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ VAULT = b"$ANSIBLE_VAULT"
 
 
 def find_unreached(manager: Manager, loader: Loader, folders: Iterable[str], findings: Findings) -> list[Problem]:
-    """Return the warnings; errors go to the findings. `folders`: those whose group_vars and host_vars count. Every file of
-    variables that Ansible reads has been read."""
+    """Return the warnings; errors go to the findings. `folders`: those whose group_vars and host_vars count. Every file
+    of variables that Ansible reads has been read."""
     problems = [
         *find_in_groups(manager),
         *find_in_files(manager, loader, folders),
@@ -142,7 +143,8 @@ def find_near(name: str, names: Iterable[str]) -> str:
 
 
 def list_files(folder: str) -> Iterator[str]:
-    """Yield the files below a folder that may be meant to be read: neither hidden ones, nor those with a suffix of ASIDE."""
+    """Yield the files below a folder that may be meant to be read: neither hidden ones, nor those with a suffix of
+    ASIDE."""
     for place, inner, names in os.walk(folder):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         for name in sorted(names):

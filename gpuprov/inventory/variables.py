@@ -27,7 +27,8 @@ STAGE = "task"
 
 @dataclass
 class Own:
-    """Values from one place in the order of precedence: `gpuprov` mappings (or templates) in order, and connection variables."""
+    """Values from one place in the order of precedence: `gpuprov` mappings (or templates) in order, and connection
+    variables."""
 
     layers: list[Any] = field(default_factory=list)
     connection: dict[str, Any] = field(default_factory=dict)
@@ -81,7 +82,8 @@ class Variables:
         return own
 
     def of_host(self, host: Any) -> Own:
-        """Return the host's own values: from the inventory, then from host_vars; and those that extra variables set for each host."""
+        """Return the host's own values: from the inventory, then from host_vars; and those that extra variables set for
+        each host."""
         own = self._written("host", [host])
         if self._host_files:
             own.extend(self._beside_inventory([host]))
@@ -170,7 +172,8 @@ def find_places(variables: Mapping[str, Any]) -> dict[str, Origin | None]:
 
 
 def list_active_plugins() -> list[Any]:
-    """Return the variable plugins that Ansible uses: those it finds by itself, and those that its configuration enables."""
+    """Return the variable plugins that Ansible uses: those it finds by itself, and those that its configuration
+    enables."""
     plugins = {getattr(plugin, "ansible_name", ""): plugin for plugin in vars_loader.all()}
     return [p for p in plugins.values() if not getattr(p, "REQUIRES_ENABLED", False)] + [
         plugin for name in constants.VARIABLE_PLUGINS_ENABLED if name and (plugin := vars_loader.get(name)) is not None

@@ -16,7 +16,8 @@ from gpuprov.spec.problem import Origin, Problem
 
 
 def set_secrets(loader: Any, files: Sequence[str], ask: bool) -> list[Problem]:
-    """Set the passwords of the loader (and of inline `!vault` values); return a problem for each file without a password.
+    """Set the passwords of the loader (and of inline `!vault` values); return a problem for each file without a
+    password.
 
     A file may have a vault id (`prod@FILE`). $ANSIBLE_VAULT_PASSWORD_FILE and the vault identity list count too.
     """

@@ -19,7 +19,8 @@ NAME = "job-{:04d}.json"
 
 
 def cut(fleet: Fleet, size: int = SIZE, by: str = "") -> list[Job]:
-    """Return the jobs, of at most `size` hosts, in the order of the fleet: domain after domain, in order of first appearance."""
+    """Return the jobs, of at most `size` hosts, in the order of the fleet: domain after domain, in order of first
+    appearance."""
     of_domain: dict[str, list[Host]] = {}
     for host, domain in zip(fleet.hosts, domains(fleet, by), strict=True):
         of_domain.setdefault(domain, []).append(host)
@@ -49,11 +50,11 @@ def _job(fleet: Fleet, number: int, of: int, by: str, domain: str, hosts: Sequen
 
 
 def domains(fleet: Fleet, by: str, option: str = OPTION) -> list[str]:
-    """Return the domain of each host: its group within group `by`, or the value of its variable `by`. Empty: `by` is empty, or the
-    host has none.
+    """Return the domain of each host: its group within group `by`, or the value of its variable `by`. Empty: `by` is
+    empty, or the host has none.
 
-    asked: the option, or the policy's key, that names it. Raises GpuprovError if no group or variable has this name, or if a host is
-    in two groups of it.
+    asked: the option, or the policy's key, that names it. Raises GpuprovError if no group or variable has this name, or
+    if a host is in two groups of it.
     """
     if not by:
         return [""] * len(fleet.hosts)

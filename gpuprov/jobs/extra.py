@@ -24,7 +24,8 @@ def over(
     """Return the hosts with these variables. Raises GpuprovError if they change the spec, SpecError if they are wrong."""
     if not given:
         return list(hosts)
-    # In a folder of their own: group_vars of the one that somebody happens to work in may be vaulted, and say nothing of them.
+    # In a folder of their own: group_vars of the one that somebody happens to work in may be vaulted, and say nothing
+    # of them.
     with TemporaryDirectory(prefix="gpuprov-") as folder:
         file = Path(folder) / "hosts.json"
         file.write_text(json.dumps({"all": {"hosts": {raw.name: {} for raw in hosts}}}), encoding="utf-8")

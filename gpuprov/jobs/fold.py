@@ -1,7 +1,8 @@
-"""Any number of results as one report. Each file is read once; what hosts have in common is stored once, with a few words for each.
+"""Any number of results as one report. Each file is read once; what hosts have in common is stored once, with a few
+words for each.
 
-Results come from many machines, by any transport: a file that is damaged, of another host or of a newer gpuprov is reported, never
-trusted, and never stops the report; its host has no result.
+Results come from many machines, by any transport: a file that is damaged, of another host or of a newer gpuprov is
+reported, never trusted, and never stops the report; its host has no result.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 
 
 class Folded(msgspec.Struct, frozen=True):
-    """The whole report. `seconds`: by host; `unread`: number of files without a usable result, of which `told` names some."""
+    """The whole report. `seconds`: by host; `unread`: number of files without a usable result, of which `told` names
+    some."""
 
     many: Many
     tally: Tally
@@ -64,8 +66,8 @@ class Folded(msgspec.Struct, frozen=True):
 
 
 def fold(folders: Sequence[Path], fleet: Fleet | None = None, run: str = "") -> Folded:
-    """Fold the newest result of each host in these folders and the folders in them. Raises GpuprovError if a folder cannot be read, or
-    there is no host.
+    """Fold the newest result of each host in these folders and the folders in them. Raises GpuprovError if a folder
+    cannot be read, or there is no host.
 
     fleet: only its hosts, and each of them. run: results of this run alone.
     """
@@ -231,7 +233,8 @@ def _absent(why: str, known: dict[str, Alike]) -> Alike:
 
 
 def sentence(folded: Folded) -> Iterator[str]:
-    """Yield what is printed besides the report: the number of hosts with each outcome, and the files that were left out."""
+    """Yield what is printed besides the report: the number of hosts with each outcome, and the files that were left
+    out."""
     acts = {entry.act for entry in folded.many.alike if entry.act}
     if acts != {"verify"} or folded.states.get(NOT_DONE):
         counts = ", ".join(f"{number} {state.replace('-', ' ')}" for state, number in sorted(folded.states.items()))

@@ -21,9 +21,11 @@ from gpuprov.spec.repository import list_block_files, locate_values
 DOMAINS = ("site", "rack")
 """Host variables that are always kept, to slice by."""
 SHORTEST = 8
-"""Minimum length, in characters, of a secret that is searched for in the output: a shorter one would match ordinary words."""
+"""Minimum length, in characters, of a secret that is searched for in the output: a shorter one would match ordinary
+words."""
 PINNED = 1 << 20
-"""Maximum size, in bytes, of a file whose digest is stored; a larger one (a .run file, a bundle) has its own checksum in the spec."""
+"""Maximum size, in bytes, of a file whose digest is stored; a larger one (a .run file, a bundle) has its own checksum
+in the spec."""
 
 
 def freeze(judged: Judged, made_at: str = "") -> Fleet:
@@ -85,8 +87,8 @@ def _domains(raw: RawHost) -> Iterator[tuple[str, str]]:
 
 
 def raw_hosts(hosts: Iterable[Host], specs: Mapping[str, dict[str, Any]]) -> list[RawHost]:
-    """Return the hosts as in the inventory; equal specs are one object, so that each is judged once. Raises GpuprovError for a
-    variable that is not part of a connection."""
+    """Return the hosts as in the inventory; equal specs are one object, so that each is judged once. Raises
+    GpuprovError for a variable that is not part of a connection."""
     raws = []
     for host in hosts:
         if strange := [name for name in host.connection if not is_connection(name) or is_secret(name)]:
@@ -128,8 +130,8 @@ def digest_of_file(path: str) -> str:
 
 
 def _refuse_leaks(judged: Judged, hosts: Sequence[Host], specs: Mapping[str, dict[str, Any]]) -> None:
-    """Raise GpuprovError if a secret's value, of whatever host, is part of a value that is not named as a secret, for example through
-    a template."""
+    """Raise GpuprovError if a secret's value, of whatever host, is part of a value that is not named as a secret, for
+    example through a template."""
     known: dict[str, tuple[str, str]] = {}
     for (raw, _), host in zip(judged.pairs, hosts, strict=True):
         for name in host.secrets:

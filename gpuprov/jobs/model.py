@@ -1,7 +1,7 @@
 """The files of a fleet: the specs of all hosts (a fleet) or of some (a job), and the outcome of one host (a result).
 
-Each is JSON in UTF-8, and begins with its name and version. None holds a secret: values that an inventory stores under a secret's name
-are left out, and named, so that a worker can take them from its own inventory or key.
+Each is JSON in UTF-8, and begins with its name and version. None holds a secret: values that an inventory stores under
+a secret's name are left out, and named, so that a worker can take them from its own inventory or key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ State = Literal[
     "unreachable",
     "not-started",
 ]
-"""Outcome of the act on a host: verified, planned and prepared are the good outcomes of these acts; the others are those of apply."""
+"""Outcome of the act on a host: verified, planned and prepared are the good outcomes of these acts; the others are
+those of apply."""
 TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"
 SpecId = Annotated[str, msgspec.Meta(description="A key of `specs`")]
 
@@ -116,8 +117,8 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class HostResult(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one host of a job in one act of a run. `verdict` is empty if nothing was verified.
 
-    `counts`: results by status, with `follow` for failures caused by another. `failures` and `unproven` (skipped) are complete.
-    `reboot`: why the host must still be rebooted.
+    `counts`: results by status, with `follow` for failures caused by another. `failures` and `unproven` (skipped) are
+    complete. `reboot`: why the host must still be rebooted.
     """
 
     gpuprov_result: Annotated[int, msgspec.Meta(description="Version of this format")] = RESULT_FORMAT

@@ -46,8 +46,8 @@ def of_verify(common: Told, host: str, results: Sequence[Result], seconds: float
 
 
 def of_apply(common: Told, outcome: HostOutcome) -> HostResult:
-    """Convert its outcome of apply. A host that was not done has a failure that says so, before those of verify. For a host that was
-    only prepared, what is still missing is no failure, and proves nothing."""
+    """Convert its outcome of apply. A host that was not done has a failure that says so, before those of verify. For a
+    host that was only prepared, what is still missing is no failure, and proves nothing."""
     judged = {} if outcome.state == "prepared" else _judged(outcome.verified, common.run)
     if outcome.state not in DONE:
         place = f"{outcome.task}: " if outcome.task else ""
@@ -103,8 +103,8 @@ def _ended(state: str, message: str, hint: str) -> Row:
 
 
 def _judged(judged: Sequence[Result], run: str) -> dict[str, Any]:
-    """Return counts, verdict, next boot, and the rows that are stored in full. A drain by this run itself, which returns the host
-    afterwards, does not count as unfinished."""
+    """Return counts, verdict, next boot, and the rows that are stored in full. A drain by this run itself, which
+    returns the host afterwards, does not count as unfinished."""
     results = [result for result in judged if result.check != IN_SERVICE or not result.hint.endswith(f" --run {run}")]
     if not results:
         return {"failures": (), "counts": {}}

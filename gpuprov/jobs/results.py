@@ -24,7 +24,8 @@ LONGEST = 200
 
 
 def file_name(host: str) -> str:
-    """Return the file name of a host's result. Whatever the host's name, it is a plain name in the folder, and unique to the host."""
+    """Return the file name of a host's result. Whatever the host's name, it is a plain name in the folder, and unique
+    to the host."""
     plain = quote(host, safe="@+")
     if len(plain) > LONGEST:
         plain = (

@@ -42,7 +42,8 @@ def refuse_missing(hosts: Sequence[RawHost], job: Iterable[Host]) -> None:
 
 
 def refuse_others(hosts: Iterable[RawHost], frozen: Iterable[Host], known: Mapping[str, RawHost]) -> None:
-    """Raise GpuprovError if a host's secret differs from these inventories, the only source from which it is read again."""
+    """Raise GpuprovError if a host's secret differs from these inventories, the only source from which it is read
+    again."""
     for raw, host in zip(hosts, frozen, strict=True):
         connection = known[raw.name].connection if raw.name in known else {}
         for name in host.secrets:

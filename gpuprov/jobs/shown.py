@@ -32,7 +32,8 @@ class FoldedHost(VerifiedHost, frozen=True, kw_only=True):
 
 
 class FoldedReport(Verified, kw_only=True, tag="fleet fold"):
-    """The document that `gpuprov fleet fold --json` prints, a line for each host and each result. Passed checks are only counted."""
+    """The document that `gpuprov fleet fold --json` prints, a line for each host and each result. Passed checks are
+    only counted."""
 
     states: dict[str, int]
     unread: int

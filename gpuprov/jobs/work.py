@@ -36,8 +36,8 @@ VERIFY_LIMIT = 60.0
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The act and its options. quick: a plan without Ansible. timeout: seconds that one act of apply may take on a host. asked_at: the
-    time of the job, whatever is given."""
+    """The act and its options. quick: a plan without Ansible. timeout: seconds that one act of apply may take on a
+    host. asked_at: the time of the job, whatever is given."""
 
     act: Act = "verify"
     run: str

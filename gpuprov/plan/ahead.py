@@ -1,5 +1,5 @@
-"""Reads hosts as they would be after their package sources are added: the source's index decides what waits for it, as it does for
-apply once the source is there."""
+"""Reads hosts as they would be after their package sources are added: the source's index decides what waits for it, as
+it does for apply once the source is there."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def read_ahead(
     pace: Pace | None = None,
     on_done: Callable[[str], None] | None = None,
 ) -> dict[str, Reading]:
-    """Return the readings for planning these hosts again. waiting: the host, its reading, and its predicted changes, with the keys of
-    its sources. limit: seconds for one host."""
+    """Return the readings for planning these hosts again. waiting: the host, its reading, and its predicted changes,
+    with the keys of its sources. limit: seconds for one host."""
     scripts = dict[tuple[Probe[Any], ...], str]()
     requests = dict[str, tuple[RawHost, dict[str, Any]]]()
     for name, ((raw, spec), _, foreseen) in waiting.items():
@@ -88,8 +88,9 @@ def _texts_of(foreseen: Foreseen, name: str) -> Iterable[Text]:
 def _judged_anew(
     spec: HostSpec, facts: Facts, results: Iterable[Result], foreseen: Foreseen, only: frozenset[str] | None
 ) -> Iterable[Result]:
-    """Return the results; preflight checks of capabilities are evaluated again, as each role does when the sources are there: with the
-    driver that the run installs, except for the driver's own checks. Everything else is as on the host."""
+    """Return the results; preflight checks of capabilities are evaluated again, as each role does when the sources are
+    there: with the driver that the run installs, except for the driver's own checks. Everything else is as on the host.
+    """
     every = frozenset(spec.capabilities if only is None else only)
     own = frozenset((judging.DRIVER,)) & every
     runs = [(spec, own), (judging.with_driver(spec, foreseen.driver["coming"]["version"]), every - own)]

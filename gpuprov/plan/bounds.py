@@ -1,6 +1,8 @@
-"""Memory limit for Ansible's process of one task: a host that prints endlessly fails its own task, and affects no other host.
+"""Memory limit for Ansible's process of one task: a host that prints endlessly fails its own task, and affects no other
+host.
 
-Ansible keeps all output of a task until the task ends. Without a limit, it would exhaust the machine's memory, and end the whole run.
+Ansible keeps all output of a task until the task ends. Without a limit, it would exhaust the machine's memory, and end
+the whole run.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ from typing import Any
 
 STATUS = "/proc/self/status"
 MOST = 2 << 30
-"""Bytes on top of the process's memory at its start. A package of modules supplied by a build host takes some hundred MiB."""
+"""Bytes on top of the process's memory at its start. A package of modules supplied by a build host takes some hundred
+MiB."""
 WITHOUT_WORD = "Task failed."
 """Ansible's only message about its own process that ran out of memory."""
 SPENT = f"Ansible says no more, as where its process had no memory left ({MOST >> 30} GiB): the host may have printed without end"
 
 
 def bound_memory() -> None:
-    """Set a limit in each process that Ansible starts for a task, on Linux. An Ansible without such processes is left as it is."""
+    """Set a limit in each process that Ansible starts for a task, on Linux. An Ansible without such processes is left
+    as it is."""
     from ansible.executor.process.worker import WorkerProcess
 
     run = getattr(WorkerProcess, "run", None)
@@ -34,7 +38,8 @@ def bound_memory() -> None:
 
 
 def _limit(more: int) -> None:
-    """Set RLIMIT_DATA, which since Linux 4.7 counts a process's private writable memory (setrlimit(2)); a lower limit stays."""
+    """Set RLIMIT_DATA, which since Linux 4.7 counts a process's private writable memory (setrlimit(2)); a lower limit
+    stays."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     target = _data() + more
     known = [bound for bound in (soft, hard) if bound != resource.RLIM_INFINITY]

@@ -1,8 +1,8 @@
-"""The process that becomes `ansible-playbook`; run as a file. Arguments: PIDFILE, the parent's process id, and Ansible's own, the last
-of which is the playbook.
+"""The process that becomes `ansible-playbook`; run as a file. Arguments: PIDFILE, the parent's process id, and
+Ansible's own, the last of which is the playbook.
 
-It has no terminal and no input, so that nothing can wait for an answer to an invisible prompt; it writes its process id where the
-parent looks for it; and on Linux it receives SIGTERM when the parent dies, for whatever reason.
+It has no terminal and no input, so that nothing can wait for an answer to an invisible prompt; it writes its process id
+where the parent looks for it; and on Linux it receives SIGTERM when the parent dies, for whatever reason.
 """
 
 import fcntl

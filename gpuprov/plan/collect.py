@@ -30,7 +30,8 @@ def host_plan(
     reboot: bool = False,
     unmanaged: Sequence[Unmanaged] = (),
 ) -> HostPlan:
-    """Return the plan of a host that was read. `reboot`: permission for this run. `unmanaged`: what its spec no longer declares."""
+    """Return the plan of a host that was read. `reboot`: permission for this run. `unmanaged`: what its spec no longer
+    declares."""
     concerned = [r for r in results if r.capability in decision.run or r.capability == "host"]
     failing = [r for r in concerned if not r.stops and r.status == "fail"]
     before = [r for r in concerned if r.stops]
@@ -80,8 +81,8 @@ def host_plan(
 
 
 def merged(changes: Iterable[Item]) -> tuple[Item, ...]:
-    """Return each change once; changes of one thing with different values stay separate, except those without information: no value at
-    all, or only that a file's text differs."""
+    """Return each change once; changes of one thing with different values stay separate, except those without
+    information: no value at all, or only that a file's text differs."""
     kept: dict[tuple[str, str, str, str], Item] = {}
     for change in changes:
         kept.setdefault((change.kind, change.name, change.before, change.after), change)

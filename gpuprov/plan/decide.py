@@ -38,12 +38,12 @@ def decide(
     foreseen: Mapping[str, str] = {},
     prune: str = "",
 ) -> Decision:
-    """Decide what to run. A capability is skipped only if each of its checks passed or was skipped, nothing of it differs, and the
-    same was applied before. foreseen: differences, by capability. prune: removals of what the spec no longer declares; empty for
-    nothing.
+    """Decide what to run. A capability is skipped only if each of its checks passed or was skipped, nothing of it
+    differs, and the same was applied before. foreseen: differences, by capability. prune: removals of what the spec no
+    longer declares; empty for nothing.
 
-    reboot: this run permits a reboot even if the spec does not. A reboot that is required and permitted runs the capabilities that
-    require it, because the playbook reboots only hosts that it works on.
+    reboot: this run permits a reboot even if the spec does not. A reboot that is required and permitted runs the
+    capabilities that require it, because the playbook reboots only hosts that it works on.
     """
     _, spec = pair
     receipt = facts.known(house.RECEIPT)

@@ -63,8 +63,8 @@ def complete(
     pace: Pace | None = None,
     on_done: Callable[[str], None] | None = None,
 ) -> list[HostPlan]:
-    """Complete the plans of hosts that are not blocked: each host with something left to find out is contacted again. limit: seconds
-    for one host. keys: those of package sources that were tried so far."""
+    """Complete the plans of hosts that are not blocked: each host with something left to find out is contacted again.
+    limit: seconds for one host. keys: those of package sources that were tried so far."""
     keys = {} if keys is None else keys
     hosts = [plan.host for plan in plans if plan.host in foreseen and not plan.blocked]
     known = {name: with_keys(foreseen[name][1], keys) for name in hosts}

@@ -17,7 +17,8 @@ def new_run() -> str:
 
 
 def checked_run(run: str) -> str:
-    """Validate the name that a user gave a run. Raises GpuprovError for one that is invalid on a host or in a file name."""
+    """Validate the name that a user gave a run. Raises GpuprovError for one that is invalid on a host or in a file
+    name."""
     if lock.RUN.fullmatch(run):
         return run
     allowed = "a letter or digit, then up to 63 letters, digits, dots, hyphens and underscores"
@@ -25,8 +26,8 @@ def checked_run(run: str) -> str:
 
 
 def of_rollback(run: str) -> str:
-    """Return the name of the run that rolls back this one: a different name, since processes started by this one may still be
-    running."""
+    """Return the name of the run that rolls back this one: a different name, since processes started by this one may
+    still be running."""
     return f"{run[:58]}-back"
 
 
@@ -46,11 +47,13 @@ def extra_variables(
     seen: Mapping[str, str] | None = None,
     pruned: Mapping[str, Mapping[str, object]] | None = None,
 ) -> dict[str, object]:
-    """Return the playbook's variables on top of the inventory. leader: the owner of locks. only: the capabilities to run, by host.
+    """Return the playbook's variables on top of the inventory. leader: the owner of locks. only: the capabilities to
+    run, by host.
 
-    reboot: permission for this run; without it the spec decides. timeout: seconds that an act may take. prepare: end after act 1,
-    which changes nothing in service, so that users of the GPUs do not stop it. seen: by host, the token of its lock as it was read: if
-    another run has held it since, nothing is done based on that reading. pruned: by host, what its role removes.
+    reboot: permission for this run; without it the spec decides. timeout: seconds that an act may take. prepare: end
+    after act 1, which changes nothing in service, so that users of the GPUs do not stop it. seen: by host, the token of
+    its lock as it was read: if another run has held it since, nothing is done based on that reading. pruned: by host,
+    what its role removes.
     """
     extra: dict[str, object] = {
         "gpuprov_act_limit": int(timeout),

@@ -157,8 +157,8 @@ def _common_places(group: Sequence[HostPlan]) -> Iterable[tuple[str, str]]:
 
 
 def _timeless(plan: HostPlan, *, keep: bool = False) -> HostPlan:
-    """Return the plan without what differs on each host: times, process ids, places in the inventory. keep: the time of the last
-    apply."""
+    """Return the plan without what differs on each host: times, process ids, places in the inventory. keep: the time of
+    the last apply."""
     blocked = [
         msgspec.structs.replace(result, host="", found=bare(result.found), changes=()) for result in plan.blocked
     ]

@@ -41,11 +41,11 @@ class Text(msgspec.Struct, frozen=True):
 class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
     """The changes to a host, by capability.
 
-    `files`: differing files, without their texts. `texts`: files whose texts are compared on the host. `moves`: packages and holds
-    named by failed checks of a capability. `sources`: package sources to add. `driver`, `without`, `settings`: options of
-    gpuprov_packages. `waits`: parts of a capability that can be decided only when a package source is there. `unknown`: the reason why
-    nothing is predicted for a capability. `unmanaged`: what the spec no longer declares; `prune`: the role's arguments for removing
-    it.
+    `files`: differing files, without their texts. `texts`: files whose texts are compared on the host. `moves`:
+    packages and holds named by failed checks of a capability. `sources`: package sources to add. `driver`, `without`,
+    `settings`: options of gpuprov_packages. `waits`: parts of a capability that can be decided only when a package
+    source is there. `unknown`: the reason why nothing is predicted for a capability. `unmanaged`: what the spec no
+    longer declares; `prune`: the role's arguments for removing it.
     """
 
     files: dict[str, tuple[Difference, ...]] = {}
@@ -104,8 +104,8 @@ def probes(spec: HostSpec, only: Collection[str] | None = None) -> Iterator[Prob
 def foresee(
     spec: HostSpec, facts: Facts, results: Sequence[Result] = (), only: Collection[str] | None = None
 ) -> Foreseen:
-    """Predict what the roles of a host would do, from the same facts as theirs: those after nvidia_driver by the version that it
-    installs. only: limit to these capabilities."""
+    """Predict what the roles of a host would do, from the same facts as theirs: those after nvidia_driver by the
+    version that it installs. only: limit to these capabilities."""
     unknown, values = dict[str, str](), dict[str, dict[str, Any]]()
     files, texts = dict[str, tuple[Difference, ...]](), dict[str, tuple[Text, ...]]()
     selected = _selected(spec, only)
@@ -141,7 +141,8 @@ def foresee(
 
 
 def _source(name: str, made: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the package source that a role adds: a repository with its key, or Debian's components, whose keys are on the host."""
+    """Return the package source that a role adds: a repository with its key, or Debian's components, whose keys are on
+    the host."""
     if block := made.get("repository"):
         return {**SOURCE, **block}
     return {"of": name, "files": files} if name == judging.DRIVER and (files := made["components"]) else {}
@@ -152,8 +153,8 @@ def _selected(spec: HostSpec, only: Collection[str] | None) -> list[str]:
 
 
 def with_keys(foreseen: Foreseen, keys: Keys) -> Foreseen:
-    """Return the same with the keys of its package sources, which this machine reads or fetches, or the reason why a key is missing.
-    keys: those tried so far, shared by the hosts of a fleet."""
+    """Return the same with the keys of its package sources, which this machine reads or fetches, or the reason why a
+    key is missing. keys: those tried so far, shared by the hosts of a fleet."""
     sources, unknown = dict[str, dict[str, Any]](), dict(foreseen.unknown)
     for name, block in foreseen.sources.items():
         if "files" in block:
@@ -233,7 +234,8 @@ def _files(
 
 
 def _new_text(resource: File | Lines, difference: Difference, host_contents: contents.Contents) -> str | None:
-    """Return the text that apply gives a settings file; None if apply leaves it, and for a program, whose text is not shown."""
+    """Return the text that apply gives a settings file; None if apply leaves it, and for a program, whose text is not
+    shown."""
     path = resource.path
     if isinstance(resource, Lines):
         before = "" if path in host_contents.missing else host_contents.texts.get(path)

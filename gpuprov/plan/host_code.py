@@ -1,4 +1,5 @@
-"""Runs a module of gpuprov/host_code on many hosts at a time as a program: a request on its standard input, one line of JSON back."""
+"""Runs a module of gpuprov/host_code on many hosts at a time as a program: a request on its standard input, one line of
+JSON back."""
 
 from __future__ import annotations
 
@@ -70,8 +71,8 @@ class HostAnswer(NamedTuple, Generic[T]):
 
 @cache
 def program(module: str) -> str:
-    """Return one text: an importer with the module and everything of gpuprov/host_code that it imports, which calls its function
-    `main`."""
+    """Return one text: an importer with the module and everything of gpuprov/host_code that it imports, which calls its
+    function `main`."""
     top = Path(str(host_code.__file__)).parent
     specs = (find_spec(name) for name in find_modules(module) if name.startswith(host_code.__name__))
     files = [Path(spec.origin) for spec in specs if spec and spec.origin]
@@ -92,7 +93,8 @@ def run_on_hosts(
     pace: Pace | None = None,
     on_done: Callable[[str], None] | None = None,
 ) -> dict[str, HostAnswer[T]]:
-    """Run the module on these hosts and return the answers by host. A host may forge its answer: it is read as the type `answers`.
+    """Run the module on these hosts and return the answers by host. A host may forge its answer: it is read as the type
+    `answers`.
 
     requests: host and request by name. limit: seconds for one host."""
     outcomes: dict[str, HostAnswer[T]] = {name: HostAnswer(problem="not tried") for name in requests}

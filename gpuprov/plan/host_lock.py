@@ -29,6 +29,6 @@ def command(action: str, owner: Mapping[str, object], host: str, **more: object)
 
 
 def of_host(owner: Mapping[str, object], host: str) -> dict[str, object]:
-    """Return a run as the owner of the lock of this host of its inventory only, not of another name for the same machine. The owner
-    stored in a lock has the name under which it was taken."""
+    """Return a run as the owner of the lock of this host of its inventory only, not of another name for the same
+    machine. The owner stored in a lock has the name under which it was taken."""
     return {"name": host, **owner}

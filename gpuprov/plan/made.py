@@ -1,4 +1,5 @@
-"""Changes that the modules of a run made on a host, from their answers: evidence beside the readings before and after. Pure."""
+"""Changes that the modules of a run made on a host, from their answers: evidence beside the readings before and after.
+Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ REBOOT = Item(capability=HOST, kind="setting", name="reboot", after="rebooted")
 
 
 def made(capability: str, module: str, result: Mapping[str, Any]) -> list[Item]:
-    """Return what a task has changed, as far as its module names it. capability: that of the task; empty for the role of all hosts.
-    module: its name, or that of the step of gpuprov_step."""
+    """Return what a task has changed, as far as its module names it. capability: that of the task; empty for the role
+    of all hosts. module: its name, or that of the step of gpuprov_step."""
     rows = result.get("results")
     items: list[Item] = []
     for row in rows if isinstance(rows, list) else (result,):

@@ -42,14 +42,14 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A plan for one host; nothing in it has been done.
 
     run, skipped: capabilities with the reason. blocked: what must be fixed before apply touches the host. places: where
-    the spec asks for what is refused, by check. changes: differences, by
-    kind; packages as the host's package manager would move them, if it was queried. diffs: files that would be written, each with the
-    difference of its text. unpredicted: what cannot be known in advance. no_way_back: what rollback could not undo. out: since when,
-    and for which run, gpuprov has it drained from its scheduler, and how to return it. reboot "unknown": see reboot_reasons.
-    last_apply_seconds: None if it is not known; last_apply says why. versions: the exact version on the host after apply, by
-    capability, as far as its repositories show; installed: its current version. mig: GPUs that are repartitioned. unmended: failures
-    although apply has nothing to do; preflight failures that would stop the next apply. unmanaged: what an apply brought and the spec
-    no longer declares.
+    the spec asks for what is refused, by check. changes: differences, by kind; packages as the host's package manager
+    would move them, if it was queried. diffs: files that would be written, each with the difference of its text.
+    unpredicted: what cannot be known in advance. no_way_back: what rollback could not undo. out: since when, and for
+    which run, gpuprov has it drained from its scheduler, and how to return it. reboot "unknown": see reboot_reasons.
+    last_apply_seconds: None if it is not known; last_apply says why. versions: the exact version on the host after
+    apply, by capability, as far as its repositories show; installed: its current version. mig: GPUs that are
+    repartitioned. unmended: failures although apply has nothing to do; preflight failures that would stop the next
+    apply. unmanaged: what an apply brought and the spec no longer declares.
     """
 
     host: str

@@ -11,8 +11,9 @@ HOLDS = {"hold": ("not held", "held"), "release": ("held", "not held")}
 
 
 def moves(rows: Iterable[str], installed: Mapping[str, str]) -> list[Change]:
-    """Return the changes that the rows name, by name of the package: the order in which a package manager lists them differs from run
-    to run. A row of prose that names no package is one change of that name. installed: the versions before, by name."""
+    """Return the changes that the rows name, by name of the package: the order in which a package manager lists them
+    differs from run to run. A row of prose that names no package is one change of that name. installed: the versions
+    before, by name."""
     return sorted(_as_listed(rows, installed), key=attrgetter("kind", "name"))
 
 

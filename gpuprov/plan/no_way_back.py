@@ -25,8 +25,8 @@ def no_way_back(
     reboots: bool,
     sets: Collection[str] = (),
 ) -> Iterator[str]:
-    """Yield one line for each. `run`: capabilities that are applied; `sets`: those that change settings on the running host;
-    `reboots`: apply may reboot the host."""
+    """Yield one line for each. `run`: capabilities that are applied; `sets`: those that change settings on the running
+    host; `reboots`: apply may reboot the host."""
     if not run:
         return
     try:

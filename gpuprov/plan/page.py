@@ -1,4 +1,5 @@
-"""A plan as one HTML page: the sentence, what is blocked, reboots and GPU clients, then what would change, then every host."""
+"""A plan as one HTML page: the sentence, what is blocked, reboots and GPU clients, then what would change, then every
+host."""
 
 from __future__ import annotations
 

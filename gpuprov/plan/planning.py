@@ -41,12 +41,12 @@ def plan(
     show: Show | None = None,
     on_read: Callable[[dict[str, Reading]], None] | None = None,
 ) -> list[HostPlan]:
-    """Return what apply would do on each host. One gather decides it; unless `exact` is off, hosts that would change are contacted
-    again, for the transactions of their package managers and the differences of files, and before that, if a package source is to be
-    added, for what its index decides.
+    """Return what apply would do on each host. One gather decides it; unless `exact` is off, hosts that would change
+    are contacted again, for the transactions of their package managers and the differences of files, and before that,
+    if a package source is to be added, for what its index decides.
 
-    capabilities: only these. full, reboot, prune: as the same options of apply. timeout: seconds for each of these answers. on_read:
-    called with the readings that the plans are based on.
+    capabilities: only these. full, reboot, prune: as the same options of apply. timeout: seconds for each of these
+    answers. on_read: called with the readings that the plans are based on.
     """
     show, pace = show or Show(), pace or Pace()
     planner = Planner(pairs, exact=exact, capabilities=capabilities, full=full, reboot=reboot, prune=prune)
@@ -66,7 +66,8 @@ def plan(
 
 
 class Planner:
-    """Plans hosts as they are read: `note` takes each reading, `plans` completes the plans from further answers of the hosts.
+    """Plans hosts as they are read: `note` takes each reading, `plans` completes the plans from further answers of the
+    hosts.
 
     exact: complete them. capabilities, full, reboot, prune: as for `plan`."""
 
@@ -90,7 +91,8 @@ class Planner:
         self._machines = dict.fromkeys(self._pairs, "")
 
     def note(self, name: str, reading: Reading, first: Reading | None = None) -> None:
-        """Plan a host by its checks, and keep what its roles would do. first: the reading that decides which roles run, if another."""
+        """Plan a host by its checks, and keep what its roles would do. first: the reading that decides which roles run,
+        if another."""
         pair = self._pairs[name]
         (plan,) = plans_of(
             *([pair], {name: reading}),
@@ -151,8 +153,8 @@ def plans_of(
     prune: bool = False,
     first: Mapping[str, Reading] = {},
 ) -> list[HostPlan]:
-    """Return the plans that the checks alone decide. first: the readings with which apply will have chosen the capabilities to run, if
-    the plan uses later ones."""
+    """Return the plans that the checks alone decide. first: the readings with which apply will have chosen the
+    capabilities to run, if the plan uses later ones."""
     now, plans = datetime.now(UTC), []
     for pair in pairs:
         reading = readings[pair[0].name]
@@ -191,6 +193,7 @@ def _duplicate(host: str, other: str) -> HostPlan:
 
 
 def _away(host: str, lost: UnreachableError) -> HostPlan:
-    """Return the plan of an unreachable host. Its reason omits the host's name, so that an outage of many hosts is reported once."""
+    """Return the plan of an unreachable host. Its reason omits the host's name, so that an outage of many hosts is
+    reported once."""
     reason = lost.reason if isinstance(lost, Unreached) else lost.message.removeprefix(f"{host}: ")
     return HostPlan(host=host, unreachable=reason, unreachable_fix=lost.hint)

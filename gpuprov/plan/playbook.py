@@ -1,8 +1,9 @@
 """One run of a rendered project by ansible-runner: events as they come, the exit status at the end.
 
-Ansible runs in the user's folder and reads the user's ansible.cfg and environment, so that it connects to hosts as it does by hand
-(ssh options, proxies, keys, become); their other settings are left out (`gpuprov.facts.collect.environment`). This module sets what
-the project requires, and, where the user set nothing, faster defaults.
+Ansible runs in the user's folder and reads the user's ansible.cfg and environment, so that it connects to hosts as it
+does by hand (ssh options, proxies, keys, become); their other settings are left out
+(`gpuprov.facts.collect.environment`). This module sets what the project requires, and, where the user set nothing,
+faster defaults.
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ from gpuprov.render.checkout import acts_of
 
 MOST_FORKS = 50
 REMOTE_TEMP = "~/.ansible/tmp/gpuprov"
-"""Ansible's folder on a host, used by gpuprov alone, so that leftovers of a killed run can be recognised (role host, clear)."""
+"""Ansible's folder on a host, used by gpuprov alone, so that leftovers of a killed run can be recognised (role host,
+clear)."""
 PIPELINING = ("connection.pipelining", "ssh_connection.pipelining", "defaults.pipelining")
 CONTROL_PATH = ("ssh_connection.control_path", "ssh_connection.control_path_dir")
 Event = dict[str, Any]
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """Result of Ansible: ansible-playbook's exit status (0: no host failed; 2: a host failed; 4: a host was unreachable)."""
+    """Result of Ansible: ansible-playbook's exit status (0: no host failed; 2: a host failed; 4: a host was
+    unreachable)."""
 
     how: Literal["ended", "interrupted"]
     status: int
@@ -50,8 +53,8 @@ def run(
 ) -> Ended:
     """Run `folder`/project/site.yml on these hosts. `folder` is a workspace. An exception in `on_event` ends Ansible.
 
-    extra: variables on top of the inventory; its `gpuprov_only` limits the acts to those of this run. on_interrupt: called at once
-    when a user or a signal ends it.
+    extra: variables on top of the inventory; its `gpuprov_only` limits the acts to those of this run. on_interrupt:
+    called at once when a user or a signal ends it.
     """
     from ansible_runner import Runner
     from ansible_runner.config.runner import RunnerConfig
@@ -104,7 +107,8 @@ def run(
 def narrow(project: Path, only: object) -> None:
     """Limit the project to the acts of this run. `only`: what is applied by host, if that is known.
 
-    Removes specifications of roles' arguments: Ansible reads and copies them for each act, and validates only those of `main`.
+    Removes specifications of roles' arguments: Ansible reads and copies them for each act, and validates only those of
+    `main`.
     """
     for file in project.glob("roles/*/meta/argument_specs.yml"):
         file.unlink()

@@ -34,12 +34,13 @@ ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
 ALSO = (*PROBES, house.LOCK, house.FENCE, house.MACHINE, CHECKPOINTS)
 """Probes of every host beside those of its checks."""
 KEPT = (*ALSO, FIRST_BOOT, nvidia.DRIVER, PYTHON, *partitions.READS)
-"""Facts needed by decisions, planning and Ansible's connection once the checks are evaluated; a fleet's other facts are dropped."""
+"""Facts needed by decisions, planning and Ansible's connection once the checks are evaluated; a fleet's other facts are
+dropped."""
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """The state of a host: its results, the facts needed after them (`KEPT`), and what its roles would do; `lost`: the error if it was
-    unreachable."""
+    """The state of a host: its results, the facts needed after them (`KEPT`), and what its roles would do; `lost`: the
+    error if it was unreachable."""
 
     facts: Facts
     results: tuple[Result, ...]
@@ -73,8 +74,8 @@ def duplicates(readings: Mapping[str, Reading]) -> dict[str, str]:
 
 
 def for_ansible(pair: Pair, reading: Reading) -> Pair:
-    """Return the host as Ansible should connect to it: with the Python that was judged and the shell that was used, unless the
-    inventory sets others."""
+    """Return the host as Ansible should connect to it: with the Python that was judged and the shell that was used,
+    unless the inventory sets others."""
     raw, spec = pair
     settings, variables = Settings(raw), {}
     if not settings.python:
@@ -98,9 +99,9 @@ def read(
     keep: bool = True,
     prune_only: Mapping[str, Collection[str]] = {},
 ) -> dict[str, Reading]:
-    """Return every host's reading, in the order given. only: the checks of these capabilities (the house's stay). each: called with
-    each reading as soon as it is available, one at a time. keep: if false, drop a host's data after `each` was called. prune_only: by
-    host, the capabilities that removals are limited to."""
+    """Return every host's reading, in the order given. only: the checks of these capabilities (the house's stay). each:
+    called with each reading as soon as it is available, one at a time. keep: if false, drop a host's data after `each`
+    was called. prune_only: by host, the capabilities that removals are limited to."""
     requests = [(raw, tuple(probes_for(spec, moments, only))) for raw, spec in pairs]
     specs = {raw.name: spec for raw, spec in pairs}
     readings: dict[str, Reading] = {}

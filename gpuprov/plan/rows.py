@@ -1,4 +1,5 @@
-"""Rows that list changes, as plan and apply show them on a terminal and on a page: what is equal is one row with its members."""
+"""Rows that list changes, as plan and apply show them on a terminal and on a page: what is equal is one row with its
+members."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ _DEVICE = re.compile(r"GPU \d+(?: \([^()]*\))?|(?<![\w:.])(?:[0-9a-f]{4,8}:)?[0-
 
 
 class Row(NamedTuple):
-    """A row: its sign, its text, and the members that the text summarises. `spelled`: a terminal names the members, too; `noun`: what
-    they are, where the text does not say how many."""
+    """A row: its sign, its text, and the members that the text summarises. `spelled`: a terminal names the members,
+    too; `noun`: what they are, where the text does not say how many."""
 
     sign: Sign
     text: str
@@ -32,7 +33,8 @@ class Row(NamedTuple):
 
 
 def rows(changes: Iterable[Item]) -> list[Row]:
-    """List changes: packages and layouts with equal changes share a row, as do files of one folder and equal settings of devices."""
+    """List changes: packages and layouts with equal changes share a row, as do files of one folder and equal settings
+    of devices."""
     items = list(changes)
     packages = [item for item in items if item.kind == "package"]
     others = [item for item in items if item.kind not in ("package", "hold", "mig")]

@@ -27,8 +27,8 @@ class Show:
 
 
 class Terminal(Show):
-    """Live on a terminal; otherwise a line for each act and for each change or failure (with `verbose`, for every task), and now and
-    then what is being waited for. `quiet`: otherwise only that."""
+    """Live on a terminal; otherwise a line for each act and for each change or failure (with `verbose`, for every
+    task), and now and then what is being waited for. `quiet`: otherwise only that."""
 
     def __init__(self, *, verbose: bool = False, quiet: bool = False) -> None:
         self._verbose, self._quiet = verbose, quiet

@@ -1,4 +1,5 @@
-"""Find out if a saved plan was applied since it was made, by which run and when: from the receipt and the fence of its hosts."""
+"""Find out if a saved plan was applied since it was made, by which run and when: from the receipt and the fence of its
+hosts."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from gpuprov.plan.read import Reading
 
 
 def applied(run: Mapping[str, str], spec: Mapping[str, str], made_at: str, reading: Reading) -> str:
-    """Return by which run and when a host's plan was applied; empty if it was not. run: the capabilities of the plan; spec: their
-    digests; made_at: the time of the plan."""
+    """Return by which run and when a host's plan was applied; empty if it was not. run: the capabilities of the plan;
+    spec: their digests; made_at: the time of the plan."""
     receipt = reading.facts.known(house.RECEIPT)
     planned = [name for name in run if name != HOST]
     if not receipt or receipt.damaged or not planned:

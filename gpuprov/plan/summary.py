@@ -15,8 +15,8 @@ MOVES = 2
 
 
 def counts(plans: Sequence[HostPlan]) -> dict[str, int]:
-    """Return the number of hosts that would be changed, match their spec, are blocked, have jobs running, are unreachable, and
-    reboot."""
+    """Return the number of hosts that would be changed, match their spec, are blocked, have jobs running, are
+    unreachable, and reboot."""
     changing = [plan for plan in plans if plan.run and not plan.blocked]
     return {
         "to_apply": len(changing),
@@ -30,7 +30,8 @@ def counts(plans: Sequence[HostPlan]) -> dict[str, int]:
 
 
 def sentence(plans: Sequence[HostPlan]) -> str:
-    """Return a sentence: `4 hosts: driver 580.178.04 -> 570.211.01 (downgrade), 15 packages, one reboot each, 2 have jobs running`."""
+    """Return a sentence: `4 hosts: driver 580.178.04 -> 570.211.01 (downgrade), 15 packages, one reboot each, 2 have
+    jobs running`."""
     touched = [plan for plan in plans if plan.run and not plan.unreachable and (plan.jobs or not plan.blocked)]
     others = [*_kept_away(plans), *_idle(plans, whole=not touched), *_unmanaged(plans)]
     if not touched:

@@ -21,8 +21,8 @@ LEAST = 30
 
 
 class Line(NamedTuple):
-    """A line of the text. `sign`: printed before it, in its colour; `whole`: the line is in this colour and never wrapped (a diff);
-    `bold`: this many characters at its start."""
+    """A line of the text. `sign`: printed before it, in its colour; `whole`: the line is in this colour and never
+    wrapped (a diff); `bold`: this many characters at its start."""
 
     text: str
     indent: int = 0
@@ -34,11 +34,13 @@ class Line(NamedTuple):
 def as_text(
     plans: Sequence[HostPlan], *, verbose: bool = False, colour: bool = False, width: int = 100, ahead: bool = False
 ) -> str:
-    """Format plans: reboot and clients of the GPUs first, then the changes by capability. Hosts with equal plans share one entry, and
-    what is the same on a later host names the first; a host with nothing to do is one line; the last line sums up.
+    """Format plans: reboot and clients of the GPUs first, then the changes by capability. Hosts with equal plans share
+    one entry, and what is the same on a later host names the first; a host with nothing to do is one line; the last
+    line sums up.
 
-    Lines are wrapped between words only, at `width`, or not at all (0); those of a diff never are. colour: + green, - red, ~ yellow,
-    as in Terraform and git. ahead: the plan is about to be applied, so that the last line does not say that nothing was changed.
+    Lines are wrapped between words only, at `width`, or not at all (0); those of a diff never are. colour: + green, -
+    red, ~ yellow, as in Terraform and git. ahead: the plan is about to be applied, so that the last line does not say
+    that nothing was changed.
     """
     folded = groups(plans)
     printed: dict[tuple[Line, ...], str] = {}
@@ -111,7 +113,8 @@ def _fix(result: Result, indent: int = 2) -> Iterator[Line]:
 
 
 def _capabilities(plan: HostPlan, title: str, printed: dict[tuple[Line, ...], str], verbose: bool) -> Iterator[Line]:
-    """Yield each capability with its reason and its changes. printed: what earlier hosts have shown, and which; added to here."""
+    """Yield each capability with its reason and its changes. printed: what earlier hosts have shown, and which; added
+    to here."""
     same: dict[str, list[str]] = {}
     for name, items in by_capability(plan).items():
         why = plan.run.get(name, "")

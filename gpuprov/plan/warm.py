@@ -53,7 +53,8 @@ def parse_once() -> None:
 
 
 def load_filters() -> None:
-    """Load filters and tests in advance when a process for a task starts; a role with its own makes Ansible forget them all."""
+    """Load filters and tests in advance when a process for a task starts; a role with its own makes Ansible forget them
+    all."""
     from ansible.executor.process.worker import WorkerProcess
     from ansible.plugins import loader
 
@@ -71,11 +72,12 @@ def load_filters() -> None:
 
 
 class Patience:
-    """Replacement for the module `time` in Ansible's loop over running tasks: the longer nothing has happened, the longer it
-    sleeps."""
+    """Replacement for the module `time` in Ansible's loop over running tasks: the longer nothing has happened, the
+    longer it sleeps."""
 
     SHORTEST, LONGEST, SHARE, WORK = 0.002, 0.05, 0.04, 0.005
-    """Seconds; share of the time waited; and duration of the loop's work between two sleeps when something has happened."""
+    """Seconds; share of the time waited; and duration of the loop's work between two sleeps when something has
+    happened."""
 
     def __init__(self) -> None:
         self._since = self._until = 0.0
@@ -92,8 +94,8 @@ class Patience:
 
 
 def wait_patiently() -> None:
-    """Let Ansible's default polling interval, which keeps a tenth of a core busy while a host works, grow. Another interval in
-    ansible.cfg stays (internal_poll_interval)."""
+    """Let Ansible's default polling interval, which keeps a tenth of a core busy while a host works, grow. Another
+    interval in ansible.cfg stays (internal_poll_interval)."""
     from ansible import constants
     from ansible.plugins import strategy
 
@@ -102,8 +104,8 @@ def wait_patiently() -> None:
 
 
 class Packed:
-    """The modules that earlier runs have packed. Their key covers everything that could be packed: the files of the project and of
-    Ansible."""
+    """The modules that earlier runs have packed. Their key covers everything that could be packed: the files of the
+    project and of Ansible."""
 
     def __init__(self, project: Path) -> None:
         from ansible import constants
@@ -132,8 +134,8 @@ class Packed:
 
 
 def _digest(project: Path, constants: ModuleType) -> str:
-    """Return a digest: of the project's files by content, since they are rendered for each run; of other, installed files by
-    modification time."""
+    """Return a digest: of the project's files by content, since they are rendered for each run; of other, installed
+    files by modification time."""
     import ansible
 
     digest = hashlib.sha256(f"{sys.version}\0{ansible.__file__}\0{ansible.__version__}\0".encode())

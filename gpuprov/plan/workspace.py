@@ -1,4 +1,5 @@
-"""A private folder for one run: the rendered project with the hosts' connection secrets; removed at the end, however it ends."""
+"""A private folder for one run: the rendered project with the hosts' connection secrets; removed at the end, however it
+ends."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def workspace(pairs: Sequence[tuple[RawHost, HostSpec]]) -> Iterator[Path]:
 
 
 def judge_semaphores() -> None:
-    """Raise GpuprovError if this machine has no semaphores, which Ansible's processes need to work together (sem_overview(7))."""
+    """Raise GpuprovError if this machine has no semaphores, which Ansible's processes need to work together
+    (sem_overview(7))."""
     import multiprocessing
 
     try:

@@ -27,7 +27,8 @@ NOT_NEEDED = {"changed": False, "skipped": True, "msg": "not needed on this host
 
 
 def find_desired(variables: Mapping[str, Any], place: str) -> Mapping[str, Any]:
-    """Return the desired state of a capability, or of a part of it (`rdma.ofed`), as computed by the judge of this play.
+    """Return the desired state of a capability, or of a part of it (`rdma.ofed`), as computed by the judge of this
+    play.
 
     Raises KeyError.
     """
@@ -38,7 +39,8 @@ def find_desired(variables: Mapping[str, Any], place: str) -> Mapping[str, Any]:
 
 
 def task_arguments(variables: Mapping[str, Any], capability: str, task: str) -> dict[str, Any] | None:
-    """Return what is desired of a task, by its key; None if it is not needed. Of a list, one item is the task's, as its loop says."""
+    """Return what is desired of a task, by its key; None if it is not needed. Of a list, one item is the task's, as its
+    loop says."""
     arguments = find_desired(variables, capability)["tasks"].get(task)
     if isinstance(arguments, list):
         arguments = variables["item"]
@@ -61,7 +63,7 @@ def package_arguments(values: Mapping[str, Any], action: str) -> dict[str, Any]:
 
 
 def file_arguments(values: Mapping[str, Any], capability: str) -> dict[str, Any]:
-    """Return the arguments for files, and for units at each boot; empty if nothing is desired. A reason for a reboot is one also if it
-    is empty: it takes an earlier one back."""
+    """Return the arguments for files, and for units at each boot; empty if nothing is desired. A reason for a reboot is
+    one also if it is empty: it takes an earlier one back."""
     reboot = {"reboot": {capability: values["reboot"]}} if "reboot" in values else {}
     return {**{option: values[name] for option, name in FILES.items() if values.get(name)}, **reboot}

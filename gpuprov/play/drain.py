@@ -1,4 +1,5 @@
-"""Have users' processes leave the GPUs of a host: by the site's command, which runs there, or by kubectl, which runs here.
+"""Have users' processes leave the GPUs of a host: by the site's command, which runs there, or by kubectl, which runs
+here.
 
 state: drained, or returned, which gives back a Kubernetes node that this run has drained.
 command: The site's, or `kubernetes` with its options; if empty, nothing is done.

@@ -1,6 +1,8 @@
-"""Continue only if the host is another machine than the one that runs Ansible: a reboot would end the run that requested it.
+"""Continue only if the host is another machine than the one that runs Ansible: a reboot would end the run that
+requested it.
 
-Compares boot and process namespace of both. A container on this machine is another host, unless it is the one that runs Ansible.
+Compares boot and process namespace of both. A container on this machine is another host, unless it is the one that runs
+Ansible.
 
 reasons: Reasons why the host has to be rebooted, for the refusal.
 

@@ -1,7 +1,7 @@
 """Undo the preparations for a step that failed, and fail with that step's reason.
 
-Services that were stopped for it start again; for a driver's step, modules in the staging area are deleted, and an unloaded driver is
-loaded again. Errors in the process never hide the reason: they are added to it.
+Services that were stopped for it start again; for a driver's step, modules in the staging area are deleted, and an
+unloaded driver is loaded again. Errors in the process never hide the reason: they are added to it.
 
 failure: The result of the task that failed (ansible_failed_result).
 services: Units that may have been stopped, in the order in which they are stopped.

@@ -63,8 +63,8 @@ def _pack(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
 
 
 def _judge(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
-    """Return what this host takes. A build host that is being rescued is still in ansible_play_hosts, and one that failed in act 1
-    is not: what counts is that it has packed."""
+    """Return what this host takes. A build host that is being rescued is still in ansible_play_hosts, and one that
+    failed in act 1 is not: what counts is that it has packed."""
     driver, builder = arguments["driver"], str(arguments["builder"])
     checking, package = host.check_mode, prebuilt.read_description(cache)
     coming, given = _of_builder(builder, host.variables)

@@ -118,7 +118,8 @@ def _without_identity(raw: RawHost) -> RawHost:
 
 
 def make_local_job(job: Job, spec: HostSpec) -> Job:
-    """Make the job that the host itself runs: over no connection, without secrets, and without a reboot inside of the run.
+    """Make the job that the host itself runs: over no connection, without secrets, and without a reboot inside of the
+    run.
 
     The puller reboots after the run, if the bundle permits it.
     """

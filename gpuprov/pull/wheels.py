@@ -18,8 +18,8 @@ NEEDED = ("gpuprov", "ansible_core", "ansible_runner", "msgspec")
 
 
 def read_wheels(folder: Path) -> list[Wheel]:
-    """Read the wheels of a folder. Raises GpuprovError if they are not gpuprov of this version with its dependencies, or are too
-    large."""
+    """Read the wheels of a folder. Raises GpuprovError if they are not gpuprov of this version with its dependencies,
+    or are too large."""
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".whl")
         wheels = [_make_wheel(path, safe_parse.read_contents(str(path), WHEEL)) for path in paths]

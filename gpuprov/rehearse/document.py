@@ -35,9 +35,10 @@ class Thing(msgspec.Struct, kw_only=True):
 
 
 class SimulatedHost(msgspec.Struct, kw_only=True):
-    """One simulated host. `hosts`: the real ones it stands for. `verdict`: in words. `problem`: why there was no rehearsal, with its
-    `hint`. `steps`: the acts, with seconds. `seen`: what production would see of the apply; null where it did not succeed. `judged`:
-    what was proved, waived with a reason, and not proved. `login`: with --keep, how to log in."""
+    """One simulated host. `hosts`: the real ones it stands for. `verdict`: in words. `problem`: why there was no
+    rehearsal, with its `hint`. `steps`: the acts, with seconds. `seen`: what production would see of the apply; null
+    where it did not succeed. `judged`: what was proved, waived with a reason, and not proved. `login`: with --keep, how
+    to log in."""
 
     name: str
     hosts: tuple[str, ...]
@@ -68,8 +69,8 @@ class RehearsedHost(HostDocument, frozen=True, kw_only=True):
 
 
 class RehearsedDocument(Document, kw_only=True, tag="rehearse"):
-    """The document. `logs`: files with Ansible's output. `leftovers`: simulated hosts that could not be removed. `reality`: what of
-    it was real, simulated, a stand-in, or not there."""
+    """The document. `logs`: files with Ansible's output. `leftovers`: simulated hosts that could not be removed.
+    `reality`: what of it was real, simulated, a stand-in, or not there."""
 
     run: str
     summary: RehearsedSummary

@@ -44,8 +44,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes that production would see from the apply. packages, services: `name: before -> after`. clients: processes that would
-    be stopped."""
+    """Changes that production would see from the apply. packages, services: `name: before -> after`. clients: processes
+    that would be stopped."""
 
     packages: tuple[str, ...] = ()
     files: tuple[str, ...] = ()

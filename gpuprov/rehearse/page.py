@@ -1,4 +1,5 @@
-"""A rehearsal as one HTML page: its acts, what production would see, what it could not prove, and which parts were real."""
+"""A rehearsal as one HTML page: its acts, what production would see, what it could not prove, and which parts were
+real."""
 
 from __future__ import annotations
 

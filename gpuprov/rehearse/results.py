@@ -1,4 +1,5 @@
-"""A rehearsal as results, which the reports take: each act is one, so that a rehearsal that failed is not a page about nothing."""
+"""A rehearsal as results, which the reports take: each act is one, so that a rehearsal that failed is not a page about
+nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ STATUS: dict[Verdict, ResultStatus] = {
 
 
 def list_results(whole: Rehearsed) -> list[Result]:
-    """List the acts of every simulated host, then the results of the last verify on it; waived ones are skipped, with the reason."""
+    """List the acts of every simulated host, then the results of the last verify on it; waived ones are skipped, with
+    the reason."""
     return [row for rehearsal in whole.rehearsals for row in (*list_acts(rehearsal), *list_verified(rehearsal))]
 
 

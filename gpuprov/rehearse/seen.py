@@ -1,4 +1,5 @@
-"""Changes that an apply made on a simulated host, and so would make on the real ones: packages, files, services, a reboot."""
+"""Changes that an apply made on a simulated host, and so would make on the real ones: packages, files, services, a
+reboot."""
 
 from __future__ import annotations
 
@@ -56,8 +57,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 def find_changes(
     before: Snapshot, after: Snapshot, plan: HostPlan | None, outcome: HostOutcome, *, blind: str = ""
 ) -> Seen:
-    """Determine the changes that production would see. plan: made before the apply. blind: what could require a reboot and cannot be
-    detected here.
+    """Determine the changes that production would see. plan: made before the apply. blind: what could require a reboot
+    and cannot be detected here.
     """
     packages = [describe_move(*change) for change in before.changed("packages", after)]
     held = [name for name, _, now in before.changed("held", after) if now]
@@ -90,7 +91,8 @@ def reboot(plan: HostPlan | None, outcome: HostOutcome, blind: str = "") -> str:
 
 
 def list_blind_spots(spec: HostSpec, description: Description) -> str:
-    """Describe what could require a reboot in production and cannot on such a simulated host; empty if there is nothing."""
+    """Describe what could require a reboot in production and cannot on such a simulated host; empty if there is
+    nothing."""
     if description.kind == "machine":
         return ""
     kernel = spec.capabilities.get("kernel")

@@ -28,7 +28,8 @@ from gpuprov.spec.model import SIMULATED_HOST as VARIABLE
 from gpuprov.spec.model import GpuSpec, HostSpec, RawHost
 
 BOARD = 8
-"""GPUs on a board with NVSwitches; boards of four have none: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
+"""GPUs on a board with NVSwitches; boards of four have none:
+https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
 STANDARD_SUITES = ("bookworm", "bookworm-security", "trixie", "trixie-security")
 STAND_INS = ("L40S", "A100-SXM4-80GB", "T4", "B200")
 """Simulated if a spec needs a GPU and names none: the first that its driver can run."""
@@ -50,7 +51,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_shapes(pairs: Sequence[Pair], options: Options, run: str) -> list[Shape]:
-    """Plan the simulated hosts, in the order of the inventory. `run` goes into the names, so that two rehearsals never meet."""
+    """Plan the simulated hosts, in the order of the inventory. `run` goes into the names, so that two rehearsals never
+    meet."""
     alike: dict[object, list[Pair]] = {}
     for raw, spec in pairs:
         alike.setdefault(raw.name if options.all_hosts else compute_likeness(raw, spec), []).append((raw, spec))
@@ -210,8 +212,8 @@ def plan_driver(spec: HostSpec, distribution: str) -> str:
 
 
 def plan_repositories(spec: HostSpec, known: Distribution) -> list[str]:
-    """Return the repositories to serve if the spec takes the driver from another source than a simulated host of this distribution
-    has."""
+    """Return the repositories to serve if the spec takes the driver from another source than a simulated host of this
+    distribution has."""
     driver = spec.capabilities.get("nvidia_driver")
     from_nvidia = isinstance(driver, NvidiaDriver) and driver.source == "nvidia"
     return [*known.default_repositories, "nvidia"] if from_nvidia and "nvidia" not in known.default_repositories else []

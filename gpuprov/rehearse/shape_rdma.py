@@ -88,7 +88,8 @@ def choose_rate(minimum: int, host: str) -> int:
 
 
 def remove_fabric(spec: HostSpec, notes: list[str]) -> HostSpec:
-    """Remove the places of real devices, since the simulated ones have others, and what needs a live fabric, from the spec."""
+    """Remove the places of real devices, since the simulated ones have others, and what needs a live fabric, from the
+    spec."""
     rdma = spec.capabilities.get("rdma")
     if not isinstance(rdma, Rdma) or rdma.fabric in ("soft", "erdma"):
         return spec

@@ -94,7 +94,8 @@ class Stage:
 
 @contextmanager
 def limit_interrupts(say: Callable[[str], None]) -> Iterator[None]:
-    """Turn the first SIGINT, SIGTERM or SIGHUP inside into a KeyboardInterrupt; later ones only print that hosts are being removed."""
+    """Turn the first SIGINT, SIGTERM or SIGHUP inside into a KeyboardInterrupt; later ones only print that hosts are
+    being removed."""
     interrupted = False
 
     def handle(_signal: int, _frame: FrameType | None) -> None:

@@ -25,8 +25,8 @@ INTERRUPTED = "not rehearsed to the end"
 
 
 def format_text(whole: Rehearsed, *, verbose: bool = False, width: int = 0) -> str:
-    """Format a block per simulated host, then what was simulated; the last line sums up. Broken between words at `width`; 0: not at
-    all."""
+    """Format a block per simulated host, then what was simulated; the last line sums up. Broken between words at
+    `width`; 0: not at all."""
     lines: list[str] = []
     for rehearsal in whole.rehearsals:
         lines += [*format_block(rehearsal, verbose), ""]

@@ -19,8 +19,8 @@ PLAIN: dict[type[shape.Type], str] = {
 
 
 def options(capability: Capability) -> dict[str, Any]:
-    """Return the options by the variable of each field, in the model's order. None is required: unset values are filled in from the
-    host's spec, and defaults are in the model alone."""
+    """Return the options by the variable of each field, in the model's order. None is required: unset values are filled
+    in from the host's spec, and defaults are in the model alone."""
     info = shape.type_info(capability.fragment)
     assert isinstance(info, shape.StructType)
     return {f"{capability.name}_{name}": {**of, "required": False} for name, of in _options(info).items()}
@@ -38,8 +38,8 @@ def _options(block: shape.StructType) -> dict[str, Any]:
 
 
 def _kind(kind: shape.Type) -> dict[str, Any]:
-    """Return type, choices, elements and options. `raw` is for values that may be null or of several types, which Ansible's types
-    cannot express."""
+    """Return type, choices, elements and options. `raw` is for values that may be null or of several types, which
+    Ansible's types cannot express."""
     plain = described.strip_description(kind)
     if isinstance(plain, shape.LiteralType):
         names = {type(value).__name__ for value in plain.values}

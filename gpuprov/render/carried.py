@@ -1,4 +1,5 @@
-"""Files carried by roles beside their own: Ansible modules, modules that controller and hosts share, and NVIDIA's NVML binding."""
+"""Files carried by roles beside their own: Ansible modules, modules that controller and hosts share, and NVIDIA's NVML
+binding."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from gpuprov.core import assets
 from gpuprov.core.errors import GpuprovError
 
 DISTRIBUTIONS = {"pynvml": "nvidia-ml-py"}
-"""Third-party modules with their packages; nvidia-ml-py is one file of pure Python, under the BSD licence at its top."""
+"""Third-party modules with their packages; nvidia-ml-py is one file of pure Python, under the BSD licence at its top.
+"""
 
 
 def role_files(name: str) -> dict[str, Path]:

@@ -1,4 +1,5 @@
-"""Files of `roles/` and `playbooks/` that follow from the registry: `docs/generate.py` writes them, `render` copies them."""
+"""Files of `roles/` and `playbooks/` that follow from the registry: `docs/generate.py` writes them, `render` copies
+them."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ STAGES = {
     "boot": "Update initramfs and boot entries",
     "service": "Apply the runtime state",
 }
-"""The stages in which the acts of site.yml call a role: files in its `tasks/`. A role has a file for each stage in which it has
-something to do."""
+"""The stages in which the acts of site.yml call a role: files in its `tasks/`. A role has a file for each stage in
+which it has something to do."""
 
 
 def files() -> dict[str, str]:
@@ -59,12 +60,13 @@ def stages(name: str) -> list[str]:
 
 
 def acts(chosen: Container[str] = NAMES, everywhere: Container[str] = ()) -> dict[str, str]:
-    """Return, by path beside site.yml, a file for each stage, with one task for each capability that has this stage, in apply
-    order.
+    """Return, by path beside site.yml, a file for each stage, with one task for each capability that has this stage, in
+    apply order.
 
-    Not one include with a loop: that would run in the order in which hosts happen to name its items, which varies as soon as two
-    hosts have different capabilities. Capabilities that no host has are left out, if the hosts are known: each task costs a moment
-    on every host. Those that are applied `everywhere` in a run are imported, which saves the including task.
+    Not one include with a loop: that would run in the order in which hosts happen to name its items, which varies as
+    soon as two hosts have different capabilities. Capabilities that no host has are left out, if the hosts are known:
+    each task costs a moment on every host. Those that are applied `everywhere` in a run are imported, which saves the
+    including task.
     """
     return {
         f"acts/{stage}.yml": _text("the registry and the stages of each role", _act(stage, chosen, everywhere))
@@ -121,7 +123,8 @@ def _meta(name: str, summary: str) -> object:
 
 
 def _specs(capability: Capability) -> object:
-    """Return the options of the role as a whole, for a site's own playbooks. In the acts the judge takes the same variables, typed."""
+    """Return the options of the role as a whole, for a site's own playbooks. In the acts the judge takes the same
+    variables, typed."""
     about = described.format_prose(shape.type_info(capability.fragment))  # type: ignore[arg-type]
     spec: dict[str, Any] = {
         "short_description": _sentence(capability.summary),

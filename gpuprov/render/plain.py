@@ -1,7 +1,8 @@
-"""Variables of hosts in a play of a project that `render` did not write: the same as it would have written, from the merged specs.
+"""Variables of hosts in a play of a project that `render` did not write: the same as it would have written, from the
+merged specs.
 
-Values from Ansible itself have the highest precedence: a `gpuprov` of the play or of --extra-vars, and variables of roles by their
-own names.
+Values from Ansible itself have the highest precedence: a `gpuprov` of the play or of --extra-vars, and variables of
+roles by their own names.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ READ = "gpuprov_read"
 
 
 class Read(msgspec.Struct, frozen=True):
-    """A play's data about a host. `values`: its merged `gpuprov`. `roles`: the blocks of roles that only the play requests. `own`:
-    the variables of roles that the play or the inventory sets by name. `filled`: all variables that were set for the host."""
+    """A play's data about a host. `values`: its merged `gpuprov`. `roles`: the blocks of roles that only the play
+    requests. `own`: the variables of roles that the play or the inventory sets by name. `filled`: all variables that
+    were set for the host."""
 
     values: dict[str, Any]
     filled: dict[str, Any]
@@ -35,7 +37,8 @@ class Read(msgspec.Struct, frozen=True):
 
 
 def read_fleet(sources: Sequence[str], play: Play, hosts: Mapping[str, Mapping[str, Any]]) -> Fleet:
-    """Return the specs of the hosts of a play. `hosts`: by name, the variables that Ansible gives each. Raises GpuprovError."""
+    """Return the specs of the hosts of a play. `hosts`: by name, the variables that Ansible gives each. Raises
+    GpuprovError."""
     inventory = load(sources, play=play)
     raws = {raw.name: raw for raw in inventory.hosts}
     chosen = [with_variables(raws.get(name) or RawHost(name=name), known) for name, known in hosts.items()]
@@ -43,8 +46,8 @@ def read_fleet(sources: Sequence[str], play: Play, hosts: Mapping[str, Mapping[s
 
 
 def read_host(sources: Sequence[str], play: Play, name: str, known: Mapping[str, Any], role: str) -> dict[str, Any]:
-    """Return the variables of one host for a role that is applied by itself. `known`: the variables that Ansible gives it. Raises
-    GpuprovError."""
+    """Return the variables of one host for a role that is applied by itself. `known`: the variables that Ansible gives
+    it. Raises GpuprovError."""
     before = msgspec.convert(known[READ], Read) if READ in known else None
     raw = RawHost(name=name)  # one that no source names: a play has added it
     if before:

@@ -1,4 +1,5 @@
-"""The files of a rendered project: `ansible-playbook -i DIR/inventory.yml DIR/site.yml` runs it, where gpuprov can be imported."""
+"""The files of a rendered project: `ansible-playbook -i DIR/inventory.yml DIR/site.yml` runs it, where gpuprov can be
+imported."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from gpuprov.spec.model import HostSpec, RawHost
 
 HEADER = "# Rendered by gpuprov: change the inventory it came from, then render again.\n"
 GROUPS = ("gpuprov_reached", "gpuprov_prepared")
-"""Groups that hosts join while site.yml runs: its acts cover the reached hosts, and all acts but the first leave out those that are
-only prepared. Here they are declared, and empty."""
+"""Groups that hosts join while site.yml runs: its acts cover the reached hosts, and all acts but the first leave out
+those that are only prepared. Here they are declared, and empty."""
 MARK = ".gpuprov-rendered"
 """The file that marks a folder as written by `render`, so that it may be overwritten."""
 README = "README.md"
@@ -70,7 +71,8 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
 
 
 def write(project: Rendered, folder: Path) -> None:
-    """Write the tree, and delete files that are no longer part of it. Refuses a folder with anything in it that is not ours."""
+    """Write the tree, and delete files that are no longer part of it. Refuses a folder with anything in it that is not
+    ours."""
     if folder.exists() and not folder.is_dir():
         raise GpuprovError(f"{folder} is a file", "name a folder with --out")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).exists():
@@ -92,7 +94,8 @@ def write(project: Rendered, folder: Path) -> None:
 
 
 def _strange(project: Rendered, folder: Path) -> str:
-    """Return the reason why writing or deleting would leave the folder, or the folder is another user's; "" if all is well."""
+    """Return the reason why writing or deleting would leave the folder, or the folder is another user's; "" if all is
+    well."""
     if is_planted(os.path.abspath(folder)):
         return "it is another user's, who could change what is in it"
     ways = {parent for name in project.files for parent in Path(name).parents} | set(map(Path, OWNED))

@@ -16,8 +16,8 @@ from gpuprov.spec.model import Fragment, HostSpec
 SPEC = "the spec"
 """The name of what differs when a digest does."""
 SCHEME = "4"
-"""Version of the digests. Digests by earlier versions of gpuprov, whose receipts list no resources, have another version and cannot
-be compared."""
+"""Version of the digests. Digests by earlier versions of gpuprov, whose receipts list no resources, have another
+version and cannot be compared."""
 FORM = re.compile(rf"{SCHEME}:[0-9a-f]{{20}}")
 
 

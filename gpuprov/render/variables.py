@@ -1,4 +1,5 @@
-"""A fragment -> its role's variables. Names are computed, never mapped: `version` of `nvidia_driver` is `nvidia_driver_version`."""
+"""A fragment -> its role's variables. Names are computed, never mapped: `version` of `nvidia_driver` is
+`nvidia_driver_version`."""
 
 from __future__ import annotations
 

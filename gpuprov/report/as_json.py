@@ -1,4 +1,5 @@
-"""The document of `gpuprov verify`: a verdict, counts, causes, each host with its next boot, and a flat row for every result."""
+"""The document of `gpuprov verify`: a verdict, counts, causes, each host with its next boot, and a flat row for every
+result."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from gpuprov.verify.verify import VERDICTS, Verdict, judge_hosts, verdict
 
 
 class VerifiedRow(msgspec.Struct, kw_only=True):
-    """The result of one check on one host. `evidence`: the command that shows it; `hint`: the fix; `follows`: the failing check of the
-    host without which this one would not have failed."""
+    """The result of one check on one host. `evidence`: the command that shows it; `hint`: the fix; `follows`: the
+    failing check of the host without which this one would not have failed."""
 
     host: str
     capability: str
@@ -37,7 +38,8 @@ class VerifiedRow(msgspec.Struct, kw_only=True):
 
 
 class RootCause(msgspec.Struct, kw_only=True):
-    """A failure that is not caused by another one, those of most hosts first; `followers`: checks that failed only because of it."""
+    """A failure that is not caused by another one, those of most hosts first; `followers`: checks that failed only
+    because of it."""
 
     check: str
     status: ResultStatus

@@ -1,6 +1,7 @@
 """The one document that `plan`, `apply`, `verify`, `drift`, `rehearse`, `health` and `accept` print with --json.
 
-All have these keys with one meaning; each command adds its own beside them. docs/reference/document.schema.json is made of all.
+All have these keys with one meaning; each command adds its own beside them. docs/reference/document.schema.json is made
+of all.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Summary(msgspec.Struct, kw_only=True):
 
 
 class Document(msgspec.Struct, kw_only=True, tag_field="verb"):
-    """The document. `outcome`: the worst of all hosts, on which `exit_code` depends. `seconds`: null from records of hosts."""
+    """The document. `outcome`: the worst of all hosts, on which `exit_code` depends. `seconds`: null from records of
+    hosts."""
 
     gpuprov_document: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str = __version__

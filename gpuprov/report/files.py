@@ -19,9 +19,9 @@ LONGEST_WAY = 1000
 def write_atomic(path: str | Path, text: str, mode: int | None = None) -> None:
     """Replace the file in one step. A device or pipe is written to directly. `mode`: 0666 less umask.
 
-    A link stays a link, and its target is replaced, if that and every link on the path belong to root or this user: a link that
-    somebody else put there, say in /tmp, would choose what is overwritten. Somebody else's file could be changed afterwards by its
-    owner, and somebody else's pipe would be read by its owner.
+    A link stays a link, and its target is replaced, if that and every link on the path belong to root or this user: a
+    link that somebody else put there, say in /tmp, would choose what is overwritten. Somebody else's file could be
+    changed afterwards by its owner, and somebody else's pipe would be read by its owner.
     """
     target, text = Path(path), cleaned(text)
     try:
@@ -108,7 +108,8 @@ def _replace(target: Path, data: bytes, mode: int) -> None:
 
 
 def refuse_anothers(place: Path) -> None:
-    """Refuse a folder of another user: everybody knows its name in the folder for temporary files, and may have made it first."""
+    """Refuse a folder of another user: everybody knows its name in the folder for temporary files, and may have made it
+    first."""
     if place.parent.parent == Path(tempfile.gettempdir()):
         for path in (place.parent, place):
             if path.is_symlink() or path.lstat().st_uid != os.geteuid():
@@ -116,8 +117,8 @@ def refuse_anothers(place: Path) -> None:
 
 
 def state_folder(name: str) -> Path:
-    """Return `$XDG_STATE_HOME`/gpuprov/NAME; the specification's default is ~/.local/state. Without a home, a folder for temporary
-    files."""
+    """Return `$XDG_STATE_HOME`/gpuprov/NAME; the specification's default is ~/.local/state. Without a home, a folder
+    for temporary files."""
     state = os.environ.get("XDG_STATE_HOME", "")
     home = os.path.expanduser("~")
     if state.startswith("/"):

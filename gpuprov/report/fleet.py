@@ -22,8 +22,8 @@ RACK = ("rack", "cabinet")
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """Data about a host on a page beside its results. `groups`: from the inventory; `rack`: if the inventory has it; `pictures`: SVG
-    files by title; `receipt`: what was applied, and when; `versions`: of its software."""
+    """Data about a host on a page beside its results. `groups`: from the inventory; `rack`: if the inventory has it;
+    `pictures`: SVG files by title; `receipt`: what was applied, and when; `versions`: of its software."""
 
     groups: tuple[str, ...] = ()
     rack: str = ""
@@ -75,7 +75,8 @@ def causes(findings: Sequence[Finding]) -> list[Cause]:
 
 
 def group(groups: Sequence[str], rack: str = "") -> str:
-    """Return the group under which a host is shown: its rack if the inventory sets it or a group is one, else the innermost."""
+    """Return the group under which a host is shown: its rack if the inventory sets it or a group is one, else the
+    innermost."""
     if rack:
         return rack
     own = [name for name in groups if name not in ("all", "ungrouped")]

@@ -30,8 +30,8 @@ def summed(results: Sequence[Result] | Many) -> Summed:
 def findings(results: Iterable[Result] | Many, statuses: Sequence[ResultStatus] = ORDER) -> list[Finding]:
     """Return equal results of many hosts once; the worst first, then those of most hosts, else in the order given.
 
-    Failures caused by another failure are listed with it. The command that shows why a host is unreachable differs from host to host,
-    so the first host's is shown.
+    Failures caused by another failure are listed with it. The command that shows why a host is unreachable differs from
+    host to host, so the first host's is shown.
     """
     if isinstance(results, Many):
         return _worst_first(results.findings(statuses))

@@ -29,7 +29,8 @@ def that_follow(count: int) -> str:
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One result, every host with exactly that result, and the checks that failed on them only because of it, each once."""
+    """One result, every host with exactly that result, and the checks that failed on them only because of it, each
+    once."""
 
     result: Result
     hosts: tuple[str, ...]
@@ -68,7 +69,8 @@ class HostLine(msgspec.Struct, frozen=True):
 
 
 class Summed(msgspec.Struct, frozen=True):
-    """Totals of all results. `bad`: hosts that differ from their spec; `counts`: without those that `follow` from another failure."""
+    """Totals of all results. `bad`: hosts that differ from their spec; `counts`: without those that `follow` from
+    another failure."""
 
     hosts: int
     bad: int

@@ -67,7 +67,8 @@ def _host(fitness: Fitness, *, colour: bool, width: int) -> list[str]:
 
 
 class HealthRow(msgspec.Struct, kw_only=True):
-    """The result of one check. `action`: what NVIDIA says is to be done; empty: nothing; `evidence`: the command that shows it."""
+    """The result of one check. `action`: what NVIDIA says is to be done; empty: nothing; `evidence`: the command that
+    shows it."""
 
     check: str
     status: ResultStatus
@@ -85,7 +86,8 @@ class HealthCause(HealthRow, kw_only=True):
 
 
 class HealthHost(HostDocument, frozen=True, kw_only=True):
-    """A host. `fit`: for work; until: it is after `action`. `told`: passes, but recommends something. `passed`: names of checks."""
+    """A host. `fit`: for work; until: it is after `action`. `told`: passes, but recommends something. `passed`: names
+    of checks."""
 
     fit: Fit
     action: Action

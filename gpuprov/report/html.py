@@ -46,11 +46,12 @@ def render(
     styles: Sequence[str] = (),
     **more: Any,
 ) -> str:
-    """Return the page. Equal findings of many hosts appear once; each host has a square. The same results give the same text.
+    """Return the page. Equal findings of many hosts appear once; each host has a square. The same results give the same
+    text.
 
-    verbose: also n/a results. about: origin of the results. known: further data about a host. template: one that extends
-    report.html.j2, with its own variables in `more`, `told` for its headline, `words` for the states of hosts, `fixed` for states that
-    were judged otherwise, `boots`: whether to report the next boot, and `styles` of its own.
+    verbose: also n/a results. about: origin of the results. known: further data about a host. template: one that
+    extends report.html.j2, with its own variables in `more`, `told` for its headline, `words` for the states of hosts,
+    `fixed` for states that were judged otherwise, `boots`: whether to report the next boot, and `styles` of its own.
     """
     rows, states, later = _by_host(results)
     states |= fixed or {}

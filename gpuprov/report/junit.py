@@ -22,11 +22,12 @@ _TAGS = {"fail": "failure", "error": "error", "unreachable": "error", "skip": "s
 def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = None) -> str:
     """Return the document. The same results and times give the same text.
 
-    `took`: seconds by host, the time of its suite. All checks of a host are judged on facts read at once, so that each has the same
-    share of the time.
+    `took`: seconds by host, the time of its suite. All checks of a host are judged on facts read at once, so that each
+    has the same share of the time.
 
-    In folded results, all passed checks of a host are one test case. n/a results are left out. If nothing is proven, a further test
-    case reports that and fails: most CI systems show a document without test cases, or with only skipped ones, in green.
+    In folded results, all passed checks of a host are one test case. n/a results are left out. If nothing is proven, a
+    further test case reports that and fails: most CI systems show a document without test cases, or with only skipped
+    ones, in green.
     """
     listed = _each(results) if isinstance(results, Many) else results
     relevant = [result for result in listed if result.status != "n/a"]
@@ -75,8 +76,8 @@ def _case(suite: ElementTree.Element, result: Result, seconds: float) -> None:
 
 
 def _tag(result: Result) -> str:
-    """Return the element of a result; none for one that passed. A failure caused by another failure of the host is not a second
-    failure."""
+    """Return the element of a result; none for one that passed. A failure caused by another failure of the host is not
+    a second failure."""
     return "skipped" if result.follows else _TAGS.get(result.status, "")
 
 

@@ -1,4 +1,5 @@
-"""Data about a host on a page beside its results, from the facts read for them: wiring and MIG as diagrams, the receipt."""
+"""Data about a host on a page beside its results, from the facts read for them: wiring and MIG as diagrams, the
+receipt."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def _versions(facts: Facts) -> tuple[tuple[str, str], ...]:
 
 
 def _pictures(name: str, facts: Facts) -> tuple[tuple[str, str], ...]:
-    """Return SVG files by title. They omit the host's name, so that equal hosts have equal files, stored once in the page."""
+    """Return SVG files by title. They omit the host's name, so that equal hosts have equal files, stored once in the
+    page."""
     drawn = []
     for title, draw in (("Topology", _topology), ("MIG", _mig)):
         try:
@@ -81,7 +83,8 @@ def _mig(facts: Facts) -> str:
 
 
 def mig_picture(gpus: Iterable[mig.MigGpu]) -> str:
-    """Return GPU instances on the memory slices of each GPU; GPUs with equal instances once. Empty if no GPU is in MIG mode."""
+    """Return GPU instances on the memory slices of each GPU; GPUs with equal instances once. Empty if no GPU is in MIG
+    mode."""
     alike: dict[tuple[str, int, tuple[tuple[int, int, str], ...]], list[int]] = {}
     for gpu in gpus:
         if gpu.current:

@@ -1,7 +1,7 @@
 """Common parts of every page: one file that loads nothing, with a headline, its origin, one search and copy buttons.
 
-A page is a template that extends base.html.j2. All texts are cleaned and escaped; styles and scripts are gpuprov's own files, and the
-only ones that the page's Content-Security-Policy lets a browser run: it names their digests.
+A page is a template that extends base.html.j2. All texts are cleaned and escaped; styles and scripts are gpuprov's own
+files, and the only ones that the page's Content-Security-Policy lets a browser run: it names their digests.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """Origin of a page. `at`: the time, for people; `inventory`: the files; `command`: the command line, quoted for a shell."""
+    """Origin of a page. `at`: the time, for people; `inventory`: the files; `command`: the command line, quoted for a
+    shell."""
 
     at: str = ""
     inventory: str = ""
@@ -60,8 +61,8 @@ def render(
 ) -> str:
     """Render a template that extends base.html.j2. The same values give the same text.
 
-    `data`: input of the scripts, as plain data; its strings are cleaned here. `styles` and `scripts`: files of the folder assets that
-    follow page.css and page.js.
+    `data`: input of the scripts, as plain data; its strings are cleaned here. `styles` and `scripts`: files of the
+    folder assets that follow page.css and page.js.
     """
     style = _asset("page.css", *styles)
     script = _asset("page.js", *scripts)

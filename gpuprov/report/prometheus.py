@@ -1,8 +1,8 @@
 """Results as metrics, in the text format that node_exporter's textfile collector reads.
 
-https://prometheus.io/docs/instrumenting/exposition_formats/ . Names and labels are documented in docs/how-to/monitoring.md and do
-not change within a major version. Not written by prometheus_client: it takes 0.1 s to import, three times as long for 10,000 hosts,
-and prints times as 1.763848800123e+09; what it would replace is `sample`.
+https://prometheus.io/docs/instrumenting/exposition_formats/ . Names and labels are documented in
+docs/how-to/monitoring.md and do not change within a major version. Not written by prometheus_client: it takes 0.1 s to
+import, three times as long for 10,000 hosts, and prints times as 1.763848800123e+09; what it would replace is `sample`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ METRICS = {
 
 
 def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = None, now: float | None = None) -> str:
-    """Return the file. A host that is no longer verified is no longer in it: alert on the timestamp, and on a host that is absent."""
+    """Return the file. A host that is no longer verified is no longer in it: alert on the timestamp, and on a host that
+    is absent."""
     ended = time.time() if now is None else now
     samples: dict[str, list[str]] = {name: [] for name in METRICS}
     samples["gpuprov_build_info"].append(sample("gpuprov_build_info", 1, version=__version__))

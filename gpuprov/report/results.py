@@ -25,7 +25,8 @@ Files = Iterable[tuple[Path | None, Callable[[], str]]]
 
 
 def deliver(document: Document | Iterable[str], text: Callable[[], str] | None, files: Files = ()) -> None:
-    """Write the files, print the text, or the document if `text` is None. Texts have colours only of parts that were cleaned.
+    """Write the files, print the text, or the document if `text` is None. Texts have colours only of parts that were
+    cleaned.
 
     A file that cannot be written is reported after the result.
     """
@@ -60,7 +61,8 @@ def show(
     known: Mapping[str, Known] | None = None,
     title: str = "gpuprov verify",
 ) -> None:
-    """Print the results; write JUnit XML, the HTML page and the metrics. `document`: what --json prints of folded results.
+    """Print the results; write JUnit XML, the HTML page and the metrics. `document`: what --json prints of folded
+    results.
 
     `took`: seconds by host; `seconds`: in total; `about`, `known` and `title`: for the page.
     """

@@ -117,7 +117,8 @@ KEYS = {"gpus": "key", "drivers": "branch", "cuda": "cuda", "mig": "name", "reci
 
 
 def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:
-    """Print a table of the catalogue, narrowed to rows that contain `word`; if that is a GPU, or a model of them, to its rows."""
+    """Print a table of the catalogue, narrowed to rows that contain `word`; if that is a GPU, or a model of them, to
+    its rows."""
     from gpuprov.catalog import listing
 
     of_gpu = listing.select_of_gpu(name, word or "")
@@ -148,8 +149,8 @@ def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:
 def show_export(exported: Exported, out: Path | None, *, as_json: bool, mig_parted: Path | None = None) -> int:
     """Print the exported inventory to standard output or a file; notes and unreachable hosts to standard error.
 
-    If no host could be read, a file stays as it is, and JSON has no hosts. `mig_parted`: the file for the MIG layouts, which stays as
-    it is if no host has one.
+    If no host could be read, a file stays as it is, and JSON has no hosts. `mig_parted`: the file for the MIG layouts,
+    which stays as it is if no host has one.
     """
     import yaml
 

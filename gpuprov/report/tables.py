@@ -13,7 +13,8 @@ FEW = 5
 
 
 def fitted(header: Sequence[str], rows: Rows, room: int, spare: Collection[str]) -> tuple[list[str], list[str]]:
-    """Return the lines, of at most `room` characters (0: any number), and the columns dropped to fit, taken from `spare` in order."""
+    """Return the lines, of at most `room` characters (0: any number), and the columns dropped to fit, taken from
+    `spare` in order."""
     gone: list[str] = []
     if room and len(rows) <= FEW and _wide(header, rows) > room:
         return [line for row in rows for line in wrapped(_one_row(header, row), room, hang="  ")], gone

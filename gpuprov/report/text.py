@@ -28,10 +28,11 @@ def render(
     width: int = 100,
     room: int | None = None,
 ) -> str:
-    """Render findings, the worst first, each once with its hosts; then a line per host or per set of equal hosts; then a summary.
+    """Render findings, the worst first, each once with its hosts; then a line per host or per set of equal hosts; then
+    a summary.
 
-    Lines to copy (evidence) are never wrapped. `verbose` also shows passed and n/a results, and every host's name. room: maximum width
-    of lists of hosts and of counts, `width` by default; 0: unlimited, so that they can be searched.
+    Lines to copy (evidence) are never wrapped. `verbose` also shows passed and n/a results, and every host's name.
+    room: maximum width of lists of hosts and of counts, `width` by default; 0: unlimited, so that they can be searched.
     """
     room = width if room is None else room
     numbers = summed(results)
@@ -118,7 +119,8 @@ def _parts(text: str, room: int) -> list[tuple[str, str]]:
 
 
 def _flow(parts: Sequence[tuple[str, str]], room: int, hang: str) -> list[str]:
-    """Lay out parts side by side, each as (text, the same with colours); a line that would be too wide breaks between parts."""
+    """Lay out parts side by side, each as (text, the same with colours); a line that would be too wide breaks between
+    parts."""
     lines, whole = [""], max(room, 40) if room else sys.maxsize
     left = whole
     for plain, painted in parts:

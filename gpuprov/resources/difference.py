@@ -8,11 +8,11 @@ import msgspec
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A path, or the name of a setting, what is wrong with it in words, and what apply makes of it. `lacking`: nothing of it is there
-    yet, of lines no key.
+    """A path, or the name of a setting, what is wrong with it in words, and what apply makes of it. `lacking`: nothing
+    of it is there yet, of lines no key.
 
-    `kind`: what it is. `words`: how it is told, where {devices} stands for all devices that differ alike; empty: PATH: BEFORE.
-    `moment`: when it is felt. `reboot`: why only a reboot brings it. `fix`: what to do about it; empty: apply.
+    `kind`: what it is. `words`: how it is told, where {devices} stands for all devices that differ alike; empty: PATH:
+    BEFORE. `moment`: when it is felt. `reboot`: why only a reboot brings it. `fix`: what to do about it; empty: apply.
     """
 
     path: str

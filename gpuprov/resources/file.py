@@ -22,9 +22,9 @@ PLAIN, PROGRAM = 0o644, 0o755
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file of root's with this text. In a unit's text PYTHON stands for an interpreter that the host has. `differs`: how the
-    host's text differs, in words, where the facts say so. `optional`: of a drop-in, a host to which gpuprov was never applied does
-    without. `by_meaning`: another check compares the text, by what it means."""
+    """A file of root's with this text. In a unit's text PYTHON stands for an interpreter that the host has. `differs`:
+    how the host's text differs, in words, where the facts say so. `optional`: of a drop-in, a host to which gpuprov was
+    never applied does without. `by_meaning`: another check compares the text, by what it means."""
 
     path: str
     text: str
@@ -48,9 +48,9 @@ class Absent(msgspec.Struct, frozen=True):
 
 
 class Lines(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of others in which these keys have these values, and which root alone may write: as lines KEY=VALUE, or in a `.json` file
-    as members by dotted path, with the value in JSON. `made`: one that is not there is made. `optional`: a host to which gpuprov was
-    never applied does without. `why`: what the values are for, in words."""
+    """A file of others in which these keys have these values, and which root alone may write: as lines KEY=VALUE, or in
+    a `.json` file as members by dotted path, with the value in JSON. `made`: one that is not there is made. `optional`:
+    a host to which gpuprov was never applied does without. `why`: what the values are for, in words."""
 
     path: str
     keys: Mapping[str, str]
@@ -65,7 +65,8 @@ def editor(path: str) -> ModuleType:
 
 
 def set_keys(path: str, text: str, keys: Mapping[str, str]) -> str | None:
-    """Return the text of a file with these values; None for a JSON document that cannot be read, which apply leaves alone."""
+    """Return the text of a file with these values; None for a JSON document that cannot be read, which apply leaves
+    alone."""
     try:
         return str(editor(path).with_keys(text, keys))
     except json_members.NotJson:
@@ -78,8 +79,8 @@ def _sum(text: str) -> str:
 
 
 def differences(resources: Iterable[object], contents: Contents) -> Iterator[Difference]:
-    """Compare the files among these resources: kind, text, mode, owner, and units as systemd has loaded them; files that should not be
-    there, and others beside programs. Raises ProbeFailed where one of them was not read."""
+    """Compare the files among these resources: kind, text, mode, owner, and units as systemd has loaded them; files
+    that should not be there, and others beside programs. Raises ProbeFailed where one of them was not read."""
     given = list(resources)
     desired = [resource for resource in given if isinstance(resource, File)]
     absent = [resource.path for resource in given if isinstance(resource, Absent)]

@@ -12,8 +12,8 @@ MODPROBE_FILE, MODULES_FILE = "/etc/modprobe.d/gpuprov.conf", "/etc/modules-load
 
 
 class Modules(msgspec.Struct, frozen=True, kw_only=True):
-    """Modules of a host, by the kernel's names: `loaded`, which are part of the kernel, too; `at_boot`: in modules-load.d;
-    `kept_out`: blacklisted, `options`: their parameters, both by modprobe's merged configuration."""
+    """Modules of a host, by the kernel's names: `loaded`, which are part of the kernel, too; `at_boot`: in
+    modules-load.d; `kept_out`: blacklisted, `options`: their parameters, both by modprobe's merged configuration."""
 
     loaded: Collection[str] = ()
     at_boot: Collection[str] = ()
@@ -22,10 +22,10 @@ class Modules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelModule(msgspec.Struct, frozen=True, kw_only=True):
-    """A module. `loaded`: whether it is; None: either is right. `at_boot`: it is loaded at each boot, `kept_out`: nothing loads it by
-    an alias, `options`: its parameters as modprobe gives them, all by gpuprov's own files. `label`: its name in messages. `outdated`:
-    which module is loaded in place of the right one, `right`. `reboot`: why only a reboot brings it. `fix`: what to do where it is
-    not loaded."""
+    """A module. `loaded`: whether it is; None: either is right. `at_boot`: it is loaded at each boot, `kept_out`:
+    nothing loads it by an alias, `options`: its parameters as modprobe gives them, all by gpuprov's own files. `label`:
+    its name in messages. `outdated`: which module is loaded in place of the right one, `right`. `reboot`: why only a
+    reboot brings it. `fix`: what to do where it is not loaded."""
 
     name: str
     loaded: bool | None = None

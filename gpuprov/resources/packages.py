@@ -16,8 +16,9 @@ Option = dict[str, Any]
 class Packages(msgspec.Struct, frozen=True, kw_only=True):
     """A transaction, by the names of the options of the module gpuprov_packages.
 
-    `install`: as NAME, or NAME=VERSION. `hold`, `release`: after it. `judge`: it is refused for packages of another driver than the
-    host's alone; what else is in its way may be gone when it is done. `is_driver`: its packages are those of the driver itself.
+    `install`: as NAME, or NAME=VERSION. `hold`, `release`: after it. `judge`: it is refused for packages of another
+    driver than the host's alone; what else is in its way may be gone when it is done. `is_driver`: its packages are
+    those of the driver itself.
     """
 
     of: str

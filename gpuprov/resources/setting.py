@@ -18,12 +18,13 @@ How = Literal["equal", "least"]
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """A value that a key should have, of a device if it is a device's.
 
-    `kind`: what is set, in the words of a plan, which names it `DEVICE KIND` unless `name` says otherwise. `how`: the predicate of the
-    comparison (gpuprov/host_code/settings.py). `words`: how a difference is told: {key} and {before} stand for what differs, {devices}
-    and {values} (KEY=BEFORE) for all that is told in the same words. `shown`, `before`: the value, and the host's other one, as a plan
-    shows them, where they are not as they are set. `missing`: the word for a value that the host does not have. `file`: the file by
-    which apply sets it, which a plan names then. `moment`: when it holds. `reboot`: why only a reboot brings it. `clients`: it takes
-    GPUs, or devices, that nobody uses. `fix`: what to do where it differs; empty: apply.
+    `kind`: what is set, in the words of a plan, which names it `DEVICE KIND` unless `name` says otherwise. `how`: the
+    predicate of the comparison (gpuprov/host_code/settings.py). `words`: how a difference is told: {key} and {before}
+    stand for what differs, {devices} and {values} (KEY=BEFORE) for all that is told in the same words. `shown`,
+    `before`: the value, and the host's other one, as a plan shows them, where they are not as they are set. `missing`:
+    the word for a value that the host does not have. `file`: the file by which apply sets it, which a plan names then.
+    `moment`: when it holds. `reboot`: why only a reboot brings it. `clients`: it takes GPUs, or devices, that nobody
+    uses. `fix`: what to do where it differs; empty: apply.
     """
 
     kind: str

@@ -10,10 +10,10 @@ from gpuprov.host_code.wanted_units import Wanted
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """A unit of systemd. `enabled`: whether it starts at a boot, `active`: whether it runs; None: either is right.
 
-    `waits`: why it cannot run on this host, and so need not. `reboot`: why it runs only after a reboot, before which it is not
-    started. `outdated`: why it has to be started anew though it runs. `said`: what its program said last, in place of what the journal
-    has, which is told where it failed; `note`: what else is told where it does not run as it should. `fix`: what to do where it
-    failed, `missing`: where there is no such unit; empty: apply.
+    `waits`: why it cannot run on this host, and so need not. `reboot`: why it runs only after a reboot, before which it
+    is not started. `outdated`: why it has to be started anew though it runs. `said`: what its program said last, in
+    place of what the journal has, which is told where it failed; `note`: what else is told where it does not run as it
+    should. `fix`: what to do where it failed, `missing`: where there is no such unit; empty: apply.
     """
 
     name: str

@@ -15,10 +15,10 @@ LISTS = ("absent", "lines", "on", "off", "run")
 def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
     """Collect the values of these kinds for a role's modules; every file must be of one of them.
 
-    `files`, `programs`, and with an interpreter of the host's `units`: text by path; `program`: by path the file that the role
-    carries; `absent`: paths of what should not be there; `lines`: `path`, `keys`, and whether a file is `made`; `on` and
-    `off`: names of units by whether they start at a boot; `run`: of those that should run, `name` and the `state` that gpuprov_unit
-    brings it to.
+    `files`, `programs`, and with an interpreter of the host's `units`: text by path; `program`: by path the file that
+    the role carries; `absent`: paths of what should not be there; `lines`: `path`, `keys`, and whether a file is
+    `made`; `on` and `off`: names of units by whether they start at a boot; `run`: of those that should run, `name` and
+    the `state` that gpuprov_unit brings it to.
     """
     values: dict[str, Any] = {kind: [] if kind in LISTS else {} for kind in kinds}
     for resource in resources:

@@ -20,8 +20,8 @@ AWAY = ("proxyjump", "proxycommand", "-j")
 
 
 def reached(hosts: Sequence[RawHost]) -> Iterator[tuple[str, str]]:
-    """Yield each host with its address as the inventory writes it, and with each IP address and port that the name resolves to
-    here. Raises GpuprovError if two hosts have an IP address and port in common."""
+    """Yield each host with its address as the inventory writes it, and with each IP address and port that the name
+    resolves to here. Raises GpuprovError if two hosts have an IP address and port in common."""
     first: dict[str, str] = {}
     for name, written, numbers in _numbered(hosts):
         for address in dict.fromkeys(numbers):

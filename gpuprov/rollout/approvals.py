@@ -42,8 +42,8 @@ Said = Pause | Resume | Abort | Approve
 
 
 def event_of(request: Said, rollout: str, state: State, at: float) -> Event | None:
-    """Return the event to record for a command; None if there is nothing to record. Raises GpuprovError if the command is not
-    permitted now."""
+    """Return the event to record for a command; None if there is nothing to record. Raises GpuprovError if the command
+    is not permitted now."""
     if state.finished:
         raise is_over(rollout)
     match request:

@@ -1,5 +1,5 @@
-"""The interface between engines and commands: an engine stores events, takes what people say, and carries out what `decide`
-returns."""
+"""The interface between engines and commands: an engine stores events, takes what people say, and carries out what
+`decide` returns."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ class Engine(Protocol):
         ...
 
     def begin(self, made: Project, policy_text: bytes) -> None:
-        """Store a new roll-out. Raises GpuprovError if the id was used before, or if an open roll-out has one of the hosts."""
+        """Store a new roll-out. Raises GpuprovError if the id was used before, or if an open roll-out has one of the
+        hosts."""
         ...
 
     def say(self, rollout: str, request: Said) -> Event | None:
@@ -71,5 +72,6 @@ class Engine(Protocol):
         ...
 
     def carry_out(self, rollout: str, tell: Tell) -> bool:
-        """Carry out the roll-out until it is over or stopped. False: other processes do, and nobody needs to wait for them."""
+        """Carry out the roll-out until it is over or stopped. False: other processes do, and nobody needs to wait for
+        them."""
         ...

@@ -49,7 +49,8 @@ def start(
     yes: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Begin a roll-out of this fleet with the policy in the file, and carry it out. The same command again continues it."""
+    """Begin a roll-out of this fleet with the policy in the file, and carry it out. The same command again continues
+    it."""
     text = safe_parse.read_contents(str(file), policy.LARGEST) if file.is_file() else b""
     rules, name = policy.load(file), rollout or new_id()
     made = Project(name, fleet, rules, Given(words=tuple(words(name, fleet)), folder=os.getcwd()))

@@ -1,5 +1,5 @@
-"""Draining and returning hosts beside the engine: one call at a time for each host, repeated until the adapter gives a final
-answer."""
+"""Draining and returning hosts beside the engine: one call at a time for each host, repeated until the adapter gives a
+final answer."""
 
 from __future__ import annotations
 

@@ -109,8 +109,8 @@ class Embedded:
 
 @contextmanager
 def _where_it_began(folder: str, tell: Tell) -> Iterator[None]:
-    """Change to the folder of the start, where jobs and drains run: the process that continues may start elsewhere, as systemd
-    does."""
+    """Change to the folder of the start, where jobs and drains run: the process that continues may start elsewhere, as
+    systemd does."""
     with ExitStack() as stack:
         try:
             stack.enter_context(chdir(folder or "."))

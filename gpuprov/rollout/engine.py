@@ -1,7 +1,9 @@
-"""The embedded engine: this machine carries out what `decide` returns. It may be killed at any moment; another process continues.
+"""The embedded engine: this machine carries out what `decide` returns. It may be killed at any moment; another process
+continues.
 
-An action is recorded before it is carried out. If a process finds an action that is recorded and not over, it repeats the action or
-waits for it. A job's process outlives the engine: the next engine waits for it and never starts a second one.
+An action is recorded before it is carried out. If a process finds an action that is recorded and not over, it repeats
+the action or waits for it. A job's process outlives the engine: the next engine waits for it and never starts a second
+one.
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ class Engine:
         self._asked_to_end = 0
 
     def run(self) -> State:
-        """Run until the roll-out is over, or stopped with nothing under way. Ctrl-C pauses it, and waits for what is under way."""
+        """Run until the roll-out is over, or stopped with nothing under way. Ctrl-C pauses it, and waits for what is
+        under way."""
         with alone(self._place, self.project.id), self._interrupts():
             self.state = folded(self.project.plan, self.store.events(self.project.id))
             paused = False
@@ -83,8 +86,8 @@ class Engine:
 
     @contextmanager
     def _interrupts(self) -> Iterator[None]:
-        """Count the first Ctrl-C in this context: an exception could be lost, for example in a finalizer. The second Ctrl-C raises
-        one."""
+        """Count the first Ctrl-C in this context: an exception could be lost, for example in a finalizer. The second
+        Ctrl-C raises one."""
 
         def asked(_signal: int, _frame: FrameType | None) -> None:
             self._asked_to_end += 1
@@ -122,8 +125,8 @@ class Engine:
             self._say(event)
 
     def _record(self, new_events: Sequence[Event], seen: int | None = None) -> bool:
-        """Record an event, or an action that is about to begin, which the state already has. False: another process recorded
-        something first, and nothing was recorded."""
+        """Record an event, or an action that is about to begin, which the state already has. False: another process
+        recorded something first, and nothing was recorded."""
         over = any(isinstance(event, events.Finished) for event in new_events)
         if not self.store.record(self.project.id, self.state.seen if seen is None else seen, new_events, over=over):
             return False
@@ -138,8 +141,8 @@ class Engine:
         return Worker(self._place, self.project.id, job, self.project.words(job.act))
 
     def _results(self, now: float) -> Iterator[Event]:
-        """Yield the results of the jobs. A job whose process is gone is over, or is started (again) if this engine has not seen it
-        run."""
+        """Yield the results of the jobs. A job whose process is gone is over, or is started (again) if this engine has
+        not seen it run."""
         self._workers = {number: worker for number, worker in self._workers.items() if number in self.state.jobs}
         for number, job in self.state.jobs.items():
             known = self._workers.get(number)

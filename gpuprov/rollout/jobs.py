@@ -1,4 +1,5 @@
-"""The process that does a job: `gpuprov fleet work`, which outlives the engine that started it and is recognised by its lock."""
+"""The process that does a job: `gpuprov fleet work`, which outlives the engine that started it and is recognised by its
+lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Files that a roll-out's processes hold open: locks, and the output of a job. Only regular files are opened: a pipe would block."""
+"""Files that a roll-out's processes hold open: locks, and the output of a job. Only regular files are opened: a pipe
+would block."""
 
 from __future__ import annotations
 

@@ -32,7 +32,8 @@ class Results:
         self.seen: dict[str, int] = {}
 
     def new(self, names: Collection[str]) -> Iterator[HostEnd]:
-        """Yield the results of the given hosts that have come since the last call. A file that cannot be read is no result."""
+        """Yield the results of the given hosts that have come since the last call. A file that cannot be read is no
+        result."""
         try:
             entries = [
                 (entry.name, entry.stat().st_mtime_ns)

@@ -36,8 +36,8 @@ VERDICTS: dict[str, Word] = {"green": "green", "waits": "waits for a reboot", "f
 
 
 class HostStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A host. `result`: the last result's state. `kept_out`: drained, and not given back. `untold`: why the host's own note about
-    being out of service is out of date, which makes verify's result wrong on that point."""
+    """A host. `result`: the last result's state. `kept_out`: drained, and not given back. `untold`: why the host's own
+    note about being out of service is out of date, which makes verify's result wrong on that point."""
 
     host: str
     batch: str
@@ -107,8 +107,8 @@ def standing(state: State, carried_out: bool) -> Standing:
 
 
 def choose_outcome(state: State) -> Outcome:
-    """Return the outcome: failed where it was stopped or aborted, ok while it is under way, else that of the hosts. A host that waits
-    for a reboot differs from its spec."""
+    """Return the outcome: failed where it was stopped or aborted, ok while it is under way, else that of the hosts. A
+    host that waits for a reboot differs from its spec."""
     if state.stopped or state.aborted:
         return "failed"
     return find_worst(map(_judge, state.hosts.values()), "ok") if state.finished else "ok"

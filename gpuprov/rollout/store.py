@@ -1,7 +1,8 @@
 """Storage of roll-outs: one SQLite file, and a folder for each roll-out's files. Recorded events are on disk, and stay.
 
-Any process may be killed at any moment: an event is stored completely or not at all. Several processes may record (an engine, and a
-process that pauses it): `record` returns False if something else was recorded in between, and its caller reads again.
+Any process may be killed at any moment: an event is stored completely or not at all. Several processes may record (an
+engine, and a process that pauses it): `record` returns False if something else was recorded in between, and its caller
+reads again.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ CREATE TRIGGER events_remain BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, '
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return whether SQLite reports that the file is not, or no longer, what it wrote. https://www.sqlite.org/rescode.html"""
+    """Return whether SQLite reports that the file is not, or no longer, what it wrote.
+    https://www.sqlite.org/rescode.html"""
     if isinstance(error, UnicodeDecodeError):  # Python reads SQLite's own message, which repeats the file
         return True
     name = getattr(error, "sqlite_errorname", "")
@@ -136,8 +138,8 @@ class Store:
     def begin(
         self, kept: Kept, hosts: Sequence[tuple[str, str]], first: Event, files: Mapping[str, bytes] | None = None
     ) -> None:
-        """Store a new roll-out over these hosts, each with one or several addresses at which it is reached, and these files in its
-        folder.
+        """Store a new roll-out over these hosts, each with one or several addresses at which it is reached, and these
+        files in its folder.
 
         Raises GpuprovError if the id was used before, or if an open roll-out has one of the hosts.
         """
@@ -190,8 +192,8 @@ class Store:
             raise overlaps(other, [host for rollout, host in rows if rollout == other])
 
     def record(self, rollout: str, seen: int, events: Sequence[Event], *, over: bool = False) -> bool:
-        """Record events after the first `seen`, all or none; False if others were recorded meanwhile. `over`: these are the last
-        ones."""
+        """Record events after the first `seen`, all or none; False if others were recorded meanwhile. `over`: these are
+        the last ones."""
         with self._writing():
             if self._last(rollout) != seen:
                 return False

@@ -27,8 +27,8 @@ class NotACertificate(ValueError):
 
 
 def identity(content: bytes) -> dict[str, str]:
-    """Identify one certificate, PEM or DER: `der` (base64), `fingerprint` (SHA-1 of that, as in mokutil), `serial` (hexadecimal, as
-    modinfo's sig_key without colons) and `content` (SHA-256 of the input). Raises NotACertificate."""
+    """Identify one certificate, PEM or DER: `der` (base64), `fingerprint` (SHA-1 of that, as in mokutil), `serial`
+    (hexadecimal, as modinfo's sig_key without colons) and `content` (SHA-256 of the input). Raises NotACertificate."""
     der = _der(content)
     try:
         outer, _ = _value(der, 0, SEQUENCE)
@@ -47,8 +47,8 @@ def identity(content: bytes) -> dict[str, str]:
 
 
 def of_file(path: str) -> dict[str, str]:
-    """Return the identity of the certificate in a file of this machine; empty without a file name. Raises OSError, also if it is not a
-    regular file, and NotACertificate."""
+    """Return the identity of the certificate in a file of this machine; empty without a file name. Raises OSError, also
+    if it is not a regular file, and NotACertificate."""
     if not path:
         return {}
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
@@ -80,7 +80,8 @@ def _der(content: bytes) -> bytes:
 
 
 def _value(data: bytes, at: int, tag: int) -> tuple[bytes, int]:
-    """Return the content of the element that begins there, and the start of the next one. Raises IndexError, NotACertificate."""
+    """Return the content of the element that begins there, and the start of the next one. Raises IndexError,
+    NotACertificate."""
     if data[at] != tag:
         raise NotACertificate("it is none")
     length, start = data[at + 1], at + 2

@@ -22,10 +22,11 @@ LARGEST = 1 << 19  # characters; no engine's file is near it
 def finished(
     produced: Mapping[str, str], name: str, originals: Mapping[str, str], default: bool, ordinary: str
 ) -> dict[str, str]:
-    """Return the corrected contents of the files that nvidia-ctk wrote, by path; the drop-in file, if it wrote one, comes last.
+    """Return the corrected contents of the files that nvidia-ctk wrote, by path; the drop-in file, if it wrote one,
+    comes last.
 
-    `originals`: the user's own texts of them; `default`: NVIDIA's runtime is to be the default; `ordinary`: the default runtime
-    otherwise, if the user's files name NVIDIA's and should not.
+    `originals`: the user's own texts of them; `default`: NVIDIA's runtime is to be the default; `ordinary`: the default
+    runtime otherwise, if the user's files name NVIDIA's and should not.
     """
     keep = {"docker": with_features, "containerd": with_imports}.get(name, lambda original, text: text)
     files = {path: keep(originals.get(path, ""), text) for path, text in produced.items()}
@@ -78,16 +79,16 @@ def with_features(original: str, produced: str) -> str:
 
 
 def without_default(produced: str) -> str:
-    """Return daemon.json with docker's own default runtime in place of NVIDIA's, which nvidia-ctk does not revert. The setting stays:
-    docker applies its change on reload, but not its removal."""
+    """Return daemon.json with docker's own default runtime in place of NVIDIA's, which nvidia-ctk does not revert. The
+    setting stays: docker applies its change on reload, but not its removal."""
     read = json.loads(produced)
     is_own = read.get("default-runtime") == NAME
     return json.dumps({**read, "default-runtime": "runc"}, indent=4) + "\n" if is_own else produced
 
 
 def with_default(text: str, name: str, runtime: str) -> str:
-    """Return a TOML file with this default runtime; everything else, comments included, is unchanged. Unchanged if the setting has no
-    place there."""
+    """Return a TOML file with this default runtime; everything else, comments included, is unchanged. Unchanged if the
+    setting has no place there."""
     read = _reads(text)
     if read is None:
         return text
@@ -99,8 +100,8 @@ def with_default(text: str, name: str, runtime: str) -> str:
 
 
 def with_needed(files: dict[str, str], name: str, first: bool, section: object) -> dict[str, str]:
-    """Return the files with the settings that NVIDIA's runtime needs beside its program, if nvidia-ctk wrote that runtime: in the last
-    of the files. `section`: the engine's runtimes before; `first`: it is containerd 1."""
+    """Return the files with the settings that NVIDIA's runtime needs beside its program, if nvidia-ctk wrote that
+    runtime: in the last of the files. `section`: the engine's runtimes before; `first`: it is containerd 1."""
     path = next(reversed(files), "")
     read = _reads(files[path]) if path else None
     place = ["crio", "runtime"] if name == "crio" else ["plugins", _plugin(read or {}), "containerd"]

@@ -9,9 +9,9 @@ Engine = dict[str, Any]
 
 
 def parse(text: str) -> dict[str, Engine]:
-    """Parse the script's output: by engine `version`, `active`, `enabled`, `started` (seconds since 1970; 0: not), `files` ({path:
-    {changed, text}}), `dump` and `live` (its own report; missing without one), `default` and `config` (dockerd's own --default-runtime
-    and --config-file; missing without)."""
+    """Parse the script's output: by engine `version`, `active`, `enabled`, `started` (seconds since 1970; 0: not),
+    `files` ({path: {changed, text}}), `dump` and `live` (its own report; missing without one), `default` and `config`
+    (dockerd's own --default-runtime and --config-file; missing without)."""
     engines: dict[str, Engine] = {}
     clock, key = [0.0, 0.0], ""
     engine: Engine = {}

@@ -1,5 +1,5 @@
-"""Settings that make NVIDIA's runtime usable beside its program: a type that runs the program, and what it must share with the runtime
-that an engine uses without it; nvidia-ctk copies those of the main file."""
+"""Settings that make NVIDIA's runtime usable beside its program: a type that runs the program, and what it must share
+with the runtime that an engine uses without it; nvidia-ctk copies those of the main file."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 NAME = "nvidia"
 DEFAULTS = {"containerd": "default_runtime_name", "crio": "default_runtime"}
 COPIED = {"containerd": ("options", "SystemdCgroup"), "crio": ("monitor_path",)}
-"""Without the first, pods are outside the kubelet's slices and limits. Without the second, cri-o looks for conmon on its PATH, where
-its own packages do not install it, and does not start: https://github.com/NVIDIA/nvidia-container-toolkit/issues/681"""
+"""Without the first, pods are outside the kubelet's slices and limits. Without the second, cri-o looks for conmon on
+its PATH, where its own packages do not install it, and does not start:
+https://github.com/NVIDIA/nvidia-container-toolkit/issues/681"""
 TYPES = {"containerd": ("io.containerd.runc.v2",), "crio": ("oci", "")}
-"""The types of runtimes that run their own program; the first is written. containerd creates no container without a type
-("container.Runtime.Name must be set"): https://github.com/NVIDIA/nvidia-container-toolkit/issues/1956. cri-o treats no type as the
-first: https://github.com/cri-o/cri-o/blob/main/pkg/config/config.go"""
+"""The types of runtimes that run their own program; the first is written. containerd creates no container without a
+type ("container.Runtime.Name must be set"): https://github.com/NVIDIA/nvidia-container-toolkit/issues/1956. cri-o
+treats no type as the first: https://github.com/cri-o/cri-o/blob/main/pkg/config/config.go"""
 RUNC_V1, LINUX_V1 = "io.containerd.runc.v1", "io.containerd.runtime.v1.linux"
 """Types of containerd 1; the second runs `Runtime`, and not `BinaryName`. Both were removed in 2.0:
 https://github.com/containerd/containerd/blob/main/RELEASES.md"""
@@ -50,8 +51,8 @@ def usable_types(name: str, first: bool, runtime: object) -> tuple[str, ...]:
 
 
 def needed(name: str, first: bool, section: object, own: object) -> list[tuple[list[str], str, Any]]:
-    """Return what NVIDIA's runtime `own` lacks: the tables below its own, the key, and the value. `section`: the engine's
-    runtimes."""
+    """Return what NVIDIA's runtime `own` lacks: the tables below its own, the key, and the value. `section`: the
+    engine's runtimes."""
     lacking: list[tuple[list[str], str, Any]] = []
     if own and (at(own, "runtime_type") or "") not in usable_types(name, first, own):
         lacking.append(([], "runtime_type", TYPES[name][0]))
@@ -76,7 +77,8 @@ def unusable(name: str, first: bool, section: object) -> list[str]:
 
 
 def unusable_in_docker(own: object) -> list[str]:
-    """Describe why docker does not start with NVIDIA's runtime: https://github.com/moby/moby/blob/master/daemon/runtime_unix.go"""
+    """Describe why docker does not start with NVIDIA's runtime:
+    https://github.com/moby/moby/blob/master/daemon/runtime_unix.go"""
     both = f"runtime {NAME} has both path and runtimeType: docker does not start with both"
     return [both] if at(own, "path") and at(own, "runtimeType") else []
 

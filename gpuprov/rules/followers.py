@@ -1,10 +1,11 @@
-"""Packages that must have the driver's version under a name of their own: Fabric Manager, nvidia-imex, DCGM's NVSwitch library.
+"""Packages that must have the driver's version under a name of their own: Fabric Manager, nvidia-imex, DCGM's NVSwitch
+library.
 
 Standard library only.
 
-DCGM tries NVSDM first and then NSCQ: modules/nvswitch/DcgmModuleNvSwitch.cpp of https://github.com/NVIDIA/DCGM. NSCQ queries the
-NVSwitch driver, whose version must match its own; NVSDM queries the switches of Blackwell boards through InfiniBand, which no NVSwitch
-driver handles.
+DCGM tries NVSDM first and then NSCQ: modules/nvswitch/DcgmModuleNvSwitch.cpp of https://github.com/NVIDIA/DCGM. NSCQ
+queries the NVSwitch driver, whose version must match its own; NVSDM queries the switches of Blackwell boards through
+InfiniBand, which no NVSwitch driver handles.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def library(gpus: Iterable[str], known: Mapping[str, Any]) -> str:
 
 def followers(gpus: Iterable[str], capabilities: Collection[str], imex: Mapping[str, Any], setting: str,
               known: Mapping[str, Any], platform: str) -> dict[str, Any]:  # fmt: skip
-    """Return `{rules, names}`: for each package its rules, as `gpuprov.rules.resolve` takes them, and all names to look up in an
-    index.
+    """Return `{rules, names}`: for each package its rules, as `gpuprov.rules.resolve` takes them, and all names to look
+    up in an index.
 
     imex, asked: the fields `imex` and `query_library` of fabric_manager. known: the catalogue's tables by platform."""
     if FABRIC_MANAGER not in capabilities:

@@ -1,8 +1,8 @@
 """A topology file of NCCL (NCCL_TOPO_FILE): the machine that it describes, and how far that matches this machine.
 
-The format is NCCL's own: https://github.com/NVIDIA/nccl/blob/master/src/graph/xml.cc (nodes and attributes, version 1). NCCL takes the
-place of a device from the file, and detects the place of devices that the file does not name; devices in the file that the machine
-does not have are ignored silently. So a file of another machine type neither fails nor helps.
+The format is NCCL's own: https://github.com/NVIDIA/nccl/blob/master/src/graph/xml.cc (nodes and attributes, version 1).
+NCCL takes the place of a device from the file, and detects the place of devices that the file does not name; devices in
+the file that the machine does not have are ignored silently. So a file of another machine type neither fails nor helps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class TopologyError(ValueError):
 
 @dataclass(frozen=True)
 class Topology:
-    """PCI addresses of the GPUs and of the network adapters that the file names. Bridges are its own invention, and do not count."""
+    """PCI addresses of the GPUs and of the network adapters that the file names. Bridges are its own invention, and do
+    not count."""
 
     gpus: tuple[str, ...]
     adapters: tuple[str, ...]

@@ -11,8 +11,8 @@ OF_KERNEL = "linux-modules-nvidia-"
 
 
 def rpm_order(version: str) -> tuple[Any, ...]:
-    """Return a sort key of `[epoch:]version-release` that orders as rpm does: digits beat letters, `~` is older than the end, `^`
-    newer."""
+    """Return a sort key of `[epoch:]version-release` that orders as rpm does: digits beat letters, `~` is older than
+    the end, `^` newer."""
     epoch, _, rest = version.rpartition(":")
     number, _, release = rest.partition("-")
     return (int(epoch) if re.fullmatch("[0-9]{1,18}", epoch) else 0, _segments(number), _segments(release))
@@ -28,11 +28,11 @@ def _segments(text: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def header_metapackages(names: Iterable[str]) -> list[str]:
-    """Return the metapackages that install headers along with each kernel installed by the `linux-image-...` metapackages among these
-    names.
+    """Return the metapackages that install headers along with each kernel installed by the `linux-image-...`
+    metapackages among these names.
 
-    linux-image-unsigned-KERNEL and linux-image-extra-KERNEL are packages of one kernel; linux-image-extra-virtual installs the generic
-    one (https://wiki.ubuntu.com/Kernel/Dev/Meta-Pkgs).
+    linux-image-unsigned-KERNEL and linux-image-extra-KERNEL are packages of one kernel; linux-image-extra-virtual
+    installs the generic one (https://wiki.ubuntu.com/Kernel/Dev/Meta-Pkgs).
     """
     meta = re.compile(r"linux-image-(?!unsigned-|extra-\d)([a-z].*)(?<!-dbg)(?<!-unsigned)")
     images = [match[1] for match in map(meta.fullmatch, names) if match]
@@ -40,10 +40,10 @@ def header_metapackages(names: Iterable[str]) -> list[str]:
 
 
 def header_package(form: str, release: str) -> str:
-    """Return the package of a kernel's headers, `kernel-devel-{kernel}` by the form of its distribution. Oracle's UEK and EL's other
-    kernels (`...aarch64+64k`) have packages with other names:
-    https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/615/oracle-linux.html SUSE's kernels end in their flavour, and
-    their headers are a version of one package: `kernel-{kernel_flavour}-devel={kernel}`.
+    """Return the package of a kernel's headers, `kernel-devel-{kernel}` by the form of its distribution. Oracle's UEK
+    and EL's other kernels (`...aarch64+64k`) have packages with other names:
+    https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/615/oracle-linux.html SUSE's kernels end in their
+    flavour, and their headers are a version of one package: `kernel-{kernel_flavour}-devel={kernel}`.
     """
     if "{kernel_flavour}" in form:
         version, _, own = release.rpartition("-")
@@ -60,9 +60,9 @@ def header_package(form: str, release: str) -> str:
 
 
 def kernel_name(release: str) -> str:
-    """Return the package of a kernel on a distribution with several series of them, by its release: Amazon Linux's later ones are
-    kernel6.12 and kernel6.18 (https://docs.aws.amazon.com/linux/al2023/ug/kernel-update.html), Azure Linux 3's kernel-hwe
-    (https://github.com/microsoft/azurelinux/blob/3.0/SPECS/kernel-hwe/kernel-hwe.spec)."""
+    """Return the package of a kernel on a distribution with several series of them, by its release: Amazon Linux's
+    later ones are kernel6.12 and kernel6.18 (https://docs.aws.amazon.com/linux/al2023/ug/kernel-update.html), Azure
+    Linux 3's kernel-hwe (https://github.com/microsoft/azurelinux/blob/3.0/SPECS/kernel-hwe/kernel-hwe.spec)."""
     series = re.match(r"(\d+\.\d+)\..*\.(amzn2023|azl3)\b", release)
     if not series or series[1] in ("6.1", "6.6"):
         return "kernel"
@@ -72,11 +72,11 @@ def kernel_name(release: str) -> str:
 def without_headers(
     forms: Iterable[str], kernels: Iterable[Sequence[str]], index: Mapping[str, list[str]]
 ) -> list[str]:
-    """Return kernels without headers and without an offered package of them: old ones, which distributions remove from their
-    repositories.
+    """Return kernels without headers and without an offered package of them: old ones, which distributions remove from
+    their repositories.
 
-    `kernels`: after a first word, a kernel's release, then whether it can boot, has headers, and is running or started next ("1"). The
-    kernel that is running or started next is never left out, and neither is the newest."""
+    `kernels`: after a first word, a kernel's release, then whether it can boot, has headers, and is running or started
+    next ("1"). The kernel that is running or started next is never left out, and neither is the newest."""
     known = [row[1:] for row in kernels]
     newest = max((row[0] for row in known), key=rpm_order, default="")
     offered = {name: {version.partition(":")[2] or version for version in versions} for name, versions in index.items()}
@@ -99,7 +99,8 @@ def without_headers(
 
 
 def exact_version(package: str, index: Mapping[str, list[str]]) -> str:
-    """Return `NAME=VERSION` with the offered version: it ends with SUSE's rebuild number, which the kernel's release lacks."""
+    """Return `NAME=VERSION` with the offered version: it ends with SUSE's rebuild number, which the kernel's release
+    lacks."""
     name, _, version = package.partition("=")
     return next(
         (f"{name}={candidate}" for candidate in index.get(name, ()) if f"{candidate}.".startswith(f"{version}.")),
@@ -118,16 +119,19 @@ def header_packages(
 
 
 def without_release(package: str) -> str:
-    """Strip a kernel's release: `kernel6.12-devel-6.12.73-95.123.amzn2023.x86_64` -> `kernel6.12-devel`, the name in rpm."""
+    """Strip a kernel's release: `kernel6.12-devel-6.12.73-95.123.amzn2023.x86_64` -> `kernel6.12-devel`, the name in
+    rpm."""
     return re.sub(r"^(kernel\S*?)[-=]\d+\.\d.*", r"\1", package)
 
 
 def parse_precompiled(text: str) -> dict[str, dict[str, Any]]:
-    """Parse packages of precompiled modules: `{offered: versions by name, newest first, installed: version by name, exact}`; `exact`
-    has, by `NAME=VERSION` of an offered one, the versions of packages that it requires exactly: apt would take the newest otherwise.
+    """Parse packages of precompiled modules: `{offered: versions by name, newest first, installed: version by name,
+    exact}`; `exact` has, by `NAME=VERSION` of an offered one, the versions of packages that it requires exactly: apt
+    would take the newest otherwise.
 
-    Lines are `offered|NAME|VERSION|DEPENDS` and `installed|...` alike. If the version is the kernel's, as in Ubuntu, the driver's
-    version comes from the package's dependencies and is put before it: `580.95.05-6.8.0-60.63+1` (see `real_versions`).
+    Lines are `offered|NAME|VERSION|DEPENDS` and `installed|...` alike. If the version is the kernel's, as in Ubuntu,
+    the driver's version comes from the package's dependencies and is put before it: `580.95.05-6.8.0-60.63+1` (see
+    `real_versions`).
     """
     listed: dict[str, dict[str, Any]] = {"offered": {}, "installed": {}, "exact": {}}
     for line in text.splitlines():
@@ -145,7 +149,8 @@ def parse_precompiled(text: str) -> dict[str, dict[str, Any]]:
 
 
 def real_versions(packages: dict[str, str], exact: Mapping[str, dict[str, str]]) -> dict[str, str]:
-    """Return versions in the package manager's form, without the driver's before the kernel's; and what each requires `exact`ly."""
+    """Return versions in the package manager's form, without the driver's before the kernel's; and what each requires
+    `exact`ly."""
     real = {n: v.partition("-")[2] if n.startswith(OF_KERNEL) else v for n, v in packages.items()}
     return real | {n: v for name, version in real.items() for n, v in exact.get(f"{name}={version}", {}).items()}
 
@@ -153,8 +158,8 @@ def real_versions(packages: dict[str, str], exact: Mapping[str, dict[str, str]])
 def precompiled_sets(
     sets: Mapping[str, Iterable[Any]], names: Mapping[str, Iterable[str]], kernels: Iterable[str]
 ) -> dict[str, list[Any]]:
-    """Return a driver's sets (see `gpuprov.rules.resolve`) with the modules of these kernels, whose `names` by flavour contain
-    `{kernel}`.
+    """Return a driver's sets (see `gpuprov.rules.resolve`) with the modules of these kernels, whose `names` by flavour
+    contain `{kernel}`.
 
     NVIDIA's packages for dnf name the kernel without the distribution's tag and what follows it.
     """

@@ -1,8 +1,7 @@
 """Login user and Python of a host, and whether Ansible can work there: one script, one parser, one set of rules.
 
-`verify`, `plan`, `apply` and the action gpuprov_reach all use this code.
-Each line of the answer begins with a marker that the caller chose; all other lines come from the login itself (banners, warnings,
-traces).
+`verify`, `plan`, `apply` and the action gpuprov_reach all use this code. Each line of the answer begins with a marker
+that the caller chose; all other lines come from the login itself (banners, warnings, traces).
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ say umask "$(umask)"
 for d in @MUST_WRITE@; do [ -w "$d" ] || say readonly "$d"; done
 i=; read -r i 2>/dev/null </proc/1/comm; [ -d /run/systemd/system ] && i=systemd; say init "$i"
 """
-# The distribution's own Python comes first: its apt or dnf bindings are there. Others are started only if it is not enough.
+# The distribution's own Python comes first: its apt or dnf bindings are there. Others are started only if it is not
+# enough.
 _START = r"""limit=$(command -v timeout >/dev/null && timeout 5 true && echo 'timeout @STARTS@')
 c='import json, sys, zipfile; print("@MARKER@ %d.%d" % sys.version_info[:2])'
 start() {
@@ -69,8 +69,9 @@ class Python(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """A host's answer. `named`: the interpreter that the inventory names. `failed`: those that do not start, each with its output.
-    `init`: `systemd` if it runs the host, as sd_booted(3) determines, else the name of the first process; empty if not queried."""
+    """A host's answer. `named`: the interpreter that the inventory names. `failed`: those that do not start, each with
+    its output. `init`: `systemd` if it runs the host, as sd_booted(3) determines, else the name of the first process;
+    empty if not queried."""
 
     system: str = ""
     user: str = ""
@@ -102,7 +103,8 @@ def who(marker: str) -> str:
 
 
 def pythons(marker: str, named: str = "") -> str:
-    """Return POSIX sh that starts Pythons: first the one that the inventory names, if any, then others until a suitable one."""
+    """Return POSIX sh that starts Pythons: first the one that the inventory names, if any, then others until a suitable
+    one."""
     return _filled(_SAY + _pythons(named), marker, named)
 
 
@@ -150,10 +152,11 @@ def _complaint(line: str) -> str:
 
 
 def of_bundle(place: str) -> dict[str, str]:
-    """Return the environment in which apt, dnf and zypper see only the packages in this folder of the host; empty for no folder.
+    """Return the environment in which apt, dnf and zypper see only the packages in this folder of the host; empty for
+    no folder.
 
-    dnf has no variable for the path of its configuration: gpuprov's own modules read GPUPROV_BUNDLE, programs use `bin/dnf`, which
-    comes first in `PATH` (see `facts.collect.script.with_environment`).
+    dnf has no variable for the path of its configuration: gpuprov's own modules read GPUPROV_BUNDLE, programs use
+    `bin/dnf`, which comes first in `PATH` (see `facts.collect.script.with_environment`).
     """
     if not place:
         return {}
@@ -172,8 +175,8 @@ def oldest(ansible: str) -> tuple[int, int]:
 
 
 def chosen(answer: Heard, ansible: str) -> str:
-    """Return the interpreter for Ansible, which starts and is new enough: only the one that the inventory names, if any; else the
-    distribution's own, else the newest. Empty if there is none."""
+    """Return the interpreter for Ansible, which starts and is new enough: only the one that the inventory names, if
+    any; else the distribution's own, else the newest. Empty if there is none."""
     good = [python for python in answer.pythons if python.version >= oldest(ansible)]
     if answer.named:
         return answer.named if answer.named in (python.path for python in good) else ""
@@ -226,8 +229,8 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 def refusal(answer: Heard, ansible: str, printed: str = "", cut: str = "") -> str:
-    """Return why Ansible cannot work there, with the fix, in one line; empty if it can. printed: the whole answer, noise included;
-    cut: how the connection was cut, if it was (`core.ended`)."""
+    """Return why Ansible cannot work there, with the fix, in one line; empty if it can. printed: the whole answer,
+    noise included; cut: how the connection was cut, if it was (`core.ended`)."""
     if not answer.system:
         if cut:
             return f"was asked who it is, and {cut}. Fix: apply again; if it comes again, see why there (journalctl -u ssh)"

@@ -11,13 +11,15 @@ PARAMETER_NAMES = {"RmProfilingAdminOnly": "NVreg_RestrictProfilingToAdminUsers"
 
 
 def shown_name(name: str) -> str:
-    """Return the name by which /proc/driver/nvidia/params shows the parameter `name` (with or without the prefix NVreg_)."""
+    """Return the name by which /proc/driver/nvidia/params shows the parameter `name` (with or without the prefix
+    NVreg_)."""
     bare = name.removeprefix("NVreg_")
     return PARAMETER_NAMES.get(bare, f"NVreg_{bare}")
 
 
 def shown_value(value: object) -> str:
-    """Return a parameter's value as the module shows it: C notation (0660, 0x10, -1) becomes an unsigned 32-bit decimal."""
+    """Return a parameter's value as the module shows it: C notation (0660, 0x10, -1) becomes an unsigned 32-bit
+    decimal."""
     text = str(int(value)) if isinstance(value, bool) else str(value)
     match = re.fullmatch(r"(-?)(?:0x([0-9a-f]+)|0([0-7]+)|([0-9]+))", text.lower())
     if not match:
@@ -30,8 +32,8 @@ def shown_value(value: object) -> str:
 def reload_reasons(loaded: dict[str, Any], desired: dict[str, Any]) -> list[str]:
     """Return why the loaded driver must leave the kernel; nothing if it may stay or none is loaded.
 
-    Both have `version`, `flavour` and `parameters`: `loaded` from the kernel, `desired` from the spec. A parameter that the loaded
-    module does not show is no reason.
+    Both have `version`, `flavour` and `parameters`: `loaded` from the kernel, `desired` from the spec. A parameter that
+    the loaded module does not show is no reason.
     """
     if not loaded["version"]:
         return []

@@ -34,8 +34,8 @@ def up(name: str, description: Description = PLAIN, *, tag: str | None = None,
        volumes: tuple[tuple[Path, str], ...] = ()) -> SimulatedHost:  # fmt: skip
     """Start a host and wait until it answers ssh. Returns a running host unchanged.
 
-    `tag`: an image made by `freeze`, or a folder (with podman) with a host's whole root. `volumes`: folders of this machine to mount
-    read-only, with their path inside.
+    `tag`: an image made by `freeze`, or a folder (with podman) with a host's whole root. `volumes`: folders of this
+    machine to mount read-only, with their path inside.
     """
     check_name(name)
     tools.require()

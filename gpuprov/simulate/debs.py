@@ -63,7 +63,8 @@ def mark(folder: Path, also: str = "") -> None:
 
 
 def rename(folder: Path, old: str, new: str) -> None:
-    """Rewrite an unpacked package to another version: `old` becomes `new` in control files, text files, names and links."""
+    """Rewrite an unpacked package to another version: `old` becomes `new` in control files, text files, names and
+    links."""
     for path in sorted(folder.rglob("*"), key=lambda entry: len(entry.parts), reverse=True):
         if path.is_symlink():
             target = os.readlink(path)

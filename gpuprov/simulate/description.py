@@ -39,24 +39,23 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`driver`: the branches or versions that the host's package repositories offer, separated by commas (empty: the distribution's).
+    """`driver`: the branches or versions that the host's package repositories offer, separated by commas (empty: the
+    distribution's).
 
-    `repositories`: those that the host is configured for: the distribution's own, NVIDIA's, or both (empty: the one with the
-    distribution's driver; NVIDIA's on rpm distributions except Amazon Linux). `mirror`: the host serves NVIDIA's repository without
-    being configured for it: a site's mirror.
-    `nvswitch`: generation of the NVSwitches (0: none; 1 to 3 are PCI functions, 4 is seen only in the VPD of NVLink bridges).
-    `hcas`: number of HCAs. `fabric`: what their ports are connected to; `rate`: their speed in Gb/s. In containers they are RDMA
-    devices in sysfs, and GPUs, HCAs and NVSwitches are behind PCIe switches as on the boards; in machines they are PCI functions only.
-    `kernel`: a release of the distribution's archive (`6.1.0-47-amd64`; empty: the newest).
-    `container_toolkit`: the repository also offers NVIDIA's Container Toolkit (built with Go).
-    `containerd`: the containerd release running on the host, the real daemon (built with Go), without a configuration file; without it
-    there is only a distribution's package.
-    `engines`: container engines of the distribution's own archive.
-    `ofed`: the host's repositories include a doca-host package in /doca, for apt.
-    `cgpu`: Alibaba's cGPU, as files only (containers with GPUs). `erdma`: one interface of Alibaba's eRDMA; `efa`: number of AWS's
-    Elastic Fabric Adapters, on an instance type that can have them (containers with GPUs).
-    `memory` in MiB and `cpus` apply to machines only. `faults` are planted once the host is up.
-    A description without `gpu` is a plain Debian host with nothing simulated but its existence.
+    `repositories`: those that the host is configured for: the distribution's own, NVIDIA's, or both (empty: the one
+    with the distribution's driver; NVIDIA's on rpm distributions except Amazon Linux). `mirror`: the host serves
+    NVIDIA's repository without being configured for it: a site's mirror. `nvswitch`: generation of the NVSwitches (0:
+    none; 1 to 3 are PCI functions, 4 is seen only in the VPD of NVLink bridges). `hcas`: number of HCAs. `fabric`: what
+    their ports are connected to; `rate`: their speed in Gb/s. In containers they are RDMA devices in sysfs, and GPUs,
+    HCAs and NVSwitches are behind PCIe switches as on the boards; in machines they are PCI functions only. `kernel`: a
+    release of the distribution's archive (`6.1.0-47-amd64`; empty: the newest). `container_toolkit`: the repository
+    also offers NVIDIA's Container Toolkit (built with Go). `containerd`: the containerd release running on the host,
+    the real daemon (built with Go), without a configuration file; without it there is only a distribution's package.
+    `engines`: container engines of the distribution's own archive. `ofed`: the host's repositories include a doca-host
+    package in /doca, for apt. `cgpu`: Alibaba's cGPU, as files only (containers with GPUs). `erdma`: one interface of
+    Alibaba's eRDMA; `efa`: number of AWS's Elastic Fabric Adapters, on an instance type that can have them (containers
+    with GPUs). `memory` in MiB and `cpus` apply to machines only. `faults` are planted once the host is up. A
+    description without `gpu` is a plain Debian host with nothing simulated but its existence.
     """
 
     kind: Kind = "container"

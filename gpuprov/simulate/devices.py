@@ -11,7 +11,8 @@ from gpuprov.simulate.devices_tree import DOMAIN, tree
 
 GPU_CLASS, NVSWITCH_CLASS, INFINIBAND_CLASS, ETHERNET_CLASS = "030200", "068000", "020700", "020000"
 NVSWITCHES: dict[int, tuple[str, int]] = {1: ("10de:1ac2", 6), 2: ("10de:1af1", 6), 3: ("10de:22a3", 4)}
-"""Generation -> PCI id and number on a board of 8 GPUs: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
+"""Generation -> PCI id and number on a board of 8 GPUs:
+https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
 CONNECTX6, CONNECTX7, CONNECTX8 = "15b3:101b", "15b3:1021", "15b3:1023"
 HCAS = {100: (CONNECTX6, "ConnectX-6"), 200: (CONNECTX6, "ConnectX-6"), 400: (CONNECTX7, "ConnectX-7"),
         800: (CONNECTX8, "ConnectX-8")}  # fmt: skip
@@ -26,10 +27,11 @@ _NAMESPACE = uuid.UUID("7d0a4f0e-6c1b-5d0c-9a55-0c5a2f6f8a11")
 
 @dataclass(frozen=True)
 class PciDevice:
-    """One function. `address` is `0001:1b:00.0`; `identifier` and `subsystem` are `10de:2330`; `pci_class` six hex digits.
+    """One function. `address` is `0001:1b:00.0`; `identifier` and `subsystem` are `10de:2330`; `pci_class` six hex
+    digits.
 
-    `uuid` (GPUs only) is the one that NVML reports. `vpd` is the vendor-specific field V3 of its VPD, mostly empty. `path` is its
-    folder below /sys/devices.
+    `uuid` (GPUs only) is the one that NVML reports. `vpd` is the vendor-specific field V3 of its VPD, mostly empty.
+    `path` is its folder below /sys/devices.
     """
 
     role: Role

@@ -1,7 +1,8 @@
 """Topology of a simulated container's PCI functions: root complexes of two sockets, root ports, PCIe switches.
 
-On boards (SXM) each GPU shares a PCIe switch with the HCA of its rail, and the NVSwitches have a PCIe switch of their own. Cards sit
-on root ports, as do the HCAs beside them. Each complex has 16 bus numbers, so that an address identifies a function.
+On boards (SXM) each GPU shares a PCIe switch with the HCA of its rail, and the NVSwitches have a PCIe switch of their
+own. Cards sit on root ports, as do the HCAs beside them. Each complex has 16 bus numbers, so that an address identifies
+a function.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Tree:
 
 
 def tree(description: Description, nvlink: list[Key]) -> Tree | None:
-    """Return the place of every function; None for a machine, and for GPUs without HCAs and NVSwitches: each is alone on a bus then.
+    """Return the place of every function; None for a machine, and for GPUs without HCAs and NVSwitches: each is alone
+    on a bus then.
 
     `nvlink`: the NVSwitches, or the bridges to them.
     """

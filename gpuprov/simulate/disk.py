@@ -71,8 +71,8 @@ class Recipe:
 
     @property
     def packages(self) -> list[str]:
-        """Return packages to install beside the essential ones: metapackages for the newest kernel, or the packages of the chosen
-        kernel."""
+        """Return packages to install beside the essential ones: metapackages for the newest kernel, or the packages of
+        the chosen kernel."""
         if not self.kernel:
             return list(PACKAGES)
         return [re.sub(r"(linux-(?:image|headers))-amd64", rf"\1-{self.kernel}", name) for name in PACKAGES]

@@ -1,7 +1,7 @@
 """Distributions of simulated hosts. Debian is Debian; any other is a Debian userland that stands in for it.
 
-Its package manager is real (apt, or Debian's rpm with dnf or zypper), and its repositories use the real names and version forms.
-Kernels have the distribution's names and Debian's content.
+Its package manager is real (apt, or Debian's rpm with dnf or zypper), and its repositories use the real names and
+version forms. Kernels have the distribution's names and Debian's content.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ BOOKWORM, TRIXIE = "bookworm", "trixie"
 
 @dataclass(frozen=True)
 class Distribution:
-    """One distribution. `suite`: the Debian release of its programs; `tag`: the end of its package versions (`ubuntu0.24.04.1`,
-    `el9`); `kernel`: the name of its kernel, and `kernel_package` the package with it. `platform`: PLATFORM_ID of the dnf family.
-    `base_source`: the source name of its own packages, and `driver_source` that of a driver, if it has its own archive of one."""
+    """One distribution. `suite`: the Debian release of its programs; `tag`: the end of its package versions
+    (`ubuntu0.24.04.1`, `el9`); `kernel`: the name of its kernel, and `kernel_package` the package with it. `platform`:
+    PLATFORM_ID of the dnf family. `base_source`: the source name of its own packages, and `driver_source` that of a
+    driver, if it has its own archive of one."""
 
     key: str
     suite: str = BOOKWORM

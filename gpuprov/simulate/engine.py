@@ -40,8 +40,8 @@ def inspect(*names: str) -> list[dict[str, Any]]:
 
 
 def _inspect_those_left(names: list[str]) -> list[dict[str, Any]]:
-    """Return the same, without containers that were removed in the meantime or whose removal has begun: after a killed removal a
-    container stays listed, but the engine has no data on it."""
+    """Return the same, without containers that were removed in the meantime or whose removal has begun: after a killed
+    removal a container stays listed, but the engine has no data on it."""
     try:
         return inspect(*names)
     except GpuprovError:
@@ -53,16 +53,18 @@ def _inspect_those_left(names: list[str]) -> list[dict[str, Any]]:
 
 
 def network(container: str) -> dict[str, str]:
-    """Return a container's IPAddress and Gateway; engines that still report them at the top level report them by network, too."""
+    """Return a container's IPAddress and Gateway; engines that still report them at the top level report them by
+    network, too."""
     networks: dict[str, dict[str, str]] = inspect(container)[0]["NetworkSettings"]["Networks"]
     return next(iter(networks.values()))
 
 
 def address_flags(container: str, label: str) -> tuple[str, ...]:
-    """Return flags of `run` for an address that stays the same over restarts: podman 5 assigns another one at each start, podman 4
-    does not.
+    """Return flags of `run` for an address that stays the same over restarts: podman 5 assigns another one at each
+    start, podman 4 does not.
 
-    It is derived from the container's name, in the upper half of podman's default network; addresses of `label` are skipped.
+    It is derived from the container's name, in the upper half of podman's default network; addresses of `label` are
+    skipped.
     """
     if chosen() != "podman":
         return ()  # docker takes an address on networks of one's own only

@@ -16,7 +16,8 @@ SBIN = ":/usr/sbin:/sbin"  # not on every user's PATH
 
 @functools.cache
 def chosen() -> str:
-    """Return the engine that GPUPROV_SIM_ENGINE names; else the first that answers; else podman, which `setup` installs."""
+    """Return the engine that GPUPROV_SIM_ENGINE names; else the first that answers; else podman, which `setup`
+    installs."""
     named = os.environ.get(VARIABLE, "")
     if named and named not in ENGINES:
         raise GpuprovError(f'{VARIABLE} is "{named}"; allowed: {", ".join(ENGINES)}')
@@ -44,8 +45,8 @@ def silent_because(engine: str) -> str | None:
 
 
 def runtime(engine: str) -> tuple[str, ...]:
-    """Return the flags that choose the engine's runtime: runc for podman if it is installed; crun refuses machines with hybrid
-    cgroups."""
+    """Return the flags that choose the engine's runtime: runc for podman if it is installed; crun refuses machines with
+    hybrid cgroups."""
     runc = engine == "podman" and shutil.which("runc", path="/usr/sbin:/usr/bin:/sbin")
     return ("--runtime", "runc") if runc else ()
 

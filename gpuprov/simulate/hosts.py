@@ -55,7 +55,8 @@ PARTS: tuple[Callable[[str, Description], Part], ...] = (
 
 
 def up(name: str, description: Description, *, tag: str | None = None) -> SimulatedHost:
-    """Start a simulated host with its GPUs, packages and faults, and wait until it answers ssh. Returns a running host unchanged.
+    """Start a simulated host with its GPUs, packages and faults, and wait until it answers ssh. Returns a running host
+    unchanged.
 
     `tag`: saved by `freeze`. If anything fails, a newly created host is removed again.
     """

@@ -1,6 +1,7 @@
 """The container images of simulated hosts: Debian with systemd, sshd, Python and everything a driver build needs.
 
-Hosts of the dnf and zypper families have their own images, with rpm, dnf or zypper, and dracut; Ubuntu's start from Debian's.
+Hosts of the dnf and zypper families have their own images, with rpm, dnf or zypper, and dracut; Ubuntu's start from
+Debian's.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ SSH_ARGS = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
 
 
 def text(hosts: Iterable[SimulatedHost], spec: dict[str, Any] | None = None) -> str:
-    """Return YAML; values are written as JSON, which YAML reads too. `spec`: each host's gpuprov spec, merged with its groups'."""
+    """Return YAML; values are written as JSON, which YAML reads too. `spec`: each host's gpuprov spec, merged with its
+    groups'."""
     lines = ["all:", "  hosts:"]
     for host in hosts:
         lines.append(f"    {host.name}:")
@@ -41,7 +42,8 @@ def text(hosts: Iterable[SimulatedHost], spec: dict[str, Any] | None = None) -> 
 
 
 def mirror(description: Description, folder: Path) -> dict[str, Any]:
-    """Return the spec of a driver from the mirror that the host serves; `folder` holds its key. Packages and index are signed."""
+    """Return the spec of a driver from the mirror that the host serves; `folder` holds its key. Packages and index are
+    signed."""
     key = folder / f"{signing.VENDOR}.asc"
     block = {
         "url": f"{URL}/{nvidia_place(description.known)}",

@@ -8,7 +8,8 @@ from gpuprov.catalog.gpus import ARCHITECTURES, Architecture, Gpu
 from gpuprov.core.errors import GpuprovError
 
 NVML_MAXWELL = 3
-"""NVML_DEVICE_ARCH_MAXWELL; each later generation has the next number: https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"""
+"""NVML_DEVICE_ARCH_MAXWELL; each later generation has the next number:
+https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"""
 BRAND_NVIDIA = 14
 LINK_SPEEDS: dict[Architecture, int] = {"Volta": 25781, "Ampere": 25000, "Hopper": 26562, "Blackwell": 53125}
 """MB/s of an NVLink and direction, from public output of `nvidia-smi nvlink -s`."""
@@ -24,7 +25,8 @@ VBIOS = {"H100-SXM5-80GB": ("96.00.74.00.0D", "96.00.89.00.01")}
 
 @dataclass(frozen=True)
 class Model:
-    """`memory`, `reserved` and `bar1` in MiB, powers in W, clocks in MHz, `bus` in bits, temperatures in degrees Celsius."""
+    """`memory`, `reserved` and `bar1` in MiB, powers in W, clocks in MHz, `bus` in bits, temperatures in degrees
+    Celsius."""
 
     memory: int
     reserved: int

@@ -30,7 +30,8 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|c)|\r")
 
 
 def accelerator(kernel: Path) -> str:
-    """Return kvm if a Debian kernel really starts under it, else tcg. The result is cached; the environment overrides it."""
+    """Return kvm if a Debian kernel really starts under it, else tcg. The result is cached; the environment overrides
+    it."""
     chosen = os.environ.get(VARIABLE, "")
     if chosen and chosen not in ACCELERATORS:
         raise GpuprovError(f'{VARIABLE} is "{chosen}"; allowed: {", ".join(ACCELERATORS)}')
@@ -74,8 +75,8 @@ VARIABLES: dict[Firmware, str] = {"uefi": "OVMF_VARS_4M.fd", "secure-boot": "OVM
 
 
 def board(firmware: Firmware, variables: Path) -> list[str]:
-    """Return arguments for UEFI with a machine's own variables; nothing for BIOS. Secure Boot needs SMM to protect the variables from
-    the kernel."""
+    """Return arguments for UEFI with a machine's own variables; nothing for BIOS. Secure Boot needs SMM to protect the
+    variables from the kernel."""
     if firmware == "bios":
         return []
     smm = [*("-machine", "q35,smm=on"), *("-global", "driver=cfi.pflash01,property=secure,value=on")]
@@ -97,7 +98,8 @@ def remember(firmware: Firmware, variables: Path, given: Path | None) -> None:
 
 
 def program(accel: str, *, cpus: int, memory: int, console: Path) -> list[str]:
-    """Return the start of the command line: a machine without disk and network, its first serial line written to a file."""
+    """Return the start of the command line: a machine without disk and network, its first serial line written to a
+    file."""
     return [
         *(PROGRAM, *ACCELERATORS[accel], "-smp", str(cpus), "-m", str(memory), "-nodefaults", "-display", "none"),
         *("-vga", "none", "-device", "virtio-rng-pci,addr=8"),
@@ -114,8 +116,8 @@ def drive(file: Path, form: str) -> list[str]:
 
 
 def network(group: str, number: int) -> list[str]:
-    """Return arguments for two networks: external with an ssh port forward (the kernel picks the port), and the group's shared
-    fabric."""
+    """Return arguments for two networks: external with an ssh port forward (the kernel picks the port), and the group's
+    shared fabric."""
     return [
         *("-netdev", "user,id=outside,hostfwd=tcp:127.0.0.1:0-:22"),
         *("-device", "virtio-net-pci,netdev=outside,addr=3,romfile="),
@@ -138,7 +140,8 @@ def share(number: int, folder: Path) -> list[str]:
 
 
 def ask(control: Path, command: str, **arguments: object) -> Any:
-    """Send QEMU a command on its control socket and return the answer: https://www.qemu.org/docs/master/interop/qemu-qmp-ref.html"""
+    """Send QEMU a command on its control socket and return the answer:
+    https://www.qemu.org/docs/master/interop/qemu-qmp-ref.html"""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(30)
         try:

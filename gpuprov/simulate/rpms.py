@@ -32,7 +32,8 @@ def build(target: Path, packages: Sequence[Standin]) -> list[Path]:
 
 
 def _without_doubles(packages: Iterable[Standin]) -> list[list[Standin]]:
-    """Group packages for rpmbuild: a run makes many packages, but each name and file only once, and all from one source package."""
+    """Group packages for rpmbuild: a run makes many packages, but each name and file only once, and all from one source
+    package."""
     runs: list[list[Standin]] = []
     for package in packages:
         for run in runs:

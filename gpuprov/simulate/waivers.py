@@ -1,4 +1,5 @@
-"""Checks that a simulated host cannot prove, and verify's results after these waivers: no check is unproved without a reason."""
+"""Checks that a simulated host cannot prove, and verify's results after these waivers: no check is unproved without a
+reason."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ KINDS: tuple[Kind, ...] = ("container", "machine")
 
 
 class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A check that cannot run on a kind of simulated host, and is skipped (`fails`: or fails). `when` narrows it to hosts with or
-    without GPUs, `nvswitch` to hosts with NVSwitches of a generation."""
+    """A check that cannot run on a kind of simulated host, and is skipped (`fails`: or fails). `when` narrows it to
+    hosts with or without GPUs, `nvswitch` to hosts with NVSwitches of a generation."""
 
     check: Annotated[str, msgspec.Meta(pattern=r"^[a-z_]+\.[a-z_]+$")]
     kind: Kind | Literal["any"]
@@ -73,8 +74,8 @@ class Waived(msgspec.Struct, frozen=True):
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """Results after the waivers. failed: differ from the spec. unproved: skipped, with no waiver to explain it. contradicted: waived
-    but passing, so that the waiver is wrong."""
+    """Results after the waivers. failed: differ from the spec. unproved: skipped, with no waiver to explain it.
+    contradicted: waived but passing, so that the waiver is wrong."""
 
     proved: tuple[str, ...] = ()
     waived: tuple[Waived, ...] = ()
@@ -103,8 +104,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 def judge(
     results: Iterable[Told], kind: Kind, *, gpu: bool = True, nvswitch: int = 0, known: Sequence[Waiver] | None = None
 ) -> Judged:
-    """Apply waivers to verify's results from one kind of simulated host, with or without GPUs, with NVSwitches of a generation (0:
-    none).
+    """Apply waivers to verify's results from one kind of simulated host, with or without GPUs, with NVSwitches of a
+    generation (0: none).
 
     `known`: waivers to use in place of the file's.
     """

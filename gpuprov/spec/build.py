@@ -25,8 +25,8 @@ ONE_LINE = "allowed: text of one line, without control characters"
 def convert(value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Finding]]:
     """Return the typed value and no findings, or None and every finding. Never raises for bad input.
 
-    `false` in place of a block inside a block turns off the setting of an outer group. A block that is present, even empty, counts as
-    requested; contradictions are reported although there is a value.
+    `false` in place of a block inside a block turns off the setting of an outer group. A block that is present, even
+    empty, counts as requested; contradictions are reported although there is a value.
     """
     known = describe_shape(kind)
     of_blocks = known.cls if isinstance(known, shape.StructType) and issubclass(known.cls, Fragment) else None
@@ -53,7 +53,8 @@ def list_mistakes(value: object, kind: Any) -> list[Finding]:
 
 @functools.cache
 def describe_shape(kind: Any) -> shape.Type:
-    """Return msgspec's description of a type, cached: computing it takes milliseconds, and there are as many specs as hosts."""
+    """Return msgspec's description of a type, cached: computing it takes milliseconds, and there are as many specs as
+    hosts."""
     return shape.type_info(kind)
 
 
@@ -63,7 +64,8 @@ def is_one_line(text: str) -> bool:
 
 
 def find_several_lines(value: object, path: Path) -> Iterator[Finding]:
-    """Yield findings for texts of several lines, keys included: texts go into files where a line is an entry, and to terminals.
+    """Yield findings for texts of several lines, keys included: texts go into files where a line is an entry, and to
+    terminals.
 
     So `$` in a pattern is the end of the text here too, as in JSON Schema.
     """

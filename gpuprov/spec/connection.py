@@ -1,7 +1,8 @@
 """Validates an inventory's connection data, whoever wrote it: values must not act as options, shell or several lines.
 
-Names and addresses of cloud hosts come from sources that need not be trusted. Variables that are shell or options by nature
-(ansible_ssh_common_args, ansible_become_exe) are the operator's: a source that sets them decides what runs on this machine.
+Names and addresses of cloud hosts come from sources that need not be trusted. Variables that are shell or options by
+nature (ansible_ssh_common_args, ansible_become_exe) are the operator's: a source that sets them decides what runs on
+this machine.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def find_unusable(raw: RawHost) -> Iterator[Problem]:
 
 
 def find_shared_machines(hosts: Iterable[RawHost]) -> Iterator[tuple[str, list[str]]]:
-    """Yield names by which ssh reaches one machine, as far as the inventory shows, and its address. Apply detects others, too: it asks
-    each host for its identity (`host_code.machine`)."""
+    """Yield names by which ssh reaches one machine, as far as the inventory shows, and its address. Apply detects
+    others, too: it asks each host for its identity (`host_code.machine`)."""
     machines: dict[tuple[str, ...], list[str]] = {}
     for raw in hosts:
         values = {
@@ -97,7 +98,8 @@ def _is_port(value: object) -> bool:
 
 
 def find_secret(value: object, path: Path = ()) -> Path | None:
-    """Return the path of a secret in a value: a value from a vault, or an address with user name and password. None: there is none."""
+    """Return the path of a secret in a value: a value from a vault, or an address with user name and password. None:
+    there is none."""
     if isinstance(value, Mapping | list | tuple):
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         paths = (find_secret(item, (*path, key)) for key, item in items)

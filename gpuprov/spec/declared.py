@@ -32,8 +32,8 @@ def complete(value: object, block: type[Fragment]) -> object:
 
 
 def find_undecided(value: object, block: type[Fragment], path: Path) -> Iterator[tuple[Path, str, str]]:
-    """Yield blocks that are switched off and would have decided a field that nothing else sets: it would fall back to its default,
-    another choice that nobody made. A default of `auto` is no choice. Path, message, hint."""
+    """Yield blocks that are switched off and would have decided a field that nothing else sets: it would fall back to
+    its default, another choice that nobody made. A default of `auto` is no choice. Path, message, hint."""
     if not isinstance(value, Mapping):
         return
     defaults = {field.encode_name: field.default for field in msgspec.structs.fields(block)}

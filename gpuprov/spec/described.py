@@ -47,7 +47,7 @@ def format_prose(of: shape.StructType) -> str:
 
 
 def format_sentence(text: str) -> str:
-    """Turn a description, which is a phrase for messages, into a sentence for pages; a value at its start ("any, ...", "auto: ...")
-    stays."""
+    """Turn a description, which is a phrase for messages, into a sentence for pages; a value at its start ("any, ...",
+    "auto: ...") stays."""
     begins = text[:1].upper() + text[1:] if re.match(r"[a-z-]+ ", text) else text
     return begins if begins.endswith((".", "!", "?")) or not begins else f"{begins}."

@@ -1,4 +1,5 @@
-"""The JSON Schema of a whole inventory file in YAML, for editors: groups, hosts, and the variable `gpuprov` on any of them."""
+"""The JSON Schema of a whole inventory file in YAML, for editors: groups, hosts, and the variable `gpuprov` on any of
+them."""
 
 from __future__ import annotations
 
@@ -23,12 +24,13 @@ CONNECTION: dict[str, tuple[Any, str]] = {
 https://docs.ansible.com/ansible/latest/inventory_guide/connection_details.html"""
 PCI_ID = r"^(10[dD][eE]:|0x)?[0-9A-Fa-f]{4}(10[dD][eE])?$|\{\{.*\}\}"
 NO_MODEL = "No GPU model of the catalogue, and no PCI id: gpuprov catalog gpus lists them"
-"""Message of editors in place of a list of every model (errorMessage is a keyword of VS Code, and of the YAML language server)."""
+"""Message of editors in place of a list of every model (errorMessage is a keyword of VS Code, and of the YAML language
+server)."""
 
 
 def build_inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[str, Any]:
-    """Return the schema. `spec`: that of the variable. Blocks of groups and hosts are merged, so none has to be complete; list items
-    must be."""
+    """Return the schema. `spec`: that of the variable. Blocks of groups and hosts are merged, so none has to be
+    complete; list items must be."""
     spec = copy.deepcopy(spec)
     blocks: dict[str, Any] = spec.pop("$defs")
     whole = set(list_item_blocks(spec)) | set(list_item_blocks(blocks))

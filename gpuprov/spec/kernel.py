@@ -43,7 +43,8 @@ HUGEPAGES_SYSCTL, NUMA_SYSCTL = "vm.nr_hugepages", "kernel.numa_balancing"
 
 
 class Kernel(Fragment, frozen=True):
-    """Kernel command line, modules, initramfs, sysctl, limits, hugepages, CPU governor. One owner: no two roles write one file.
+    """Kernel command line, modules, initramfs, sysctl, limits, hugepages, CPU governor. One owner: no two roles write
+    one file.
 
     Requirements of other capabilities arrive merged. A file without any setting does not exist.
     """
@@ -122,8 +123,8 @@ LARGER_WINS = ("net.core.", "net.ipv4.tcp_", "vm.max_map_count", "vm.nr_hugepage
 def add_implied(kernel: Kernel) -> Kernel:
     """Return the sysctls and parameters that implement hugepages and NUMA balancing.
 
-    vm.nr_hugepages counts pages of the default size. Pages of 1G are reserved on the kernel command line, before memory is fragmented:
-    https://docs.kernel.org/admin-guide/mm/hugetlbpage.html
+    vm.nr_hugepages counts pages of the default size. Pages of 1G are reserved on the kernel command line, before memory
+    is fragmented: https://docs.kernel.org/admin-guide/mm/hugetlbpage.html
     """
     sysctl: dict[str, int | str] = {}
     if "2M" in kernel.hugepages:
@@ -135,8 +136,8 @@ def add_implied(kernel: Kernel) -> Kernel:
 
 
 def merge(contributions: Iterable[Contribution]) -> tuple[Kernel, list[Conflict]]:
-    """Merge many Kernels into one: lists are united in order, limits, hugepages and LARGER_WINS sysctls take the larger, the rest must
-    agree.
+    """Merge many Kernels into one: lists are united in order, limits, hugepages and LARGER_WINS sysctls take the
+    larger, the rest must agree.
 
     If one source leaves the CPU governor or NUMA balancing alone (`keep`), another may set it.
     """

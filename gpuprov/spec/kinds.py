@@ -84,7 +84,8 @@ class Removed:
 
 
 def set_value(value: object, path: Path, new: object) -> object:
-    """Return a copy with another value at a path, or without it if that is `Removed`. List items keep their numbers until the end."""
+    """Return a copy with another value at a path, or without it if that is `Removed`. List items keep their numbers
+    until the end."""
     if not path:
         return new
     first, rest = path[0], path[1:]

@@ -1,4 +1,5 @@
-"""The typed model of a host spec. A fragment is the configuration of one capability; defaults live here and nowhere else."""
+"""The typed model of a host spec. A fragment is the configuration of one capability; defaults live here and nowhere
+else."""
 
 from __future__ import annotations
 
@@ -29,8 +30,9 @@ Sha256 = Annotated[
 class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of every block in a spec: immutable, closed (an unknown key is an error).
 
-    A block inside a block is requested as soon as it is present. `IMPLIES`: by its name, the field beside it that it decides, and how.
-    `WHEN_PRESENT`: its value for itself unless set. `ONE_OF`: the fields without which it would request nothing.
+    A block inside a block is requested as soon as it is present. `IMPLIES`: by its name, the field beside it that it
+    decides, and how. `WHEN_PRESENT`: its value for itself unless set. `ONE_OF`: the fields without which it would
+    request nothing.
     """
 
     IMPLIES: ClassVar[Mapping[str, tuple[str, str]]] = {}
@@ -54,9 +56,10 @@ class GpuSpec(Fragment, frozen=True):
 class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The desired state of one host: the merged `gpuprov` variable, typed.
 
-    `capabilities` holds a fragment for each requested block, in apply order, `kernel` already merged with the other capabilities'
-    contributions. `recipe`: the key of the one that `check` compares it with. `origins` says where each value was written, `site`
-    which of SITE_VARIABLES are set, `defects` where gpuprov itself failed while judging the spec: the message, and what to report.
+    `capabilities` holds a fragment for each requested block, in apply order, `kernel` already merged with the other
+    capabilities' contributions. `recipe`: the key of the one that `check` compares it with. `origins` says where each
+    value was written, `site` which of SITE_VARIABLES are set, `defects` where gpuprov itself failed while judging the
+    spec: the message, and what to report.
     """
 
     name: str
@@ -88,7 +91,8 @@ SITE_VARIABLES = frozenset(
         "nvidia_driver_manage_repository",
     }
 )
-"""Variables of a site beside `gpuprov`, outside of any spec: the names in the roles' defaults, compared by a contract test."""
+"""Variables of a site beside `gpuprov`, outside of any spec: the names in the roles' defaults, compared by a contract
+test."""
 
 BLOCKS = frozenset(
     {
@@ -132,9 +136,9 @@ RACK = "gpuprov_rack"
 class RawHost(msgspec.Struct, frozen=True, kw_only=True):
     """A host from the inventory: `gpuprov` merged along the groups, nothing judged yet.
 
-    `values` are plain Python values. `origins` maps the path of each key or list item to the place it was written. `connection` holds
-    the host's `ansible_*` connection variables, SITE_VARIABLES, SIMULATED_HOST and RACK, templated; `places`, where SITE_VARIABLES
-    were written, if known.
+    `values` are plain Python values. `origins` maps the path of each key or list item to the place it was written.
+    `connection` holds the host's `ansible_*` connection variables, SITE_VARIABLES, SIMULATED_HOST and RACK, templated;
+    `places`, where SITE_VARIABLES were written, if known.
     """
 
     name: str

@@ -65,7 +65,8 @@ def get_package_settings(site: Mapping[str, object]) -> dict[str, int]:
 
 
 def free_space(site: Mapping[str, object], usual: Mapping[str, Room]) -> Mapping[str, Room]:
-    """Return the free space that each capability requires, by default the usual; capabilities without an entry require none."""
+    """Return the free space that each capability requires, by default the usual; capabilities without an entry require
+    none."""
     given = site.get(ROOM)
     return usual if given is None else msgspec.convert(given, dict[str, Room])
 

@@ -117,7 +117,8 @@ def report_indentation(owner: str, keys: list[str]) -> Finding:
 
 
 def suggest_place(key: str, value: object, fragments: Mapping[str, type[Fragment]]) -> str:
-    """Return where to write a key that is no block: in the block whose field it is, or under another name. Empty if unknown."""
+    """Return where to write a key that is no block: in the block whose field it is, or under another name. Empty if
+    unknown."""
     if example := EXAMPLES.get(key.casefold().replace("-", "_")) or EXAMPLES.get(key.casefold()):
         return f"write {example}"
     owners = [name for name, fragment in fragments.items() if key in fragment.__struct_fields__]

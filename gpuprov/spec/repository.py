@@ -104,7 +104,8 @@ def find_key_problems(block: Repository, problem: Say) -> Iterable[Problem]:
 
 
 def locate_files(fragment: F, name: str, origins: Mapping[Path, Origin]) -> F:
-    """Return the fragment with absolute paths of its blocks' files on this machine, relative to the file that names them."""
+    """Return the fragment with absolute paths of its blocks' files on this machine, relative to the file that names
+    them."""
     changes: dict[str, Any] = {}
     for field in fragment.__struct_fields__:
         block = getattr(fragment, field)
@@ -156,7 +157,8 @@ def select_files(block: object) -> list[tuple[str, str]]:
 
 
 def list_fingerprints(block: Mapping[str, Any]) -> list[str]:
-    """Return the fingerprints of keys that the host may trust for it: the listed ones, or that of the only key in `key_file`.
+    """Return the fingerprints of keys that the host may trust for it: the listed ones, or that of the only key in
+    `key_file`.
 
     Raises OSError and openpgp.NotAKey.
     """

@@ -27,7 +27,8 @@ class Repairs:
     dropped: set[Path] = field(default_factory=set)
 
     def convert(self, value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Finding]]:
-        """Convert as `build.convert` does, but return a block wherever one is left once mistakes are repaired or taken out."""
+        """Convert as `build.convert` does, but return a block wherever one is left once mistakes are repaired or taken
+        out."""
         block, first = convert(value, kind, path)
         findings = first
         for _ in range(ROUNDS):

@@ -108,7 +108,8 @@ def read_key(file: str) -> PrivateKeyTypes | Finding | None:
     except (ValueError, UnsupportedAlgorithm):
         return name, f"{file} is no private key in PEM", f"made by {MAKE}"
     if not isinstance(key, RSAPrivateKey) or key.key_size < LEAST_BITS:
-        # https://docs.kernel.org/admin-guide/module-signing.html: other algorithms depend on the kernel's version and configuration
+        # https://docs.kernel.org/admin-guide/module-signing.html: other algorithms depend on the kernel's version and
+        # configuration
         return (
             name,
             f"{file} is not an RSA key of {LEAST_BITS} bits or more, which every kernel takes",

@@ -1,7 +1,8 @@
 """Addresses in specs: one pattern for all of them, without user name, password or query.
 
-A spec is shown, saved, frozen and rendered; a password belongs on the host that fetches (apt's auth.conf.d, dnf.conf, netrc). Signed
-links and tokens have their secret in the query, and such a link expires, while a spec is proven and applied for years.
+A spec is shown, saved, frozen and rendered; a password belongs on the host that fetches (apt's auth.conf.d, dnf.conf,
+netrc). Signed links and tokens have their secret in the query, and such a link expires, while a spec is proven and
+applied for years.
 """
 
 from __future__ import annotations

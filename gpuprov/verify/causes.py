@@ -16,12 +16,13 @@ AT_BOOT: Mapping[str, str] = {
     f"{capability.name}.{check}": boot for capability in BY_NAME.values() for check, boot in capability.at_boot.items()
 }
 READABLE = "host.systemd"
-"""Without it nobody can say what units do, and much else is not there to be read: what is not known then follows from it."""
+"""Without it nobody can say what units do, and much else is not there to be read: what is not known then follows from
+it."""
 
 
 def cause(check: str, failing: Collection[str], *, unknown: bool = False) -> str:
-    """The failing check from which a failing one follows, through failing ones only; empty where it is a cause itself. `unknown`:
-    what the check asks of could not be read."""
+    """The failing check from which a failing one follows, through failing ones only; empty where it is a cause itself.
+    `unknown`: what the check asks of could not be read."""
     for before in PRESUPPOSES.get(check, ()):
         if before in failing:
             return cause(before, failing) or before

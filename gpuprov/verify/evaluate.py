@@ -97,8 +97,8 @@ def evaluate(
 ) -> list[Result]:
     """Every check of these moments that concerns the host: the house's first, then each capability in apply order.
 
-    `only`: no other capabilities than these (the house's checks stay). `stops`: of whatever moment, those while which fail apply
-    leaves the host alone. `run`: the capabilities that are applied in this run, where one is under way.
+    `only`: no other capabilities than these (the house's checks stay). `stops`: of whatever moment, those while which
+    fail apply leaves the host alone. `run`: the capabilities that are applied in this run, where one is under way.
     """
     first: Moment = "preflight" if stops or "preflight" in moments else "now"
     results = [unjudged(host.name, problem, fix, first) for problem, fix in host.defects]

@@ -21,7 +21,8 @@ UNTIL: dict[Action, str] = {
     "reset": "its GPUs are reset",
     "reboot": "it is restarted",
 }
-"""What is done on the host itself: after it, it is fit again. A program's error fails where the spec says so, and is told else."""
+"""What is done on the host itself: after it, it is fit again. A program's error fails where the spec says so, and is
+told else."""
 NO: dict[Action, str] = {
     "drain": "drain it",
     "return": "drain it, and return the card",
@@ -66,7 +67,8 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_health(results: Iterable[Result]) -> list[Result]:
-    """The results that say something of a host's health: the capability's own, and why a host could not be judged at all."""
+    """The results that say something of a host's health: the capability's own, and why a host could not be judged at
+    all."""
     return [
         result
         for result in results

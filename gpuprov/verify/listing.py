@@ -25,8 +25,9 @@ Kind = Literal["file", "absent", "lines", "unit", "setting", "module"]
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One resource. `wanted`: its mode, what is set in it, the state of a unit or a module, or a value. `differs`: how the host has it
-    otherwise, in words; empty where it is as it should be. `text`: the whole of a file; null where it is not gpuprov's alone."""
+    """One resource. `wanted`: its mode, what is set in it, the state of a unit or a module, or a value. `differs`: how
+    the host has it otherwise, in words; empty where it is as it should be. `text`: the whole of a file; null where it
+    is not gpuprov's alone."""
 
     capability: str
     kind: Kind

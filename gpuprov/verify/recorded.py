@@ -19,8 +19,8 @@ def verify(
     named: bool = False,
     others: Sequence[str] = (),
 ) -> list[Result]:
-    """Every check of each host that a record is of, as `read` finds it. What a record does not hold is `skip`. One record is
-    kept at a time."""
+    """Every check of each host that a record is of, as `read` finds it. What a record does not hold is `skip`. One
+    record is kept at a time."""
     specs = {raw.name: spec for raw, spec in fleet}
     results: dict[str, list[Result]] = {}
     for name, known in _matched(fleet, records, named=named, others=others):
@@ -38,8 +38,8 @@ def read(
     belongs to no host, or to several.
 
     A record belongs to the host of its name, with or without the domain, or of its name as ansible_host. If there is
-    only one host, a record without a name belongs to it, and one with another name if somebody has `named` the host. Records of
-    the inventory's `others` are passed over.
+    only one host, a record without a name belongs to it, and one with another name if somebody has `named` the host.
+    Records of the inventory's `others` are passed over.
     """
     return dict(_matched(fleet, records, named=named, others=others))
 
@@ -73,8 +73,9 @@ def left_out(fleet: Pairs, results: Sequence[Result]) -> list[str]:
 
 
 def _host(fleet: Pairs, record: Record, *, named: bool, others: Sequence[str]) -> str:
-    """Return the host's name in the inventory; empty if it is one of the others. The name of the record's folder goes before the
-    one that it has inside, which many logs lack, or have by a cloud's name. Raises GpuprovError where it cannot be told."""
+    """Return the host's name in the inventory; empty if it is one of the others. The name of the record's folder goes
+    before the one that it has inside, which many logs lack, or have by a cloud's name. Raises GpuprovError where it
+    cannot be told."""
     names = [raw.name for raw, _ in fleet]
     found = {name: host for name in (record.folder, record.host) if (host := _find(fleet, others, name))}
     if len({*found.values()}) > 1:
@@ -95,7 +96,8 @@ def _host(fleet: Pairs, record: Record, *, named: bool, others: Sequence[str]) -
 
 
 def _find(fleet: Pairs, others: Sequence[str], name: str) -> str:
-    """Return the one host of the inventory with this name or address, with or without its domain; empty if none or several have."""
+    """Return the one host of the inventory with this name or address, with or without its domain; empty if none or
+    several have."""
     short = name.partition(".")[0]
     if not short:
         return ""

@@ -1,4 +1,5 @@
-"""Defects of the hardware that no block of a spec asks about: told beside the results of verify, which do not fail by them."""
+"""Defects of the hardware that no block of a spec asks about: told beside the results of verify, which do not fail by
+them."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ OLD = "an earlier gpuprov brought it, whose receipt does not say what: apply the
 
 
 class Unmanaged(msgspec.Struct, frozen=True, kw_only=True):
-    """A file, a unit or a hold that is there as it was applied. `capability`: whose it was. `runs`: a unit that runs now. `stays`: the
-    reason why --prune leaves it as it is; empty where it takes it away. `unknown`: nobody knows how it is, so that the receipt goes on
-    naming its capability."""
+    """A file, a unit or a hold that is there as it was applied. `capability`: whose it was. `runs`: a unit that runs
+    now. `stays`: the reason why --prune leaves it as it is; empty where it takes it away. `unknown`: nobody knows how
+    it is, so that the receipt goes on naming its capability."""
 
     capability: str
     kind: Kind
@@ -37,8 +37,8 @@ class Unmanaged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_unmanaged(host: HostSpec, facts: Facts, values: Mapping[str, Mapping[str, Any]] = {}) -> tuple[Unmanaged, ...]:
-    """List what the host's receipt names and its spec does not. values: what roles are handed, by capability; of one of the spec
-    without them, nothing is listed. Nor is anything of a host without a sound receipt."""
+    """List what the host's receipt names and its spec does not. values: what roles are handed, by capability; of one of
+    the spec without them, nothing is listed. Nor is anything of a host without a sound receipt."""
     receipt = facts.known(house.RECEIPT)
     if receipt is None or receipt.damaged:
         return ()
@@ -105,7 +105,8 @@ def _sums(entries: Iterable[str]) -> dict[str, str]:
 def _left(
     capability: str, entries: Iterable[str], desired: set[str], host_state: Contents, *, gone: bool
 ) -> Iterator[Unmanaged]:
-    """gone: the spec has no block of the capability. Else units of packages and holds are its role's, whatever facts it lacks now."""
+    """gone: the spec has no block of the capability. Else units of packages and holds are its role's, whatever facts it
+    lacks now."""
     sums = {path: digest for path, digest in _sums(entries).items() if f"file {path}" not in desired}
     changed = {
         path
@@ -136,11 +137,12 @@ def _left(
 def prune_values(
     host: HostSpec, facts: Facts, leftovers: Sequence[Unmanaged], names: Collection[str] | None = None
 ) -> dict[str, Any]:
-    """Return what the role is handed that takes these away; empty where the receipt names nothing beyond the spec. names: of these
-    capabilities alone.
+    """Return what the role is handed that takes these away; empty where the receipt names nothing beyond the spec.
+    names: of these capabilities alone.
 
-    `files`: by path the sum that a file must have to go. `units`, `holds`: by name. `busy`: users' programs may depend on one of the
-    units. `forgotten`: capabilities that the receipt names no longer then. Beside them what these say (`Capability.pruned`).
+    `files`: by path the sum that a file must have to go. `units`, `holds`: by name. `busy`: users' programs may depend
+    on one of the units. `forgotten`: capabilities that the receipt names no longer then. Beside them what these say
+    (`Capability.pruned`).
     """
     receipt = facts.known(house.RECEIPT)
     applied = {

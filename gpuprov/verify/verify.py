@@ -1,4 +1,5 @@
-"""A fleet -> results: which probes the checks need, one exec per host, every check in memory; and what follows from them."""
+"""A fleet -> results: which probes the checks need, one exec per host, every check in memory; and what follows from
+them."""
 
 from __future__ import annotations
 
@@ -53,10 +54,11 @@ def verify(
     took: dict[str, float] | None = None,
     also: Sequence[Probe[Any]] = (),
 ) -> list[Result]:
-    """Read every host once and evaluate its checks: results in the order of the fleet. A host that cannot be reached is one result.
+    """Read every host once and evaluate its checks: results in the order of the fleet. A host that cannot be reached is
+    one result.
 
-    A host is judged as soon as it has answered, and what it answered is let go once `on_done` was told. `took` gets seconds, by host.
-    also: what is read beside what the checks need, for `on_done` alone.
+    A host is judged as soon as it has answered, and what it answered is let go once `on_done` was told. `took` gets
+    seconds, by host. also: what is read beside what the checks need, for `on_done` alone.
     """
     results_by_host: dict[str, list[Result]] = {}
 
@@ -124,16 +126,17 @@ def unreachable(host: str, error: UnreachableError) -> Result:
 
 
 MENDED_BY_BOOT = ("restart", "reset", "reboot")
-"""Actions that a boot takes the place of: it resets the GPUs and ends all programs, and nobody is made to boot for it."""
+"""Actions that a boot takes the place of: it resets the GPUs and ends all programs, and nobody is made to boot for it.
+"""
 
 
 def next_boot(results: Iterable[Result]) -> dict[str, NextBoot]:
     """The next-boot verdict of every host, from its `next-boot` results and what fails now.
 
     A check that fails now and that a reboot fixes counts as right; one that a reboot does not fix leaves the verdict
-    open, since whoever starts the service or fixes the file may do so before or after the reboot. It counts as right, too, where
-    a unit brings it about at each boot, and that is proven. What only follows from another failure is not told beside it. What
-    asks nothing of the host (n/a) says nothing of its next boot.
+    open, since whoever starts the service or fixes the file may do so before or after the reboot. It counts as right,
+    too, where a unit brings it about at each boot, and that is proven. What only follows from another failure is not
+    told beside it. What asks nothing of the host (n/a) says nothing of its next boot.
     """
     all_results = list(results)
     proven = {(result.host, result.check) for result in all_results if result.status == "pass"}

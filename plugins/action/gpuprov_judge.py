@@ -1,19 +1,20 @@
 """Judges a host from inside a play by gpuprov's own checks, and gives each role its desired state.
 
-Runs on the controller, with the Python package gpuprov beside ansible-core; on the host it runs one script that only reads.
-Options: `capabilities` (those of this run) and `moment`: `preflight` checks the conditions for changing anything, and fails with
-all that are not met; `now` only recomputes the desired state of the roles, once act 2 or a reboot has changed the host. In check
-mode nothing has changed it: the earlier result stays.
+Runs on the controller, with the Python package gpuprov beside ansible-core; on the host it runs one script that only
+reads. Options: `capabilities` (those of this run) and `moment`: `preflight` checks the conditions for changing
+anything, and fails with all that are not met; `now` only recomputes the desired state of the roles, once act 2 or a
+reboot has changed the host. In check mode nothing has changed it: the earlier result stays.
 
-Between the two is `sources`. nvidia_driver's first stage may add a package source, and items that wait for it are decided only
-then: its own version, and packages that a later role takes from there, or by that version. So each role judges again, for itself;
-those after it are judged by the driver to come, which is in the earlier result, the variable gpuprov_judged. The host is not read
-if no driver was resolved and nothing had waited (`later` of its desired state). Items that still wait are refused; in check mode,
-which adds no source, they are reported.
+Between the two is `sources`. nvidia_driver's first stage may add a package source, and items that wait for it are
+decided only then: its own version, and packages that a later role takes from there, or by that version. So each role
+judges again, for itself; those after it are judged by the driver to come, which is in the earlier result, the variable
+gpuprov_judged. The host is not read if no driver was resolved and nothing had waited (`later` of its desired state).
+Items that still wait are refused; in check mode, which adds no source, they are reported.
 
-The roles get `desired` of the result, by capability: that of `capabilities`, beside the earlier results of others. `resources`, of
-`now`, are those that each of `capabilities` then has on the host, for the receipt, beside earlier ones of others. `driver` lets
-gpuprov_packages keep packages of another driver away. Strings in it come from a host and are no templates.
+The roles get `desired` of the result, by capability: that of `capabilities`, beside the earlier results of others.
+`resources`, of `now`, are those that each of `capabilities` then has on the host, for the receipt, beside earlier ones
+of others. `driver` lets gpuprov_packages keep packages of another driver away. Strings in it come from a host and are
+no templates.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {**result, **shown, "changed": bool(waited), **judgement}
 
     def _read(self, text: str, known: dict[str, Any]) -> bytes:
-        """Return both streams of the script on the host, as bytes: a host's data need not be UTF-8, and a module's result must."""
+        """Return both streams of the script on the host, as bytes: a host's data need not be UTF-8, and a module's
+        result must."""
         given = {"capabilities": [], "moment": self._task.args["moment"], "script": text}
         ran = self._execute_module(module_name="gpuprov_judge", module_args=given, task_vars=known)
         if "printed" not in ran:

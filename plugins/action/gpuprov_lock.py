@@ -1,4 +1,5 @@
-"""The controller's part of gpuprov_lock: the identity of this run, and whether the holder of a lock is a dead run of this machine."""
+"""The controller's part of gpuprov_lock: the identity of this run, and whether the holder of a lock is a dead run of
+this machine."""
 
 from __future__ import annotations
 
@@ -49,8 +50,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
 
 def _by_hand() -> dict[str, Any]:
-    """Return the ansible-playbook that runs this. While it works on other hosts it does not renew the lease, which is therefore as
-    long as an act."""
+    """Return the ansible-playbook that runs this. While it works on other hosts it does not renew the lease, which is
+    therefore as long as an act."""
     return {**process.describe("", "", process.find_topmost("ansible-playbook")), "lease": BY_HAND}
 
 

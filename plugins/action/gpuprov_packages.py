@@ -1,4 +1,5 @@
-"""The controller's part of gpuprov_packages: a capability's desired state becomes the module's options, or no call at all."""
+"""The controller's part of gpuprov_packages: a capability's desired state becomes the module's options, or no call at
+all."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Reaches a host before any module can run there: the user who answers, the Python that starts, the kind of host.
 
-Runs on the controller, with the Python package gpuprov beside ansible-core, and decides by the same code as `verify` and `plan`
-(gpuprov/rules/reach.py). One exec reads all of it; a mark of this run separates the answer from other output of a login. Then the
-facts are read, with the Python that starts. A host that was reached joins the group gpuprov_reached.
+Runs on the controller, with the Python package gpuprov beside ansible-core, and decides by the same code as `verify`
+and `plan` (gpuprov/rules/reach.py). One exec reads all of it; a mark of this run separates the answer from other output
+of a login. Then the facts are read, with the Python that starts. A host that was reached joins the group
+gpuprov_reached.
 """
 
 from __future__ import annotations

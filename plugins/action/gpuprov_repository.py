@@ -1,4 +1,5 @@
-"""The controller's part of gpuprov_repository: the key is read or fetched here, and judged before the host is contacted."""
+"""The controller's part of gpuprov_repository: the key is read or fetched here, and judged before the host is
+contacted."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Reads the specs of a play's hosts, if `gpuprov render` did not write the project.
 
-Runs on the controller, with the Python package gpuprov beside ansible-core, before any connection to a host. The inventory's
-sources are read by the code of `gpuprov check`, since Ansible itself keeps only the innermost `gpuprov` of a host. A host gets the
-variables that `render` would have written for it. It ends with one error if a spec cannot be read or is wrong.
+Runs on the controller, with the Python package gpuprov beside ansible-core, before any connection to a host. The
+inventory's sources are read by the code of `gpuprov check`, since Ansible itself keeps only the innermost `gpuprov` of
+a host. A host gets the variables that `render` would have written for it. It ends with one error if a spec cannot be
+read or is wrong.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _fleets: list[Any] = []
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
-    """The action: one reading for all hosts of a play (`host`), or the spec of this host with a role that is applied by itself
-    (`role`)."""
+    """The action: one reading for all hosts of a play (`host`), or the spec of this host with a role that is applied by
+    itself (`role`)."""
 
     _requires_connection = False
     _VALID_ARGS = frozenset({"host", "role"})

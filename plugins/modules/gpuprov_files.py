@@ -1,6 +1,6 @@
 #!/usr/bin/python
-"""Text files made by Python, written or removed; units that read them, enabled or disabled; and why the host needs a reboot for
-them."""
+"""Text files made by Python, written or removed; units that read them, enabled or disabled; and why the host needs a
+reboot for them."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ def latency(value: float) -> str:
 def devices(
     number: int, *, rails: int = 1, layer: str = "InfiniBand", rate: str = "400 Gb/sec (4X NDR)", **more: str
 ) -> str:
-    """The RDMA devices of a host whose address ends in `number`; the GID of RoCE v2 with that address is at another index on each."""
+    """The RDMA devices of a host whose address ends in `number`; the GID of RoCE v2 with that address is at another
+    index on each."""
     found = []
     for rail in range(rails):
         gid = f"0000:0000:0000:0000:0000:ffff:0a{rail:02x}:{number:04x}"
@@ -80,9 +81,11 @@ def facts(number: int, **changed: str) -> Facts:
 
 
 class Fleet:
-    """Answers steps as hosts would. `answers` by (test program, client, server) or program; a callable is called with the step.
+    """Answers steps as hosts would. `answers` by (test program, client, server) or program; a callable is called with
+    the step.
 
-    `dies`: hosts that are gone at the given step (counted from their first one after the lock). `order` is what ran, in order.
+    `dies`: hosts that are gone at the given step (counted from their first one after the lock). `order` is what ran, in
+    order.
     """
 
     def __init__(self, **answers: str | Callable[[Step], Ran]) -> None:

@@ -1,4 +1,5 @@
-"""What stands out of an acceptance: the host that is slow, not each of its figures; the path that is, and not its two hosts."""
+"""What stands out of an acceptance: the host that is slow, not each of its figures; the path that is, and not its two
+hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The role of the acceptance tools, played on this machine below another folder: an archive is taken, compared and built."""
+"""The role of the acceptance tools, played on this machine below another folder: an archive is taken, compared and
+built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""An apply without Ansible: each host comes to what a test says, as Ansible's events and the readings after it would have it."""
+"""An apply without Ansible: each host comes to what a test says, as Ansible's events and the readings after it would
+have it."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ def pair(name: str, *groups: str) -> Pair:
 def running(
     folder: Path, comes_to: Mapping[str, str], idle: Mapping[str, str] | None = None, interrupted: str = ""
 ) -> Iterator[list[list[str]]]:
-    """Yield the batches that were begun. `comes_to`: of each host, else "green". `idle`: hosts on which nothing is to be done, and
-    what they are. `interrupted`: the host at which a user ends the run."""
+    """Yield the batches that were begun. `comes_to`: of each host, else "green". `idle`: hosts on which nothing is to
+    be done, and what they are. `interrupted`: the host at which a user ends the run."""
     batches: list[list[str]] = []
     done: set[str] = set()
     idle = idle or {}

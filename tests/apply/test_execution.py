@@ -164,7 +164,8 @@ def test_an_interrupt_leaves_nothing_running(tmp_path: Path, number: int) -> Non
     # Which task is named depends on how far Ansible's events have come when the signal arrives.
     assert re.search("failed: interrupted in kernel: (Write the state|Take long)", told)
     assert "interrupted: run it again to complete it" in told
-    # A module that ends by the signal while it unpacks itself leaves the folder that Ansible made for it: code, and no arguments.
+    # A module that ends by the signal while it unpacks itself leaves the folder that Ansible made for it: code, and no
+    # arguments.
     assert not [path for path in left if not re.fullmatch(r"ansible_\S+_payload_\w+", path.name)]
 
 

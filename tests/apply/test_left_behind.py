@@ -37,7 +37,8 @@ DEAD = {**process.describe("dead", "1"), "pid": 4_000_000}
 def test_the_lock_of_a_run_that_was_killed_after_its_receipt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holder: dict[str, Any], stays: bool
 ) -> None:
-    """Killed between act 5's receipt and its unlock: the next apply finds the host as wanted, and runs no Ansible there."""
+    """Killed between act 5's receipt and its unlock: the next apply finds the host as wanted, and runs no Ansible
+    there."""
     (tmp_path / "tmp" / "gpuprov-run-dead" / "control").mkdir(parents=True)
     (tmp_path / "tmp" / "gpuprov-run-dead" / "in-use").touch()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))

@@ -104,7 +104,8 @@ def test_a_host_that_is_lost_after_a_failure_says_both(reboot: bool, hint: str) 
 
 
 def test_an_interrupted_host_is_four_lines() -> None:
-    """What was going on, the state, what still runs and how it ends, what to do: what follows from the interrupt is folded."""
+    """What was going on, the state, what still runs and how it ends, what to do: what follows from the interrupt is
+    folded."""
     causes = [result("fail"), msgspec.structs.replace(result("fail"), check="kernel.modules", hint="load it")]
     following = msgspec.structs.replace(result("fail"), check="kernel.late", follows="kernel.sysctl")
     done = AppliedItem(capability="kernel", kind="file", name="/etc/a", after="written", state="done")

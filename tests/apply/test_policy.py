@@ -70,7 +70,8 @@ def test_a_canary_that_is_red_and_has_nothing_to_do_stops_all(
 def test_a_canary_that_is_green_and_has_nothing_to_do_is_left_out(
     tmp_path: Path, idle: dict[str, str], more: dict[str, Any], batches: list[list[str]]
 ) -> None:
-    """A host that no canary names and that has nothing to do counts nowhere, red as it may be; shares are of the others."""
+    """A host that no canary names and that has nothing to do counts nowhere, red as it may be; shares are of the
+    others."""
     begun, ended = run(tmp_path, idle=idle, canary="first", **more)
     assert (begun, ended.stopped) == (batches, "")
 

@@ -104,7 +104,8 @@ def test_nor_does_it_begin_a_line_of_another_host(
 
 
 class Hosts:
-    """Hosts with one checkpoint each, and what the program of checkpoints is asked there. `answers`: to `begin`, in turn."""
+    """Hosts with one checkpoint each, and what the program of checkpoints is asked there. `answers`: to `begin`, in
+    turn."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: dict[str, Any]) -> None:
         self.asked: list[tuple[str, str]] = []

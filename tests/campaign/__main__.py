@@ -41,7 +41,8 @@ def planned(runs: int, seed: str, seconds: dict[str, float], just: str = "") -> 
     for turn in itertools.count():
         if number >= runs:
             return
-        # Two groups of hosts have each class once: of those with the first seven, and of those with the others, some are upgrades.
+        # Two groups of hosts have each class once: of those with the first seven, and of those with the others, some
+        # are upgrades.
         spec = just or ("upgrade" if turn % 24 in (1, 5, 12) else "small")
         if turn % 3 < 2:
             group = []
@@ -100,8 +101,8 @@ def campaign(
     just: str = "",
     on_kept: Callable[[Path], None] = lambda rows: None,
 ) -> int:
-    """How many runs broke an invariant. What is in the place's file has ended, and is not done again; on_kept: told of it after each
-    group. SIGTERM: the groups that have begun come to their end, and no other begins."""
+    """How many runs broke an invariant. What is in the place's file has ended, and is not done again; on_kept: told of
+    it after each group. SIGTERM: the groups that have begun come to their end, and no other begins."""
     place.mkdir(parents=True, exist_ok=True)
     alone = threading.Lock()
     broken: list[Run] = []

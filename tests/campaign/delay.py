@@ -1,4 +1,5 @@
-"""`python delay.py MILLISECONDS`: leads connections to port 2022 on to sshd's, each piece up to so much later (standard library)."""
+"""`python delay.py MILLISECONDS`: leads connections to port 2022 on to sshd's, each piece up to so much later (standard
+library)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Disks of simulated hosts' own: a container's root on an ext4 file system whose power can be cut, and which can be full.
+"""Disks of simulated hosts' own: a container's root on an ext4 file system whose power can be cut, and which can be
+full.
 
-A cut stops the file system in one moment, as xfstests' `godown` does: what was not written is lost, nothing is flushed any more. The
-host then boots from what the disk has, after ext4's journal was replayed.
+A cut stops the file system in one moment, as xfstests' `godown` does: what was not written is lost, nothing is flushed
+any more. The host then boots from what the disk has, after ext4's journal was replayed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pathlib import Path
 
 FREE = 4000
 """MiB that a host has for itself: apply wants 3,000 for a new driver, and refuses it otherwise. The file is sparse."""
-# fs/ext4/ext4.h: EXT4_IOC_SHUTDOWN is _IOR('X', 125, __u32); 2 is EXT4_GOING_FLAGS_NOLOGFLUSH: its journal is not flushed either.
+# fs/ext4/ext4.h: EXT4_IOC_SHUTDOWN is _IOR('X', 125, __u32); 2 is EXT4_GOING_FLAGS_NOLOGFLUSH: its journal is not
+# flushed either.
 SHUTDOWN, NOLOGFLUSH = 0x8004587D, 2
 
 
@@ -72,7 +74,8 @@ class Disk:
     def unmount(self, seconds: float = 240) -> None:
         """Once its host is gone: at the next mount the journal is replayed.
 
-        A container that starts meanwhile has this mount, too, for a moment. As long as anybody has it, the next mount is the same.
+        A container that starts meanwhile has this mount, too, for a moment. As long as anybody has it, the next mount
+        is the same.
         """
         over = time.monotonic() + seconds
         while subprocess.run(["umount", str(self.root)], check=False, capture_output=True).returncode:

@@ -1,4 +1,5 @@
-"""A group of runs: an apply over some hosts, each with its fault; the next apply, the one after it, and the judge's word on each."""
+"""A group of runs: an apply over some hosts, each with its fault; the next apply, the one after it, and the judge's
+word on each."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ UNDO = (
     "rm -f /etc/modprobe.d/gpuprov.conf; "
     "find /var/lib/gpuprov -mindepth 1 -maxdepth 1 -not -name packages -exec rm -rf {} + 2>/dev/null || true"
 )
-"""What the small spec finds to do again. Packages that were kept to go back to stay: they are not fetched again by each apply."""
+"""What the small spec finds to do again. Packages that were kept to go back to stay: they are not fetched again by each
+apply."""
 BOOTED = {"upgrade"}
 """Specs whose hosts are booted once the next apply has completed: a new driver is loaded by a boot alone."""
 KEPT = ("/var/lib/gpuprov/checkpoints/", "/var/lib/gpuprov/packages/")
@@ -81,7 +83,8 @@ class Stage:
     tag: str
     references: dict[str, Reference] = field(default_factory=dict)
     idle: dict[bool, list[SimulatedHost]] = field(default_factory=lambda: {False: [], True: []})
-    """Hosts of the small spec that held, and are as they were: they serve again. By whether they have a disk of their own."""
+    """Hosts of the small spec that held, and are as they were: they serve again. By whether they have a disk of their
+    own."""
     disks: dict[str, Disk] = field(default_factory=dict)
     watch: outside.Watch = field(init=False)
     """Reads all processes of this machine, once for all groups."""
@@ -237,7 +240,8 @@ class Group:
 
 @contextmanager
 def staged(place: Path, specs: tuple[str, ...]) -> Iterator[Stage]:
-    """The image of a host with the old driver, loaded; and the references. They are kept for the next campaign of the same code."""
+    """The image of a host with the old driver, loaded; and the references. They are kept for the next campaign of the
+    same code."""
     key = prepared()
     tag, kept = f"{IMAGE}:{key}", image.cache_dir() / f"campaign-{key}.json"
     stage = Stage(("", ""), secrets.token_hex(12), place, tag)

@@ -1,6 +1,8 @@
-"""The judge: looks at a host from outside, and knows nothing of gpuprov (standard library; dpkg, files, /proc, exit codes).
+"""The judge: looks at a host from outside, and knows nothing of gpuprov (standard library; dpkg, files, /proc, exit
+codes).
 
-`plant` puts a site on a host, `look` reads it, `judge` compares two looks. What broke is a sentence that begins with its invariant.
+`plant` puts a site on a host, `look` reads it, `judge` compares two looks. What broke is a sentence that begins with
+its invariant.
 """
 
 from __future__ import annotations
@@ -130,7 +132,8 @@ NEW = ("env", "-i", "HOME=/root", "LANG=C.UTF-8", "PATH=/usr/local/sbin:/usr/loc
 
 
 def entered(container: str) -> tuple[str, ...]:
-    """The words that lead a shell into a container by the kernel's own means: the engine's `exec` costs a hundred times as much."""
+    """The words that lead a shell into a container by the kernel's own means: the engine's `exec` costs a hundred times
+    as much."""
     over = time.monotonic() + STARTS
     while not (pid := first(container)):
         if time.monotonic() > over:
@@ -288,7 +291,8 @@ def interface(address: str) -> str:
 
 
 class Packets:
-    """Reads every packet that passes an interface of this machine, for secrets; also one that two packets of a flow share."""
+    """Reads every packet that passes an interface of this machine, for secrets; also one that two packets of a flow
+    share."""
 
     def __init__(self, interface: str, *secrets: str) -> None:
         self.start(interface, *secrets)

@@ -1,4 +1,5 @@
-"""`python -m tests.campaign --sabotage`: does the judge catch what it is there for? A broken copy of the product is applied.
+"""`python -m tests.campaign --sabotage`: does the judge catch what it is there for? A broken copy of the product is
+applied.
 
 What the judge saw is kept in `recorded/`, and judged again by tests, without hosts.
 """

@@ -1,4 +1,5 @@
-"""A host that is right in everything, told as the text its probes print; and a way to ask one check about a changed one."""
+"""A host that is right in everything, told as the text its probes print; and a way to ask one check about a changed
+one."""
 
 from __future__ import annotations
 
@@ -100,7 +101,8 @@ def daemon(
     state: str = "S",
     errors: Sequence[str] = (),
 ) -> str:
-    """What the Fabric Manager probe prints: the clock, live processes of the unit, its program, its configuration, its log."""
+    """What the Fabric Manager probe prints: the clock, live processes of the unit, its program, its configuration, its
+    log."""
     stat = f"{state} 1 {'0 ' * 17}{(STARTED - BOOTED) * 100} 0"
     lines = [f"clock|{BOOTED + 100_000}.5|100000.5|100"]
     lines += [f"process|{700 + n}|{stat}|{command} " for n, command in enumerate(commands or (FM,)) if command]

@@ -1,4 +1,5 @@
-"""The programs of units that set something at each boot, run from the folder that they have on a host, with its places elsewhere."""
+"""The programs of units that set something at each boot, run from the folder that they have on a host, with its places
+elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ def run(
     env: Mapping[str, str],
     before: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run the last of the modules, with nothing beside it but the others. `before`: Python that runs first; `here` moves places."""
+    """Run the last of the modules, with nothing beside it but the others. `before`: Python that runs first; `here`
+    moves places."""
     folder = root / "lib" / package
     folder.mkdir(parents=True, exist_ok=True)
     for name in (*modules, "__init__"):

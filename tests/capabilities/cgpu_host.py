@@ -9,7 +9,8 @@ def said(
     modules: tuple[str, ...] = ("cgpu_procfs",),
     more: str = "",
 ) -> str:
-    """What the probe `cgpu` prints. Each of `gpus` is `max_inst policy prio_ratio`, with - for a node that is not there."""
+    """What the probe `cgpu` prints. Each of `gpus` is `max_inst policy prio_ratio`, with - for a node that is not
+    there."""
     lines = [f"version|{version}"] * bool(version) + [f"module|{name}" for name in modules]
     for index, values in enumerate(gpus or ("20 1 80",)):
         rows = zip(("max_inst", "policy", "prio_ratio"), values.split(), strict=True)

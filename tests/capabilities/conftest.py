@@ -1,5 +1,5 @@
-"""Every check that passes in a test here is asked again with its probes silent (`silent.py`); what one that does not pass says is
-commands that the host's distribution has (`commands.py`)."""
+"""Every check that passes in a test here is asked again with its probes silent (`silent.py`); what one that does not
+pass says is commands that the host's distribution has (`commands.py`)."""
 
 from __future__ import annotations
 

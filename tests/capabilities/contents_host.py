@@ -57,8 +57,8 @@ def resources(capability: Capability, ctx: Context[Any]) -> list[Resource]:
 
 
 def own(wanted: list[Resource], changed: Mapping[str, str] | None = None, *more: str) -> str:
-    """The probe's output on a host that has all of these as they should be. `changed`: other lines of a path (empty: it is not there);
-    `more`: lines at the end."""
+    """The probe's output on a host that has all of these as they should be. `changed`: other lines of a path (empty: it
+    is not there); `more`: lines at the end."""
     files = [one for one in wanted if isinstance(one, File)]
     lines = ["@contents", *(f"none|{one.path}" for one in wanted if isinstance(one, Absent))]
     for one in files:

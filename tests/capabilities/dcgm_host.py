@@ -41,7 +41,8 @@ def said(
     discovery: str = "1 GPU found (Active).", exporter: str = "", sends: str = "", told: str = TOLD, sender: str = "new",
     metrics: str = "", counters: bool = True,
 ) -> str:  # fmt: skip
-    """What the probe `dcgm` prints. `engine` and `exporter` are the processes' command lines, `start` and `sends` the units'."""
+    """What the probe `dcgm` prints. `engine` and `exporter` are the processes' command lines, `start` and `sends` the
+    units'."""
     lines = [f"start|engine|{start}", "environment|engine|DCGM_HOME_DIR=/var/log/nvidia-dcgm"]
     lines += [f"process|engine|800|{state}|{engine} "] * bool(engine)
     lines += [f"start|exporter|{sends or exporter}", f"environment|exporter|{told if sends or exporter else ''}"]

@@ -42,7 +42,8 @@ def said(
     plugins: tuple[str, ...] = (PLUGIN,),
     core: str = CORE,
 ) -> str:
-    """What the probe `efa` prints; `version` None: the driver is not loaded, empty: the kernel's own; `fi` None: no fi_info."""
+    """What the probe `efa` prints; `version` None: the driver is not loaded, empty: the kernel's own; `fi` None: no
+    fi_info."""
     lines = [f"product|{product}"]
     lines += [f"function|{address}|{name}" for address, name in zip(ADDRESSES, bound, strict=False)]
     lines += [f"loaded|{version}"] if version is not None else []

@@ -1,4 +1,5 @@
-"""GPUDirect RDMA on the good host, told as its probes print it: proprietary modules built after OFED, nvidia_peermem loaded."""
+"""GPUDirect RDMA on the good host, told as its probes print it: proprietary modules built after OFED, nvidia_peermem
+loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A host in work as its kernel log and nvidia-smi -q tell it: the real H100 of the corpus, well, and changed line by line."""
+"""A host in work as its kernel log and nvidia-smi -q tell it: the real H100 of the corpus, well, and changed line by
+line."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ WELL = _well()
 
 
 def smi(present: int = 1, text: str = "", **changed: Any) -> str:
-    """The probe's output; `changed`: a line by its name (underscores for blanks) with the value of its first occurrence."""
+    """The probe's output; `changed`: a line by its name (underscores for blanks) with the value of its first
+    occurrence."""
     text = text or WELL
     for name, value in changed.items():
         line = name.replace("_", " ")
@@ -82,7 +84,8 @@ def ports(**counted: object) -> str:
 
 
 def flaps(name: str, count: int, *, ago: int = 3600, since: int = 0, loaded: bool = False) -> str:
-    """The journal of a host with an Ethernet and an InfiniBand interface, one of which lost its link so many times, a minute apart."""
+    """The journal of a host with an Ethernet and an InfiniBand interface, one of which lost its link so many times, a
+    minute apart."""
     ethernet = name.startswith("en")
     kernel, networkd = "kernel: mlx5_core 0000:17:00.0", "systemd-networkd[992]:"
     up, down = ("Link up", "Link down") if ethernet else ("Gained carrier", "Lost carrier")

@@ -1,4 +1,5 @@
-"""A compute tray of a GB200 rack: its GPUs, its packages, and what the probe of nvidia-imex prints. The good host has none of it."""
+"""A compute tray of a GB200 rack: its GPUs, its packages, and what the probe of nvidia-imex prints. The good host has
+none of it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ ASKED = "kubeconfig|/etc/kubernetes/kubelet.conf\nname|gpu1\nkubectl|/usr/bin/ku
 
 
 def files(block: Kubernetes | None = None, host: HostSpec | None = None, **changed: str | None) -> str:
-    """What the probe prints of the files of a spec; `changed` (device_plugin for device-plugin.yaml) have another text, or none."""
+    """What the probe prints of the files of a spec; `changed` (device_plugin for device-plugin.yaml) have another text,
+    or none."""
     made = documents.documents(host or HostSpec(name="gpu1"), block or Kubernetes())
     texts: dict[str, str | None] = {name: documents.text(value) for name, value in made.items()}
     texts |= {f"{name.replace('_', '-')}.yaml": text for name, text in changed.items()}

@@ -27,7 +27,8 @@ def daemon(
     name: str = "host", *devices: str, pid: int = 700, percentage: str = "100.0", priority: str = "0", limits: tuple[str, ...] = (),
     servers: str = "", command: str = COMMAND, pipe: str = "/tmp/nvidia-mps", answer: str = "", unit: str = "",
 ) -> str:  # fmt: skip
-    """A control daemon of gpuprov's unit NAME, and what it answers. `servers`: `PID UID STATUS CLIENTS` of each, with semicolons."""
+    """A control daemon of gpuprov's unit NAME, and what it answers. `servers`: `PID UID STATUS CLIENTS` of each, with
+    semicolons."""
     mine = devices or (A, B)
     lines = [f"daemon|{pid}|{unit or f'gpuprov-mps@{name}.service'}|{command} "]
     lines += [f"env|{pid}|CUDA_VISIBLE_DEVICES={','.join(mine)}", f"env|{pid}|CUDA_MPS_PIPE_DIRECTORY={pipe}"]

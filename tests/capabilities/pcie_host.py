@@ -1,4 +1,5 @@
-"""A host of one PCIe switch with a GPU and an HCA below it: as the probe prints it, and as a sysfs tree with configuration spaces."""
+"""A host of one PCIe switch with a GPU and an HCA below it: as the probe prints it, and as a sysfs tree with
+configuration spaces."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ ON = 0x1D
 
 
 def space(identifier: str, control: int | None = CONTROL, acs: int | None = None, size: int = 4096) -> bytes:
-    """Configuration space: power management at 0x40, PCI Express at 0x68; device serial number at 0x100, AER at 0xfb4, and ACS at
-    0xf24, in the order in which a PEX switch links them (lspci -vvv of a PEX 9797)."""
+    """Configuration space: power management at 0x40, PCI Express at 0x68; device serial number at 0x100, AER at 0xfb4,
+    and ACS at 0xf24, in the order in which a PEX switch links them (lspci -vvv of a PEX 9797)."""
     vendor, device = (int(part, 16) for part in identifier.split(":"))
     made = bytearray(4096)
     struct.pack_into("<HHHH", made, 0, vendor, device, 0x0006, 0x0010)
@@ -53,7 +54,8 @@ PARTS = (
 
 
 def tree(root: Path, acs: int = 0, control: int = CONTROL) -> Path:
-    """The sysfs of that host below `root`, with a virtual function and an NVLink bridge beside; `acs` is in every bridge."""
+    """The sysfs of that host below `root`, with a virtual function and an NVLink bridge beside; `acs` is in every
+    bridge."""
     for part in PARTS:
         folder = root / "sys/devices/pci0000:15" / "/".join((*part.above, part.address))
         function(root, folder, part.identifier, "060400" if part.kind == "bridge" else "030200")

@@ -73,7 +73,8 @@ def host(
 ) -> str:
     """What the probe `rdma_host` prints. `port`: rows of ss; `soft`: LoadState, ActiveState, UnitFileState.
 
-    `daemons`: a service that runs, its process's limit, its unit's. `silent`: `address|device|class` of adapters that are dead.
+    `daemons`: a service that runs, its process's limit, its unit's. `silent`: `address|device|class` of adapters that
+    are dead.
     """
     lines = [f"module|{name}|{state}" for name, state in {**MODULES, **(modules or {})}.items()]
     lines += [f"netdev|{one}" for one in netdevs] + [f"route|{route}"] + [f"port|{one}" for one in port]

@@ -1,4 +1,5 @@
-"""RoCE on the good host: as its probe prints it, and as a tree of folders that the probe and the program read and write."""
+"""RoCE on the good host: as its probe prints it, and as a tree of folders that the probe and the program read and
+write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Silence planted: whatever check passes on a host is asked again with each of its probes silent, and must not pass for it.
+"""Silence planted: whatever check passes on a host is asked again with each of its probes silent, and must not pass for
+it.
 
 conftest.py asks so of every check that passes in any test here, whatever the spec asks and whatever the host is.
 """
@@ -43,7 +44,8 @@ def green(check: Check, ctx: Context[Any], outputs: dict[str, Output], silent: s
 
 
 def greens(check: Check, ctx: Context[Any]) -> Iterator[tuple[str, str, str]]:
-    """(probe, silence, what is found) of each silence with which the check still passes; `*`: all of its probes are silent."""
+    """(probe, silence, what is found) of each silence with which the check still passes; `*`: all of its probes are
+    silent."""
     outputs = ctx.facts.outputs()
     mine = {probe.name for probe in check.probes if probe.name in outputs}
     for silence, said in SILENCES.items():

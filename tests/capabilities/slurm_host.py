@@ -38,7 +38,8 @@ def told(
     clock: str = "1000.5 500.0 300000000 790",
     wanted: str = "",
 ) -> str:
-    """What the probe prints. `lines` of gres.conf, what slurmd `found` and `said`, `settings` of slurm.conf (None: there is none)."""
+    """What the probe prints. `lines` of gres.conf, what slurmd `found` and `said`, `settings` of slurm.conf (None:
+    there is none)."""
     rows = ["slurmd|/usr/sbin/slurmd", "version|slurm-wlm 22.05.8"]
     rows += ["file|", *(f"conf|{line}" for line in settings)] if settings is not None else []
     rows += ["nvml|"] * nvml + [f"gres|{line}" for line in (header.rstrip("\n"), *lines) if lines]

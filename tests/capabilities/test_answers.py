@@ -1,4 +1,5 @@
-"""Held packages on both families, where holding works and where it does not; every capability that holds packages says it so."""
+"""Held packages on both families, where holding works and where it does not; every capability that holds packages says
+it so."""
 
 from __future__ import annotations
 

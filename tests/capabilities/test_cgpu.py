@@ -1,4 +1,5 @@
-"""cgpu: the module is there, alone and with a driver it works with; the settings of each GPU, now and after the next boot."""
+"""cgpu: the module is there, alone and with a driver it works with; the settings of each GPU, now and after the next
+boot."""
 
 from __future__ import annotations
 

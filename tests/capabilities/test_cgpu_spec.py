@@ -1,4 +1,5 @@
-"""cgpu, known offline: what a spec must not say, what a host's settings are as a spec, and the file that the role writes."""
+"""cgpu, known offline: what a spec must not say, what a host's settings are as a spec, and the file that the role
+writes."""
 
 from __future__ import annotations
 

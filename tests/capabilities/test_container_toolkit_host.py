@@ -1,4 +1,5 @@
-"""Real dockerd and containerd of Debian on a simulated GPU host, NVIDIA's own nvidia-ctk: the runtime comes, all else stays."""
+"""Real dockerd and containerd of Debian on a simulated GPU host, NVIDIA's own nvidia-ctk: the runtime comes, all else
+stays."""
 
 from __future__ import annotations
 

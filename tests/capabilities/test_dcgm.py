@@ -1,4 +1,5 @@
-"""dcgm: one version of all its packages, held; a host engine that lives, answers and is the installed one; its exporter."""
+"""dcgm: one version of all its packages, held; a host engine that lives, answers and is the installed one; its
+exporter."""
 
 from __future__ import annotations
 

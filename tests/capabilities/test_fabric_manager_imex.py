@@ -1,4 +1,5 @@
-"""fabric_manager on compute trays of a rack: nvidia-imex of the driver's version, its domain, its channel; the rules of both."""
+"""fabric_manager on compute trays of a rack: nvidia-imex of the driver's version, its domain, its channel; the rules of
+both."""
 
 from __future__ import annotations
 
@@ -147,7 +148,8 @@ def test_a_driver_that_was_loaded_without_the_parameter_needs_a_reboot() -> None
     ),
 )
 def test_each_check_is_of_one_of_both(name: str) -> None:
-    """On a tray Fabric Manager's checks have nothing to say, whatever there is; on a board those of nvidia-imex have not."""
+    """On a tray Fabric Manager's checks have nothing to say, whatever there is; on a board those of nvidia-imex have
+    not."""
     check, tail = CHECKS[name], name.partition(".")[2]
     imex = tail.startswith("imex_")
     answer = check.run(Context(HostSpec(name="h"), FabricManager() if imex else BLOCK, facts()))

@@ -165,7 +165,8 @@ def test_what_was_never_applied_here_is_not_red_for_files_that_are_to_come() -> 
 
 
 def test_what_was_never_applied_here_needs_the_lines_that_no_program_does_without() -> None:
-    """Of the toolkit's own refresh unit another place is red, and none is its default; nvidia-imex needs each of its lines."""
+    """Of the toolkit's own refresh unit another place is red, and none is its default; nvidia-imex needs each of its
+    lines."""
     host, path = Host("container_toolkit"), catalogue.REFRESH_ENVIRONMENT
     host.texts["receipt"] = ""
     gone = {one.path: "" for one in host.wanted}

@@ -1,4 +1,5 @@
-"""gpudirect_rdma: which method a host has and why, dma-buf, what is left of another method, the check of the PCI topology."""
+"""gpudirect_rdma: which method a host has and why, dma-buf, what is left of another method, the check of the PCI
+topology."""
 
 from __future__ import annotations
 

@@ -206,7 +206,8 @@ ROWS = [
 
 
 def test_a_driver_of_any_version_keeps_the_flavour_that_is_there() -> None:
-    """L40S take both; what a spec without a version leads to for branch 535 is proprietary, and this host has open ones."""
+    """L40S take both; what a spec without a version leads to for branch 535 is proprietary, and this host has open
+    ones."""
     l40s = {"nvidia_functions": "0000:19:00.0 0x10de 0x26b9 0x10de 0x1851 0x030200 nvidia\n"}
     host = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver()})
     assert ground(host, facts(**l40s, gpudirect=said(kernel(license_=OPEN)))).flavour == "open"

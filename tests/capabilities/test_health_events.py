@@ -97,7 +97,8 @@ def test_a_reset_that_the_switches_tell_of_is_past() -> None:
 
 
 def test_what_was_done_is_told_with_its_time() -> None:
-    """What was to be done becomes what was done, by the switches' line or by the driver's word after the Xid that asked for it."""
+    """What was to be done becomes what was done, by the switches' line or by the driver's word after the Xid that asked
+    for it."""
     assert "past" not in judged((0, UNCONTAINED)).found
     by_switches = judged((0, UNCONTAINED), (600, SWITCH_FOUND)).found
     assert "; past: Xid 95 on 0000:19:00 2025-11-23 11:13 UTC, reset 2025-11-23 11:23 UTC" in by_switches

@@ -32,7 +32,8 @@ OLD = (
     "starting health recovery flow",
 )
 ABORTED = "health recovery flow aborted since the nic state is invalid"
-"""As Linux 4.10 has them: https://github.com/torvalds/linux/blob/v4.10/drivers/net/ethernet/mellanox/mlx5/core/health.c."""
+"""As Linux 4.10 has them:
+https://github.com/torvalds/linux/blob/v4.10/drivers/net/ethernet/mellanox/mlx5/core/health.c."""
 PLUGGED, UNPLUGGED = (f"Port module event: module 0, Cable {what}" for what in ("plugged", "unplugged"))
 HOT = "Port module event[error]: module 0, Cable error, High Temperature"
 POWER, ENOUGH = (

@@ -1,4 +1,5 @@
-"""health: what nobody asked for: links, ports and daemons of the fabric, judged by one rule in health, topology, export and verify."""
+"""health: what nobody asked for: links, ports and daemons of the fabric, judged by one rule in health, topology, export
+and verify."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def wired(machine: Machine, kind: str = METAL) -> dict[str, Output | str]:
 
 
 def ports(*states: str, further: str = "") -> Machine:
-    """HCAs of one model, each with a state as `DOWN` or `ACTIVE 100`; `further`: the state of a second function of each card."""
+    """HCAs of one model, each with a state as `DOWN` or `ACTIVE 100`; `further`: the state of a second function of each
+    card."""
     made = Machine()
     made.gpu("pci0000:16/0000:16:01.0/0000:17:00.0", L40S, 0)
     for number, state in enumerate(states):
@@ -232,7 +234,8 @@ def test_a_guest_cannot_say_how_far_an_hca_is() -> None:
 
 
 def test_a_guest_may_have_gpus_without_their_nvlinks() -> None:
-    """It may have one of a board alone, or some without a partition; a link that is down beside others that are up is a defect."""
+    """It may have one of a board alone, or some without a partition; a link that is down beside others that are up is a
+    defect."""
     machine = hgx_h100(lost=tuple(range(8)))
     assert asked(NVLINKS, wired(machine, GUEST)).status == "pass"
     assert asked(NVLINKS, wired(machine, METAL)).status == "fail"
@@ -257,7 +260,8 @@ def test_cards_without_a_bridge_are_well() -> None:
 
 
 def broken() -> dict[str, Output | str]:
-    """A host with a dead Fabric Manager, a GPU at 8 GT/s x4, an NVLink down, a port down, and another at 100 of 400 Gb/s."""
+    """A host with a dead Fabric Manager, a GPU at 8 GT/s x4, an NVLink down, a port down, and another at 100 of 400
+    Gb/s."""
     machine = hgx_h100(lost=(6,))
     gpu = next(way for way in machine.functions if way.endswith("0000:bc:00.0"))
     machine.functions[gpu][6:8] = ["8.0 GT/s PCIe", "4"]

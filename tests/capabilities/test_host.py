@@ -411,7 +411,8 @@ def test_every_check_finds_the_good_host_good(capability: str) -> None:
 
 @EVERY
 def test_every_check_can_fail_or_says_why_not(capability: str) -> None:
-    """A host of which nothing could be read is never called good: each check fails, skips with a reason, or is an error."""
+    """A host of which nothing could be read is never called good: each check fails, skips with a reason, or is an
+    error."""
     harmless = {
         "host.fabric",  # without NVSwitches there is nothing to want; host.gpu says that no GPU was seen
         "host.package_sources",  # none at all is nothing to mistrust

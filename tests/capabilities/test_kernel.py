@@ -30,7 +30,8 @@ OLD, NEW = "6.1.0-47-amd64", "6.1.0-48-amd64"
 
 
 def built(**kernels: str) -> dict[str, str]:
-    """Two installed kernels of which the newer boots next; by module, for NEW, what its file says of the kernel it is for."""
+    """Two installed kernels of which the newer boots next; by module, for NEW, what its file says of the kernel it is
+    for."""
     files = {
         name: "" if kernel == "none" else f"/lib/modules/{NEW}/updates/{name}.ko" for name, kernel in kernels.items()
     }

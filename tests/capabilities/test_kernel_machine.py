@@ -1,4 +1,5 @@
-"""kernel: hugepages, CPU governor, NUMA balancing: checks, what they imply, the program of the unit, the probes' own scripts."""
+"""kernel: hugepages, CPU governor, NUMA balancing: checks, what they imply, the program of the unit, the probes' own
+scripts."""
 
 from __future__ import annotations
 
@@ -230,7 +231,8 @@ def test_what_the_program_refuses(tmp_path: Path) -> None:
 
 
 def test_the_probes_read_a_tree(tmp_path: Path) -> None:
-    """A governor that is a module still to be loaded counts, but for a driver with policies of its own: intel_pstate, active."""
+    """A governor that is a module still to be loaded counts, but for a driver with policies of its own: intel_pstate,
+    active."""
     loadable(policies(tmp_path, "powersave", "powersave"), "schedutil")
     (tmp_path / "sys/devices/system/cpu/cpufreq/policy1/scaling_driver").write_text("intel_pstate\n")
     pages = tmp_path / "sys/kernel/mm/hugepages/hugepages-2048kB"

@@ -1,4 +1,5 @@
-"""kubernetes: what its files say, in the words of the charts and of mig-parted, and that they are read as they were meant."""
+"""kubernetes: what its files say, in the words of the charts and of mig-parted, and that they are read as they were
+meant."""
 
 from __future__ import annotations
 

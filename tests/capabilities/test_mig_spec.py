@@ -1,4 +1,5 @@
-"""mig in a spec: what does not go with the catalogue, the driver, the other blocks, or the mig-parted file that it names."""
+"""mig in a spec: what does not go with the catalogue, the driver, the other blocks, or the mig-parted file that it
+names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What apply may do to daemons: refuse before it changes, kill nobody's job, give compute modes back; and who can reach a daemon."""
+"""What apply may do to daemons: refuse before it changes, kill nobody's job, give compute modes back; and who can reach
+a daemon."""
 
 from __future__ import annotations
 

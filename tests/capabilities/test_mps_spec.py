@@ -1,4 +1,5 @@
-"""mps in the spec: groups, MIG, driver branch and GPU, limits, environments; and what is judged before anything is changed."""
+"""mps in the spec: groups, MIG, driver branch and GPU, limits, environments; and what is judged before anything is
+changed."""
 
 from __future__ import annotations
 

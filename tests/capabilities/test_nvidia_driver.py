@@ -1,4 +1,5 @@
-"""nvidia_driver, as it is: packages, holds, modules, user space, parameters; each failing branch and the field's known bugs."""
+"""nvidia_driver, as it is: packages, holds, modules, user space, parameters; each failing branch and the field's known
+bugs."""
 
 from __future__ import annotations
 

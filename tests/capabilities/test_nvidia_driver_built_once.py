@@ -1,4 +1,5 @@
-"""nvidia_driver.build_host: modules of another host are whole, recorded and for every kernel; and who can be a build host."""
+"""nvidia_driver.build_host: modules of another host are whole, recorded and for every kernel; and who can be a build
+host."""
 
 from __future__ import annotations
 

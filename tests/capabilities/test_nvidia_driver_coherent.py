@@ -1,4 +1,5 @@
-"""nvidia_driver: the memory of superchips under Kubernetes, which is declared as a parameter of the module and proved as one."""
+"""nvidia_driver: the memory of superchips under Kubernetes, which is declared as a parameter of the module and proved
+as one."""
 
 from __future__ import annotations
 

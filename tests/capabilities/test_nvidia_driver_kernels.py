@@ -145,7 +145,8 @@ def test_every_kind_of_kernel_is_held() -> None:
 
 
 def test_what_needs_a_kernel_in_its_own_version_is_held_with_it() -> None:
-    """Else dnf, which may not have the newer kernel, finds no way to the newer kernel-devel-matched, and every upgrade ends there."""
+    """Else dnf, which may not have the newer kernel, finds no way to the newer kernel-devel-matched, and every upgrade
+    ends there."""
     kernels = (
         "kernel",
         "kernel-core",

@@ -1,4 +1,5 @@
-"""nvidia_driver.source: runfile: one file of one checksum and version, no package beside it, the same checks of the driver."""
+"""nvidia_driver.source: runfile: one file of one checksum and version, no package beside it, the same checks of the
+driver."""
 
 from __future__ import annotations
 

@@ -81,7 +81,8 @@ def of_next(*lines: str, enrolled: str = "aa:bb\nserial 1b:2c\n", driver: Nvidia
 
 
 def test_with_secure_boot_on_the_next_kernels_modules_must_load() -> None:
-    """https://github.com/fedora-silverblue/issue-tracker/issues/272: akmods built a module without a signature, and it was refused."""
+    """https://github.com/fedora-silverblue/issue-tracker/issues/272: akmods built a module without a signature, and it
+    was refused."""
     assert (of_next(DKMS_KEY).status, of_next(DKMS_KEY).found) == (
         "pass",
         "1 module, signed by DKMS module signing key (1b2c), whose certificate is enrolled",

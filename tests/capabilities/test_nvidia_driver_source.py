@@ -32,7 +32,8 @@ def names(os_id: str, version: str, package: str, source: str = "auto", flavour:
 
 
 def dpkg(version: str, source: str = "auto", state: str = "hi ", **others: str) -> str:
-    """dpkg-query's lines of an Ubuntu host with the whole set, and others (underscores for dashes) in versions of their own."""
+    """dpkg-query's lines of an Ubuntu host with the whole set, and others (underscores for dashes) in versions of their
+    own."""
     branch = resolve.upstream(version).partition(".")[0]
     of = f"nvidia-graphics-drivers-{branch}" + ("-server" if source == "auto" else "")
     lines = [f"{state}|{name}|{version}|{of}\n" for name in names("ubuntu", "24.04", version, source)]

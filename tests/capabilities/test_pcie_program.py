@@ -15,7 +15,8 @@ from tests.capabilities.pcie_host import CONTROL, GPU, HCA, LEFT, ON, RIGHT, ROO
 
 pytestmark = pytest.mark.install  # programs, started again and again
 
-# The two expressions that the program gives to setpci(8), on a file of the tree; the register lies where space() puts it.
+# The two expressions that the program gives to setpci(8), on a file of the tree; the register lies where space() puts
+# it.
 SETPCI = """#!/bin/sh
 [ "$1" = -s ] || exit 9
 file=@/sys/bus/pci/devices/$2/config value=${3##*=} mask=${3##*=}

@@ -95,7 +95,8 @@ ROWS = [
         "pass",
         "1 port ACTIVE",
     ),
-    # SR-IOV functions are their virtual machines' and pods': https://github.com/openshift/sriov-network-operator/issues/635
+    # SR-IOV functions are their virtual machines' and pods':
+    # https://github.com/openshift/sriov-network-operator/issues/635
     Row(
         "SR-IOV functions that wait for pods",
         DEVICES,

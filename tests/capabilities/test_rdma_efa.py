@@ -1,4 +1,5 @@
-"""EFA: the installer that ran, the driver, libfabric, NCCL's plugin; and what it looks like where one of them is not there."""
+"""EFA: the installer that ran, the driver, libfabric, NCCL's plugin; and what it looks like where one of them is not
+there."""
 
 from __future__ import annotations
 

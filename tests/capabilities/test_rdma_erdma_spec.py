@@ -1,4 +1,5 @@
-"""eRDMA and NCCL, known offline: what cannot be, what is only warned of, and what the hosts of a fleet must have in common."""
+"""eRDMA and NCCL, known offline: what cannot be, what is only warned of, and what the hosts of a fleet must have in
+common."""
 
 from __future__ import annotations
 

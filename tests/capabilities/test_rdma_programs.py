@@ -16,8 +16,8 @@ from gpuprov.capabilities.rdma.roce import desired as roce
 from gpuprov.catalog import rdma as catalogue
 from tests.capabilities import at_boot
 
-# `rdma link add NAME type TYPE netdev IF` and `rdma link delete NAME` on a folder that looks like /sys/class/infiniband. udev's
-# renaming: the device is called otherwise than it was asked for.
+# `rdma link add NAME type TYPE netdev IF` and `rdma link delete NAME` on a folder that looks like
+# /sys/class/infiniband. udev's renaming: the device is called otherwise than it was asked for.
 RDMA = """case "$1 $2" in
   "link add")
     [ -e ROOT/refused ] && { cat ROOT/refused >&2; exit 1; }
@@ -198,7 +198,8 @@ def test_every_adapter_is_there_before_any_is_set(unit: str) -> None:
 
 
 def test_the_network_manager_has_set_its_mtu_before_roce_does() -> None:
-    """network.target says only that it was started: it sets addresses, and the MTU that DHCP names, until network-online.target."""
+    """network.target says only that it was started: it sets addresses, and the MTU that DHCP names, until
+    network-online.target."""
     after = next(line for line in roce.UNIT.splitlines() if line.startswith("After="))
     assert "network-online.target" in after.partition("=")[2].split()
 

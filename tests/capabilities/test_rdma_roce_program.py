@@ -1,4 +1,5 @@
-"""The program that sets RoCE ports at boot, run on folders that look like sysfs and configfs: what it sets, and what it refuses."""
+"""The program that sets RoCE ports at boot, run on folders that look like sysfs and configfs: what it sets, and what it
+refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""rdma, known offline: what a spec must not say, hosts of one fabric together, what it asks of the kernel, a host as a spec."""
+"""rdma, known offline: what a spec must not say, hosts of one fabric together, what it asks of the kernel, a host as a
+spec."""
 
 from __future__ import annotations
 

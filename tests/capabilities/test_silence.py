@@ -1,4 +1,5 @@
-"""No green from silence: each probe printing nothing, without its program, and printing garbage, for every check that reads it."""
+"""No green from silence: each probe printing nothing, without its program, and printing garbage, for every check that
+reads it."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ PROBES = {probe.name: probe for probe in [*DESIRED, *(probe for check in all_che
 
 
 def test_no_check_of_the_good_host_passes_without_its_probes() -> None:
-    """All checks, all their probes, three silences; demanding specs are asked so wherever a test here sees a check pass."""
+    """All checks, all their probes, three silences; demanding specs are asked so wherever a test here sees a check
+    pass."""
     wrong: list[object] = []
     for check in CHECKS.values():
         texts = {name: text for name, text in good().items() if name in {probe.name for probe in check.probes}}

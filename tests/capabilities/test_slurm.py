@@ -1,4 +1,5 @@
-"""slurm: slurmd and its files before anything is changed, and the GPUs, limits and health check of a node as slurmd has them."""
+"""slurm: slurmd and its files before anything is changed, and the GPUs, limits and health check of a node as slurmd has
+them."""
 
 from __future__ import annotations
 

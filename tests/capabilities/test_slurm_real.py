@@ -1,5 +1,5 @@
-"""Slurm's own slurmd and slurmctld on the stand-in NVML: gres.conf as slurmd takes it, of GPUs, shards and MIG devices, also after a
-change; a node that the health check drains, and does not give back."""
+"""Slurm's own slurmd and slurmctld on the stand-in NVML: gres.conf as slurmd takes it, of GPUs, shards and MIG devices,
+also after a change; a node that the health check drains, and does not give back."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ PartitionName=p Nodes=ALL Default=YES
 
 
 class Node:
-    """A compute node below `folder`, with two H100 of the stand-in NVML. gpuprov's program and Slurm's are the real ones."""
+    """A compute node below `folder`, with two H100 of the stand-in NVML. gpuprov's program and Slurm's are the real
+    ones."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.host = folder, Host(folder / "gpus", "H100-SXM5-80GB", 2)

@@ -64,7 +64,8 @@ def docker(
     *,
     answers: bool = True,
 ) -> str:
-    """docker with this daemon.json (text: as it stands); `info` is what docker info says beside the usual (text: all of it)."""
+    """docker with this daemon.json (text: as it stands); `info` is what docker info says beside the usual (text: all of
+    it)."""
     text = config if isinstance(config, str) else json.dumps(config, indent=2)
     usual = {"Runtimes": {"runc": {}, "nvidia": {}}, "DefaultRuntime": "runc", "CgroupDriver": "systemd"}
     said = info if isinstance(info, str) else json.dumps({**usual, **(info or {})})
@@ -95,7 +96,8 @@ def podman(version: str = "4.3.1") -> str:
 
 
 def packages(version: str = VERSION, state: str = "hi ", **others: str) -> str:
-    """dpkg-query's lines of the four packages; `others` (underscores for dashes) have a version of their own, "" for none."""
+    """dpkg-query's lines of the four packages; `others` (underscores for dashes) have a version of their own, "" for
+    none."""
     versions = dict.fromkeys(PACKAGES, version) | {name.replace("_", "-"): other for name, other in others.items()}
     return "".join(f"{state}|{name}|{v}-1|nvidia-container-toolkit\n" for name, v in versions.items() if v)
 

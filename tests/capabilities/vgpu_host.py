@@ -1,4 +1,5 @@
-"""A virtual machine with a licensed vGPU, told as the text its probes print; and a way to ask one check about a changed one."""
+"""A virtual machine with a licensed vGPU, told as the text its probes print; and a way to ask one check about a changed
+one."""
 
 from __future__ import annotations
 
@@ -109,7 +110,8 @@ PROBES: dict[str, Output | str] = {
     "gridd": gridd(),
     "vgpu_licences": licence("Licensed (Expiry: N/A)", bus="00000000:19:00.0"),
 }
-"""What these probes print on a bare host, and, of its GPU and licence, on one with a vGPU: for the host that is good in everything."""
+"""What these probes print on a bare host, and, of its GPU and licence, on one with a vGPU: for the host that is good in
+everything."""
 
 
 def ask(check_id: str, fragment: Fragment, host: HostSpec | None = None, /, **changed: Output | str) -> Outcome:

@@ -1,4 +1,5 @@
-"""GPUs by the names that people have for them: labels of Kubernetes, nvidia-smi, instance types; and cards of other vendors."""
+"""GPUs by the names that people have for them: labels of Kubernetes, nvidia-smi, instance types; and cards of other
+vendors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""NVIDIA's decode table of Xids 144 to 150: its rows leave nothing open, and a line gets the answer of the one that knows it."""
+"""NVIDIA's decode table of Xids 144 to 150: its rows leave nothing open, and a line gets the answer of the one that
+knows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Every fact of the catalogue is of use: what nothing reads is not kept up, and says one thing while the code does another."""
+"""Every fact of the catalogue is of use: what nothing reads is not kept up, and says one thing while the code does
+another."""
 
 from __future__ import annotations
 

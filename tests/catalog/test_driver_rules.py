@@ -1,4 +1,5 @@
-"""The names that a host's index is asked for: by branch where the name has one, and not beyond the branches that are known."""
+"""The names that a host's index is asked for: by branch where the name has one, and not beyond the branches that are
+known."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A stand-in for systemctl over the unit files below a folder: the units that start at boot and those that run are kept as JSON
-beside them.
+"""A stand-in for systemctl over the unit files below a folder: the units that start at boot and those that run are kept
+as JSON beside them.
 
-It knows the calls that gpuprov makes, and fails on any other. It does not know what units do when they are started, and how they
-depend on each other.
+It knows the calls that gpuprov makes, and fails on any other. It does not know what units do when they are started, and
+how they depend on each other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A role's options as declared to Ansible match the fragment: its own validator accepts rendered variables, and refuses others."""
+"""A role's options as declared to Ansible match the fragment: its own validator accepts rendered variables, and refuses
+others."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ def test_nothing_makes_a_template_of_data() -> None:
 
 
 def test_patterns_match_to_the_end() -> None:
-    """`$` lets one more newline pass: patterns end with `\\Z`, or are matched whole. (A spec's texts have no newline at all.)"""
+    """`$` lets one more newline pass: patterns end with `\\Z`, or are matched whole. (A spec's texts have no newline at
+    all.)"""
     told = []
     root = Path(PACKAGE).parent
     for path in [*FILES, *(root / "roles").rglob("*.py"), *(root / "playbooks").rglob("*.py")]:

@@ -144,8 +144,8 @@ def test_what_decodes_strictly_is_found(text: str) -> None:
 
 
 def printed(texts: dict[str, str], damage: str) -> bytes:
-    """Return the output of a host where every file and every program has such a byte: at the end of each line, or in a line of its
-    own."""
+    """Return the output of a host where every file and every program has such a byte: at the end of each line, or in a
+    line of its own."""
 
     def damaged(text: str) -> bytes:
         data = text.encode()

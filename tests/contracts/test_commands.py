@@ -1,5 +1,5 @@
-"""Commands that show a finding can be run on the host that has it, whatever its distribution. Fixes are checked where they are
-made: by tests/capabilities/conftest.py, in every test in which a check does not pass."""
+"""Commands that show a finding can be run on the host that has it, whatever its distribution. Fixes are checked where
+they are made: by tests/capabilities/conftest.py, in every test in which a check does not pass."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Roles and playbooks decide nothing: Python does, once, and they test whether it has given them something.
 
-A condition tests a value from Python, or the result of an earlier task: whether it exists, is empty or changed. An expression names
-a value, or its default. All exceptions are listed below, each with its reason.
+A condition tests a value from Python, or the result of an earlier task: whether it exists, is empty or changed. An
+expression names a value, or its default. All exceptions are listed below, each with its reason.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The values computed for a role are those that its tasks use: each of their expressions is evaluated with them, and all of them
-are read."""
+"""The values computed for a role are those that its tasks use: each of their expressions is evaluated with them, and
+all of them are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What commands print with --json is one document: each is made here of its own tests' hosts, and judged by the one schema."""
+"""What commands print with --json is one document: each is made here of its own tests' hosts, and judged by the one
+schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The names that the roles request from a host are those that the probes read: no package of the driver escapes the checks."""
+"""The names that the roles request from a host are those that the probes read: no package of the driver escapes the
+checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Exit codes are decided in gpuprov/core/errors.py alone: commands say what came of each host, and the worst of it is the code."""
+"""Exit codes are decided in gpuprov/core/errors.py alone: commands say what came of each host, and the worst of it is
+the code."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ def asks(task: Task, of: str) -> bool:
 
 
 def walk(role: Path, tasks: list[Task], around: tuple[list[Task], ...] = (), rescuing: bool = False) -> Iterator[Met]:
-    """Yield the tasks in the order of a run, with included files of the role in their places and the rescues of the blocks around
-    each."""
+    """Yield the tasks in the order of a run, with included files of the role in their places and the rescues of the
+    blocks around each."""
     for task in tasks:
         yield task, around, rescuing
         yield from walk(

@@ -28,7 +28,8 @@ def problems(path: Path) -> list[Problem]:
 
 
 def offered(problem: Problem) -> Iterator[tuple[str, Any]]:
-    """Yield the fixes in a message: "key" and another name, "block" and a block in place of a key, or "value" and another value."""
+    """Yield the fixes in a message: "key" and another name, "block" and a block in place of a key, or "value" and
+    another value."""
     unknown = problem.message.startswith("unknown key")
     last = format_path(problem.path[-1:])
     kind = "value" if f"{last} is " in problem.message or f'{last} "' in problem.message else "key"

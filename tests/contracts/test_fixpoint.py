@@ -1,6 +1,8 @@
-"""All checks of a capability's resources pass, nothing differs, and its modules change nothing: each exactly where the others do.
+"""All checks of a capability's resources pass, nothing differs, and its modules change nothing: each exactly where the
+others do.
 
-The probe's own script and the modules run on a folder in place of a host's file system; systemctl is a stand-in beside this file.
+The probe's own script and the modules run on a folder in place of a host's file system; systemctl is a stand-in beside
+this file.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ WITH_RESOURCES = [one.name for one in CAPABILITIES if one.resources]
 WITH_UNITS = [one.name for one in CAPABILITIES if one.resources and one.resources.units]
 KINDS = ("files", "programs", "units", "program", "absent", "lines", "on", "off")
 UNDECIDED = {"fabric_manager"}
-"""Capabilities without packages on the good host, a Debian with driver 535, for this spec: the role is refused, and no files are
-predicted."""
+"""Capabilities without packages on the good host, a Debian with driver 535, for this spec: the role is refused, and no
+files are predicted."""
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="files of root's are made")
 
 
@@ -131,7 +133,8 @@ class Tree:
         return done.stdout.decode(errors="replace").replace(str(self.root), "")
 
     def unmanaged(self) -> tuple[tuple[Unmanaged, ...], dict[str, Any]]:
-        """Return the leftovers of a host whose spec no longer requests the capability, and the configuration that removes them."""
+        """Return the leftovers of a host whose spec no longer requests the capability, and the configuration that
+        removes them."""
         spec = HostSpec(name="gpu1")
         script = CONTENTS.script.replace(RECEIPT_FILE, f"{self.root}/receipt.json")
         done = subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True, errors="replace")
@@ -150,7 +153,8 @@ class Tree:
         self.write("/receipt.json", json.dumps({"capabilities": {self.capability.name: entry}}, indent=2))
 
     def failing(self, contents: str = "") -> dict[str, set[str]]:
-        """Return, for each failing check, what it would change. `contents`: the probe's output, where it was read already."""
+        """Return, for each failing check, what it would change. `contents`: the probe's output, where it was read
+        already."""
         ctx: Context[Any] = Context(self.spec, self.block, facts(**self.told, contents=contents or self.contents()))
         found = {}
         for check in generated_checks(self.capability):
@@ -169,8 +173,8 @@ class Tree:
         return {**files, **{one.path: one.text for one in known.texts.get(name, ())}}
 
     def apply(self, *, check: bool) -> set[str]:
-        """Return the changes by the modules, by path and unit. They are called as roles call them: units that should be off first,
-        then files."""
+        """Return the changes by the modules, by path and unit. They are called as roles call them: units that should be
+        off first, then files."""
         values = role_values(self.resources, *KINDS)
 
         def moved(texts: dict[str, str]) -> dict[str, str]:
@@ -214,8 +218,8 @@ def tree(
 
 
 def settles(tree: Tree, way: str, *, differs: bool | None = True, units: bool = False) -> set[str]:
-    """Assert that modules change what checks name, in check mode and without; then nothing is left to name or to change. Return what
-    was named. differs: whether anything does, if that is known; units: no file was altered."""
+    """Assert that modules change what checks name, in check mode and without; then nothing is left to name or to
+    change. Return what was named. differs: whether anything does, if that is known; units: no file was altered."""
     contents, before = tree.contents(), {one.path: tree.read(one.path) for one in tree.lines}
     failing, foreseen = tree.failing(contents), tree.foreseen(contents)
     assert differs is None or bool(failing) == differs, (way, failing)
@@ -371,7 +375,8 @@ def test_lines_in_files_of_others(with_lines: Tree) -> None:
 
 @pytest.mark.parametrize("with_lines", LINES, indirect=True)
 def test_what_no_lines_can_be_set_in(with_lines: Tree) -> None:
-    """A link is refused, so that nothing of another place is written; what is missing comes with its package, or is made."""
+    """A link is refused, so that nothing of another place is written; what is missing comes with its package, or is
+    made."""
     tree = with_lines
     tree.apply(check=False)
     (shared,) = tree.lines

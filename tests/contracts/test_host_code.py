@@ -24,7 +24,8 @@ FOR_DNF = frozenset((PACKAGE / "host_code" / "packages").glob("dnf_*.py"))
 """Parts of a program that dnf's own Python runs, 3.6 on EL 8: https://docs.python.org/3/whatsnew/3.6.html"""
 OF_DNF = frozenset(("dnf", "hawkey", "rpm"))
 MODULE = PACKAGE / "host_code" / "module.py"
-"""The only module that uses Ansible's module API; programs on hosts that are not reached by Ansible do not import it."""
+"""The only module that uses Ansible's module API; programs on hosts that are not reached by Ansible do not import it.
+"""
 MODULES = sorted((PLUGINS / "modules").glob("*.py"))
 ACTIONS = sorted((PLUGINS / "action").glob("*.py"))
 ATTRIBUTES = frozenset(

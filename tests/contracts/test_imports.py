@@ -79,7 +79,8 @@ def dotted(node: ast.expr) -> str:
     return f"{dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
 
 
-# One test for all files of a rule: a test for each would be a seventh of all tests, and most of their time pytest's own.
+# One test for all files of a rule: a test for each would be a seventh of all tests, and most of their time pytest's
+# own.
 def test_imports_run_one_way() -> None:
     pairs = {(room(path), name[0], shown(path)) for path in FILES for name in imported(path)}
     crossing = {pair for pair in pairs if pair[0] != "__init__" and pair[1] not in ("__version__", pair[0])}
@@ -162,8 +163,8 @@ PROGRAM_LINE = re.compile(
 
 
 def test_programs_in_texts_import_what_there_is() -> None:
-    """Programs that tests run as texts are seen neither by mypy nor, where they are marked `install`, by the fast tests.
-    `login_notice` is the capability that test_tenth.py makes."""
+    """Programs that tests run as texts are seen neither by mypy nor, where they are marked `install`, by the fast
+    tests. `login_notice` is the capability that test_tenth.py makes."""
     missing = set()
     for path in sorted((PACKAGE.parent / "tests").rglob("*.py")):
         for module, names in PROGRAM_LINE.findall(path.read_text(encoding="utf-8")):

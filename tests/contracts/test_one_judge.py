@@ -1,4 +1,5 @@
-"""One line of a kernel log has one verdict: from explain, by itself and in a log; from health, on a host and from a record."""
+"""One line of a kernel log has one verdict: from explain, by itself and in a log; from health, on a host and from a
+record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""No role's packages bypass the judge of other drivers: all are tried in the first act, and only the driver's own are exempt."""
+"""No role's packages bypass the judge of other drivers: all are tried in the first act, and only the driver's own are
+exempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Output of hosts and contents of inventories are read by `gpuprov.core.safe_parse`, which has limits; nothing bypasses it."""
+"""Output of hosts and contents of inventories are read by `gpuprov.core.safe_parse`, which has limits; nothing bypasses
+it."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ def test_task_files_are_short() -> None:
 
 
 def test_a_role_writes_what_python_made() -> None:
-    """No templates: a configuration has one writer, `desired`. No handlers: what follows a change is a state, too. Of programs it has
-    those in shell: the others are in gpuprov/host_code."""
+    """No templates: a configuration has one writer, `desired`. No handlers: what follows a change is a state, too. Of
+    programs it has those in shell: the others are in gpuprov/host_code."""
     parts = [path for path in (ROOT / "roles").glob("*/*") if path.name not in PARTS]
     parts += [path for path in (ROOT / "roles").glob("*/files/**/*") if path.is_file() and path.suffix != ".sh"]
     assert not shown(parts)

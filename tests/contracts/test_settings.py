@@ -1,7 +1,8 @@
-"""Settings and kernel modules: a check passes exactly where nothing differs, names exactly what differs, and asks for nothing more
-once that has its value. Hosts compare as the controller does.
+"""Settings and kernel modules: a check passes exactly where nothing differs, names exactly what differs, and asks for
+nothing more once that has its value. Hosts compare as the controller does.
 
-What a host has is stand-in here: facts of tests/capabilities, altered in memory, and a folder in place of /proc/sys and /sys/module.
+What a host has is stand-in here: facts of tests/capabilities, altered in memory, and a folder in place of /proc/sys and
+/sys/module.
 """
 
 from __future__ import annotations

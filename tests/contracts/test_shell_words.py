@@ -72,7 +72,8 @@ def test_a_script_is_not_made_of_values() -> None:
 
 
 def test_what_hosts_say_names_no_file_of_this_machine() -> None:
-    """`fetch` writes on the machine that runs this: only the step prebuilt does, under a name of its own making (tests/taint)."""
+    """`fetch` writes on the machine that runs this: only the step prebuilt does, under a name of its own making
+    (tests/taint)."""
     assert not [str(file.relative_to(ROLES)) for file, task in every_task() if "ansible.builtin.fetch" in task]
     code = [*(ROLES.parent / "plugins" / "action").glob("*.py"), *(ROLES.parent / "gpuprov" / "play").glob("*.py")]
     fetching = {
@@ -84,12 +85,14 @@ def test_what_hosts_say_names_no_file_of_this_machine() -> None:
 
 
 def test_a_host_does_not_say_which_programs_this_machine_runs() -> None:
-    """The play's environment has the PATH that the host named, and delegated tasks take it: an action has this machine's own."""
+    """The play's environment has the PATH that the host named, and delegated tasks take it: an action has this
+    machine's own."""
     assert not [task["name"] for _, task in every_task() if "delegate_to" in task]
 
 
 FINE = ("SC2045", "SC2283")
-"""Errors of shellcheck that are accepted: a loop over the output of `ls`, and `say = x`, where a word between is meant."""
+"""Errors of shellcheck that are accepted: a loop over the output of `ls`, and `say = x`, where a word between is meant.
+"""
 
 
 def test_what_hosts_are_asked_is_shell(tmp_path: Path) -> None:

@@ -137,5 +137,6 @@ def test_html_templates_clean_what_they_are_given() -> None:
 
 
 def test_lines_are_broken_in_one_place() -> None:
-    """textwrap breaks a package's name at its hyphens unless it is told not to; `gpuprov.core.sanitize.wrapped` tells it."""
+    """textwrap breaks a package's name at its hyphens unless it is told not to; `gpuprov.core.sanitize.wrapped` tells
+    it."""
     assert [path.name for path in FILES if "textwrap" in path.read_text(encoding="utf-8")] == ["sanitize.py"]

@@ -1,4 +1,5 @@
-"""A new capability takes nine files at most, its own and the registry's line: one is made in a copy of the tree, and works."""
+"""A new capability takes nine files at most, its own and the registry's line: one is made in a copy of the tree, and
+works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The steps of the page on fleets, for CI: run as they stand, on stub hosts, beside the names that its GitLab example counts on."""
+"""The steps of the page on fleets, for CI: run as they stand, on stub hosts, beside the names that its GitLab example
+counts on."""
 
 from __future__ import annotations
 

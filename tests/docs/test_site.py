@@ -1,4 +1,5 @@
-"""The documentation as a site: complete, searchable, without anything from elsewhere, and refused where a link leads nowhere."""
+"""The documentation as a site: complete, searchable, without anything from elsewhere, and refused where a link leads
+nowhere."""
 
 from __future__ import annotations
 

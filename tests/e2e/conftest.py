@@ -43,7 +43,8 @@ def versions(lab: Lab) -> tuple[str, str]:
 
 @pytest.fixture(scope="session")
 def first(lab: Lab) -> First:
-    """A fresh host with simulated GPUs, whose modules build in seconds: planned, then applied; its disk is the snapshot `newest`."""
+    """A fresh host with simulated GPUs, whose modules build in seconds: planned, then applied; its disk is the snapshot
+    `newest`."""
     machine = lab.simulated("first")
     inventory = str(lab.inventory(SPEC, machine))
     before = machine.state()
@@ -64,7 +65,8 @@ def newest(first: First) -> str:
 
 @pytest.fixture(scope="session")
 def moved(lab: Lab, newest: str, versions: tuple[str, str]) -> Moved:
-    """A host with simulated GPUs that had the newest driver, then got the second newest. Its disk is the snapshot `older`."""
+    """A host with simulated GPUs that had the newest driver, then got the second newest. Its disk is the snapshot
+    `older`."""
     machine = lab.simulated("moved", newest)
     machine.has_driver(versions[0])
     applied = lab.run("apply", lab.inventory(spec_of(versions[1]), machine), "--yes")

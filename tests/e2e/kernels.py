@@ -1,4 +1,5 @@
-"""Machines that run an older kernel than their distribution offers, as before an upgrade; each test starts from a copy of the disk."""
+"""Machines that run an older kernel than their distribution offers, as before an upgrade; each test starts from a copy
+of the disk."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from tests.e2e.booted import Booted, booted
 DESCRIPTION = Description(kind="machine", gpu=Gpus(model="L40S", count=1), memory=2048)
 DRIVER = "535"
 NEXT, BUILT = "nvidia_driver.next_kernel", "nvidia_driver.modules_built"
-# The archive's main section and its security updates have two versions of the metapackages: the host has the older one, so that an
-# ordinary upgrade brings the newer one.
+# The archive's main section and its security updates have two versions of the metapackages: the host has the older one,
+# so that an ordinary upgrade brings the newer one.
 META = """export DEBIAN_FRONTEND=noninteractive
 echo 'blacklist nouveau' > /etc/modprobe.d/before.conf
 apt-get -qq update
@@ -38,7 +39,8 @@ UPGRADE = "DEBIAN_FRONTEND=noninteractive apt-get -y -q dist-upgrade 2>&1 || ech
 ANYHOW = "touch /etc/dkms/no-autoinstall; dpkg --configure -a >&2; rm /etc/dkms/no-autoinstall"
 """How somebody finishes an upgrade that DKMS ended: without the modules."""
 FAILS = "ccflags-$(if $(filter {0},$(KERNELRELEASE)),y) += -DGPUPROV_SIM_DKMS_FAILS"
-"""In the Kbuild of the driver's source: it does not compile for this kernel, as an older driver does not for a newer one."""
+"""In the Kbuild of the driver's source: it does not compile for this kernel, as an older driver does not for a newer
+one."""
 FOLLOW, HOLD, ALERT = ({"kernel_upgrades": policy} for policy in ("follow", "hold", "alert"))
 PRECOMPILED = {"build": "precompiled"}
 KERNELS = "ls /boot/vmlinuz-* | sed 's/.*vmlinuz-//'"

@@ -1,7 +1,9 @@
-"""Applies that are killed at random points, and what they leave: `python -m tests.e2e.kills [ROUNDS [SEED]]`, on a host of its own.
+"""Applies that are killed at random points, and what they leave: `python -m tests.e2e.kills [ROUNDS [SEED]]`, on a host
+of its own.
 
-A round: apply is killed (SIGKILL to all its processes, or to gpuprov alone; SIGTERM; SIGINT), the next apply completes it, a third has
-nothing to do, and neither the host nor this machine has more on it than after an apply that nobody disturbed.
+A round: apply is killed (SIGKILL to all its processes, or to gpuprov alone; SIGTERM; SIGINT), the next apply completes
+it, a third has nothing to do, and neither the host nor this machine has more on it than after an apply that nobody
+disturbed.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from tests.here import commands
 SPEC = "all: {vars: {gpuprov: {nouveau: {}}}}\n"
 WAYS = ("all-killed", "killed", "terminated", "interrupted")
 BOUND = 90.0
-"""Seconds within which an apply that is told to end has ended, with its locks given back: twice the grace, and one read of a host."""
+"""Seconds within which an apply that is told to end has ended, with its locks given back: twice the grace, and one read
+of a host."""
 UNDO = "rm -rf /etc/modprobe.d/gpuprov.conf /var/lib/gpuprov"
 # Names and contents, not times: what an apply writes again may be written at another time.
 STATE = """

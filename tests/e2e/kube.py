@@ -45,7 +45,8 @@ def built() -> Path:
 
 
 def _build(work: Path) -> None:
-    """Kubernetes' go.mod replaces its parts by folders beside it: a module of ours replaces them by their published versions."""
+    """Kubernetes' go.mod replaces its parts by folders beside it: a module of ours replaces them by their published
+    versions."""
     go = golang.go(WHAT)
     environment = {**os.environ, "GOFLAGS": "-trimpath -mod=mod", "CGO_ENABLED": "0"}
     source = golang.sources(WHAT, "k8s.io/kubernetes", VERSION)

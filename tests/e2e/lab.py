@@ -1,4 +1,5 @@
-"""The hosts and commands of the end-to-end tests. Hosts are copied from images of earlier ones, so that a driver builds once."""
+"""The hosts and commands of the end-to-end tests. Hosts are copied from images of earlier ones, so that a driver builds
+once."""
 
 from __future__ import annotations
 
@@ -110,7 +111,8 @@ class Lab:
         return self._machine(name, Description(user=user), f"{REPOSITORY}:{snapshot}")
 
     def simulated(self, name: str, snapshot: str = "") -> Machine:
-        """A host with simulated GPUs, whose driver modules build in seconds; fresh, or with the disk of a snapshot of such a one.
+        """A host with simulated GPUs, whose driver modules build in seconds; fresh, or with the disk of a snapshot of
+        such a one.
 
         No driver is loaded in it: a container cannot change the one of its machine, and packages are what is looked at.
         """

@@ -1,4 +1,5 @@
-"""Users of one simulated host, each with one thing that real logins have and that must not matter, or with one true fault.
+"""Users of one simulated host, each with one thing that real logins have and that must not matter, or with one true
+fault.
 
 All of them have a host name that does not resolve, of which sudo complains.
 """
@@ -20,7 +21,8 @@ SHIM = '#!/bin/sh\necho "pyenv: ${0##*/}: command not found" >&2\nexit 127\n'
 
 @dataclass(frozen=True)
 class Login:
-    """A user: login shell, files in the home folder, lines of sudoers and of sshd's configuration, variables of the inventory.
+    """A user: login shell, files in the home folder, lines of sudoers and of sshd's configuration, variables of the
+    inventory.
 
     `said` are the words by which a true fault is named; empty where all must be as if nothing were odd.
     """

@@ -1,8 +1,9 @@
-"""Three sites on one machine: simulated hosts that are really changed among a thousand stub hosts, and Slurm for some of them.
+"""Three sites on one machine: simulated hosts that are really changed among a thousand stub hosts, and Slurm for some
+of them.
 
-As a program it is what `gpuprov` is there, with two things put in: a job's stub hosts are done by `tests/rollout/stub.py` (its other
-hosts by `gpuprov fleet work`), and hosts without a node in Slurm have a folder for a scheduler. `worker SITE ADDRESS FOLDER`,
-`start FOLDER ID [ADDRESS]`, `work ...`.
+As a program it is what `gpuprov` is there, with two things put in: a job's stub hosts are done by
+`tests/rollout/stub.py` (its other hosts by `gpuprov fleet work`), and hosts without a node in Slurm have a folder for a
+scheduler. `worker SITE ADDRESS FOLDER`, `start FOLDER ID [ADDRESS]`, `work ...`.
 """
 
 from __future__ import annotations
@@ -213,8 +214,8 @@ class Run:
         return self.process(name, "start", self.folder, rollout, *([self.server.address] if self.server else []))
 
     def kill(self, what: str) -> frozenset[str]:
-        """SIGKILL to a part; it is started again. `jobs`: with the processes of all jobs, and what they have started here, which
-        are returned."""
+        """SIGKILL to a part; it is started again. `jobs`: with the processes of all jobs, and what they have started
+        here, which are returned."""
         assert self.client
         hands = [*self.workers.values()] or [self.client]
         if what == "server":

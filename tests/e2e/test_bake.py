@@ -98,7 +98,8 @@ def test_an_image_is_baked_and_its_clones_prove_themselves(
 
 
 def clones(image: Path, folder: Path, names: tuple[str, ...]) -> int:
-    """Start the image once for each clone, and look at what its first boot says. Returns how many different machines there were."""
+    """Start the image once for each clone, and look at what its first boot says. Returns how many different machines
+    there were."""
     machines = set()
     for name in names:
         container.down(name)

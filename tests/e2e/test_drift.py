@@ -1,4 +1,5 @@
-"""Drift on a host with real apt: who upgraded what, what does not matter, and what will not come back from the next boot."""
+"""Drift on a host with real apt: who upgraded what, what does not matter, and what will not come back from the next
+boot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""EFA on a simulated container, with a stand-in for AWS's installer: applied, kept across a reboot, what is in its way found."""
+"""EFA on a simulated container, with a stand-in for AWS's installer: applied, kept across a reboot, what is in its way
+found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""containerd of each generation, the real daemon, with NVIDIA's own nvidia-ctk: registered, in force, and nothing of the site's lost.
+"""containerd of each generation, the real daemon, with NVIDIA's own nvidia-ctk: registered, in force, and nothing of
+the site's lost.
 
 Where `tests/engines` replays what programs said, here the role does it, and the daemon lives with the result.
 """

@@ -1,4 +1,5 @@
-"""eRDMA on a simulated container, with a stand-in for Alibaba's installer: applied, kept across a reboot, its wrong default found."""
+"""eRDMA on a simulated container, with a stand-in for Alibaba's installer: applied, kept across a reboot, its wrong
+default found."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def test_erdma(lab: Lab, site: Machine, tmp_path: Path) -> None:
     assert "nothing was changed" in done.text
     assert site.sh("ls /usr/src | grep erdma || true") == ""
 
-    # What an image may have: a driver that was built without OFED, whose mode is its default, and NCCL told of other devices.
+    # What an image may have: a driver that was built without OFED, whose mode is its default, and NCCL told of other
+    # devices.
     site.sh("echo NCCL_IB_HCA=mlx5 > /etc/nccl.conf")
     folder = lab.inventory(spec, site)
     done = lab.run("apply", folder, "--yes")

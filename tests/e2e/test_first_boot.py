@@ -1,4 +1,5 @@
-"""A machine that does not come up from a reboot of apply starts again as it was, by its own GRUB, and on_failure: rollback ends it."""
+"""A machine that does not come up from a reboot of apply starts again as it was, by its own GRUB, and on_failure:
+rollback ends it."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ ExecStart=
 ExecStart=/usr/bin/python3 -c "import gpuprov_boot.first_boot_judge as judge; judge.PATIENCE = 180; judge.main()"
 END
 systemctl daemon-reload"""
-"""A file system that does not mount without the module: systemd ends in a shell that waits for somebody at the console, here for
-three minutes in place of fifteen."""
+"""A file system that does not mount without the module: systemd ends in a shell that waits for somebody at the console,
+here for three minutes in place of fifteen."""
 
 
 @pytest.fixture(scope="module", name="host")
@@ -107,7 +108,8 @@ def test_a_boot_that_panics_is_undone_by_grub_and_then_by_rollback(host: Booted)
 
 
 def test_a_boot_that_hangs_is_undone_once_somebody_has_pressed_reset(host: Booted) -> None:
-    """No watchdog, no panic: apply waits as long as it was told to, says so, and leaves the host, which nobody can reach."""
+    """No watchdog, no panic: apply waits as long as it was told to, says so, and leaves the host, which nobody can
+    reach."""
     code, told = apply(host, BOOTS)
     assert code == 0, told
     code, told = apply(host, HANGS, host_reboot_timeout=240)

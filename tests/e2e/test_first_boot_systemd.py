@@ -1,4 +1,5 @@
-"""A machine that systemd-boot starts, with UEFI: a good first boot, and one that panics, which systemd-boot and then rollback undo."""
+"""A machine that systemd-boot starts, with UEFI: a good first boot, and one that panics, which systemd-boot and then
+rollback undo."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ sed 's/BOOT_IMAGE=[^ ]* *//' /proc/cmdline > /etc/kernel/cmdline
 apt-get -qq install -y --no-install-recommends systemd-boot >&2
 bootctl status --no-pager >&2 || true
 ls /boot/efi/loader/entries"""
-"""A machine with BIOS becomes one with UEFI; Debian's package installs systemd-boot into the ESP, and makes the entry."""
+"""A machine with BIOS becomes one with UEFI; Debian's package installs systemd-boot into the ESP, and makes the entry.
+"""
 AUDIT = "sed -i '/^options/s/$/ audit=0/' /boot/efi/loader/entries/*.conf; sed -i 's/$/ audit=0/' /etc/kernel/cmdline"
 """What the site has its hosts started with: gpuprov writes the command line of GRUB only."""
 CHOICE = r"""for name in LoaderEntryDefault LoaderEntryOneShot; do

@@ -1,4 +1,5 @@
-"""GPU settings on a simulated host with two H100: applied, kept across a reboot, refused where a GPU does not take them."""
+"""GPU settings on a simulated host with two H100: applied, kept across a reboot, refused where a GPU does not take
+them."""
 
 from __future__ import annotations
 

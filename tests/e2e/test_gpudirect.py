@@ -1,4 +1,5 @@
-"""GPUDirect RDMA on simulated hosts: a driver built before OFED is built again by real DKMS, one built after it is left alone.
+"""GPUDirect RDMA on simulated hosts: a driver built before OFED is built again by real DKMS, one built after it is left
+alone.
 
 OFED is here what the driver's build looks for, and no more: Module.symvers with the two symbols of peer memory.
 """

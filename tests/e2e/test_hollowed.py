@@ -1,7 +1,9 @@
-"""No green over a hollowed host: each path that apply wrote, altered in each way, is red in verify, in plan and in drift, and mended.
+"""No green over a hollowed host: each path that apply wrote, altered in each way, is red in verify, in plan and in
+drift, and mended.
 
-The paths are found from outside: files that are newer than the apply and that no package owns. On the small host each path is altered
-in one way, all ways in turn; on the others all paths in each way. tests/contracts/test_fixpoint.py does so for every capability.
+The paths are found from outside: files that are newer than the apply and that no package owns. On the small host each
+path is altered in one way, all ways in turn; on the others all paths in each way. tests/contracts/test_fixpoint.py does
+so for every capability.
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ WAYS: dict[str, str] = {
     "gone": "rm {path}",
 }
 RESET = "sed -E 's/^([A-Za-z]+)=.*/\\1=/' {path} > {drop_in}"
-"""What a site writes behind a drop-in: all that it sets, anew. What else the site says of a unit that is not gpuprov's is its own."""
+"""What a site writes behind a drop-in: all that it sets, anew. What else the site says of a unit that is not gpuprov's
+is its own."""
 SHADOW = """
 mkdir -p {folder}
 printf '[Service]\\nExecStart=\\nExecStart=/bin/true\\nLimitMEMLOCK=1\\n[Unit]\\nConditionPathExists=/nowhere\\n' > {drop_in}

@@ -1,4 +1,5 @@
-"""A new kernel comes to a simulated host by its distribution's packages, and nothing boots: what is held, told and refused.
+"""A new kernel comes to a simulated host by its distribution's packages, and nothing boots: what is held, told and
+refused.
 
 That the kernels boot is shown on machines: test_kernel_upgrade.
 """

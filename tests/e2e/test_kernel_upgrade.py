@@ -1,4 +1,5 @@
-"""A kernel of the distribution is upgraded on a machine with DKMS and GRUB of its own: held, followed, or with a build that fails."""
+"""A kernel of the distribution is upgraded on a machine with DKMS and GRUB of its own: held, followed, or with a build
+that fails."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Precompiled modules through a kernel upgrade: a machine that says it is Ubuntu, whose archive has modules for its kernel, and later
-for the new one. Its kernels, GRUB and apt are Debian's, the modules are the stand-ins, compiled for each kernel."""
+"""Precompiled modules through a kernel upgrade: a machine that says it is Ubuntu, whose archive has modules for its
+kernel, and later for the new one. Its kernels, GRUB and apt are Debian's, the modules are the stand-ins, compiled for
+each kernel."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ make -s -C /lib/modules/{0}/build M={1} modules >&2
 install -D -m 644 -t /lib/modules/{0}/updates/dkms {1}/gpuprov_sim_pci.ko
 depmod {0}
 update-initramfs -u -k {0} >&2"""
-"""The simulation's own module for the new kernel, without which there is no GPU: nothing builds modules on this host."""
+"""The simulation's own module for the new kernel, without which there is no GPU: nothing builds modules on this host.
+"""
 BECOME = f"""rm -f /etc/apt/sources.list.d/gpuprov-sim.sources {PROGRAMS}/sources/*
 echo 'bookworm/sid' > /etc/debian_version"""
 

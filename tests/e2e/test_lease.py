@@ -1,4 +1,5 @@
-"""Runs that lose a host: killed and gone on with from another machine, or stopped until another run has taken the host over.
+"""Runs that lose a host: killed and gone on with from another machine, or stopped until another run has taken the host
+over.
 
 Each controller is a machine of its own: another host name (a UTS namespace), another home.
 """
@@ -108,8 +109,8 @@ class Site:
         return done.returncode, result["state"], result.get("message", "")
 
     def cut_off(self, child: subprocess.Popen[str], number: int, but: tuple[str, ...] = ()) -> list[int]:
-        """Send a signal to all of a controller's processes, but for programs of these names, while its module works on the host; the
-        processes."""
+        """Send a signal to all of a controller's processes, but for programs of these names, while its module works on
+        the host; the processes."""
         until = time.monotonic() + 120
         while "waiting" not in self.machine.sh("ls /run").split():
             assert child.poll() is None, child.communicate()

@@ -1,4 +1,5 @@
-"""Time and interruptions on a real host: frozen, hung, killed. Each costs what it may cost, and the next apply completes."""
+"""Time and interruptions on a real host: frozen, hung, killed. Each costs what it may cost, and the next apply
+completes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Noisy logins: whatever a login prints, whatever its shell, umask, locale and sudo are, all commands say the same of the host.
+"""Noisy logins: whatever a login prints, whatever its shell, umask, locale and sudo are, all commands say the same of
+the host.
 
 And true faults are named as what they are, in the same words by every command.
 """
@@ -101,8 +102,8 @@ def test_noise_does_not_matter_to_verify_and_export(site: Site, kind: str) -> No
 
 
 def applied(site: Site, users: list[Login]) -> None:
-    """plan and apply of each user agree: the sysctl is what there is to do, and it is done. One at a time: all are one machine, which
-    is refused under two names."""
+    """plan and apply of each user agree: the sysctl is what there is to do, and it is done. One at a time: all are one
+    machine, which is refused under two names."""
     site.machine.sh(
         "rm -rf /etc/sysctl.d/90-gpuprov.conf /var/lib/gpuprov; sysctl -q -w net.ipv4.tcp_keepalive_time=7200"
     )
@@ -152,7 +153,8 @@ def test_a_fault_is_named_in_the_same_words_by_every_command(site: Site) -> None
 
 
 def blocked(site: Site, user: Login, words: tuple[str, ...]) -> None:
-    """plan and apply refuse by a check with a name, and verify fails it, in the same words; reading alone needs no Python."""
+    """plan and apply refuse by a check with a name, and verify fails it, in the same words; reading alone needs no
+    Python."""
     inventory = site.inventory([user], 666)
     before = site.machine.sh(f"cat /proc/sys/{TIME.replace('.', '/')}")
     for command, code in ((("verify",), 1), (("plan",), 1), (("apply", "--yes"), 3)):

@@ -23,7 +23,8 @@ FLEET = {
     "rocky": (5, "570", Description(gpu=GPUS, distribution="rocky9", driver=OTHERS)),
 }
 """For how many hosts of the inventory a simulated one stands, and the driver that is asked for."""
-# Many logins at once are more than sshd admits by default, and rpm, dnf and apt-cache of one host wait for or spoil each other.
+# Many logins at once are more than sshd admits by default, and rpm, dnf and apt-cache of one host wait for or spoil
+# each other.
 PREPARE = """
 echo 'MaxStartups 100' > /etc/ssh/sshd_config.d/startups.conf; systemctl reload ssh || systemctl reload sshd
 for program in dnf rpm apt-cache; do

@@ -1,4 +1,5 @@
-"""A bundle of packages: resolved on a host, then applied to it when it has no route, no package lists and no other source."""
+"""A bundle of packages: resolved on a host, then applied to it when it has no route, no package lists and no other
+source."""
 
 from __future__ import annotations
 

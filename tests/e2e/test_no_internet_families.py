@@ -1,4 +1,5 @@
-"""One bundle for three families, NVIDIA's repository (stand-ins) in it: served as a mirror, then applied to hosts without a route."""
+"""One bundle for three families, NVIDIA's repository (stand-ins) in it: served as a mirror, then applied to hosts
+without a route."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ SPEC: dict[str, Any] = {"nouveau": {}, "nvidia_driver": {"version": "580", "sour
 PORT = 8098
 SERVE = f"cd /srv && nohup python3 -m http.server --bind 127.0.0.1 {PORT} >/dev/null 2>&1 & sleep 3"
 AT = f"http://127.0.0.1:{PORT}/bundle"
-# How a host takes packages from a static web server that has the folder: each index is signed by the key, which comes another way.
+# How a host takes packages from a static web server that has the folder: each index is signed by the key, which comes
+# another way.
 MIRROR = {
     "e2e-offline-debian": f"""mkdir -p /tmp/l/partial
 echo 'deb [signed-by=/srv/key.asc] {AT}/debian12-amd64 ./' > /tmp/m.list

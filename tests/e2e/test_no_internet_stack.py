@@ -1,4 +1,5 @@
-"""A bundle of as much as a spec can ask for, for two hosts without a route: NVIDIA's whole stack, and a driver from a .run file.
+"""A bundle of as much as a spec can ask for, for two hosts without a route: NVIDIA's whole stack, and a driver from a
+.run file.
 
 Everything of NVIDIA's is a stand-in but its container runtime's programs; podman, DKMS, gcc and make are Debian's.
 """
@@ -35,7 +36,8 @@ BOARD = Description(
 )  # fmt: skip
 PLAIN = Description(gpu=Gpus(model="L40S", count=2), driver=VERSION, repositories=("distribution", "nvidia"))
 MODULES = {"rdma.umad", "gpudirect_rdma.dmabuf"}
-"""Checks that fail here: of ib_umad and ib_uverbs, kernel modules that neither a container has nor these stand-ins of OFED."""
+"""Checks that fail here: of ib_umad and ib_uverbs, kernel modules that neither a container has nor these stand-ins of
+OFED."""
 STAGING, SITE, RUNFILE = "e2e-stack-staging", "e2e-stack-site", "e2e-stack-runfile"
 HOSTS = {STAGING: BOARD, SITE: BOARD, RUNFILE: PLAIN}
 MAKEFILE = """# A stand-in of nccl-tests: what `make` makes of it is a program that says so.

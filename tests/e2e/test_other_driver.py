@@ -23,7 +23,8 @@ NAMES = (
     "nvidia-persistenced",
 )
 
-# Without an apply's mark there is nothing to do, and plan tells what would be in the way; with it all is to run, and is blocked.
+# Without an apply's mark there is nothing to do, and plan tells what would be in the way; with it all is to run, and is
+# blocked.
 MARKS = (("rm -f", 0), ("touch", 1))
 
 INSTALL = f"""

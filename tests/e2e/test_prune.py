@@ -1,4 +1,5 @@
-"""Capabilities that are taken out of the spec: plan names what they left, and --prune takes it away, on a host with systemd."""
+"""Capabilities that are taken out of the spec: plan names what they left, and --prune takes it away, on a host with
+systemd."""
 
 from __future__ import annotations
 

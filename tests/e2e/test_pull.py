@@ -1,4 +1,5 @@
-"""A host that pulls: first boot by its user-data, timer, drift, a tampered bundle, a lock in the way. Nobody logs in to it."""
+"""A host that pulls: first boot by its user-data, timer, drift, a tampered bundle, a lock in the way. Nobody logs in to
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Two machines with kernels of their own and a network between them: rxe made, kept across a reboot, missed when gone; rping."""
+"""Two machines with kernels of their own and a network between them: rxe made, kept across a reboot, missed when gone;
+rping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Traps of RDMA on simulated hosts: verify finds each of them by the right check, and sees nothing else once they are gone."""
+"""Traps of RDMA on simulated hosts: verify finds each of them by the right check, and sees nothing else once they are
+gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""NVIDIA's own kernel modules, as Debian packages them, compiled by DKMS: from nothing, and to another version and back."""
+"""NVIDIA's own kernel modules, as Debian packages them, compiled by DKMS: from nothing, and to another version and
+back."""
 
 from __future__ import annotations
 

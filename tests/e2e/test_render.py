@@ -1,4 +1,5 @@
-"""A rendered project runs with plain ansible-playbook, where gpuprov can be imported; elsewhere it says so and changes nothing."""
+"""A rendered project runs with plain ansible-playbook, where gpuprov can be imported; elsewhere it says so and changes
+nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ ANSIBLE = [sys.executable, "-m", "ansible", "playbook"]
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """ansible-playbook of a Python that sees our site-packages without its .pth files, and so without the editable gpuprov."""
+    """ansible-playbook of a Python that sees our site-packages without its .pth files, and so without the editable
+    gpuprov."""
     folder = tmp_path_factory.mktemp("plain")
     venv.create(folder, with_pip=False)
     python = ["env", f"PYTHONPATH={sysconfig.get_path('purelib')}", str(folder / "bin" / "python")]
@@ -75,7 +77,8 @@ def test_one_capability_has_its_own_playbook(lab: Lab, newest: str, tmp_path: Pa
 
 @pytest.mark.slow
 def test_playbooks_and_roles_of_the_checkout_do_the_job(lab: Lab, newest: str, tmp_path: Path) -> None:
-    """Nothing was rendered: the merged spec is read in the play, and a play of a site's own has nothing but the names of the roles."""
+    """Nothing was rendered: the merged spec is read in the play, and a play of a site's own has nothing but the names
+    of the roles."""
     machine = lab.simulated("checkout", newest)
     folder = lab.inventory(SPEC, machine)
     spoil = "apt-mark unhold nvidia-smi >/dev/null; rm -f /etc/modprobe.d/gpuprov.conf; systemctl -q disable nvidia-persistenced"

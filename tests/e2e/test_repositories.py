@@ -1,4 +1,5 @@
-"""Package sources with the real apt and the real dnf: a signed repository, the wrong keys, no answer, somebody else's source."""
+"""Package sources with the real apt and the real dnf: a signed repository, the wrong keys, no answer, somebody else's
+source."""
 
 from __future__ import annotations
 

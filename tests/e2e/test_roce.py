@@ -1,4 +1,5 @@
-"""DOCA-OFED and RoCE on a simulated host with two HCAs: installed, set, kept across a reboot; faults found by the right check."""
+"""DOCA-OFED and RoCE on a simulated host with two HCAs: installed, set, kept across a reboot; faults found by the right
+check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Back to a driver that the mirror has dropped, or without a mirror, with the real rpm, dnf and zypper: from kept files."""
+"""Back to a driver that the mirror has dropped, or without a mirror, with the real rpm, dnf and zypper: from kept
+files."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ MODEL = "H100-SXM5-80GB"
 NEW = "580.178.04"
 DROPPED = f"umount {PLACE} 2>/dev/null; mount --bind /srv/dropped {PLACE} && systemctl restart {UNIT}"
 REFRESHED = "! command -v zypper >/dev/null || zypper --non-interactive --quiet refresh --force >&2"
-"""The files of the mirror that has dropped the old driver were built anew: those that zypper's lists name had other digests."""
+"""The files of the mirror that has dropped the old driver were built anew: those that zypper's lists name had other
+digests."""
 UNREACHABLE = f"systemctl mask --runtime --now {UNIT}; ip route del default"
 LISTS = "/var/cache/dnf/* /var/cache/zypp/raw/* /var/cache/zypp/solv/*"
 INSTALLED = "rpm -qa --qf '%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE} %{SHA256HEADER}\\n' | grep -i nvidia | sort"
@@ -34,7 +36,8 @@ OTHERS = "ls -A /var/lib/gpuprov/offered /etc/yum.repos.d/gpuprov-kept.repo /etc
 
 @dataclass(frozen=True)
 class Case:
-    """A distribution: an older driver there, a lock of the site and where locks are, and what the host has of packages beside."""
+    """A distribution: an older driver there, a lock of the site and where locks are, and what the host has of packages
+    beside."""
 
     distribution: Any
     old: str

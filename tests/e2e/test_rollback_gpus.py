@@ -1,4 +1,5 @@
-"""What is set goes back with a rollback: MIG, MPS, GPU and PCIe settings, changed, added since, and by an apply that fails."""
+"""What is set goes back with a rollback: MIG, MPS, GPU and PCIe settings, changed, added since, and by an apply that
+fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Secure Boot, on: shim, GRUB and kernels signed as Debian signs them, modules with the site's key, which the firmware was told.
+"""Secure Boot, on: shim, GRUB and kernels signed as Debian signs them, modules with the site's key, which the firmware
+was told.
 
 What nobody does here is to confirm the certificate at the console: its variable is written as MokManager writes it.
 """

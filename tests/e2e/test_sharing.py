@@ -1,4 +1,5 @@
-"""MPS on a simulated host with two L40S: a daemon for each GPU, NVIDIA's own program, kept across ends, reboots and other hands."""
+"""MPS on a simulated host with two L40S: a daemon for each GPU, NVIDIA's own program, kept across ends, reboots and
+other hands."""
 
 from __future__ import annotations
 

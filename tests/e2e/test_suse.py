@@ -96,7 +96,8 @@ def test_a_branch_that_the_host_has_not_is_looked_for_in_nvidias_repository_for_
 
 
 def test_gpuprov_moves_the_set_and_locks_it(sles: Site) -> None:
-    """The version that an administrator installed and locked goes, as a set, in one transaction; a second apply does nothing."""
+    """The version that an administrator installed and locked goes, as a set, in one transaction; a second apply does
+    nothing."""
     ran = sles.run("apply", spec(NEW), "--yes")
     assert ran.returncode == 0, ran
     assert installed(sles.machine) == dict.fromkeys(names(), NEW)

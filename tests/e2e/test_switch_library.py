@@ -1,4 +1,5 @@
-"""DCGM on a simulated HGX board: the library by which it reads NVSwitches comes with the driver's set, moves with it, and is held."""
+"""DCGM on a simulated HGX board: the library by which it reads NVSwitches comes with the driver's set, moves with it,
+and is held."""
 
 from __future__ import annotations
 

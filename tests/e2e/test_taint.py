@@ -1,4 +1,5 @@
-"""A hostile host, and a hostile inventory, on a real host: every command is run, and nothing of theirs runs on this machine."""
+"""A hostile host, and a hostile inventory, on a real host: every command is run, and nothing of theirs runs on this
+machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A roll-out over three sites, a thousand stub hosts and six that are really changed: whatever is killed, no host is lost, none is
-changed twice, and the report is that of the roll-out that nobody disturbed. On Temporal, and on the embedded engine.
+"""A roll-out over three sites, a thousand stub hosts and six that are really changed: whatever is killed, no host is
+lost, none is changed twice, and the report is that of the roll-out that nobody disturbed. On Temporal, and on the
+embedded engine.
 """
 
 from __future__ import annotations

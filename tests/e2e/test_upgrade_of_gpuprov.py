@@ -1,7 +1,8 @@
-"""Hosts that an earlier gpuprov has applied: the present one says what it does again and why, does it once, and leaves nothing behind.
+"""Hosts that an earlier gpuprov has applied: the present one says what it does again and why, does it once, and leaves
+nothing behind.
 
-The earlier one is the last in which shell scripts set RoCE at boot. It is taken from the repository's history, and runs with the
-Python packages of this one.
+The earlier one is the last in which shell scripts set RoCE at boot. It is taken from the repository's history, and runs
+with the Python packages of this one.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ cat $(find /etc/systemd/system -type f | grep gpuprov) /dev/null | grep -o '/usr
 
 @dataclass
 class Case:
-    """A simulated host and its spec. `packages`: beside Debian's driver, which is loaded before the first apply; None: it is not.
-    `old`: programs that only the earlier gpuprov has."""
+    """A simulated host and its spec. `packages`: beside Debian's driver, which is loaded before the first apply; None:
+    it is not. `old`: programs that only the earlier gpuprov has."""
 
     host: Description
     spec: dict[str, Any]

@@ -1,7 +1,9 @@
-"""The configurations that engines are met with, in every generation: what NVIDIA tests its tool with, and what sites have.
+"""The configurations that engines are met with, in every generation: what NVIDIA tests its tool with, and what sites
+have.
 
-The first kind follows https://github.com/NVIDIA/nvidia-container-toolkit (pkg/config/engine, cmd/nvidia-ctk/runtime/configure),
-the others what distributions, kubeadm hosts, Kubespray and the cri-o packages write; both said here in a form of their own.
+The first kind follows https://github.com/NVIDIA/nvidia-container-toolkit (pkg/config/engine,
+cmd/nvidia-ctk/runtime/configure), the others what distributions, kubeadm hosts, Kubespray and the cri-o packages write;
+both said here in a form of their own.
 """
 
 from __future__ import annotations
@@ -250,7 +252,8 @@ def every() -> list[Case]:
     ]
     made += [Case(why, "crio", CRIO[0], files, default) for why, defaults, files in OF_CRIO for default in defaults]
     old = ("another feature", "NVIDIA: runc", "NVIDIA: already there", "Kubespray's", TWO_FILES)
-    # nvidia-ctk before 1.20 copies runc without a type, and gives NVIDIA's none: in containerd 2.3 alone, since the others are slow.
+    # nvidia-ctk before 1.20 copies runc without a type, and gives NVIDIA's none: in containerd 2.3 alone, since the
+    # others are slow.
     untyped = ("systemd's cgroups", "NVIDIA: without a type")
     # Without a drop-in file, a file of the site's hides the main one from containerd 1.
     hidden = {TWO_FILES: "no runtime nvidia"}

@@ -1,7 +1,9 @@
-"""Plays all cases with real engines and the real nvidia-ctk, and keeps what they said: as root, `python -m tests.engines.record`.
+"""Plays all cases with real engines and the real nvidia-ctk, and keeps what they said: as root, `python -m
+tests.engines.record`.
 
-containerd 1.7 and 2.x and nvidia-ctk are built from their Go modules (gpuprov.simulate does, and keeps them), containerd 1.6 is
-Debian's. docker and cri-o are a program that tells a release: nvidia-ctk changes their files, and asks them nothing.
+containerd 1.7 and 2.x and nvidia-ctk are built from their Go modules (gpuprov.simulate does, and keeps them),
+containerd 1.6 is Debian's. docker and cri-o are a program that tells a release: nvidia-ctk changes their files, and
+asks them nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The step engines of a play: what it has the host do, in which order, and what it says; the host is docker's file in memory."""
+"""The step engines of a play: what it has the host do, in which order, and what it says; the host is docker's file in
+memory."""
 
 from __future__ import annotations
 

@@ -247,7 +247,8 @@ monitor_path = "{}"
     [(CONMON, ["runtime nvidia has no monitor_path, which crun has"]), ("/usr/bin/conmon", []), ("conmon", [])],
 )
 def test_crios_monitor_is_that_of_its_own_runtime(monitor: str, told: list[str]) -> None:
-    """The packages of cri-o have conmon in a folder that is on no PATH; nvidia-ctk reads crio.conf alone, which they do not have."""
+    """The packages of cri-o have conmon in a folder that is on no PATH; nvidia-ctk reads crio.conf alone, which they do
+    not have."""
     packaged = "/etc/crio/crio.conf.d/10-crio.conf"
     files = {packaged: PACKAGED.format(monitor), engines.DROP_INS["crio"]: CRIO_DROP_IN}
     engine = {"version": "1.33.0", "files": {path: {"text": text, "changed": 0.0} for path, text in files.items()}}

@@ -1,7 +1,7 @@
 """Container engines of every generation: what becomes of each configuration, replayed from what real programs said.
 
-`record.py` plays the cases with containerd 1.6, 1.7, 2.1 and 2.3 and NVIDIA's own nvidia-ctk. Here the same decisions are taken
-again from the recorded outputs; one that differs from the recorded one needs a new recording.
+`record.py` plays the cases with containerd 1.6, 1.7, 2.1 and 2.3 and NVIDIA's own nvidia-ctk. Here the same decisions
+are taken again from the recorded outputs; one that differs from the recorded one needs a new recording.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ COUNTS = {
     "docker 28.3": (18, 9),
     "crio 1.30": (18, 0),
 }
-"""By engine: how many configurations get NVIDIA's runtime (or have it), and how many are refused, rightly and with the reason."""
+"""By engine: how many configurations get NVIDIA's runtime (or have it), and how many are refused, rightly and with the
+reason."""
 
 
 @cache
@@ -198,7 +199,8 @@ def test_the_tapes_are_of_these_cases_and_small() -> None:
 
 
 def test_nvidias_own_pairs_lose_nothing() -> None:
-    """Before and after of the tables that NVIDIA tests its tool with: what it registers is seen, and nothing counts as lost."""
+    """Before and after of the tables that NVIDIA tests its tool with: what it registers is seen, and nothing counts as
+    lost."""
     pairs = json.loads((DATA / "nvidia-pairs.json").read_text(encoding="utf-8"))
     right, refused = 0, []
     for pair in pairs:

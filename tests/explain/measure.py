@@ -1,7 +1,8 @@
-"""How many messages of the corpus `gpuprov explain` answers rightly at first answer: python -m tests.explain.measure [--lines]
+"""How many messages of the corpus `gpuprov explain` answers rightly at first answer: python -m tests.explain.measure
+[--lines]
 
-Of each layer, of the half that the catalogue is written by and of the half set aside: right, silent, wrong. With --lines also each
-line of the first half that is not answered rightly; those set aside are never shown.
+Of each layer, of the half that the catalogue is written by and of the half set aside: right, silent, wrong. With
+--lines also each line of the first half that is not answered rightly; those set aside are never shown.
 """
 
 from __future__ import annotations

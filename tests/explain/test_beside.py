@@ -1,4 +1,5 @@
-"""A line that says that something failed, and not why, has all its causes told; where a line beside it says which, that one."""
+"""A line that says that something failed, and not why, has all its causes told; where a line beside it says which, that
+one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Lines of programs that are not about GPUs, well or failed, and of hosts that are well: no message in them is one of ours."""
+"""Lines of programs that are not about GPUs, well or failed, and of hosts that are well: no message in them is one of
+ours."""
 
 from __future__ import annotations
 

@@ -87,8 +87,8 @@ xid9-nouveau-era
 zen-525-headers
 """.split()
 )
-"""Captures of something that failed, judged by a person: each has lines that say so. Every other one is of a host that is well, or of
-a failure that its output does not name."""
+"""Captures of something that failed, judged by a person: each has lines that say so. Every other one is of a host that
+is well, or of a failure that its output does not name."""
 REAL = Path(__file__).parents[1] / "real"
 HEALTHY = [capture for capture in captures() if capture.name not in TELLING]
 

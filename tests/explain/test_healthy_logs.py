@@ -1,4 +1,5 @@
-"""Logs of programs that are well, line by line from public threads, show no symptom, whole and as they come through a pipe."""
+"""Logs of programs that are well, line by line from public threads, show no symptom, whole and as they come through a
+pipe."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Readers that stand outside of `gpuprov.facts.probes`: what people paste, schedulers answer, engines and package managers keep,
-and the lock of a host. Some have a property beside the answer: what is masked stays masked, what is written reads the same."""
+"""Readers that stand outside of `gpuprov.facts.probes`: what people paste, schedulers answer, engines and package
+managers keep, and the lock of a host. Some have a property beside the answer: what is masked stays masked, what is
+written reads the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the control machine keeps and repeats: archives that lie about sizes, a damaged store of roll-outs, secrets in what is said."""
+"""What the control machine keeps and repeats: archives that lie about sizes, a damaged store of roll-outs, secrets in
+what is said."""
 
 from __future__ import annotations
 
@@ -112,7 +113,8 @@ def _address(random: Random) -> tuple[str, str]:
 
 
 def _judge_said(case: tuple[str, str, str]) -> None:
-    """Neither the password of an address nor a hidden text is in what is shown, in a message, or of a place of the puller."""
+    """Neither the password of an address nor a hidden text is in what is shown, in a message, or of a place of the
+    puller."""
     address, password, words = case
     sanitize.hide(SECRET)
     try:

@@ -1,4 +1,5 @@
-"""Files that people, machines and servers hand on: plans, fleets, jobs, results, policies, records, bundles, and what a host keeps."""
+"""Files that people, machines and servers hand on: plans, fleets, jobs, results, policies, records, bundles, and what a
+host keeps."""
 
 from __future__ import annotations
 

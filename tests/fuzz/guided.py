@@ -1,4 +1,5 @@
-"""`python -m tests.fuzz --guided SECONDS`: the same targets, with cases that atheris chooses by the code that they reach.
+"""`python -m tests.fuzz --guided SECONDS`: the same targets, with cases that atheris chooses by the code that they
+reach.
 
 atheris (`make guided` installs it) makes strings of bytes; here they take the place of chance in what makes a case.
 https://github.com/google/atheris

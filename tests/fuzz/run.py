@@ -1,4 +1,5 @@
-"""Runs cases in child processes: what ends one of them by a signal, or does not end, is a finding and not the end of the run."""
+"""Runs cases in child processes: what ends one of them by a signal, or does not end, is a finding and not the end of
+the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is fed with mutated texts: each with how a case is made, and how it is judged. A judge raises what is not allowed."""
+"""What is fed with mutated texts: each with how a case is made, and how it is judged. A judge raises what is not
+allowed."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def _probes() -> list[Target]:
 
 
 def functions(module: ModuleType) -> dict[str, tuple[Callable[..., object], list[Any]]]:
-    """The public readers of a module: functions whose first argument is a text or an output, with what stands for the others."""
+    """The public readers of a module: functions whose first argument is a text or an output, with what stands for the
+    others."""
     stand_ins = {"int": 2, "str": "x", "bool": False}
     found: dict[str, tuple[Callable[..., object], list[Any]]] = {}
     for name, function in vars(module).items():
@@ -208,7 +210,8 @@ def _readers() -> list[Target]:
 
 @cache
 def targets() -> tuple[Target, ...]:
-    """All of them; what needs hosts, specs, inventories or command lines stands in `whole`, what is read of files in `files`."""
+    """All of them; what needs hosts, specs, inventories or command lines stands in `whole`, what is read of files in
+    `files`."""
     from tests.fuzz.beside import beside
     from tests.fuzz.control import control
     from tests.fuzz.files import files

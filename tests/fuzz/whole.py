@@ -63,7 +63,8 @@ class Defect(AssertionError):
 
 
 def warm() -> None:
-    """Read what all cases share, which children have then without reading it: inventories, what a role's digest rests on."""
+    """Read what all cases share, which children have then without reading it: inventories, what a role's digest rests
+    on."""
     inventories()
     names = {name for _, spec in pairs() for name in spec.capabilities}
     for number, (_, spec) in enumerate(pairs()):

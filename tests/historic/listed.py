@@ -35,7 +35,8 @@ ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
 
 
 class Caught(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A check that fails on the bug, and words of the hint it gives; `host`: the distribution whose hosts alone give it."""
+    """A check that fails on the bug, and words of the hint it gives; `host`: the distribution whose hosts alone give
+    it."""
 
     check: str
     hint: str
@@ -119,8 +120,8 @@ def caught(
     """Plant the bug: exactly `checks`, each with the hint that bugs.yaml has for it, and `along` must fail.
 
     The same host without the bug passes everything: the failures are the bug's and nothing else's. `base`: a host with
-    NVSwitches, whose spec asks for fabric_manager; without it, the good host of tests/capabilities. `asked`: another spec.
-    `on`: the distribution of `base`, whose hints bugs.yaml may have on their own.
+    NVSwitches, whose spec asks for fabric_manager; without it, the good host of tests/capabilities. `asked`: another
+    spec. `on`: the distribution of `base`, whose hints bugs.yaml may have on their own.
     """
     fabric = base is not None
     host = dict(base or {})

@@ -1,4 +1,5 @@
-"""Bugs of RDMA and GPUDirect: peer memory that is not what it seems, numbers that move, settings that a boot takes back."""
+"""Bugs of RDMA and GPUDirect: peer memory that is not what it seems, numbers that move, settings that a boot takes
+back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Bugs of reboots, by the house's own tasks: only `ansible.builtin.reboot` itself and the folder of reasons are exchanged."""
+"""Bugs of reboots, by the house's own tasks: only `ansible.builtin.reboot` itself and the folder of reasons are
+exchanged."""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ def module(name: str) -> Any:
 def ran(
     capsys: pytest.CaptureFixture[str], name: str, /, *, check: bool = False, diff: bool = True, **arguments: Any
 ) -> dict[str, Any]:
-    """What the module prints. Its warnings are noted here: where a test has loaded Ansible's controller, they go to its display."""
+    """What the module prints. Its warnings are noted here: where a test has loaded Ansible's controller, they go to its
+    display."""
     warnings: list[str] = []
     with (
         patch_module_args({**arguments, "_ansible_check_mode": check, "_ansible_diff": diff}),

@@ -1,4 +1,5 @@
-"""Repositories of small packages of nobody's, for apt, dnf and zypper: a driver in two versions, what needs it, what is in its way."""
+"""Repositories of small packages of nobody's, for apt, dnf and zypper: a driver in two versions, what needs it, what is
+in its way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Package sources that are still to be added, seen beside the host's own by the real apt, dnf and zypper. Nothing of it changes."""
+"""Package sources that are still to be added, seen beside the host's own by the real apt, dnf and zypper. Nothing of it
+changes."""
 
 from __future__ import annotations
 

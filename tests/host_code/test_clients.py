@@ -158,7 +158,8 @@ def test_what_runs_is_stopped_in_order_and_started_in_reverse(place: Path, ask: 
 
 
 def test_what_systemd_stops_with_a_service_is_started_again_behind_it(place: Path, ask: Ask) -> None:
-    """A site's own units: power limits with Requires=nvidia-persistenced.service, an exporter with Requires=nvidia-dcgm.service."""
+    """A site's own units: power limits with Requires=nvidia-persistenced.service, an exporter with
+    Requires=nvidia-dcgm.service."""
     runs(place, "nvidia-dcgm.service", "dcgm_exporter.service", "multi-user.target", "textfile.timer")
     (place / "needs").mkdir()
     (place / "needs" / "nvidia-dcgm.service").write_text("dcgm_exporter.service multi-user.target\n\nidle.service\n")

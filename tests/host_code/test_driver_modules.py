@@ -122,7 +122,8 @@ def test_on_other_families_dkms_forgets_what_is_wrong_and_takes_what_was_built_a
 
 @pytest.mark.parametrize(("family", "pack"), [("debian", ""), ("debian", "/pack"), ("redhat", "")])
 def test_modules_that_are_cut_off_in_dkms_s_own_tree_are_built_anew(host: Path, family: str, pack: str) -> None:
-    """As a power cut leaves them that DKMS calls installed (campaign 19:62): to install them again brings the same again."""
+    """As a power cut leaves them that DKMS calls installed (campaign 19:62): to install them again brings the same
+    again."""
     sources(host)
     here.program(host, "rpm", f"cat {host}/files\n")
     says(host, status=f"nvidia/580.95.05, {KERNEL}, x86_64: installed", damaged="")

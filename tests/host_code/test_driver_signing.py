@@ -74,7 +74,8 @@ Tools = Callable[[str, str], None]
 
 @pytest.fixture
 def built(tmp_path: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two modules that DKMS has built, the second signed with the wanted key, and both installed; programs note what they do."""
+    """Two modules that DKMS has built, the second signed with the wanted key, and both installed; programs note what
+    they do."""
     for name in ("TREE", "KERNELS"):
         monkeypatch.setattr(dkms, name, str(tmp_path / name.lower()))
     for folder in (tmp_path / "tree/nvidia/580.1/k1/x86_64/module", tmp_path / "kernels/k1/updates/dkms"):

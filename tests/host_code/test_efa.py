@@ -1,4 +1,5 @@
-"""AWS's installer through its module: when it has to run, what is refused before anything of it is run, and the driver afterwards."""
+"""AWS's installer through its module: when it has to run, what is refused before anything of it is run, and the driver
+afterwards."""
 
 from __future__ import annotations
 

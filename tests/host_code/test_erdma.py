@@ -166,7 +166,8 @@ def test_the_newest_version_that_dkms_knows() -> None:
     assert find_registered("") == ""
 
 
-# DKMS of Debian 12: it refuses to build what it has built, and forgets the source of what is built for no kernel any more.
+# DKMS of Debian 12: it refuses to build what it has built, and forgets the source of what is built for no kernel any
+# more.
 DKMS = """
 echo "$*" >> {0}/calls
 tree={0}/dkms/erdma/1.0.2; built=$tree/6.1.0-47-amd64/x86_64/module/erdma.ko

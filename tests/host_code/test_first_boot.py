@@ -1,4 +1,5 @@
-"""Boot counting, on a folder that looks like a host with GRUB: what GRUB is told, and what is made of the boot that comes."""
+"""Boot counting, on a folder that looks like a host with GRUB: what GRUB is told, and what is made of the boot that
+comes."""
 
 from __future__ import annotations
 
@@ -336,7 +337,8 @@ def test_a_host_in_service_is_judged_though_a_job_of_systemd_goes_on(host: Host)
     ],
 )
 def test_nobody_ends_a_boot_in_which_a_process_has_a_gpu(host: Host, cgroup: str, left: bool) -> None:
-    """slurmd may have started, and given the host a job, while something else keeps the default target from being reached."""
+    """slurmd may have started, and given the host a job, while something else keeps the default target from being
+    reached."""
     host.changed()
     host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
     host.boots("second", f"{LINE} gpuprov.first panic=30")

@@ -1,4 +1,5 @@
-"""What GRUB itself does with the files of a counted boot: GRUB 2.06 run as a program (Debian's grub-emu), on a disk of its own.
+"""What GRUB itself does with the files of a counted boot: GRUB 2.06 run as a program (Debian's grub-emu), on a disk of
+its own.
 
 GRUB's own default is chosen as Debian's 00_header does it. tests/e2e/test_first_boot.py boots a machine."""
 

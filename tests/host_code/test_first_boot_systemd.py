@@ -1,6 +1,8 @@
-"""Boot counting with systemd-boot, on a folder that looks like such a host. What starts next is chosen as its boot.c does it.
+"""Boot counting with systemd-boot, on a folder that looks like such a host. What starts next is chosen as its boot.c
+does it.
 
-The format of `bootctl list` is that of https://github.com/systemd/systemd/pull/22041 and, since 255, of its own manual's era."""
+The format of `bootctl list` is that of https://github.com/systemd/systemd/pull/22041 and, since 255, of its own
+manual's era."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The module gpuprov_gpu_settings, and the same program at boot, on the stand-in NVML: judged whole, set, read back, kept or lost."""
+"""The module gpuprov_gpu_settings, and the same program at boot, on the stand-in NVML: judged whole, set, read back,
+kept or lost."""
 
 from __future__ import annotations
 

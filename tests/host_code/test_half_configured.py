@@ -11,7 +11,8 @@ from gpuprov.host_code.packages import apt_database, half_configured
 from gpuprov.host_code.packages.model import Refused
 from tests.here import program
 
-# dpkg --audit of Debian 12.15, after apt-get install nvidia-persistenced where /usr/bin/nvidia-installer was, 2026-11-28.
+# dpkg --audit of Debian 12.15, after apt-get install nvidia-persistenced where /usr/bin/nvidia-installer was,
+# 2026-11-28.
 CLEANUP = """\
 The following packages have been unpacked but not yet configured.
 They must be configured using dpkg --configure or the configure

@@ -40,7 +40,8 @@ def _boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_only_images_of_kernels_are_made_anew(boot: Path) -> None:
-    """DKMS and update-initramfs leave copies beside them. Made anew as a kernel of that name, a copy would have no modules."""
+    """DKMS and update-initramfs leave copies beside them. Made anew as a kernel of that name, a copy would have no
+    modules."""
     (image,) = initramfs.list_stale()
     assert image == (f"{boot}/boot/initrd.img-{RELEASE}", RELEASE)
     initramfs.rebuild_image(image)
@@ -179,7 +180,8 @@ def test_the_probe_looks_into_the_same_images(boot: Path) -> None:
     ],
 )
 def test_an_image_with_modules_of_the_driver_before(boot: Path, inside: str, old: bool) -> None:
-    """As where /etc/initramfs-tools/modules or dracut's force_drivers names nvidia: nothing makes it anew when the driver changes."""
+    """As where /etc/initramfs-tools/modules or dracut's force_drivers names nvidia: nothing makes it anew when the
+    driver changes."""
     (image,) = initramfs.list_stale()
     initramfs.rebuild_image(image)
     module = boot / f"lib/modules/{RELEASE}/updates/dkms/nvidia-current.ko"

@@ -1,4 +1,5 @@
-"""The lease of a lock and its guard, as processes of this machine: expiry, renewal, fencing, boots, damage, a full disk."""
+"""The lease of a lock and its guard, as processes of this machine: expiry, renewal, fencing, boots, damage, a full
+disk."""
 
 from __future__ import annotations
 

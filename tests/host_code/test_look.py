@@ -52,7 +52,8 @@ def test_it_fits_into_an_argument() -> None:
 
 @has_apt
 def test_each_transaction_has_its_own_answer() -> None:
-    """What would be held, what cannot be installed, and what asks for nothing; one call, since apt reads all lists for each."""
+    """What would be held, what cannot be installed, and what asks for nothing; one call, since apt reads all lists for
+    each."""
     impossible = {**TRIED, "install": ["no-such-package"], "hint": "name another"}
     told = ask(transactions=[{**TRIED, "hold": ["bash"]}, impossible, TRIED])
     held, refused, nothing = told["transactions"]

@@ -35,7 +35,8 @@ def test_this_machine_knows_itself() -> None:
 
 
 def test_names_of_one_machine() -> None:
-    """Clones have one machine-id, and each a boot of its own; containers have one boot, and each a namespace of its own."""
+    """Clones have one machine-id, and each a boot of its own; containers have one boot, and each a namespace of its
+    own."""
     here, there = f"{BOOT} {MACHINE}", f"{OTHER} {MACHINE}"
     answers = {"a": here, "b": there, "a-ib": here, "c1": f"{BOOT} {IN}", "c2": f"{BOOT} {BESIDE}", "a.x": here}
     assert find_duplicates(answers) == {"a-ib": "a", "a.x": "a"}

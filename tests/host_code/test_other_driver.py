@@ -1,7 +1,8 @@
 """Packages of another driver than the host's: refused by what the package manager would do, whoever asks for them.
 
-The rows of Debian are what apt-get -s of Debian 12.15 printed on 2026-11-28, with contrib and non-free, in the words that all managers
-have; those of NVIDIA's and Ubuntu's archives are made up by what their packages are known to depend on.
+The rows of Debian are what apt-get -s of Debian 12.15 printed on 2026-11-28, with contrib and non-free, in the words
+that all managers have; those of NVIDIA's and Ubuntu's archives are made up by what their packages are known to depend
+on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""apt's part: packages are held and released in every architecture that they are installed for, and what apt-get is called with.
+"""apt's part: packages are held and released in every architecture that they are installed for, and what apt-get is
+called with.
 
 Here on stand-ins of the programs; tests/host_code/test_packages_hosts.py has the real ones.
 """

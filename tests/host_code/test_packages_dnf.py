@@ -1,4 +1,5 @@
-"""The program that runs under dnf's Python: whose version locks are ours, when a transaction is done, and how it gets there."""
+"""The program that runs under dnf's Python: whose version locks are ours, when a transaction is done, and how it gets
+there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Packages with the real zypper, on a system in a folder of its own; and what is made of answers that it did not give here."""
+"""Packages with the real zypper, on a system in a folder of its own; and what is made of answers that it did not give
+here."""
 
 from __future__ import annotations
 

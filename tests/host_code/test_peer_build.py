@@ -1,4 +1,5 @@
-"""A peer module built again through its module, where stand-ins answer for the host; in a process of its own, which may be ended."""
+"""A peer module built again through its module, where stand-ins answer for the host; in a process of its own, which may
+be ended."""
 
 from __future__ import annotations
 

@@ -74,7 +74,8 @@ def test_the_user_gets_the_file_and_it_keeps_its_mode(home: Path, capsys: pytest
 
 
 def test_a_link_leads_root_nowhere(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The folders on the way are the user's to replace: what only root may write stays root's, and what only it may read unread."""
+    """The folders on the way are the user's to replace: what only root may write stays root's, and what only it may
+    read unread."""
     victim = home.parent / "victim"
     victim.mkdir(mode=0o755)
     for place, name in ((home, ".config"), (home / ".config", "docker")):

@@ -1,4 +1,5 @@
-"""The running kernel: modules, sysctls, services' limits, hugepages; on folders that look like /proc/sys and /sys/module."""
+"""The running kernel: modules, sysctls, services' limits, hugepages; on folders that look like /proc/sys and
+/sys/module."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ Run = Callable[..., dict[str, Any]]
 
 @pytest.fixture(name="run")
 def fixture_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The step as Ansible runs it. `program`: what gpuprov's program for slurmd does; `pid`: of slurmd, 0 if it is off; `age`: of its
-    start, in seconds."""
+    """The step as Ansible runs it. `program`: what gpuprov's program for slurmd does; `pid`: of slurmd, 0 if it is off;
+    `age`: of its start, in seconds."""
     files = (tmp_path / "gres.conf", tmp_path / "cgroup.conf")
     files[0].write_text("")
     monkeypatch.setattr(slurm, "FILES", tuple(map(str, files)))

@@ -23,7 +23,8 @@ UNIT = "[Unit]\nDescription=x\n[Service]\nExecStart=/usr/bin/python3 -B -m mig b
 
 @pytest.mark.parametrize(("wanted_by", "state"), [("multi-user.target", "enabled"), ("", "disabled")])
 def test_an_init_script_starts_at_a_boot_where_a_target_wants_its_unit(wanted_by: str, state: str) -> None:
-    """systemctl shows its unit as generated in either case; is-enabled asks the links in /etc/rc?.d, and so does the generator."""
+    """systemctl shows its unit as generated in either case; is-enabled asks the links in /etc/rc?.d, and so does the
+    generator."""
     shown = f"Id=nv_peer_mem.service\nLoadState=loaded\nUnitFileState=generated\nWantedBy={wanted_by}\n"
     assert parse_show(shown)["nv_peer_mem.service"].file == state
 

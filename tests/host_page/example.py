@@ -1,4 +1,5 @@
-"""A host for its page: eight H100 with an Xid, a narrow link and a MIG layout; what gpuprov applied, and who changed it."""
+"""A host for its page: eight H100 with an Xid, a narrow link and a MIG layout; what gpuprov applied, and who changed
+it."""
 
 from __future__ import annotations
 

@@ -43,7 +43,8 @@ def changes(page: ReadHost) -> dict[str, str]:
     return dict(list_changes(page, facts_of(page), list_of_spec(page)).rows)
 
 
-# ---- the verdict -----------------------------------------------------------------------------------------------------------------
+# ---- the verdict
+# -----------------------------------------------------------------------------------------------------------------
 def test_the_headline_says_both_verdicts_and_the_next_boot() -> None:
     page = host()
     told = judge(page)
@@ -80,7 +81,8 @@ def test_a_host_that_cannot_be_reached_has_its_reason_and_no_facts() -> None:
     assert "What it is" not in text
 
 
-# ---- what it is ------------------------------------------------------------------------------------------------------------------
+# ---- what it is
+# ------------------------------------------------------------------------------------------------------------------
 def test_the_machine_its_boot_and_its_software() -> None:
     told = rows(host())
     assert told["machine"] == "Supermicro SYS-821GE-TNHR"
@@ -122,7 +124,8 @@ def test_a_driver_that_reports_no_recovery_is_not_said_to_need_nothing() -> None
     assert list_gpus(facts_of(host(gpu_health=old)))[0][0].needs == "not reported"
 
 
-# ---- what changed ----------------------------------------------------------------------------------------------------------------
+# ---- what changed
+# ----------------------------------------------------------------------------------------------------------------
 def test_what_changed_and_what_it_can_go_back_to() -> None:
     told = changes(host())
     assert told["last apply"] == "2025-11-20T12:00:00Z with gpuprov 0.1.0"
@@ -145,7 +148,8 @@ def test_without_a_receipt_nothing_is_claimed() -> None:
     assert "never applied" not in render(ReadHost(raw=page.raw, spec=page.spec, results=page.results, facts=left))
 
 
-# ---- the kernel log --------------------------------------------------------------------------------------------------------------
+# ---- the kernel log
+# --------------------------------------------------------------------------------------------------------------
 def test_lines_are_judged_as_health_and_explain_judge_them() -> None:
     lines, read = list_lines(facts_of(host()))
     assert [line.standing for line in lines] == ["reported", "unfit", "unfit"]
@@ -174,7 +178,8 @@ def test_what_was_ended_is_past_and_has_no_fix() -> None:
     assert [(line.standing, line.times, bool(line.fix)) for line in lines] == [("unfit", 1, True), ("past", 1, False)]
 
 
-# ---- the command -----------------------------------------------------------------------------------------------------------------
+# ---- the command
+# -----------------------------------------------------------------------------------------------------------------
 def inventory(folder: Path) -> Path:
     file = folder / "site.yaml"
     blocks = {"gpu": {"model": "H200-SXM", "count": 1}, "topology": {}, "persistence": {}}

@@ -1,4 +1,5 @@
-"""The collection as a user has it: built, installed by ansible-galaxy, its documentation read, its roles and modules run."""
+"""The collection as a user has it: built, installed by ansible-galaxy, its documentation read, its roles and modules
+run."""
 
 from __future__ import annotations
 

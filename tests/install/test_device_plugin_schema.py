@@ -1,4 +1,5 @@
-"""Rendered device-plugin configurations, read by the plugin's own schema: its package api/config/v1, from the Go module proxy."""
+"""Rendered device-plugin configurations, read by the plugin's own schema: its package api/config/v1, from the Go module
+proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Sources that are no inventory, scripts that do not end, no home, no terminal: one clear error, and nothing is run or left."""
+"""Sources that are no inventory, scripts that do not end, no home, no terminal: one clear error, and nothing is run or
+left."""
 
 from __future__ import annotations
 

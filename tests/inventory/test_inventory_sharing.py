@@ -1,4 +1,5 @@
-"""A template is evaluated once for all hosts that give it the same values, and what comes out is what Ansible itself makes of it."""
+"""A template is evaluated once for all hosts that give it the same values, and what comes out is what Ansible itself
+makes of it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Hosts that are a stub of ssh: it answers gpuprov's script with what a good host printed, or as the host's name says.
 
-bad...: nouveau is loaded. gone...: nobody answers. slow...: an answer after a second. Each call leaves a line in `calls`.
+bad...: nouveau is loaded. gone...: nobody answers. slow...: an answer after a second. Each call leaves a line in
+`calls`.
 """
 
 from __future__ import annotations

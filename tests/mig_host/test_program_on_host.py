@@ -1,4 +1,5 @@
-"""The program where it lies on a host: before the driver is there, at boot, with no module but its own and Python 3.8's."""
+"""The program where it lies on a host: before the driver is there, at boot, with no module but its own and Python
+3.8's."""
 
 from __future__ import annotations
 

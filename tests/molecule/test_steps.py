@@ -1,4 +1,5 @@
-"""The shared playbooks pass what is right and fail what is not: gpuprov and its simulation are replaced by what they would say."""
+"""The shared playbooks pass what is right and fail what is not: gpuprov and its simulation are replaced by what they
+would say."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ import pytest
 pytestmark = pytest.mark.install  # each starts ansible-playbook: a minute in all
 SHARED = Path(__file__).parents[2] / "molecule" / "shared"
 HOST = "molecule-x"
-# Says what the test wrote for its first word, or for that and the host it is limited to: one thing after the other there.
+# Says what the test wrote for its first word, or for that and the host it is limited to: one thing after the other
+# there.
 SAYS = """
 import json, pathlib, sys
 here = pathlib.Path(__file__)

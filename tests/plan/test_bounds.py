@@ -1,4 +1,5 @@
-"""A host prints without end while another is worked on: Ansible's process of its task has a limit, and the other host is well."""
+"""A host prints without end while another is worked on: Ansible's process of its task has a limit, and the other host
+is well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The process that becomes ansible-playbook: how often it looks whether a host has answered, and what it does once for all tasks."""
+"""The process that becomes ansible-playbook: how often it looks whether a host has answered, and what it does once for
+all tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The plan as a page: what an operator must not miss is on top, texts of hosts are texts, and a thousand hosts are one page."""
+"""The plan as a page: what an operator must not miss is on top, texts of hosts are texts, and a thousand hosts are one
+page."""
 
 from __future__ import annotations
 

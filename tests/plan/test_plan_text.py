@@ -92,7 +92,8 @@ def test_a_file_is_told_by_its_diff_and_holds_in_a_line() -> None:
 
 
 def test_what_is_equal_is_one_line_and_what_is_long_is_folded() -> None:
-    """Ports and GPUs that change alike, packages of a set with their holds, packages with versions of their own; all of it with -v."""
+    """Ports and GPUs that change alike, packages of a set with their holds, packages with versions of their own; all of
+    it with -v."""
     ports = [
         Item(capability="pcie", kind="setting", name=f"0000:{n:02x}:00.0 ACSCtl", before="001d", after="0000")
         for n in range(24)

@@ -225,7 +225,8 @@ def test_what_is_no_plan_is_an_inventory(tmp_path: Path) -> None:
 
 
 def test_no_more_than_its_beginning_is_read_to_know_a_plan(tmp_path: Path) -> None:
-    """Every inventory is looked at so: a file of a TiB, which takes no room on the disk, ended gpuprov with a MemoryError."""
+    """Every inventory is looked at so: a file of a TiB, which takes no room on the disk, ended gpuprov with a
+    MemoryError."""
     large = tmp_path / "inventory.yaml"
     large.touch()
     os.truncate(large, 1 << 40)

@@ -109,7 +109,8 @@ def test_a_task_that_is_not_needed_is_skipped_without_its_host(tmp_path: Path) -
 
 @pytest.mark.install
 def test_through_ansible(tmp_path: Path) -> None:
-    """Defaults of the module hold also where the options come from what is desired; with nothing to do, no host is needed."""
+    """Defaults of the module hold also where the options come from what is desired; with nothing to do, no host is
+    needed."""
     file = tmp_path / "a"
     desired = {
         "x": {"files": {str(file): "{{ no template }}\n"}, "on": []},

@@ -1,8 +1,9 @@
 """What reads which output: the one table from a command to the parsers that gpuprov has for it.
 
-A file of a capture is named after its command. What people paste is often the output of a near relative of what a probe asks; an
-adapter then brings it into the probe's own form, and adds nothing that the capture does not hold but blanks. Where that cannot be
-done, the table says why. Each reading turns what a parser made of an output into facts, which are compared with what is true.
+A file of a capture is named after its command. What people paste is often the output of a near relative of what a probe
+asks; an adapter then brings it into the probe's own form, and adds nothing that the capture does not hold but blanks.
+Where that cannot be done, the table says why. Each reading turns what a parser made of an output into facts, which are
+compared with what is true.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ Facts = dict[str, Any]
 
 
 class Reading(NamedTuple):
-    """`parser` is a name in gpuprov/facts/probes, or in the catalogue; `facts` runs it on an output and says what it found."""
+    """`parser` is a name in gpuprov/facts/probes, or in the catalogue; `facts` runs it on an output and says what it
+    found."""
 
     parser: str
     facts: Callable[[Output], Facts]
@@ -188,7 +190,8 @@ def _header(out: Output) -> Facts:
 
 
 def _settings(found: gpu_settings.State) -> Facts:
-    """What is set on each GPU: watts as set, least and most; application clocks in MHz, memory first, or what stands for them."""
+    """What is set on each GPU: watts as set, least and most; application clocks in MHz, memory first, or what stands
+    for them."""
     return {
         "ecc": [gpu.ecc for gpu in found.gpus],
         "power": [[gpu.power, gpu.power_least, gpu.power_most] if gpu.power else None for gpu in found.gpus],
@@ -202,7 +205,8 @@ def _settings(found: gpu_settings.State) -> Facts:
 
 
 def _health(found: gpu_state.State) -> Facts:
-    """Of each GPU: what ECC counted since the driver was loaded, rows remapped, and what slows it down that is no setting."""
+    """Of each GPU: what ECC counted since the driver was loaded, rows remapped, and what slows it down that is no
+    setting."""
     return {
         "uncorrected": [gpu.volatile.uncorrected for gpu in found.gpus],
         "remapped": [

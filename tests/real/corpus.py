@@ -28,8 +28,9 @@ PROGRAMS = {"gpuprov.facts.probes.gpus.mig_reader"}
 class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`about.yaml`. `facts` (written `true`): what is true of the host by a person's reading, not by our code's answer.
 
-    `partial`: an output was cut. `mock`: no real host printed it. `status`: exit statuses other than 0; `commands`: the command, where
-    the file's name does not say all. `messages`: lines that a user would paste, each with the key of the symptom that it is.
+    `partial`: an output was cut. `mock`: no real host printed it. `status`: exit statuses other than 0; `commands`: the
+    command, where the file's name does not say all. `messages`: lines that a user would paste, each with the key of the
+    symptom that it is.
     """
 
     source: str | tuple[str, ...]
@@ -99,7 +100,8 @@ def _read(folder: Path) -> Capture:
 
 
 def differences(true: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """Where a parser says another thing than what is true. Of a mapping, the keys that are named are compared; null: not there."""
+    """Where a parser says another thing than what is true. Of a mapping, the keys that are named are compared; null:
+    not there."""
     said = []
     for key, value in true.items():
         if key not in found:

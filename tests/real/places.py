@@ -1,7 +1,7 @@
 """Where the pieces of a capture are on a host: which file one is, or which program prints it.
 
-What people paste is often the output of a near relative of what a script asks (`systemctl status`, `ls -l`, `lsof`); what it tells is
-then laid out as the script would find it. Nothing is added but blanks.
+What people paste is often the output of a near relative of what a script asks (`systemctl status`, `ls -l`, `lsof`);
+what it tells is then laid out as the script would find it. Nothing is added but blanks.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ sed -n "s/^$f: *//p" "$b" """
 
 
 def dkms_status(tree: Tree, text: str, _: str) -> None:
-    """Each module that is installed for a kernel: its file, and its version for modinfo. DKMS built it with the kernel's headers."""
+    """Each module that is installed for a kernel: its file, and its version for modinfo. DKMS built it with the
+    kernel's headers."""
     told = ""
     pattern = r"^(nvidia[\w-]*)[/,] ?([\d.]+), ([^,\s]+), (x86_64|aarch64): installed"
     for name, version, kernel in (found[:3] for found in re.findall(pattern, text, re.MULTILINE)):
@@ -107,8 +108,8 @@ def systemctl_show(tree: Tree, text: str, _: str) -> None:
 
 
 def systemctl_status(tree: Tree, text: str, _: str) -> None:
-    """`Loaded:` and `Active:` are the unit's LoadState, UnitFileState and ActiveState; `Main PID:` its MainPID. Of WantedBy it
-    says nothing."""
+    """`Loaded:` and `Active:` are the unit's LoadState, UnitFileState and ActiveState; `Main PID:` its MainPID. Of
+    WantedBy it says nothing."""
     blocks = {}
     for block in re.split(r"^(?=[●○×*] )", text, flags=re.MULTILINE):
         name = re.match(r"[●○×*] (\S+\.\w+)", block)
@@ -202,7 +203,8 @@ def lsof(tree: Tree, text: str, _: str) -> None:
 
 
 def fuser(tree: Tree, text: str, _: str) -> None:
-    """`fuser -v`: a file, and below it USER PID ACCESS COMMAND; a process that only has it mapped (m) holds no descriptor."""
+    """`fuser -v`: a file, and below it USER PID ACCESS COMMAND; a process that only has it mapped (m) holds no
+    descriptor."""
     name = ""
     for line in text.splitlines():
         found = re.match(r"(?:(/dev/\S+):)?\s+(\S+)\s+(\d+)\s+([F.mcer]+)\s+(\S+)", line)

@@ -1,4 +1,5 @@
-"""What lspci and the tools of RDMA print, laid out as sysfs has it; configuration space too, as far as lspci decodes it."""
+"""What lspci and the tools of RDMA print, laid out as sysfs has it; configuration space too, as far as lspci decodes
+it."""
 
 from __future__ import annotations
 
@@ -112,7 +113,8 @@ def _dumped(block: str) -> bytes:
 
 
 def _configuration(block: str) -> bytes:
-    """DevCtl and ACSCtl where lspci found them (PCI Express 7.5.3.4, 7.7.11.3); users without root see the header alone."""
+    """DevCtl and ACSCtl where lspci found them (PCI Express 7.5.3.4, 7.7.11.3); users without root see the header
+    alone."""
     if "<access denied>" in block:
         return bytes(64)
     space = bytearray(4096)

@@ -10,7 +10,8 @@ from tests.real.tree import Tree
 
 
 def lsmod(tree: Tree, text: str, _: str) -> None:
-    """/proc/modules has the columns of lsmod, its users in one word behind the count; what is loaded has a folder in sysfs."""
+    """/proc/modules has the columns of lsmod, its users in one word behind the count; what is loaded has a folder in
+    sysfs."""
     rows = []
     for line in text.splitlines():
         found = re.match(r"(\w+)\s+(\d+)\s+(\d+)\s*(\S*)", line)
@@ -115,7 +116,8 @@ def reading_json(value: object) -> str:
 
 
 def mig_capabilities(tree: Tree, text: str, _: str) -> None:
-    """Files of capabilities with what is in them (`PATH` and its lines), or with the device file that each is opened by."""
+    """Files of capabilities with what is in them (`PATH` and its lines), or with the device file that each is opened
+    by."""
     for path, minor in re.findall(r"(/proc/\S+access)\s[^/]*/dev/nvidia-caps/nvidia-cap(\d+)", text):
         tree.file(path, f"DeviceFileMinor: {minor}\n")
 
@@ -124,8 +126,8 @@ GPU_INSTANCES, COMPUTE_INSTANCES = 15, 8
 
 
 def mig_device_files(tree: Tree, text: str, command: str) -> None:
-    """`ls -l /dev/nvidia-caps`. The driver's minors are fixed (/proc/driver/nvidia-caps/mig-minors): 1 and 2 configure and monitor,
-    then each GPU has for each of 15 GPU instances its own and those of 8 compute instances."""
+    """`ls -l /dev/nvidia-caps`. The driver's minors are fixed (/proc/driver/nvidia-caps/mig-minors): 1 and 2 configure
+    and monitor, then each GPU has for each of 15 GPU instances its own and those of 8 compute instances."""
     ls_long(tree, text, command)
     for minor in map(int, re.findall(r"nvidia-cap(\d+)$", text, re.MULTILINE)):
         if minor > 2:

@@ -34,8 +34,8 @@ Facts = dict[str, Any]
 
 
 class Script(NamedTuple):
-    """`needs`: pieces of which one at least must be there: names of commands, or the beginning of a file's path. `tells`: the facts;
-    it is run where a capture says what is true of one of them."""
+    """`needs`: pieces of which one at least must be there: names of commands, or the beginning of a file's path.
+    `tells`: the facts; it is run where a capture says what is true of one of them."""
 
     probe: Probe[Any]
     facts: Callable[[Any], Facts]

@@ -1,8 +1,8 @@
 """A host made of the pieces that a capture holds, so that a probe's own script can be run over it.
 
-Files lie below a folder, and the script's paths are written to begin there. Programs print what the capture holds and know nothing
-else; of this machine's own only those are there that read no system (sed, awk, stat ...). What a capture does not hold is missing,
-as it is missing on a host.
+Files lie below a folder, and the script's paths are written to begin there. Programs print what the capture holds and
+know nothing else; of this machine's own only those are there that read no system (sed, awk, stat ...). What a capture
+does not hold is missing, as it is missing on a host.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ PLAIN = (
     "paste "
     "printf readlink rm rmdir sed seq setpriv sh sha256sum sort tail tee test timeout touch tr true uniq wc xargs xz xzcat zcat id"
 ).split()
-"""Programs of this machine that say nothing of it; the system's kernel, packages and units are told by the capture alone."""
+"""Programs of this machine that say nothing of it; the system's kernel, packages and units are told by the capture
+alone."""
 PLACES = re.compile(
     r"(?<![\w.*}~$)\]])/(sys|proc|etc|lib|usr|boot|var|dev|run|opt|root)(?=/)(?!/(?:null|tcp|stdin|\$\$))"
 )
@@ -69,7 +70,8 @@ class Tree:
             place.symlink_to(f"{self.root}{target}" if target.startswith("/") else target)
 
     def node(self, path: str, major: int, minor: int, mode: str, user: str = "root", group: str = "root") -> None:
-        """A character device, which only root can make: one of this machine's that everybody may have, with the numbers told apart."""
+        """A character device, which only root can make: one of this machine's that everybody may have, with the numbers
+        told apart."""
         place = self.root / path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to("/dev/null")

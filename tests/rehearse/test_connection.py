@@ -1,4 +1,5 @@
-"""Nothing that reaches real hosts is used: neither the inventory's variables, nor the user's environment and configuration."""
+"""Nothing that reaches real hosts is used: neither the inventory's variables, nor the user's environment and
+configuration."""
 
 from __future__ import annotations
 

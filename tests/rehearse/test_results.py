@@ -1,4 +1,5 @@
-"""A rehearsal in the reports: what failed, and what nobody knows because of it, stands on the page and in the test cases."""
+"""A rehearsal in the reports: what failed, and what nobody knows because of it, stands on the page and in the test
+cases."""
 
 from __future__ import annotations
 

@@ -144,7 +144,8 @@ BRIDGED = {"nvidia_functions": B200, "fabric_bridges": "0000:d0:00.0\n"}
 def test_the_waivers_are_those_that_the_checks_need(
     kind: Kind, gpu: bool, nvswitch: int, changed: dict[str, str]
 ) -> None:
-    """Nothing is skipped without a waiver, and no waiver stands for what passes, on a host that is right but for the fabric."""
+    """Nothing is skipped without a waiver, and no waiver stands for what passes, on a host that is right but for the
+    fabric."""
     blocks = {name: block for name, block in FULL.capabilities.items() if nvswitch or name != "fabric_manager"}
     spec = msgspec.structs.replace(FULL, capabilities=blocks)
     silent: dict[str, Output | str] = dict.fromkeys((probe.name for probe in probes_of(spec)), "")

@@ -1,4 +1,5 @@
-"""Plays of a project that nobody rendered: specs are read as the commands read them, and nothing is green that did nothing."""
+"""Plays of a project that nobody rendered: specs are read as the commands read them, and nothing is green that did
+nothing."""
 
 from __future__ import annotations
 

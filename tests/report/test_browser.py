@@ -214,7 +214,8 @@ def test_hostile_texts_stay_texts(browser: Browser, tmp_path: Path) -> None:
 def test_ten_thousand_hosts_open_in_much_less_than_two_seconds_of_the_processor(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """Of the main thread: other work on the machine does not count. benchmarks/page_open.py measures a page with every check."""
+    """Of the main thread: other work on the machine does not count. benchmarks/page_open.py measures a page with every
+    check."""
     rows = [one(f"gpu{n:05}", check, found=f"{n} {check}") for n in range(10_000) for check in ("a.b", "c.d", "e.f")]
     file = tmp_path / "page.html"
     known = {f"gpu{n:05}": Known(groups=("all",), rack=f"r{n // 32}") for n in range(10_000)}

@@ -1,4 +1,5 @@
-"""The alert rules and the dashboard: of the names that are exported, all of them used, and accepted by Prometheus' own promtool."""
+"""The alert rules and the dashboard: of the names that are exported, all of them used, and accepted by Prometheus' own
+promtool."""
 
 from __future__ import annotations
 

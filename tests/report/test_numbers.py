@@ -42,7 +42,8 @@ _SAMPLE = re.compile(rf"({_NAME})(?:\{{({_NAME}={_TEXT}(?:,{_NAME}={_TEXT})*)\}}
 
 
 def parsed(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
-    """By the grammar of the text format 0.0.4: samples of a metric stand together, after its one HELP and one TYPE line."""
+    """By the grammar of the text format 0.0.4: samples of a metric stand together, after its one HELP and one TYPE
+    line."""
     assert text.endswith("\n")
     found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
     state: list[str] = []

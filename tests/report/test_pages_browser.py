@@ -1,4 +1,5 @@
-"""The pages of accept, plan, apply and rehearse in a real browser: mouse, keys, contrast, no error, hostile texts that stay texts."""
+"""The pages of accept, plan, apply and rehearse in a real browser: mouse, keys, contrast, no error, hostile texts that
+stay texts."""
 
 from __future__ import annotations
 
@@ -83,7 +84,8 @@ def harmless(page: Browser, scripts: int = 2) -> None:
     assert page.said == []
 
 
-# ---- accept ----------------------------------------------------------------------------------------------------------------------
+# ---- accept
+# ----------------------------------------------------------------------------------------------------------------------
 def accepted(count: int = 6) -> Outcome:
     """One host is slow with all, one path has no figure, one host cannot be reached."""
     fleet = Fleet(ib_write_bw=bandwidth(391.2), ibping=data("ibping"))
@@ -169,7 +171,8 @@ def test_hostile_texts_in_an_acceptance(browser: Browser, tmp_path: Path) -> Non
     harmless(page)
 
 
-# ---- plan ------------------------------------------------------------------------------------------------------------------------
+# ---- plan
+# ------------------------------------------------------------------------------------------------------------------------
 def planned() -> str:
     plans = [
         *(msgspec.structs.replace(FULL, host=f"gpu{n:03}") for n in range(1, 13)),
@@ -243,7 +246,8 @@ def test_many_hosts_of_a_plan_are_folded_until_they_are_searched(browser: Browse
 def test_a_plan_of_ten_thousand_hosts_opens_in_less_than_a_second_of_the_processor(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """As benchmarks/page_open.py measures it; with a page that names each host's last apply, and two plans of scattered hosts."""
+    """As benchmarks/page_open.py measures it; with a page that names each host's last apply, and two plans of scattered
+    hosts."""
     plans = [
         msgspec.structs.replace(FULL if n % 3 else IDLE, host=f"gpu{n:05}", last_apply=f"run {n}")
         for n in range(10_000)
@@ -283,7 +287,8 @@ def test_hostile_texts_in_a_plan(browser: Browser, tmp_path: Path) -> None:
     harmless(page)
 
 
-# ---- rehearse --------------------------------------------------------------------------------------------------------------------
+# ---- rehearse
+# --------------------------------------------------------------------------------------------------------------------
 def rehearsed(text: str = "") -> Rehearsed:
     """One that is green, and one whose apply failed."""
     seen = Seen(
@@ -377,7 +382,8 @@ def test_hostile_texts_in_a_rehearsal(browser: Browser, tmp_path: Path) -> None:
     harmless(opened(browser, tmp_path, rehearse_page(rehearsed(EVIL), About(at=EVIL, inventory=EVIL, command=EVIL))))
 
 
-# ---- apply -----------------------------------------------------------------------------------------------------------------------
+# ---- apply
+# -----------------------------------------------------------------------------------------------------------------------
 def applied(text: str = "") -> str:
     green = Result(host="", capability="kernel", check="kernel.sysctl", status="pass", found="right")
     later = msgspec.structs.replace(

@@ -11,7 +11,8 @@ from gpuprov.catalog.platforms import index_platforms
 from gpuprov.rules import package_lists, resolve
 from tests.resolve.test_distributions import decide, names
 
-# What AWS's archive has of the driver: https://docs.aws.amazon.com/linux/al2023/release-notes/relnotes-2023.10.20260302.html
+# What AWS's archive has of the driver:
+# https://docs.aws.amazon.com/linux/al2023/release-notes/relnotes-2023.10.20260302.html
 OF_AWS = """
 cuda-drivers-580.126.16-1.amzn2023 kmod-nvidia-latest-dkms-580.126.16-1.amzn2023 kmod-nvidia-open-dkms-580.126.16-1.amzn2023
 libnvidia-cfg-580.126.16-1.amzn2023 libnvidia-fbc-580.126.16-1.amzn2023 libnvidia-gpucomp-580.126.16-1.amzn2023

@@ -1,4 +1,5 @@
-"""Azure Linux 3, whose packages have open modules only, and Alibaba Cloud Linux 3, which has none that anybody confirms."""
+"""Azure Linux 3, whose packages have open modules only, and Alibaba Cloud Linux 3, which has none that anybody
+confirms."""
 
 from __future__ import annotations
 

@@ -104,8 +104,8 @@ def test_any_version_takes_its_branch_from_the_host(
     ("flavour", "version"), [("proprietary", "615.71.09-0ubuntu0.24.04.2"), ("open", "525.147.05-0ubuntu0.22.04.1")]
 )
 def test_a_branch_without_modules_of_the_flavour_is_none(flavour: str, version: str) -> None:
-    """Ubuntu's nvidia-dkms-615-server is a transitional package, and its 525-server had no open modules: without them, the rest of the
-    set is there whole."""
+    """Ubuntu's nvidia-dkms-615-server is a transitional package, and its 525-server had no open modules: without them,
+    the rest of the set is there whole."""
     branch, other = version[:3], "open" if flavour == "proprietary" else "proprietary"
     index = offer(UBUNTU, version, flavours=("open", "proprietary"))
     index |= {f"nvidia-dkms-{branch}-server": [version], f"nvidia-kernel-source-{branch}-server": [version]}

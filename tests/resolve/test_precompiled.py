@@ -1,4 +1,5 @@
-"""Precompiled modules: one version for which every kernel of the host has its package, whatever version that package has."""
+"""Precompiled modules: one version for which every kernel of the host has its package, whatever version that package
+has."""
 
 from __future__ import annotations
 

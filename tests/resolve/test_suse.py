@@ -17,7 +17,8 @@ LEAP = find_packages("opensuse-leap", "15.6")
 assert SLES
 assert LEAP
 
-# The files of NVIDIA's repository sles15 that https://github.com/SUSE/BCI-dockerfile-generator (branch sle15-sp7) takes, 2026-08.
+# The files of NVIDIA's repository sles15 that https://github.com/SUSE/BCI-dockerfile-generator (branch sle15-sp7)
+# takes, 2026-08.
 V550 = ["550.163.01-1"]
 V570 = ["570.211.01-1", "570.195.03-1"]
 V575 = ["575.57.08-1"]

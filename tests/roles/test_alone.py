@@ -1,4 +1,5 @@
-"""A role by itself, in a play of a site's own: what it does before and after its stages. Modules are stand-ins that note names."""
+"""A role by itself, in a play of a site's own: what it does before and after its stages. Modules are stand-ins that
+note names."""
 
 from __future__ import annotations
 

@@ -85,7 +85,8 @@ def test_operands_leave_and_come_back(kubectl: Kubectl) -> None:
 
 @pytest.mark.install
 def test_what_an_earlier_apply_has_left_is_taken_up_and_given_back(kubectl: Kubectl) -> None:
-    """Whoever has the host's lock has what the apply before it has drained; a zombie, which lost it, gives nothing back."""
+    """Whoever has the host's lock has what the apply before it has drained; a zombie, which lost it, gives nothing
+    back."""
     kubectl.put(labels=LABELS | {f"{DEPLOY}dcgm": PAUSED}, annotations=HELD, unschedulable=True, operator=True)
     in_play.take_out(options(), "gpu1", "fri")
     assert in_play.give_back(options(), "gpu1", "thu", green=True) == (False, ""), "the zombie"
@@ -178,7 +179,8 @@ def test_the_role_asks_the_cluster_from_here(kubectl: Kubectl, act: int, failed:
 def test_the_note_of_another_run_is_left_until_the_host_is_out_by_this_one(
     tmp_path: Path, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch, *, free: bool, whose: str
 ) -> None:
-    """`gpuprov drain` of run wed has the node out: an apply that is refused takes nothing away from what the host knows of that."""
+    """`gpuprov drain` of run wed has the node out: an apply that is refused takes nothing away from what the host knows
+    of that."""
     note = tmp_path / "drained.json"
     monkeypatch.setattr(noted, "DRAINED_FILE", str(note))
 
@@ -220,7 +222,8 @@ def test_a_command_of_the_site_runs_where_a_gpu_is_held(tmp_path: Path) -> None:
 
 @pytest.mark.install
 def test_hosts_that_wait_for_a_drain_get_its_time_back(tmp_path: Path) -> None:
-    """Ansible goes task by task: what one host's jobs take, the others have waited; the rest of the act would have a minute."""
+    """Ansible goes task by task: what one host's jobs take, the others have waited; the rest of the act would have a
+    minute."""
     begin = {"ansible.builtin.set_fact": {"host_began": 1000}}
     drain = {
         "ansible.builtin.include_role": {"name": "host", "tasks_from": "drain_users"},

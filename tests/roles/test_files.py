@@ -1,4 +1,5 @@
-"""Roles on this machine, with a systemctl that only notes what it is asked: their files, units and programs come in one task each."""
+"""Roles on this machine, with a systemctl that only notes what it is asked: their files, units and programs come in one
+task each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a site sets for one host counts on that host: how old package lists may be, how long to wait for another's package manager."""
+"""What a site sets for one host counts on that host: how old package lists may be, how long to wait for another's
+package manager."""
 
 from __future__ import annotations
 

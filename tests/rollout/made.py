@@ -97,7 +97,8 @@ def report(folder: Path, rollout: str = "friday") -> dict[str, Any]:
 
 
 def attempts(folder: Path, act: str = "apply", dead: frozenset[str] = frozenset()) -> Counter[str]:
-    """How often each host was begun on. Fails where two processes were at one host at the same time. `dead`: pids that were killed."""
+    """How often each host was begun on. Fails where two processes were at one host at the same time. `dead`: pids that
+    were killed."""
     found: Counter[str] = Counter()
     busy: dict[str, str] = {}
     for word, what, host, pid in logged(folder):

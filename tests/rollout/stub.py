@@ -1,7 +1,9 @@
-"""Stands for `gpuprov fleet work` where hosts are many or are to fail: the same arguments, files and heartbeats, and no host.
+"""Stands for `gpuprov fleet work` where hosts are many or are to fail: the same arguments, files and heartbeats, and no
+host.
 
-`$STUB/behaviour.json`: by host what each attempt at apply comes to (the last one stays), and `seconds` that a host takes. `$STUB/log`:
-a line for the begin and the end of each host. As `gpuprov fleet work` it leaves out hosts whose result of this run and act is green.
+`$STUB/behaviour.json`: by host what each attempt at apply comes to (the last one stays), and `seconds` that a host
+takes. `$STUB/log`: a line for the begin and the end of each host. As `gpuprov fleet work` it leaves out hosts whose
+result of this run and act is green.
 """
 
 from __future__ import annotations

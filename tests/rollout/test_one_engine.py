@@ -1,4 +1,5 @@
-"""The options of apply and a policy's file that says the same: one order of hosts, one end, one reason, in both engines."""
+"""The options of apply and a policy's file that says the same: one order of hosts, one end, one reason, in both
+engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Who answers on a host: the reader and the judge, the script in real shells, and the first task of every apply on this machine."""
+"""Who answers on a host: the reader and the judge, the script in real shells, and the first task of every apply on this
+machine."""
 
 from __future__ import annotations
 
@@ -168,7 +169,8 @@ def test_acts_go_over_the_hosts_that_were_reached(tmp_path: Path) -> None:
 @pytest.mark.install
 @needs_root
 def test_noise_and_a_shim_on_the_path_do_not_matter(tmp_path: Path) -> None:
-    """A sudo that warns, a login that prints, interpreters first on the path that do not start, and a path without sbin."""
+    """A sudo that warns, a login that prints, interpreters first on the path that do not start, and a path without
+    sbin."""
     for name in ("python3", "python3.13", "python3.12", "python3.11"):
         program(tmp_path, name, "echo 'pyenv: command not found' >&2; exit 127\n")
     noise = f"cat >&2 <<'END'\n{NOISE}END\necho Linux 0 /usr/bin/python3\n"

@@ -56,7 +56,8 @@ class Host:
         self._path(path).unlink()
 
     def capabilities(self, gpu: int = 0) -> dict[str, str]:
-        """What the driver shows of a GPU's MIG instances, by path below capabilities/gpuN/mig, and that it shows them from now on."""
+        """What the driver shows of a GPU's MIG instances, by path below capabilities/gpuN/mig, and that it shows them
+        from now on."""
         folder = self._path(f"/proc/driver/nvidia/capabilities/gpu{gpu}/mig")
         folder.mkdir(parents=True, exist_ok=True)
         self._path("/dev/nvidia-caps").mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,5 @@
-"""The sysfs of a simulated container, laid out in a folder by the container's own program, for probes to read: no container is run."""
+"""The sysfs of a simulated container, laid out in a folder by the container's own program, for probes to read: no
+container is run."""
 
 from __future__ import annotations
 

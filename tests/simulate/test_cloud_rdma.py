@@ -1,4 +1,5 @@
-"""RDMA of clouds on simulated containers: the program in a folder, read by the probes of real hosts; the installers' archives."""
+"""RDMA of clouds on simulated containers: the program in a folder, read by the probes of real hosts; the installers'
+archives."""
 
 from __future__ import annotations
 

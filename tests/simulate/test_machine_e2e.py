@@ -55,7 +55,8 @@ def test_a_reboot_takes_a_new_command_line_and_keeps_the_disk(first: str) -> Non
 
 
 def test_what_a_machine_is_made_of_can_be_spoilt(first: str) -> None:
-    """CPUs, swap and open files, which a container has of its machine: each fault is found by its check, and gone when healed."""
+    """CPUs, swap and open files, which a container has of its machine: each fault is found by its check, and gone when
+    healed."""
     there = HARDWARE.parse(Output(machine.run(first, HARDWARE.script)))
     asked = Health(sockets=there.sockets, cores=there.cores, swap="none")
     planted = {"cpu-offline": HARDWARE, "swap-on": HARDWARE, "open-files-low": FILES}

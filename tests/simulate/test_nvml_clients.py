@@ -1,4 +1,5 @@
-"""Who uses what, in the stand-in NVML: capabilities of MIG instances, processes, compute mode; asked by NVIDIA's own binding."""
+"""Who uses what, in the stand-in NVML: capabilities of MIG instances, processes, compute mode; asked by NVIDIA's own
+binding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Each fault of HCAs, ports and PCIe links, planted in a simulated container's sysfs, fails the check that it names, with its hint."""
+"""Each fault of HCAs, ports and PCIe links, planted in a simulated container's sysfs, fails the check that it names,
+with its hint."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ def test_it_is_the_same_each_time_and_says_what_it_is(file: Path) -> None:
 
 
 def judged(file: Path, version: str = VERSION) -> str:
-    """What the role says of the file, whose checksum has been compared (tests/host_code/test_fetched.py); empty if it takes it."""
+    """What the role says of the file, whose checksum has been compared (tests/host_code/test_fetched.py); empty if it
+    takes it."""
     try:
         runfile.judge(str(file), "https://x/y.run", version)
     except Failed as error:

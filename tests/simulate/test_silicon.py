@@ -1,4 +1,5 @@
-"""What touches silicon, without any host: the stand-in modules' sources, the functions' files, what a container's boot works out."""
+"""What touches silicon, without any host: the stand-in modules' sources, the functions' files, what a container's boot
+works out."""
 
 from __future__ import annotations
 

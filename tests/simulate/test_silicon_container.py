@@ -1,4 +1,5 @@
-"""A real container with simulated functions: lspci, a real DKMS build of the stand-ins, a boot that loads them, the faults."""
+"""A real container with simulated functions: lspci, a real DKMS build of the stand-ins, a boot that loads them, the
+faults."""
 
 from __future__ import annotations
 

@@ -91,8 +91,8 @@ def test_nvidias_apt_names_lose_their_suffix(distribution: str, version: str, na
     ],
 )
 def test_a_set_is_whole(make: Make, key: str, version: str) -> None:
-    """Every relation to a package of the driver can be met from the set; no two packages have the same file, unless they
-    conflict."""
+    """Every relation to a package of the driver can be met from the set; no two packages have the same file, unless
+    they conflict."""
     made = make(DISTRIBUTIONS[key], version)
     assert len(made) == len(by_name(made))
     given = {package.name for package in made} | {p.split(" ")[0] for package in made for p in package.provides}

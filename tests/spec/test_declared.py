@@ -160,7 +160,8 @@ DECIDING = [
 def test_a_block_switched_off_is_no_choice_of_another(
     tmp_path: Path, owner: str, name: str, decided: str, meaning: str, outer: bool
 ) -> None:
-    """Where it decided a field, another choice is not made in its place; a field that may be left open, or says the same, may be."""
+    """Where it decided a field, another choice is not made in its place; a field that may be left open, or says the
+    same, may be."""
     more: dict[str, Any] = {"container_toolkit": {"default_runtime": True}} if owner == "kubernetes" else {}
     block = {name: ERDMA if name == "erdma" else {"file": "a.run"} if name == "runfile" else {}}
     default = {one.encode_name: one.default for one in msgspec.structs.fields(BY_NAME[owner].fragment)}[decided]

@@ -1,4 +1,5 @@
-"""Strings that make a file, if anything on this machine takes them for more than data; and others that mean more than they say."""
+"""Strings that make a file, if anything on this machine takes them for more than data; and others that mean more than
+they say."""
 
 from __future__ import annotations
 

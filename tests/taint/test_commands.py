@@ -1,4 +1,5 @@
-"""Every command, where every word that hosts answer and every text of the inventory is a canary: none flies, no command falls."""
+"""Every command, where every word that hosts answer and every text of the inventory is a canary: none flies, no command
+falls."""
 
 from __future__ import annotations
 

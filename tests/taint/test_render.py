@@ -150,7 +150,8 @@ def test_what_a_run_is_told_is_data_too(nest: Nest, tmp_path: Path, monkeypatch:
 
 
 def test_what_a_host_says_names_no_file_outside_of_the_cache() -> None:
-    """A package that one host built is fetched to this machine, under a name that is made of what the host says of itself."""
+    """A package that one host built is fetched to this machine, under a name that is made of what the host says of
+    itself."""
     said = "../../../../../../etc/cron.d/x"
     words = ("debian12", said, "gpu01", "nvidia-kernel-dkms", f"1:535.1-1{said}")
     folder, _, name = prebuilt.make_cache_path({"HOME": "/home/ops"}, *words).partition("/gpuprov/modules/")

@@ -1,4 +1,5 @@
-"""A crash of gpuprov itself while it judges one host of ten is that host's error; the nine others get what they would get."""
+"""A crash of gpuprov itself while it judges one host of ten is that host's error; the nine others get what they would
+get."""
 
 from __future__ import annotations
 

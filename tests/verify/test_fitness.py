@@ -112,7 +112,8 @@ def test_what_a_host_says_cannot_move_the_cursor() -> None:
 
 
 def test_what_follows_from_another_capability_s_check_is_not_lost() -> None:
-    """Without systemd much cannot be read, and the check that fails for that is the house's: nobody knows whether it is fit."""
+    """Without systemd much cannot be read, and the check that fails for that is the house's: nobody knows whether it is
+    fit."""
     rows = [row("gpus"), row("kernel_log", "error", found="no journal", follows="host.systemd")]
     [told] = fitness(rows)
     assert (str(told), health_code(rows)) == ("not proven: no journal", 1)

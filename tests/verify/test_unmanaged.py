@@ -1,4 +1,5 @@
-"""What an apply brought and the spec asks for no longer: named from the receipt, and only where it is as it was applied."""
+"""What an apply brought and the spec asks for no longer: named from the receipt, and only where it is as it was
+applied."""
 
 from __future__ import annotations
 
@@ -282,7 +283,8 @@ BLOCK = {
 
 @pytest.mark.parametrize(("there", "name"), [("nvidia", "nvidia"), ("", "container-toolkit")])
 def test_a_package_source_is_listed_by_the_name_that_it_has_on_the_host(there: str, name: str) -> None:
-    """Two capabilities with one repository share a file under the first one's name: it is not taken from under the second."""
+    """Two capabilities with one repository share a file under the first one's name: it is not taken from under the
+    second."""
     text = sources.format_text({**BLOCK, "name": there}, "debian") if there else ""
     shown = f"@file /etc/apt/sources.list.d/gpuprov-{there}.sources\n" + "".join(
         f" {one}\n" for one in text.splitlines()

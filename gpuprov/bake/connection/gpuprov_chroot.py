@@ -1,4 +1,5 @@
-"""The connection to an image that `gpuprov bake` works on: each command in a chroot, each file through its standard input."""
+"""The connection to an image that `gpuprov bake` works on: each command in a chroot, each file through its standard
+input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`acceptance`: tools and thresholds of perftest, nccl-tests, nvbandwidth, DCGM and stress-ng, which `gpuprov accept` runs."""
+"""`acceptance`: tools and thresholds of perftest, nccl-tests, nvbandwidth, DCGM and stress-ng, which `gpuprov accept`
+runs."""
 
 from __future__ import annotations
 

@@ -58,7 +58,8 @@ def tools(ctx: Ctx) -> Outcome:
 
 @check("acceptance.built", acceptance.TOOLS, fields=("nccl", "nvbandwidth"))
 def built(ctx: Ctx) -> Outcome:
-    """Every tool that the spec names a source for was built from exactly that archive, and its program finds its libraries."""
+    """Every tool that the spec names a source for was built from exactly that archive, and its program finds its
+    libraries."""
     requested = list(sources(ctx.fragment))
     if not requested:
         return not_asked("nothing to build: tools are used where they are installed")
@@ -78,7 +79,8 @@ def built(ctx: Ctx) -> Outcome:
 
 @check("acceptance.buildable", BUILD, MPICC, acceptance.TOOLS, fields=("nccl", "nvbandwidth"), moment="preflight")
 def buildable(ctx: Ctx) -> Outcome:
-    """Tools that are to be built from source find a CUDA compiler, or the spec installs one; and MPI, if they run across hosts."""
+    """Tools that are to be built from source find a CUDA compiler, or the spec installs one; and MPI, if they run
+    across hosts."""
     compiled = ctx.facts.get(acceptance.TOOLS).built
     unbuilt = [name for name, folder in sources(ctx.fragment) if folder.rpartition("/")[2] not in compiled]
     if not unbuilt:

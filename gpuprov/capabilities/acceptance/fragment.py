@@ -28,7 +28,8 @@ Threshold = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Source(Fragment, frozen=True):
-    """An archive (tar) from which a tool is built on the host; empty: the tool is not built, but used from where it is installed."""
+    """An archive (tar) from which a tool is built on the host; empty: the tool is not built, but used from where it is
+    installed."""
 
     url: Annotated[
         str,
@@ -167,8 +168,8 @@ class Stream(Fragment, frozen=True):
 class Acceptance(Fragment, frozen=True):
     """The tests of `gpuprov accept`, and their thresholds. None of them runs by itself.
 
-    Packages of the tests between hosts are installed if the host has an RDMA device, stress-ng if stream is enabled; nccl-tests and
-    nvbandwidth are built if the spec names their source.
+    Packages of the tests between hosts are installed if the host has an RDMA device, stress-ng if stream is enabled;
+    nccl-tests and nvbandwidth are built if the spec names their source.
     """
 
     rdma: RdmaTests = RdmaTests()

@@ -28,7 +28,8 @@ HINTS: dict[str, str] = {
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on a figure. `wanted` is in words; `origin`: where an expectation was published, empty for the spec's own."""
+    """The verdict on a figure. `wanted` is in words; `origin`: where an expectation was published, empty for the spec's
+    own."""
 
     status: Literal["pass", "fail", "skip", "error"]
     wanted: str = ""

@@ -47,7 +47,8 @@ def differs(ctx: Ctx) -> str:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """Yield the settings, the unit that applies them at each boot with its program, and the removal of an earlier gpuprov's files."""
+    """Yield the settings, the unit that applies them at each boot with its program, and the removal of an earlier
+    gpuprov's files."""
     seconds = int(str(ctx.host.site.get(SITE, TIMEOUT)))
     yield from (Program(path, name) for path, name in PROGRAM.items())
     yield File(catalogue.CONFIG, config(ctx.fragment))

@@ -17,7 +17,8 @@ Index = Annotated[
 class Cgpu(Fragment, frozen=True):
     """Settings of an installed cGPU of Alibaba: each GPU's policy and limits, applied now and at each boot.
 
-    A unit applies them before docker, containerd, CRI-O and kubelet start. cGPU itself is installed by Alibaba's own means.
+    A unit applies them before docker, containerd, CRI-O and kubelet start. cGPU itself is installed by Alibaba's own
+    means.
     """
 
     policy: Annotated[
@@ -53,8 +54,8 @@ class Cgpu(Fragment, frozen=True):
 
 
 def general(block: Cgpu) -> dict[str, int]:
-    """Return the settings that every GPU should have, in the order in which they are written; a 0 of max_inst and prio_ratio is no
-    request."""
+    """Return the settings that every GPU should have, in the order in which they are written; a 0 of max_inst and
+    prio_ratio is no request."""
     fields = {"max_inst": block.max_inst, "policy": block.policy, "prio_ratio": block.prio_ratio}
     return {key: value for key, value in fields.items() if value or key == "policy"}
 

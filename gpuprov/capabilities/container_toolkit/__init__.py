@@ -1,4 +1,5 @@
-"""`container_toolkit`: GPUs for docker, containerd, cri-o and podman: one toolkit version, runtimes registered, CDI kept current."""
+"""`container_toolkit`: GPUs for docker, containerd, cri-o and podman: one toolkit version, runtimes registered, CDI
+kept current."""
 
 from __future__ import annotations
 

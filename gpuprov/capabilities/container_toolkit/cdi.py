@@ -1,4 +1,5 @@
-"""Checks that containers keep their GPUs: the CDI specification, what refreshes it, and what a daemon-reload would take away."""
+"""Checks that containers keep their GPUs: the CDI specification, what refreshes it, and what a daemon-reload would take
+away."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ Ctx = Context[ContainerToolkit]
     evidence="nvidia-ctk cdi list; nvidia-smi -L; docker info; podman --log-level debug run --device nvidia.com/gpu=all IMAGE true",
 )
 def specification(ctx: Ctx) -> Outcome:
-    """One CDI specification names exactly the GPUs and MIG devices that nvidia-smi lists, with /dev/nvidia-uvm, without which no CUDA
-    program starts, and with files of the installed driver; and each engine can read it: by its own report (podman, docker 28.2 and
-    newer), or else by its release."""
+    """One CDI specification names exactly the GPUs and MIG devices that nvidia-smi lists, with /dev/nvidia-uvm, without
+    which no CUDA program starts, and with files of the installed driver; and each engine can read it: by its own report
+    (podman, docker 28.2 and newer), or else by its release."""
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus: there is nothing to specify")
     devices, specifications = ctx.facts.get(DEVICES), ctx.facts.get(CDI)
@@ -75,8 +76,9 @@ def specification(ctx: Ctx) -> Outcome:
 
 
 def stale(cdi_spec: Specification, devices: Devices) -> str:
-    """Return how a specification differs from nvidia-smi's list; by UUID too, if it names UUIDs. Empty if it does not. A site may have
-    UUIDs alone, or gpu0 and mig0:1: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"""
+    """Return how a specification differs from nvidia-smi's list; by UUID too, if it names UUIDs. Empty if it does not.
+    A site may have UUIDs alone, or gpu0 and mig0:1:
+    https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"""
     named = {re.sub(r"^(gpu|mig)(?=\d)", "", name) for name in cdi_spec.devices} - {"all", *devices.parents}
     uuids = {name for name in named if name.startswith(("GPU-", "MIG-"))}
     missing = sorted(set(devices.names) - named) if named - uuids or not uuids else []

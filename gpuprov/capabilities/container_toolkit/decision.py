@@ -1,4 +1,5 @@
-"""Decision which version of the toolkit's four packages a host gets, and from where, made once for preflight and for the role."""
+"""Decision which version of the toolkit's four packages a host gets, and from where, made once for preflight and for
+the role."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ Ctx = Context[ContainerToolkit]
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """The set for a host: package versions by name. `problem`: why there is none. `source`: the site's repository, if apply is to add
-    it first, and its content is not known yet."""
+    """The set for a host: package versions by name. `problem`: why there is none. `source`: the site's repository, if
+    apply is to add it first, and its content is not known yet."""
 
     version: str = ""
     packages: dict[str, str] = {}
@@ -61,7 +62,8 @@ def _nowhere(facts: Facts) -> str:
 
 
 def repository(ctx: Ctx) -> dict[str, Any]:
-    """Return the site's repository of the toolkit, as the module gpuprov_repository takes it; empty if the site names none."""
+    """Return the site's repository of the toolkit, as the module gpuprov_repository takes it; empty if the site names
+    none."""
     words = str(ctx.host.site.get(SITE, "")).split()
     if not words:
         return {}

@@ -1,5 +1,5 @@
-"""Desired state of the role: the packages, the runtime in engines and for users, its mode, and the units that keep GPUs through each
-boot."""
+"""Desired state of the role: the packages, the runtime in engines and for users, its mode, and the units that keep GPUs
+through each boot."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ def edit(table: str, key: str, value: str, settings: Mapping[str, Any]) -> str:
 
 
 def refresh_environment(ctx: Ctx, version: str) -> Lines:
-    """Return the environment of the toolkit's own unit (gpuprov's units have it in their text): the output path, and the features
-    without which an engine could not read it; the site's features stay."""
+    """Return the environment of the toolkit's own unit (gpuprov's units have it in their text): the output path, and
+    the features without which an engine could not read it; the site's features stay."""
     present, place = ctx.facts.get(TOOLKIT).flags, specification_file(ctx.fragment)
     missing = [flag for flag in needed_flags(ctx.fragment, ctx.facts, version) if flag not in present]
     flags = {catalogue.FLAGS_VARIABLE: ",".join([*present, *missing])} if missing else {}
@@ -144,8 +144,8 @@ def refresh_environment(ctx: Ctx, version: str) -> Lines:
 
 
 def configured(ctx: Ctx, version: str) -> Iterator[Resource]:
-    """Yield one pair of units that refresh the CDI specification at each boot, the toolkit's own or gpuprov's, and the rule for links
-    in /dev/char."""
+    """Yield one pair of units that refresh the CDI specification at each boot, the toolkit's own or gpuprov's, and the
+    rule for links in /dev/char."""
     new, file = modern(version), specification_file(ctx.fragment)
     own = dict(zip(OWN_FILES, (OWN_PATH, OWN_SERVICE.replace("FILE", file)), strict=True))
     texts = {catalogue.UDEV_RULE: RULE, **({catalogue.REFRESH_DROP_IN: DROP_IN} if new else own)}
@@ -168,9 +168,9 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. `repository`: the site's, to be added first; `later`: what waits for it. The transaction: `install`,
-    `hold`, `release`. For each boot: the resources of `configured`. The engines, whether nvidia-ctk writes files of its own beside
-    theirs, and the command that sets the mode, are those of tasks."""
+    """Return the role's values. `repository`: the site's, to be added first; `later`: what waits for it. The
+    transaction: `install`, `hold`, `release`. For each boot: the resources of `configured`. The engines, whether
+    nvidia-ctk writes files of its own beside theirs, and the command that sets the mode, are those of tasks."""
     decision, toolkit = decided(ctx), ctx.facts.get(TOOLKIT)
     names, default = list(registrable(ctx.fragment, ctx.facts)), {"default": ctx.fragment.default_runtime}
     drop_ins = modern(decision.version or toolkit.version)

@@ -23,11 +23,12 @@ UserName = Annotated[str, msgspec.Meta(pattern=r"^[a-z_][a-z0-9_-]*[$]?$", descr
 
 
 class ContainerToolkit(Fragment, frozen=True):
-    """NVIDIA's Container Toolkit at one version, its runtime registered in the container engines, and a CDI specification that always
-    matches the current GPUs.
+    """NVIDIA's Container Toolkit at one version, its runtime registered in the container engines, and a CDI
+    specification that always matches the current GPUs.
 
-    Engines are configured only by the host's own nvidia-ctk; if it would lose any of the user's settings, that is an error, and
-    undone. A daemon is reloaded or restarted only if its configuration changed, and must then have the runtime in force.
+    Engines are configured only by the host's own nvidia-ctk; if it would lose any of the user's settings, that is an
+    error, and undone. A daemon is reloaded or restarted only if its configuration changed, and must then have the
+    runtime in force.
     """
 
     version: Annotated[
@@ -91,8 +92,9 @@ def registrable(fragment: ContainerToolkit, facts: Facts) -> dict[str, Engine]:
 
 
 def runners(fragment: ContainerToolkit, facts: Facts) -> list[str]:
-    """Return the value of nvidia-container-runtime.runtimes on a host where none of its programs exists, and cri-o has some; else
-    empty. Without such a program, no container of NVIDIA's runtime starts: https://github.com/NVIDIA/gpu-operator/pull/984"""
+    """Return the value of nvidia-container-runtime.runtimes on a host where none of its programs exists, and cri-o has
+    some; else empty. Without such a program, no container of NVIDIA's runtime starts:
+    https://github.com/NVIDIA/gpu-operator/pull/984"""
     toolkit = facts.get(TOOLKIT)
     if toolkit.runners or "crio" not in registrable(fragment, facts):
         return []
@@ -116,8 +118,8 @@ def specification_file(fragment: ContainerToolkit) -> str:
 
 
 def modern(version: str) -> bool:
-    """Return whether this release has nvidia-cdi-refresh, and CDI as its automatic mode; true for one that is still to be
-    installed."""
+    """Return whether this release has nvidia-cdi-refresh, and CDI as its automatic mode; true for one that is still to
+    be installed."""
     return not version or resolve.order(version) >= resolve.order(catalogue.MODERN)
 
 

@@ -1,4 +1,5 @@
-"""Checks of the toolkit as it is now: packages, holds, runtimes in the engines' files and in the daemons themselves, mode."""
+"""Checks of the toolkit as it is now: packages, holds, runtimes in the engines' files and in the daemons themselves,
+mode."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ Ctx = Context[ContainerToolkit]
     evidence="dpkg -l '*nvidia-container*'; rpm -qa '*nvidia-container*'; nvidia-ctk --version",
 )
 def packages(ctx: Ctx) -> Outcome:
-    """The toolkit's four packages are installed completely, in the same version, which is the one that the spec asks for; nvidia-ctk
-    has that version."""
+    """The toolkit's four packages are installed completely, in the same version, which is the one that the spec asks
+    for; nvidia-ctk has that version."""
     present, requested = installed(ctx.facts), ctx.fragment.version
     expected = f"{counted(len(catalogue.PACKAGES), 'package')} of one version" + (
         "" if requested == "any" else f": {requested}"
@@ -76,7 +77,8 @@ def held(ctx: Ctx) -> Outcome:
 
 @compared("container_toolkit.configured", ENGINES, fields=("runtimes", "default_runtime"), moment="next-boot")
 def configured(ctx: Ctx) -> Group | Outcome:
-    """Each engine's files register NVIDIA's runtime (default or not, as the spec says) and CDI, and hide no setting of the user's."""
+    """Each engine's files register NVIDIA's runtime (default or not, as the spec says) and CDI, and hide no setting of
+    the user's."""
     present = engines(ctx.fragment, ctx.facts)
     expected = (
         f"runtime {files.NAME}{' as the default' if ctx.fragment.default_runtime else ''} in {', '.join(present)}"
@@ -118,13 +120,14 @@ RELOADED = {
     "containerd": "restarted (its containers go on)",
     "crio": "restarted (its containers go on)",
 }
-"""docker takes runtimes and the default one by reload: https://docs.docker.com/reference/cli/dockerd/#configuration-reload-behavior"""
+"""docker takes runtimes and the default one by reload:
+https://docs.docker.com/reference/cli/dockerd/#configuration-reload-behavior"""
 
 
 @check("container_toolkit.registered", ENGINES, fields=("runtimes", "default_runtime"))
 def registered(ctx: Ctx) -> Outcome:
-    """Each engine's daemon is running, and has NVIDIA's runtime in force: by its own report, or because it started after its files
-    changed."""
+    """Each engine's daemon is running, and has NVIDIA's runtime in force: by its own report, or because it started
+    after its files changed."""
     present = registrable(ctx.fragment, ctx.facts)
     if not present:
         return skip("no engine with a daemon of root's: podman has none" if ctx.fragment.runtimes else "no such engine")
@@ -155,8 +158,8 @@ def in_config(key: str, value: str, words: str, before: str) -> Setting:
     evidence=f"grep -E 'mode|no-cgroups' {catalogue.CONFIG}",
 )
 def mode(ctx: Ctx) -> Group | Outcome:
-    """The runtime works in the mode that the spec asks for, and finds a program to run containers with; no-cgroups, which is for
-    rootless use in legacy mode, is off."""
+    """The runtime works in the mode that the spec asks for, and finds a program to run containers with; no-cgroups,
+    which is for rootless use in legacy mode, is off."""
     toolkit, requested = ctx.facts.get(TOOLKIT), ctx.fragment.mode
     if toolkit.complaint:
         return fail(f"mode {requested}", f"{catalogue.CONFIG} is {toolkit.complaint}", f"fix it, then {APPLY}")

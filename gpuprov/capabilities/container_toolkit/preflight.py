@@ -79,7 +79,8 @@ def present(ctx: Ctx) -> Outcome:
     evidence="dpkg -l 'nvidia-docker*'; rpm -qa 'nvidia-docker*'; ls /etc/apt/sources.list.d",
 )
 def leftovers(ctx: Ctx) -> Outcome:
-    """Nothing of an older installation is in the way: nvidia-docker2, conflicting source lists, the hook of podman and cri-o."""
+    """Nothing of an older installation is in the way: nvidia-docker2, conflicting source lists, the hook of podman and
+    cri-o."""
     old = [name for name in catalogue.OLD_PACKAGES if name in ctx.facts.get(packages.PACKAGES)]
     if old:
         hint = f"remove it first: {words(ctx.facts.get(system.OS_RELEASE)).purge} {' '.join(old)}"

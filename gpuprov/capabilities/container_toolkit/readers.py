@@ -14,7 +14,8 @@ from gpuprov.rules import resolve
 
 
 def readers(fragment: ContainerToolkit, facts: Facts) -> dict[str, files.Engine]:
-    """Return the host's engines whose releases read CDI files; containerd only if the spec names it, or it is not docker's."""
+    """Return the host's engines whose releases read CDI files; containerd only if the spec names it, or it is not
+    docker's."""
     return {
         name: engine
         for name, engine in facts.get(ENGINES).items()
@@ -33,7 +34,8 @@ def too_old(fragment: ContainerToolkit, facts: Facts) -> list[str]:
 
 
 def needed_flags(fragment: ContainerToolkit, facts: Facts, version: str) -> tuple[str, ...]:
-    """Return the features of the specification that this release of the toolkit needs as options, besides those that the site sets."""
+    """Return the features of the specification that this release of the toolkit needs as options, besides those that
+    the site sets."""
     knows = bool(version) and resolve.order(version) >= resolve.order(catalogue.WITHOUT_GIDS_SINCE)
     return (catalogue.WITHOUT_GIDS,) if knows and too_old(fragment, facts) else ()
 

@@ -1,8 +1,8 @@
 """Registration of NVIDIA's runtime in an engine, step by step, by the host's own nvidia-ctk, and in the running daemon.
 
-A `Host` carries out the steps: Ansible's (gpuprov/play/engines.py), a real or a recorded one (tests/engines). nvidia-ctk writes the
-files, since it knows the syntax of each release of an engine; the result is judged by what the engine itself then reads, and undone if
-a setting of the site's is lost.
+A `Host` carries out the steps: Ansible's (gpuprov/play/engines.py), a real or a recorded one (tests/engines).
+nvidia-ctk writes the files, since it knows the syntax of each release of an engine; the result is judged by what the
+engine itself then reads, and undone if a setting of the site's is lost.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def register(host: Host, name: str, default: bool, drop_ins: bool = True) -> str
     message = ""
     try:
         lost, message = _attempt(host, name, default, drop_ins, "file")
-        # containerd below 2.1 takes a plugin's section from one file, and its built-in runc goes where a section names runtimes:
-        # then the drop-in file must repeat all that is in force.
+        # containerd below 2.1 takes a plugin's section from one file, and its built-in runc goes where a section names
+        # runtimes: then the drop-in file must repeat all that is in force.
         if lost and name != "docker":
             lost, message = _attempt(host, name, default, drop_ins, "command")
     finally:
@@ -67,7 +67,8 @@ def register(host: Host, name: str, default: bool, drop_ins: bool = True) -> str
 
 
 def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) -> tuple[list[str], str]:
-    """Return the settings of the site that are lost, and the result. `source`: the engine's main file, or all that is in force."""
+    """Return the settings of the site that are lost, and the result. `source`: the engine's main file, or all that is
+    in force."""
     host.restore()
     read: Callable[[], engines.Engine] = lambda: engine_output.parse(host.read())[name]  # noqa: E731
     before = read()
@@ -91,7 +92,8 @@ def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) 
 
 
 class InMemory:
-    """A user's own daemon.json; nothing is written before everything is decided. `run`: nvidia-ctk over a copy of a text."""
+    """A user's own daemon.json; nothing is written before everything is decided. `run`: nvidia-ctk over a copy of a
+    text."""
 
     def __init__(self, text: str, run: Callable[[list[str], str], tuple[int, str, str]]) -> None:
         self.text, self._first, self._run = text, text, run
@@ -125,13 +127,13 @@ class Daemons(Protocol):
         """Reload or restart an engine's daemon."""
 
     def give_up(self, name: str) -> None:
-        """Restore the engine's files as they were before gpuprov changed them, if they are still gpuprov's, and its daemon with
-        them."""
+        """Restore the engine's files as they were before gpuprov changed them, if they are still gpuprov's, and its
+        daemon with them."""
 
 
 class Told(NamedTuple):
-    """`changed`: the daemon was reloaded or restarted. `problem`: why it differs from the spec, with the fix. `restart`: settings that
-    docker takes only by a restart, which nothing forbids."""
+    """`changed`: the daemon was reloaded or restarted. `problem`: why it differs from the spec, with the fix.
+    `restart`: settings that docker takes only by a restart, which nothing forbids."""
 
     changed: bool
     problem: str = ""
@@ -146,11 +148,12 @@ def lacks(name: str, engine: engines.Engine, default: bool) -> str:
 
 
 def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, restart: bool = False) -> Told:
-    """Put the runtime in force in the daemon. docker takes runtimes and the default one by reload, which leaves its containers alone;
-    containers of containerd and cri-o continue through a restart.
+    """Put the runtime in force in the daemon. docker takes runtimes and the default one by reload, which leaves its
+    containers alone; containers of containerd and cri-o continue through a restart.
     https://docs.docker.com/reference/cli/dockerd/#configuration-reload-behavior
 
-    `may_stop`: containers may be stopped, since the operator gave a drain command. `restart`: docker may be restarted by now.
+    `may_stop`: containers may be stopped, since the operator gave a drain command. `restart`: docker may be restarted
+    by now.
     """
     engine = engine_output.parse(host.read())[name]
     if not lacks(name, engine, default):
@@ -176,7 +179,8 @@ def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, 
 
 
 def would_stop(engine: engines.Engine) -> str:
-    """Return how many containers a restart of docker would stop, as docker reports; `its` if it does not report it, empty for none."""
+    """Return how many containers a restart of docker would stop, as docker reports; `its` if it does not report it,
+    empty for none."""
     try:
         answer = safe_parse.parse_json(engine.get("live") or "{}")
     except safe_parse.Unreadable:

@@ -95,7 +95,8 @@ def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
 
 
 def export(facts: Facts) -> Fragment | None:
-    """Return the installed toolkits in their releases, the default if it is set by hand, and cuDNN and NCCL of the default's major."""
+    """Return the installed toolkits in their releases, the default if it is set by hand, and cuDNN and NCCL of the
+    default's major."""
     versions = {name: package.version for name, package in facts.get(PACKAGES).items()}
     for part in catalogue.read_toolkits_file().parts:
         stem = part.package.removesuffix("{minor}")

@@ -26,8 +26,8 @@ from gpuprov.facts.probes.driver.cuda_toolkit import Requires
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """`releases`: package versions by toolkit (`12.4`). `packages`: exact versions by name, `remove`: packages to remove; both empty
-    if there is a `problem`, whose fix is `hint`."""
+    """`releases`: package versions by toolkit (`12.4`). `packages`: exact versions by name, `remove`: packages to
+    remove; both empty if there is a `problem`, whose fix is `hint`."""
 
     releases: dict[str, str]
     default: str
@@ -38,7 +38,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class There(NamedTuple):
-    """The basis of the decision: versions that the repositories offer, newest first, and installed ones, by package name."""
+    """The basis of the decision: versions that the repositories offer, newest first, and installed ones, by package
+    name."""
 
     family: str
     offered: Mapping[str, list[str]]
@@ -53,8 +54,8 @@ class _Missing(Exception):
 
 
 def decide(block: CudaToolkit, host_state: There) -> Decision:
-    """Decide; installed packages that satisfy the spec are kept, so that a second run never upgrades. Without versions: the installed
-    toolkits, else the newest that the driver runs."""
+    """Decide; installed packages that satisfy the spec are kept, so that a second run never upgrades. Without versions:
+    the installed toolkits, else the newest that the driver runs."""
     releases: dict[str, str] = {}
     packages: dict[str, str] = {}
     remove: list[str] = []
@@ -79,10 +80,11 @@ def decide(block: CudaToolkit, host_state: There) -> Decision:
 
 
 def components(requires: Requires, chosen: Mapping[str, str], installed: Mapping[str, str]) -> dict[str, str]:
-    """Return every package of the chosen releases, each in the version that its release was made with: a metapackage depends on its
-    components by `>=`, and the bound is that version.
+    """Return every package of the chosen releases, each in the version that its release was made with: a metapackage
+    depends on its components by `>=`, and the bound is that version.
 
-    If the repositories no longer have the bound's version, a newer installed one stays, else the oldest newer one is taken.
+    If the repositories no longer have the bound's version, a newer installed one stays, else the oldest newer one is
+    taken.
     """
     versions = dict(chosen)
     waiting = list(chosen)
@@ -109,8 +111,8 @@ def space_needed(decision: Decision, part: str, host_state: There) -> dict[str, 
 
 
 def _versions(pattern: str, host_state: There) -> list[str]:
-    """Return the installed toolkits, else the newest of those offered that the catalogue knows and the driver runs, or any if the
-    driver is unknown."""
+    """Return the installed toolkits, else the newest of those offered that the catalogue knows and the driver runs, or
+    any if the driver is unknown."""
     stem, floors = pattern.removesuffix("{minor}"), cuda.list_floors()
 
     def minors(names: Iterable[str]) -> list[str]:
@@ -143,7 +145,8 @@ def _release(name: str, version: str, pattern: str, host_state: There) -> str:
 def _library(
     library: str, version: str, cuda_major: str, part: str, host_state: There
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the packages of a library for a CUDA major, in one version, and those of another major that are removed for them."""
+    """Return the packages of a library for a CUDA major, in one version, and those of another major that are removed
+    for them."""
     entry = _entry(library, version, host_state.family)
 
     # Where the toolkit has no compiler, no packages to build programs.
@@ -184,8 +187,8 @@ def _entry(library: str, version: str, family: str) -> Library:
 
 
 def _choose(names: list[str], requested: str, cuda_major: str, host_state: There) -> str:
-    """Return one version for all names, the installed one if it satisfies the spec; for a library, built for the CUDA major. Empty if
-    there is none."""
+    """Return one version for all names, the installed one if it satisfies the spec; for a library, built for the CUDA
+    major. Empty if there is none."""
 
     def fits(version: str) -> bool:
         return is_satisfying(version, requested) and (

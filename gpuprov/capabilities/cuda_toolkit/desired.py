@@ -30,8 +30,9 @@ OF_A_DRIVER = {
 
 
 def to_install(decision: Decision, facts: Facts) -> list[str]:
-    """Return `name=version` of every package of the releases, and of cuDNN and NCCL, that is not installed in its version. Raises
-    ProbeFailed if the components of a release cannot be read: without their versions, the newest would be installed."""
+    """Return `name=version` of every package of the releases, and of cuDNN and NCCL, that is not installed in its
+    version. Raises ProbeFailed if the components of a release cannot be read: without their versions, the newest would
+    be installed."""
     have, requires = installed(facts), facts.get(REQUIRES)
     for name, version in decision.packages.items():
         if toolchain.find_toolkit(name) and have.get(name) != version and name not in requires:
@@ -51,10 +52,11 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 
 def default_commands(version: str, state: Toolkits) -> list[list[str]]:
-    """Return the commands that point /usr/local/cuda to a toolkit, set by hand, so that no newer toolkit takes it over; and that let
-    the linker find its libraries first.
+    """Return the commands that point /usr/local/cuda to a toolkit, set by hand, so that no newer toolkit takes it over;
+    and that let the linker find its libraries first.
 
-    NVIDIA's packages register themselves in the alternatives; one that did not is registered with the priority that they have.
+    NVIDIA's packages register themselves in the alternatives; one that did not is registered with the priority that
+    they have.
     """
     place = f"{catalogue.LINK}-{version}"
     if not version or (state.link, state.by, state.mode) == (place, "alternatives", "manual"):
@@ -83,8 +85,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. `later`: what waits for a package source. The transaction: `of`, `install`, `remove`, `refuse`. Then
-    `hold` and `release`, and the values of its resources. `problem`: why a compiler does not work."""
+    """Return the role's values. `later`: what waits for a package source. The transaction: `of`, `install`, `remove`,
+    `refuse`. Then `hold` and `release`, and the values of its resources. `problem`: why a compiler does not work."""
     block, facts = ctx.fragment, ctx.facts
     decision = decide(block, find_basis(ctx.host, facts))
     state, packages = facts.get(TOOLKITS), sorted(find_installed(block, facts))

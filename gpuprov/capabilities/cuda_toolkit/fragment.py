@@ -18,10 +18,11 @@ Version = Annotated[
 
 
 class CudaToolkit(Fragment, frozen=True):
-    """CUDA toolkits beside each other, each of one exact release, with cuDNN and NCCL; no driver is ever installed with them.
+    """CUDA toolkits beside each other, each of one exact release, with cuDNN and NCCL; no driver is ever installed with
+    them.
 
-    A transaction that would install, move or remove a package of a driver is refused before anything changes. A toolkit that is
-    removed from versions stays installed; `only` removes it.
+    A transaction that would install, move or remove a package of a driver is refused before anything changes. A toolkit
+    that is removed from versions stays installed; `only` removes it.
     """
 
     versions: Annotated[

@@ -34,7 +34,8 @@ def installed(facts: Facts) -> dict[str, str]:
 
 
 def driver_of(host: HostSpec, facts: Facts) -> str:
-    """Return the driver that the toolkits will run on: the installed (or loaded) one if it matches the spec, else the spec's."""
+    """Return the driver that the toolkits will run on: the installed (or loaded) one if it matches the spec, else the
+    spec's."""
     current = version_now(facts)
     named, least = asked_version(host), asked_driver(host)
     kept = (not named or toolchain.is_satisfying(current, named)) and toolchain.parse_order(
@@ -44,7 +45,8 @@ def driver_of(host: HostSpec, facts: Facts) -> str:
 
 
 def asked_driver(host: HostSpec) -> str:
-    """Return the lowest driver that the spec leads to: the named one, or the oldest that runs the CUDA of `nvidia_driver.cuda`."""
+    """Return the lowest driver that the spec leads to: the named one, or the oldest that runs the CUDA of
+    `nvidia_driver.cuda`."""
     named = asked_version(host)
     floor = cuda.list_floors().get(getattr(host.capabilities.get("nvidia_driver"), "cuda", ""), "")
     return floor if floor and (not named or named == toolchain.take_major(floor)) else named
@@ -59,8 +61,8 @@ def way_to(host: HostSpec, version: str, floor: str) -> str:
 
 
 def find_basis(host: HostSpec, facts: Facts) -> There:
-    """Return the basis of the decision before anything is changed: what the repositories offer, and the driver that is to run the
-    toolkits."""
+    """Return the basis of the decision before anything is changed: what the repositories offer, and the driver that is
+    to run the toolkits."""
     return There(kind(facts), facts.get(cuda_toolkit.INDEX), installed(facts), driver_of(host, facts))
 
 

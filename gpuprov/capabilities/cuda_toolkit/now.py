@@ -54,7 +54,8 @@ def packages(ctx: Ctx) -> Outcome:
     evidence="for d in /usr/local/cuda-*; do $d/bin/nvcc --version; ls $d/targets/*/lib/libcudart.so.*; done",
 )
 def compilers(ctx: Ctx) -> Outcome:
-    """Each toolkit's nvcc reports its release and the build of its package and of that release; its libcudart.so is its package's."""
+    """Each toolkit's nvcc reports its release and the build of its package and of that release; its libcudart.so is its
+    package's."""
     toolkits, packaged = ctx.facts.get(TOOLKITS).toolkits, ctx.facts.get(PACKAGES)
     builds = []
     for version in wanted_minors(ctx.fragment, ctx.facts):
@@ -94,7 +95,8 @@ def wrong_compiler(ctx: Ctx, version: str, kit: Toolkit) -> tuple[str, str] | No
     evidence="readlink -f /usr/local/cuda; update-alternatives --display cuda",
 )
 def the_default(ctx: Ctx) -> Group | Outcome:
-    """/usr/local/cuda leads to the default toolkit, and is set by hand, so that a newer toolkit's package does not take it over."""
+    """/usr/local/cuda leads to the default toolkit, and is set by hand, so that a newer toolkit's package does not take
+    it over."""
     state, version = ctx.facts.get(TOOLKITS), default(ctx.fragment, ctx.facts)
     target = f"{catalogue.LINK}-{version}"
     if not version:
@@ -114,7 +116,8 @@ def the_default(ctx: Ctx) -> Group | Outcome:
 
 @check("cuda_toolkit.path", TOOLKITS, fields=("path",), moment="next-boot", evidence=f"cat {catalogue.PROFILE}")
 def path(ctx: Ctx) -> Outcome:
-    """Login shells have the default toolkit's programs in their PATH by gpuprov's file, or there is no such file, as the spec says."""
+    """Login shells have the default toolkit's programs in their PATH by gpuprov's file, or there is no such file, as
+    the spec says."""
     profile = ctx.facts.get(TOOLKITS).profile
     right = PROFILE_TEXT in profile if ctx.fragment.path else not profile
     if right:
@@ -131,7 +134,8 @@ def path(ctx: Ctx) -> Outcome:
     evidence="ldconfig -p | grep -E 'libcudart|libcudnn|libnccl'",
 )
 def libraries(ctx: Ctx) -> Outcome:
-    """The linker finds the libcudart of each toolkit, and cuDNN and NCCL in the packages' versions, which match the spec."""
+    """The linker finds the libcudart of each toolkit, and cuDNN and NCCL in the packages' versions, which match the
+    spec."""
     block, present = ctx.fragment, ctx.facts.get(TOOLKITS).libraries
     names = sorted({toolchain.derive_runtime(version) for version in wanted_minors(block, ctx.facts)})
     missing = [name for name in names if name not in present]
@@ -180,8 +184,8 @@ def told_by(header: str, version: str) -> bool:
     evidence=answers.SHOWN,
 )
 def held(ctx: Ctx) -> Outcome:
-    """Every package of the toolkits, of cuDNN and NCCL is held (or none, if the spec asks for that): no upgrade moves one of them
-    alone."""
+    """Every package of the toolkits, of cuDNN and NCCL is held (or none, if the spec asks for that): no upgrade moves
+    one of them alone."""
     return answers.held(ctx.facts, find_installed(ctx.fragment, ctx.facts), "a CUDA toolkit", wanted=ctx.fragment.hold)
 
 

@@ -1,4 +1,5 @@
-"""Checks that the toolkits can be installed without a driver, and that the driver runs them, made before anything is changed."""
+"""Checks that the toolkits can be installed without a driver, and that the driver runs them, made before anything is
+changed."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ RESOLVING = (*BASE, INDEX, *package_sources.COMING)
 
 
 def coming(ctx: Ctx, decision: Decision) -> str:
-    """Return the URL of the package source that nvidia_driver adds, if it may contain everything that is missing; empty otherwise."""
+    """Return the URL of the package source that nvidia_driver adds, if it may contain everything that is missing; empty
+    otherwise."""
     if not decision.problem or ctx.facts.get(INDEX):
         return ""
     return package_sources.coming(ctx.host.capabilities.get("nvidia_driver"), ctx.facts)
@@ -98,7 +100,8 @@ def judged(host: HostSpec, driver: str, releases: list[str]) -> Outcome:
     evidence="dpkg -l cuda 'cuda-[0-9]*' nvidia-cuda-toolkit; rpm -qa 'cuda' 'cuda-[0-9]*'",
 )
 def metapackages(ctx: Ctx) -> Outcome:
-    """No metapackage is installed that moves the driver or the toolkit at an upgrade, and no toolkit of the distribution's own."""
+    """No metapackage is installed that moves the driver or the toolkit at an upgrade, and no toolkit of the
+    distribution's own."""
     known, facts = ctx.facts.get(PACKAGES), catalogue.read_toolkits_file()
     remove = family.WORDS[kind(ctx.facts)].remove
     foreign = {name: told for name in known if (told := catalogue.find_purpose(facts.foreign, name))}

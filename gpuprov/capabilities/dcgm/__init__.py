@@ -1,4 +1,5 @@
-"""`dcgm`: NVIDIA Data Center GPU Manager: one version of all its packages, its host engine running, its exporter if requested."""
+"""`dcgm`: NVIDIA Data Center GPU Manager: one version of all its packages, its host engine running, its exporter if
+requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Decision which packages of DCGM a host gets, in one version, and which are removed, made once for preflight and for the role."""
+"""Decision which packages of DCGM a host gets, in one version, and which are removed, made once for preflight and for
+the role."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ REPOSITORY = (
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The set for a host: package versions by name, and the packages of DCGM to remove. `problem`: why there is none.
 
-    `later`: what of this spec must be installed first, so that the problem is none yet; `source`: the package source in question.
+    `later`: what of this spec must be installed first, so that the problem is none yet; `source`: the package source in
+    question.
     """
 
     line: catalogue.Line = "4"
@@ -41,8 +43,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 def decided(ctx: Context[Dcgm]) -> Decision:
     """Decide by the driver that the spec asks for, else by the installed one.
 
-    A driver that the spec does not name, and the package source that comes with it, are known only when the role nvidia_driver has
-    decided in act 1: then the role runs the preflight again, with that version.
+    A driver that the spec does not name, and the package source that comes with it, are known only when the role
+    nvidia_driver has decided in act 1: then the role runs the preflight again, with that version.
     """
     branch, driver = branch_wanted(ctx.host, ctx.facts), ctx.host.capabilities.get("nvidia_driver")
     decision = decide(ctx.fragment, branch, ctx.facts)
@@ -80,8 +82,8 @@ def decide(fragment: Dcgm, branch: int, facts: Facts) -> Decision:
 
 
 def _with_exporter(decision: Decision, facts: Facts) -> Decision:
-    """Return the set with the exporter that was released for it or an older one: the installed one if it fits, else the newest that
-    does."""
+    """Return the set with the exporter that was released for it or an older one: the installed one if it fits, else the
+    newest that does."""
     current = installed(facts).get(catalogue.EXPORTER, "")
     offered = facts.get(dcgm.INDEX).get(catalogue.EXPORTER, [])
     fitting = (

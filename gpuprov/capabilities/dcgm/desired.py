@@ -50,7 +50,8 @@ RestartSec=5
 
 
 def resources(ctx: Ctx, state: dcgm.Dcgm) -> Iterator[Resource]:
-    """Yield the units, the host engine first, and their settings. The deprecated unit of line 3, which conflicts with it, is off."""
+    """Yield the units, the host engine first, and their settings. The deprecated unit of line 3, which conflicts with
+    it, is off."""
     files = settings(ctx.fragment)
     yield from (File(path, text) for path, text in files.items())
     if ENGINE not in files:
@@ -66,8 +67,8 @@ def resources(ctx: Ctx, state: dcgm.Dcgm) -> Iterator[Resource]:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """Yield the resources, and which units are older than their programs: in a role, gpuprov_unit finds that once the packages are
-    installed."""
+    """Yield the resources, and which units are older than their programs: in a role, gpuprov_unit finds that once the
+    packages are installed."""
     return resources(ctx, ctx.facts.get(dcgm.DCGM))
 
 
@@ -108,14 +109,15 @@ def packages(ctx: Ctx, decision: Decision) -> dict[str, Any]:
 
 
 def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
-    """Return what cannot be resolved before nvidia_driver has decided, or has added a package source, as the preflight takes it."""
+    """Return what cannot be resolved before nvidia_driver has decided, or has added a package source, as the preflight
+    takes it."""
     message = f"DCGM {ctx.fragment.version} is {decision.later}"
     return {"told": message, "problem": f"{decision.problem}. Fix: {decision.hint}"} if decision.later else {}
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. `install`, `remove`, `hold`, `release`: packages. The values of its resources; its units
-    run, in this order. `later`: what the packages wait for; none are named until then."""
+    """Return the role's values. `install`, `remove`, `hold`, `release`: packages. The values of its resources; its
+    units run, in this order. `later`: what the packages wait for; none are named until then."""
     decision, values = decided(ctx), role_values(resources(ctx, dcgm.Dcgm()), "files", "absent", "on", "off")
     return {
         "later": waiting(ctx, decision),

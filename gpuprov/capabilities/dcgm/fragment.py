@@ -24,8 +24,8 @@ ADDRESS = r"^((ALL|[0-9]{1,3}(\.[0-9]{1,3}){3}):[0-9]{1,5}|/[A-Za-z0-9._/-]+)$"
 class Dcgm(Fragment, frozen=True):
     """Data Center GPU Manager: one version of all its packages, held, its host engine running and responding.
 
-    Packages of the other release line are removed in the same transaction. The host engine is restarted only if its program or its
-    unit's settings changed.
+    Packages of the other release line are removed in the same transaction. The host engine is restarted only if its
+    program or its unit's settings changed.
     """
 
     version: Annotated[
@@ -98,7 +98,8 @@ def installed(facts: Facts) -> dict[str, str]:
 
 
 def needed(fragment: Dcgm, facts: Facts) -> list[str]:
-    """Return the packages that the host needs with its current driver; without a known driver, with the installed CUDA builds."""
+    """Return the packages that the host needs with its current driver; without a known driver, with the installed CUDA
+    builds."""
     versions = installed(facts)
     cuda = builds(fragment, branch_now(facts), facts)
     line = catalogue.find_line(fragment.version, versions, cuda)

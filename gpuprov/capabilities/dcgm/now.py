@@ -1,5 +1,5 @@
-"""Checks of DCGM as it is now: one version, held, its host engine running, of the installed version and responding, its exporter
-too."""
+"""Checks of DCGM as it is now: one version, held, its host engine running, of the installed version and responding, its
+exporter too."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ PACKAGES = "dpkg -l 'datacenter-gpu-manager*'; rpm -qa 'datacenter-gpu-manager*'
     evidence=f"{PACKAGES}; nv-hostengine --version",
 )
 def version(ctx: Ctx) -> Outcome:
-    """All packages that the host needs are installed in one version, which is the one that the spec asks for, and the program has
-    it."""
+    """All packages that the host needs are installed in one version, which is the one that the spec asks for, and the
+    program has it."""
     names, present = needed(ctx.fragment, ctx.facts), find_installed(ctx.facts)
     expected = f"{', '.join(names)} in one version ({ctx.fragment.version})"
     missing = [name for name in names if name not in present]
@@ -60,7 +60,8 @@ def version(ctx: Ctx) -> Outcome:
 
 @check("dcgm.leftovers", *BASE_PROBES, evidence=PACKAGES)
 def leftovers(ctx: Ctx) -> Outcome:
-    """Nothing of the other release line is installed (3 and 4 bring the same programs and units), nor a build for another CUDA."""
+    """Nothing of the other release line is installed (3 and 4 bring the same programs and units), nor a build for
+    another CUDA."""
     present = find_installed(ctx.facts)
     cuda = builds(ctx.fragment, branch_now(ctx.facts), ctx.facts)
     line = catalogue.find_line(ctx.fragment.version, present, cuda)
@@ -80,7 +81,8 @@ def leftovers(ctx: Ctx) -> Outcome:
     evidence=answers.SHOWN,
 )
 def held(ctx: Ctx) -> Outcome:
-    """Every package of DCGM, and its exporter, is held: no upgrade moves one of them alone. Or none is, if the spec asks for that."""
+    """Every package of DCGM, and its exporter, is held: no upgrade moves one of them alone. Or none is, if the spec
+    asks for that."""
     present = find_installed(ctx.facts)
     if ctx.fragment.exporter and catalogue.EXPORTER in ctx.facts.get(dcgm.PACKAGES):
         present[catalogue.EXPORTER] = ctx.facts.get(dcgm.PACKAGES)[catalogue.EXPORTER]
@@ -110,8 +112,8 @@ def alive(ctx: Ctx) -> Outcome:
     evidence="dcgmi discovery -l; lspci -d 10de:",
 )
 def gpus(ctx: Ctx) -> Outcome:
-    """The host engine manages every GPU on the bus; an engine that was started before the driver, or with another's libraries, sees
-    none."""
+    """The host engine manages every GPU on the bus; an engine that was started before the driver, or with another's
+    libraries, sees none."""
     on_bus, state = len(pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS))), ctx.facts.get(dcgm.DCGM)
     container = ctx.facts.get(system.CONTAINER)
     if not on_bus:
@@ -130,8 +132,8 @@ def gpus(ctx: Ctx) -> Outcome:
     evidence="dcgmi discovery -l; lspci -d 10de:; tail /var/log/nv-hostengine.log",
 )
 def switches(ctx: Ctx) -> Outcome:
-    """The host engine sees the NVSwitches that Fabric Manager manages: without their library, or with one of another version than the
-    driver, everything else works and it shows 0 NvSwitches."""
+    """The host engine sees the NVSwitches that Fabric Manager manages: without their library, or with one of another
+    version than the driver, everything else works and it shows 0 NvSwitches."""
     block = ctx.host.capabilities.get(followers.FABRIC_MANAGER)
     setting = str(getattr(block, "query_library", "never"))
     if not followers.wants_library(setting, (followers.DCGM,)):

@@ -1,5 +1,5 @@
-"""Checks that DCGM can be installed: a driver that it works with, and one version of all its packages, made before anything is
-changed."""
+"""Checks that DCGM can be installed: a driver that it works with, and one version of all its packages, made before
+anything is changed."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def clashes(block: Dcgm) -> Iterator[tuple[str, str, str]]:
 
 
 def misfit(version: str, cuda: str, branch: int) -> tuple[tuple[str, str], str, str]:
-    """Return why a DCGM of this version and build cannot work with a driver of this branch: the field that is wrong, the reason, the
-    fix; the last two are empty if it can."""
+    """Return why a DCGM of this version and build cannot work with a driver of this branch: the field that is wrong,
+    the reason, the fix; the last two are empty if it can."""
     if branch and branch < catalogue.MIN_BRANCH:
         message = f"DCGM does not work with driver branch {branch}"
         return (
@@ -52,8 +52,8 @@ def misfit(version: str, cuda: str, branch: int) -> tuple[tuple[str, str], str, 
 
 @check("dcgm.together", moment="preflight", evidence="gpuprov check")
 def together(ctx: Ctx) -> Outcome:
-    """The settings of the block are consistent. `gpuprov check` proves this for an inventory; a play's variables may have changed
-    since."""
+    """The settings of the block are consistent. `gpuprov check` proves this for an inventory; a play's variables may
+    have changed since."""
     for field, message, hint in clashes(ctx.fragment):
         return fail(f"another dcgm.{field}", message, hint)
     return ok("DCGM's settings go together")
@@ -80,7 +80,8 @@ def driver(ctx: Ctx) -> Outcome:
     "zypper --no-refresh search -s 'datacenter-gpu-manager*'",
 )
 def resolvable(ctx: Ctx) -> Outcome:
-    """The host's repositories have all of DCGM's packages in one version, which the spec asks for, and an exporter for it."""
+    """The host's repositories have all of DCGM's packages in one version, which the spec asks for, and an exporter for
+    it."""
     decision, present = decided(ctx), installed(ctx.facts)
     expected = f"DCGM {ctx.fragment.version}"
     if decision.source:

@@ -100,8 +100,9 @@ def setting_problems(gpu: Gpu | None, block: FabricManager) -> Iterable[Problem]
 
 
 def contribute(host: HostSpec, block: FabricManager) -> Kernel | None:
-    """Return ib_umad at boot if the NVSwitches are reached through it; the spec must name the GPU for that to be known. On compute
-    trays return the driver's parameter for IMEX channel 0, under every name that its module has on some distribution."""
+    """Return ib_umad at boot if the NVSwitches are reached through it; the spec must name the GPU for that to be known.
+    On compute trays return the driver's parameter for IMEX channel 0, under every name that its module has on some
+    distribution."""
     if tray.of_tray(block):
         options: dict[str, dict[str, Scalar]] = {name: {catalogue.IMEX_PARAMETER: 1} for name in MODULE_NAMES}
         return Kernel(module_options=options) if block.imex.channel0 else None

@@ -1,4 +1,5 @@
-"""Decision which packages follow the driver on a host, and which its NVSwitches need as well, made once for all callers."""
+"""Decision which packages follow the driver on a host, and which its NVSwitches need as well, made once for all
+callers."""
 
 from __future__ import annotations
 
@@ -34,10 +35,10 @@ PROBES = (
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """`packages`: exact versions by name of the packages that follow the driver, Fabric Manager's or nvidia-imex's first; none if they
-    come with the driver's set. `moves`: that first package is not yet in this version. `replaced`: packages that they replace.
-    `subnet`: packages that NVSwitches of generation 4 need and the host lacks. `problem`: why there is nothing to install; `source`:
-    the package source that is still to come, which may have the packages."""
+    """`packages`: exact versions by name of the packages that follow the driver, Fabric Manager's or nvidia-imex's
+    first; none if they come with the driver's set. `moves`: that first package is not yet in this version. `replaced`:
+    packages that they replace. `subnet`: packages that NVSwitches of generation 4 need and the host lacks. `problem`:
+    why there is nothing to install; `source`: the package source that is still to come, which may have the packages."""
 
     packages: dict[str, str] = {}
     moves: bool = False
@@ -60,9 +61,9 @@ def installed(facts: Facts) -> dict[str, str]:
 
 
 def decided(ctx: Ctx) -> Decision:
-    """Return the packages that follow the installed driver. If nvidia_driver is to bring another driver in this run, because the spec
-    asks for it or because there is no Fabric Manager for this one, all come in its transaction: a different version is never installed
-    beside a driver."""
+    """Return the packages that follow the installed driver. If nvidia_driver is to bring another driver in this run,
+    because the spec asks for it or because there is no Fabric Manager for this one, all come in its transaction: a
+    different version is never installed beside a driver."""
     part = "imex" if of_tray(ctx.fragment) else "fabric-manager"
     rules(ctx.facts, part)  # raises ProbeFailed where no packages are known
     subnet = lacking_subnet(ctx)
@@ -109,8 +110,8 @@ def follow(ctx: Ctx, driver: str) -> Decision:
 
 
 def lacking_subnet(ctx: Ctx) -> Decision:
-    """Return the packages that NVSwitches of generation 4 need besides Fabric Manager and the host lacks, with a problem if they are
-    not offered."""
+    """Return the packages that NVSwitches of generation 4 need besides Fabric Manager and the host lacks, with a
+    problem if they are not offered."""
     switch_gen = generation(ctx.facts)
     if switch_gen < catalogue.BRIDGED_GENERATION:
         return Decision()

@@ -1,4 +1,5 @@
-"""Desired state of the role: the packages that follow the driver, Fabric Manager's or nvidia-imex's files, and the running daemon."""
+"""Desired state of the role: the packages that follow the driver, Fabric Manager's or nvidia-imex's files, and the
+running daemon."""
 
 from __future__ import annotations
 
@@ -49,8 +50,8 @@ RestartSec=5
 
 
 class Daemon(msgspec.Struct, frozen=True):
-    """Fabric Manager, or nvidia-imex in its place: its unit, its program's name and path, its configuration file, and its current
-    state. `files`: the files that a running daemon has read."""
+    """Fabric Manager, or nvidia-imex in its place: its unit, its program's name and path, its configuration file, and
+    its current state. `files`: the files that a running daemon has read."""
 
     unit: str
     process: str
@@ -63,7 +64,8 @@ class Daemon(msgspec.Struct, frozen=True):
 
     @property
     def outdated(self) -> str:
-        """The reason to restart a daemon whose unit is active (a oneshot unit stays active without a process); empty without one."""
+        """The reason to restart a daemon whose unit is active (a oneshot unit stays active without a process); empty
+        without one."""
         running = self.seen.process(self.process)
         if running is None:
             return "active without a process" if self.active else ""
@@ -74,7 +76,8 @@ class Daemon(msgspec.Struct, frozen=True):
         )
 
     def life(self) -> Life:
-        """Return the daemon's state. `old`: it is running, and its program or its configuration has changed since it was started."""
+        """Return the daemon's state. `old`: it is running, and its program or its configuration has changed since it
+        was started."""
         if self.seen.process(self.process) is None or not self.active:
             return "dead"
         return "old" if self.outdated else "alive"
@@ -114,8 +117,8 @@ def reboot(ctx: Ctx) -> str:
 
 
 def needs_reboot(ctx: Ctx, service: Daemon) -> str:
-    """Return the reason why the installed program cannot start before the driver is reloaded; empty if it can, and without a
-    driver."""
+    """Return the reason why the installed program cannot start before the driver is reloaded; empty if it can, and
+    without a driver."""
     loaded, program = ctx.facts.get(nvidia.DRIVER).version, service.seen.version
     if not loaded or not program or program == loaded:
         return ""
@@ -123,7 +126,8 @@ def needs_reboot(ctx: Ctx, service: Daemon) -> str:
 
 
 def note(ctx: Ctx, service: Daemon) -> str:
-    """Describe a daemon that is not running: a process without its unit, GPUs that look healthy regardless, its last error."""
+    """Describe a daemon that is not running: a process without its unit, GPUs that look healthy regardless, its last
+    error."""
     running = service.seen.process(service.process)
     notes = [f"process {running.pid} lives on without it"] if running and not service.active else []
     if not running and not of_tray(ctx.fragment):
@@ -157,8 +161,9 @@ def runtime(ctx: Ctx, service: Daemon, values: Mapping[str, Any]) -> dict[str, A
     """Return what is done with the daemon by the tasks of the last stage: their arguments.
 
     GPUs of boards that register with the fabric are reset while Fabric Manager is stopped, in the order of the guide:
-    https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide. Those of NVLink 5 with shared NVSwitches are reset after its
-    start, as they may hold partitions of an earlier run: https://github.com/NVIDIA/gpu-driver-container/pull/909
+    https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide. Those of NVLink 5 with shared NVSwitches are
+    reset after its start, as they may hold partitions of an earlier run:
+    https://github.com/NVIDIA/gpu-driver-container/pull/909
     """
     on_disk, loaded = service.seen.version, ctx.facts.get(nvidia.DRIVER).version
     starts, now, boards = (
@@ -243,11 +248,12 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 
 def make(ctx: Ctx) -> Mapping[str, object]:
-    """Return the role's values. `of`: its name. The transaction: `install`, `remove`, `hold`, `release`; `later`: what it waits for.
-    The values of its files and lines. `reboot`: the reason for one. `runtime`: the units at a boot, once the package is there.
+    """Return the role's values. `of`: its name. The transaction: `install`, `remove`, `hold`, `release`; `later`: what
+    it waits for. The values of its files and lines. `reboot`: the reason for one. `runtime`: the units at a boot, once
+    the package is there.
 
-    Everything that holds GPUs is stopped for another package, since its own scripts may stop or restart the daemon, and with it every
-    CUDA job (ABORT_CUDA_JOBS_ON_FM_EXIT)."""
+    Everything that holds GPUs is stopped for another package, since its own scripts may stop or restart the daemon, and
+    with it every CUDA job (ABORT_CUDA_JOBS_ON_FM_EXIT)."""
     decision, service = decided(ctx), daemon(ctx)
     if decision.problem and not decision.source:
         raise ProbeFailed(decision.problem, decision.hint)

@@ -26,7 +26,8 @@ SettingValue = (
 
 
 class Imex(Fragment, frozen=True):
-    """The IMEX domain of a compute tray whose NVLink switches are in its rack (GB200, GB300): there is no Fabric Manager on it."""
+    """The IMEX domain of a compute tray whose NVLink switches are in its rack (GB200, GB300): there is no Fabric
+    Manager on it."""
 
     ONE_OF = ("nodes", "service")
 
@@ -62,8 +63,8 @@ class FabricManager(Fragment, frozen=True):
 
     On compute trays of a rack, nvidia-imex is installed, held, enabled and running instead of Fabric Manager.
 
-    Hosts without NVSwitches are refused, and compute trays without an IMEX domain. A running daemon is replaced or restarted only
-    while no user's process holds a GPU.
+    Hosts without NVSwitches are refused, and compute trays without an IMEX domain. A running daemon is replaced or
+    restarted only while no user's process holds a GPU.
     """
 
     fabric_mode: Annotated[
@@ -139,8 +140,8 @@ def package(facts: Facts, part: str = "fabric-manager") -> Package | None:
 
 
 def driver_version(facts: Facts) -> str:
-    """Return the version of the installed driver: of its kernel modules' package, else of the loaded module; empty if there is
-    none."""
+    """Return the version of the installed driver: of its kernel modules' package, else of the loaded module; empty if
+    there is none."""
     release = facts.get(system.OS_RELEASE)
     installed = {name: package.version for name, package in facts.get(PACKAGES).items()}
     version = find_installed_driver(release.id, release.version, installed)
@@ -156,7 +157,8 @@ def machine_without_driver(facts: Facts) -> str:
 
 
 def library_part(host: HostSpec, facts: Facts) -> str:
-    """Return the part of the catalogue with the library that the host should have for DCGM: nscq or nvsdm; empty for none."""
+    """Return the part of the catalogue with the library that the host should have for DCGM: nscq or nvsdm; empty for
+    none."""
     block = host.capabilities.get(followers.FABRIC_MANAGER)
     if not followers.wants_library(str(getattr(block, "query_library", "never")), host.capabilities):
         return ""
@@ -165,7 +167,8 @@ def library_part(host: HostSpec, facts: Facts) -> str:
 
 
 def held_packages(facts: Facts, part: str) -> dict[str, Package]:
-    """Return Fabric Manager, NVLSM, and the library that DCGM needs (`part`), none of which may move without the driver."""
+    """Return Fabric Manager, NVLSM, and the library that DCGM needs (`part`), none of which may move without the
+    driver."""
     present = facts.get(fabric.PACKAGES)
     names = [candidate.name for candidate in (package(facts), package(facts, part) if part else None) if candidate]
     return {name: present[name] for name in [*names, "nvlsm"] if name in present}

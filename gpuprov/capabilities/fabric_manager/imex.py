@@ -1,4 +1,5 @@
-"""Checks of nvidia-imex on compute trays of a rack, in place of Fabric Manager: hardware, installation, and members of its domain."""
+"""Checks of nvidia-imex on compute trays of a rack, in place of Fabric Manager: hardware, installation, and members of
+its domain."""
 
 from __future__ import annotations
 
@@ -178,7 +179,8 @@ def domain(ctx: Ctx) -> Outcome:
     evidence=f"ls -l {catalogue.IMEX_CHANNEL}; grep Imex /proc/driver/nvidia/params",
 )
 def channel(ctx: Ctx) -> Outcome:
-    """The driver was loaded with the parameter that creates channel 0; kernel.module_options checks this for the next boot."""
+    """The driver was loaded with the parameter that creates channel 0; kernel.module_options checks this for the next
+    boot."""
     state, imex = ctx.facts.get(IMEX), ctx.fragment.imex
     if not imex.channel0:
         return not_asked()
@@ -204,7 +206,8 @@ def channel(ctx: Ctx) -> Outcome:
     evidence=fabric.STATE.evidence,
 )
 def in_fabric(ctx: Ctx) -> Outcome:
-    """Every GPU of the tray is attached to the rack's NVLink fabric: Completed, Success, healthy, all in one clique of one cluster."""
+    """Every GPU of the tray is attached to the rack's NVLink fabric: Completed, Success, healthy, all in one clique of
+    one cluster."""
     functions = ctx.facts.get(pci.NVIDIA_FUNCTIONS)
     on_bus = sorted(gpu.address for gpu in pci.driven(functions))
     if pci.gpus(functions) and not on_bus:

@@ -54,8 +54,8 @@ def problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
 
 
 def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
-    """Yield members of one domain that have different lists: nodes with different maps do not talk to each other. `whole` does not
-    matter."""
+    """Yield members of one domain that have different lists: nodes with different maps do not talk to each other.
+    `whole` does not matter."""
     lists: dict[str, tuple[str, tuple[str, ...]]] = {}
     for host in hosts:
         members = list_members(host.capabilities.get(HERE))

@@ -1,8 +1,9 @@
-"""The library by which DCGM reads NVSwitches: installed, in the driver's version, and where the dynamic linker finds it.
+"""The library by which DCGM reads NVSwitches: installed, in the driver's version, and where the dynamic linker finds
+it.
 
-It belongs to Fabric Manager's capability rather than DCGM's: it follows the driver's version as Fabric Manager does, in the one
-transaction of the driver's set, and which library it is follows from the board, which is known here. DCGM has a version line of its
-own.
+It belongs to Fabric Manager's capability rather than DCGM's: it follows the driver's version as Fabric Manager does, in
+the one transaction of the driver's set, and which library it is follows from the board, which is known here. DCGM has a
+version line of its own.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ Ctx = Context[FabricManager]
     "cat /proc/driver/nvidia/version",
 )
 def query_library(ctx: Ctx) -> Outcome:
-    """The library by which DCGM reads this board's NVSwitches is installed in the driver's version, and the dynamic linker finds that
-    very file. Without it DCGM works, and shows 0 NvSwitches."""
+    """The library by which DCGM reads this board's NVSwitches is installed in the driver's version, and the dynamic
+    linker finds that very file. Without it DCGM works, and shows 0 NvSwitches."""
     part = library_part(ctx.host, ctx.facts)
     if not part:
         return not_asked(_why_not(ctx))

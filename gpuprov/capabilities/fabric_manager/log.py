@@ -26,8 +26,8 @@ def mismatched(daemon: fabric.Daemon) -> str:
 
 @check("fabric_manager.log", fabric.DAEMON, evidence=JOURNAL)
 def log(ctx: Ctx) -> Outcome:
-    """The daemon's current or last run reported neither a wrong driver version nor a fatal error of an NVSwitch. Non-fatal errors, and
-    GPUs that it did not find, are reported."""
+    """The daemon's current or last run reported neither a wrong driver version nor a fatal error of an NVSwitch.
+    Non-fatal errors, and GPUs that it did not find, are reported."""
     daemon = ctx.facts.get(fabric.DAEMON)
     if fatal := list_fatal_errors(daemon):
         return fail("no fatal error of an NVSwitch", f"its log: {_last(fatal)}", SWITCH_RESET)

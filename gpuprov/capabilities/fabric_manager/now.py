@@ -1,4 +1,5 @@
-"""Checks of Fabric Manager as it is now: version, hold, process, registration of the GPUs, settings in force, subnet manager."""
+"""Checks of Fabric Manager as it is now: version, hold, process, registration of the GPUs, settings in force, subnet
+manager."""
 
 from __future__ import annotations
 
@@ -82,15 +83,17 @@ def version(ctx: Ctx) -> Outcome:
     evidence=answers.SHOWN,
 )
 def held(ctx: Ctx) -> Outcome:
-    """Fabric Manager, NVLSM and the library that DCGM needs are held as the driver's set is: no upgrade moves one alone."""
+    """Fabric Manager, NVLSM and the library that DCGM needs are held as the driver's set is: no upgrade moves one
+    alone."""
     own_packages = held_packages(ctx.facts, library_part(ctx.host, ctx.facts))
     return answers.held(ctx.facts, own_packages, "Fabric Manager", wanted=hold(ctx.host))
 
 
 @check("fabric_manager.registered", *(*HARDWARE_PROBES, fabric.STATE, nvidia.DRIVER, system.CONTAINER))
 def registered(ctx: Ctx) -> Outcome:
-    """Every GPU is registered with the fabric (state Completed, status Success) and healthy in it, which NVLink and CUDA wait for. If
-    virtual machines share the NVSwitches, a GPU is In Progress until a partition with it is activated."""
+    """Every GPU is registered with the fabric (state Completed, status Success) and healthy in it, which NVLink and
+    CUDA wait for. If virtual machines share the NVSwitches, a GPU is In Progress until a partition with it is
+    activated."""
     switch_gen = generation(ctx.facts)
     if not switch_gen:
         return fail("NVSwitches on the bus", "none", "see fabric_manager.hardware; dmesg | grep -i nvswitch")
@@ -157,7 +160,8 @@ def _other_file(command: str, file: str) -> str:
     evidence="pgrep -af nvlsm; lsmod | grep -E 'ib_umad|mlx5_core'",
 )
 def subnet_manager(ctx: Ctx) -> Outcome:
-    """NVSwitches of generation 4: NVLSM is installed and running, and the modules through which it reaches them are loaded."""
+    """NVSwitches of generation 4: NVLSM is installed and running, and the modules through which it reaches them are
+    loaded."""
     switch_gen = generation(ctx.facts)
     if not switch_gen:
         return skip("no NVSwitch on the bus: see fabric_manager.registered")

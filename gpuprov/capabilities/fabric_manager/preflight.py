@@ -65,8 +65,8 @@ def hardware(ctx: Ctx) -> Outcome:
 
 
 def lacking(ctx: Ctx) -> list[str]:
-    """Return the modules that the running kernel lacks, and that nothing in the spec provides. The kernel's number proves nothing
-    about them: distributions backport."""
+    """Return the modules that the running kernel lacks, and that nothing in the spec provides. The kernel's number
+    proves nothing about them: distributions backport."""
     brought = getattr(ctx.host.capabilities.get("rdma"), "stack", "") == "doca-ofed"
     if brought or ctx.facts.get(system.CONTAINER):
         return []
@@ -101,8 +101,8 @@ def subnet_modules(ctx: Ctx) -> Outcome:
     "zypper --no-refresh search -s 'nvidia-fabric*'",
 )
 def resolvable(ctx: Ctx) -> Outcome:
-    """The host's repositories have Fabric Manager, or nvidia-imex on a tray, in the driver's version, and the packages it needs with
-    it."""
+    """The host's repositories have Fabric Manager, or nvidia-imex on a tray, in the driver's version, and the packages
+    it needs with it."""
     decision, driver = decided(ctx), driver_version(ctx.facts)
     expected = f"{what(ctx.fragment)} {driver}".strip()
     if decision.source:

@@ -14,7 +14,8 @@ def list_members(block: object) -> tuple[str, ...]:
 
 
 def of_tray(block: object) -> bool:
-    """Return whether nvidia-imex is meant rather than Fabric Manager: with a domain of its own, or as a package for Kubernetes."""
+    """Return whether nvidia-imex is meant rather than Fabric Manager: with a domain of its own, or as a package for
+    Kubernetes."""
     return bool(list_members(block)) or package_only(block)
 
 

@@ -32,7 +32,8 @@ BY_HAND = f"update-alternatives --display cufile.json; ls -l {catalogue.LINK}"
     evidence=f"{probe.PACKAGES.evidence}; {probe.INDEX.evidence}",
 )
 def resolvable(ctx: Ctx) -> Outcome:
-    """The host's package sources have libcufile and gds-tools of the release in one version, and nvidia-fs if the spec asks for it."""
+    """The host's package sources have libcufile and gds-tools of the release in one version, and nvidia-fs if the spec
+    asks for it."""
     expected = " ".join(packages(ctx.fragment, find_release(ctx, ctx.facts.get(probe.INDEX))))
     decision = decide(ctx)
     if decision.missing and ctx.facts.get(probe.INDEX).busy:
@@ -136,8 +137,8 @@ def configuration(ctx: Ctx) -> Group | Outcome:
 
 @check("gds.direct", probe.CHECK, probe.GDS, fields=("path", "file_systems"))
 def direct(ctx: Ctx) -> Outcome:
-    """gdscheck verifies the platform, and lists each file system of the spec with a direct path; warnings of an IOMMU and of ACS are
-    reported."""
+    """gdscheck verifies the platform, and lists each file system of the spec with a direct path; warnings of an IOMMU
+    and of ACS are reported."""
     answer, release = ctx.facts.get(probe.CHECK), toolkit(ctx.host, ctx.fragment)
     tools = f"/usr/local/cuda{'-' * bool(release)}{release}/gds/tools"
     names = ctx.fragment.file_systems

@@ -37,8 +37,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_release(ctx: Ctx, offered: Iterable[str] = ()) -> str:
-    """Return the CUDA release whose packages the host should have: the named one, else the newest installed, else the newest of these
-    packages that the driver runs; X.Y if there is none, for messages."""
+    """Return the CUDA release whose packages the host should have: the named one, else the newest installed, else the
+    newest of these packages that the driver runs; X.Y if there is none, for messages."""
     library = catalogue.user_packages(UNKNOWN)[0].removesuffix(format_dashed(UNKNOWN))
 
     def newest(names: Iterable[str]) -> str:
@@ -56,8 +56,9 @@ def find_release(ctx: Ctx, offered: Iterable[str] = ()) -> str:
 
 
 def decide(ctx: Ctx) -> Decision:
-    """Decide: libcufile and the tools in one version, the installed one of libcufile if the tools are offered in it, else the newest
-    that both have; installed packages of nvidia-fs stay as they are. Raises ProbeFailed on a host of no known family."""
+    """Decide: libcufile and the tools in one version, the installed one of libcufile if the tools are offered in it,
+    else the newest that both have; installed packages of nvidia-fs stay as they are. Raises ProbeFailed on a host of no
+    known family."""
     release = ctx.facts.get(system.OS_RELEASE)
     if family(release) is None:
         message = f"gds: no packages of GPUDirect Storage are known for {release.name or release.id}"
@@ -76,7 +77,8 @@ def decide(ctx: Ctx) -> Decision:
 
 
 def _common(names: tuple[str, ...], installed: dict[str, str], offered: Index) -> str:
-    """Return one version for all of these packages; empty if there is none. The installed one of the library goes first."""
+    """Return one version for all of these packages; empty if there is none. The installed one of the library goes
+    first."""
     have = installed.get(names[0], "")
     candidates: list[str] = [have] * bool(have) + offered.get(names[0], [])
     for version in candidates:

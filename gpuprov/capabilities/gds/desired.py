@@ -42,7 +42,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def modules_to_load(ctx: Ctx) -> list[str]:
-    """Return nvidia-fs if it is to be loaded now: not in a container, nor before a reboot that something else waits for."""
+    """Return nvidia-fs if it is to be loaded now: not in a container, nor before a reboot that something else waits
+    for."""
     waits = ctx.facts.get(system.CONTAINER) or ctx.facts.get(house.REBOOT_REASONS) or ctx.facts.get(probe.GDS).module
     return [] if waits or ctx.fragment.path != "nvidia-fs" else [catalogue.MODULE]
 
@@ -58,9 +59,9 @@ def link_commands(ctx: Ctx) -> list[list[str]]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. The transaction: `of`, `hint`, `install`, `refuse`; `later`: what waits for a package source; the
-    values of its resources; `tasks`: for the link, and the modules that are loaded now. Raises ProbeFailed for packages that nobody
-    offers."""
+    """Return the role's values. The transaction: `of`, `hint`, `install`, `refuse`; `later`: what waits for a package
+    source; the values of its resources; `tasks`: for the link, and the modules that are loaded now. Raises ProbeFailed
+    for packages that nobody offers."""
     decision, have, load = decide(ctx), ctx.facts.get(probe.PACKAGES), modules_to_load(ctx)
     url = package_sources.coming(ctx.host.capabilities.get("nvidia_driver"), ctx.facts) if decision.missing else ""
     problem = f"gds: no package source of the host has {' '.join(decision.missing)}"

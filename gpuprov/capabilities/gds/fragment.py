@@ -22,7 +22,8 @@ COMPAT_MODE = "properties.allow_compat_mode"
 
 
 class Gds(Fragment, frozen=True):
-    """GPUDirect Storage: libcufile, gdscheck and its tools of one CUDA release, nvidia-fs or PCI P2PDMA, settings of /etc/cufile.json.
+    """GPUDirect Storage: libcufile, gdscheck and its tools of one CUDA release, nvidia-fs or PCI P2PDMA, settings of
+    /etc/cufile.json.
 
     No package of a driver is installed, moved or removed with them.
     """

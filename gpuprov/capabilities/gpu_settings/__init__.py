@@ -1,4 +1,5 @@
-"""`gpu_settings`: ECC mode, power limit, clocks and compute mode of GPUs, kept across boots; confidential computing, proven only."""
+"""`gpu_settings`: ECC mode, power limit, clocks and compute mode of GPUs, kept across boots; confidential computing,
+proven only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Desired state of the role: the settings for the module, those that are applied before a reboot, and the file for each boot."""
+"""Desired state of the role: the settings for the module, those that are applied before a reboot, and the file for each
+boot."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def only_ecc(config_values: dict[str, Any]) -> dict[str, Any]:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """Yield the unit, the program that it starts, and the settings that the program reads; nothing if no setting is requested."""
+    """Yield the unit, the program that it starts, and the settings that the program reads; nothing if no setting is
+    requested."""
     config_values = config(ctx.fragment)
     if not (config_values["all"] or config_values["per_gpu"]):
         yield from map(Absent, PATHS)

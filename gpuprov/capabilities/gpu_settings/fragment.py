@@ -95,7 +95,8 @@ def settings(block: Settings) -> dict[str, Any]:
 
 
 def config(block: GpuSettings) -> dict[str, Any]:
-    """Return the input of the host's program, which it keeps for its boots: see gpuprov/host_code/gpu_settings/wanted.py."""
+    """Return the input of the host's program, which it keeps for its boots: see
+    gpuprov/host_code/gpu_settings/wanted.py."""
     entries = [{"gpus": _names(entry), "settings": settings(entry)} for entry in block.per_gpu]
     return {"version": 1, "all": settings(block), "per_gpu": entries}
 

@@ -32,8 +32,8 @@ class Asked(NamedTuple):
 
 
 def gpus(ctx: Ctx) -> list[tuple[wanted.Gpu, probe.GpuSettings]]:
-    """Return the GPUs in the order of their PCI addresses; with their UUIDs, which another probe reads, only if the block names
-    one."""
+    """Return the GPUs in the order of their PCI addresses; with their UUIDs, which another probe reads, only if the
+    block names one."""
     named = any(str(name).startswith("GPU-") for entry in ctx.fragment.per_gpu for name in entry.gpus)
     uuids = {gpu.bus: gpu.uuid for gpu in ctx.facts.get(nvidia.SMI).gpus} if named else {}
     seen = ctx.facts.get(probe.SETTINGS).gpus
@@ -53,7 +53,8 @@ def unreadable(ctx: Ctx) -> Outcome | None:
 
 
 def list_requests(ctx: Ctx, name: str = "") -> list[Asked] | Outcome:
-    """Return the GPUs for which a setting (or any) is requested; or the outcome if there are none, or it cannot be determined."""
+    """Return the GPUs for which a setting (or any) is requested; or the outcome if there are none, or it cannot be
+    determined."""
     if name and not asks(ctx.fragment, name):
         return not_asked()
     if answer := unreadable(ctx):

@@ -22,8 +22,8 @@ from gpuprov.resources import Setting
 
 COMPUTE_MODE, PENDING_ECC = "compute mode", "ECC mode after the next boot"
 LOW = ("SW Power Cap", "HW Slowdown", "Idle")
-"""Reasons for which a GPU may be below a locked minimum: nvidia-smi -q -d PERFORMANCE. Those with Thermal or Brake in their name
-count, too."""
+"""Reasons for which a GPU may be below a locked minimum: nvidia-smi -q -d PERFORMANCE. Those with Thermal or Brake in
+their name count, too."""
 
 
 def state_settings(
@@ -66,7 +66,8 @@ def state_settings(
     evidence="nvidia-smi --query-gpu=pci.bus_id,ecc.mode.current,ecc.mode.pending --format=csv",
 )
 def ecc(ctx: Ctx) -> Group | Outcome:
-    """ECC of each GPU's memory is in the mode that the spec asks for, not only after the next boot; a GPU is never reset for it."""
+    """ECC of each GPU's memory is in the mode that the spec asks for, not only after the next boot; a GPU is never
+    reset for it."""
     selection = list_requests(ctx, "ecc")
     if isinstance(selection, Outcome):
         return selection
@@ -154,9 +155,10 @@ def locked_clocks(ctx: Ctx) -> Group | Outcome:
 
 
 def contradictions(gpu: Asked, locks: dict[str, Any]) -> list[str]:
-    """Return clocks above the maximum, or below half the minimum of a GPU that gives no reason for it. The driver goes somewhat below
-    the minimum without a reason: a card's voltage does not carry 3105 MHz, and it shows 2730
-    (https://github.com/nvidia-holoscan/holohub/pull/714, https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1314)."""
+    """Return clocks above the maximum, or below half the minimum of a GPU that gives no reason for it. The driver goes
+    somewhat below the minimum without a reason: a card's voltage does not carry 3105 MHz, and it shows 2730
+    (https://github.com/nvidia-holoscan/holohub/pull/714,
+    https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1314)."""
     problems = []
     slow = any(reason in LOW or "Thermal" in reason or "Brake" in reason for reason in gpu.now.reasons)
     for name, lock in locks.items():
@@ -192,7 +194,8 @@ def compute_mode(ctx: Ctx) -> Group | Outcome:
     evidence="nvidia-smi conf-compute -f; nvidia-smi conf-compute -d",
 )
 def confidential_computing(ctx: Ctx) -> Group | Outcome:
-    """The GPUs are in the confidential-computing mode that the spec says; the operator of the machine sets it, gpuprov never does."""
+    """The GPUs are in the confidential-computing mode that the spec says; the operator of the machine sets it, gpuprov
+    never does."""
     target = ctx.fragment.confidential_computing
     if target == "keep":
         return not_asked()

@@ -1,5 +1,5 @@
-"""Checks that the host's GPUs support these settings, by their own limits, and whose work they would end, made before anything is
-changed."""
+"""Checks that the host's GPUs support these settings, by their own limits, and whose work they would end, made before
+anything is changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ Clocks = Mapping[int, Sequence[int]]
     evidence="nvidia-smi -q -d POWER,ECC,SUPPORTED_CLOCKS",
 )
 def fits(ctx: Ctx) -> Outcome:
-    """Every GPU that the spec names is present, supports the requested settings, and allows their values by its own limits."""
+    """Every GPU that the spec names is present, supports the requested settings, and allows their values by its own
+    limits."""
     if reason := driverless(ctx):
         return skip(reason)
     selection = list_requests(ctx)
@@ -105,7 +106,8 @@ JUDGES: dict[str, Callable[[Asked, Any, Clocks], list[str]]] = {
     evidence=probe.COMPUTING_QUERY,
 )
 def clients(ctx: Ctx) -> Outcome:
-    """No process computes on a GPU whose compute mode would shut others out; limits and clocks change under a running job."""
+    """No process computes on a GPU whose compute mode would shut others out; limits and clocks change under a running
+    job."""
     if reason := driverless(ctx):
         return skip(reason)
     selection = list_requests(ctx, "compute_mode")

@@ -77,7 +77,8 @@ def method(ctx: Ctx) -> Outcome:
     evidence="modinfo -F license nvidia; grep -E 'DMA_SHARED_BUFFER|ON_DEMAND_PAGING|P2PDMA' /boot/config-$(uname -r)",
 )
 def dmabuf(ctx: Ctx) -> Outcome:
-    """If the method is dma-buf: every kernel that can boot has open kernel modules, and an RDMA stack that supports dma-buf."""
+    """If the method is dma-buf: every kernel that can boot has open kernel modules, and an RDMA stack that supports
+    dma-buf."""
     decision = decided(ctx)
     if decision.method in ("nvidia_peermem", "nv_peer_mem"):
         return not_asked(f"the method is {decision.method}: {decision.reason}")
@@ -151,8 +152,9 @@ def alone(ctx: Ctx) -> Group | Outcome:
     evidence="grep Grdma /proc/driver/nvidia/params; grep -r Grdma /etc/modprobe.d",
 )
 def topology_check(ctx: Ctx) -> Outcome:
-    """The driver's check of the PCI topology is set as the spec asks, in modprobe's configuration and in the loaded module, whose
-    driver version supports it on this platform. ACS and an IOMMU in the path are reported on bare metal, unless `pcie` sets them."""
+    """The driver's check of the PCI topology is set as the spec asks, in modprobe's configuration and in the loaded
+    module, whose driver version supports it on this platform. ACS and an IOMMU in the path are reported on bare metal,
+    unless `pcie` sets them."""
     target = str(OVERRIDES[ctx.fragment.topology_check])
     configured = {
         values[OVERRIDE]

@@ -26,8 +26,8 @@ OPEN = "nvidia_driver: {kernel_modules: open}"
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """The basis of the decision. Empty values are unknown. `kernels` are those that modules must work for.
 
-    `excluded`: set if none of the GPUs has GPUDirect RDMA by any method, with the first of them in `gpu`. `peer`: why no kernel module
-    for peer memory can work, by the host's facts; empty also if there are no facts.
+    `excluded`: set if none of the GPUs has GPUDirect RDMA by any method, with the first of them in `gpu`. `peer`: why
+    no kernel module for peer memory can work, by the host's facts; empty also if there are no facts.
     """
 
     gpu: gpus.Gpu | None = None
@@ -42,7 +42,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     peer: str = ""
 
     def told(self) -> str:
-        """Return the basis in words: `A100-PCIE-40GB (Ampere), open kernel modules, driver 580, kernel 6.8.0-60-generic`."""
+        """Return the basis in words: `A100-PCIE-40GB (Ampere), open kernel modules, driver 580, kernel
+        6.8.0-60-generic`."""
         words = [f"{self.gpu.key} ({self.gpu.arch})"] if self.gpu else []
         words += [f"{self.flavour} kernel modules"] * bool(self.flavour) + [f"driver {self.branch}"] * bool(self.branch)
         return ", ".join([*words, *(f"kernel {kernel}" for kernel in self.kernels[:1])])

@@ -60,7 +60,8 @@ def files(state: Gpudirect, name: str) -> dict[str, str]:
 
 
 def dead(state: Gpudirect, name: str) -> str:
-    """Return why the installed peer module cannot be loaded; empty if every kernel has a loadable one, or none is wanted."""
+    """Return why the installed peer module cannot be loaded; empty if every kernel has a loadable one, or none is
+    wanted."""
     pairs = ((kernel.release, kernel.modules.get(name)) for kernel in state.targets())
     without = [release for release, module in pairs if module is None or module.symbols == "no"]
     if not name or not without:
@@ -97,8 +98,8 @@ GDRCOPY = {"of": "gdrcopy", "hint": TRY_BY_HAND}
 
 
 def copies(ctx: Ctx) -> dict[str, Any]:
-    """Return gdrcopy's packages to `install`, its `service` if that is to be on, and whether it is to `run` again, which loads the
-    module and makes the device node; `later`: what waits for a package source."""
+    """Return gdrcopy's packages to `install`, its `service` if that is to be on, and whether it is to `run` again,
+    which loads the module and makes the device node; `later`: what waits for a package source."""
     if not ctx.fragment.gdrcopy.install:
         return {**GDRCOPY, "install": [], "service": "", "run": False, "later": {}}
     present, index = ctx.facts.get(gdrcopy_probe.PACKAGES), ctx.facts.get(gdrcopy_probe.INDEX)
@@ -134,7 +135,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     texts = files(ctx.facts.get(GPUDIRECT), name)
     yield from (File(path, text) for path, text in texts.items())
     yield from (Absent(path) for path in PATHS if path not in texts)
-    # What it loads may have been loaded by others, and then it does not run: gpudirect_rdma.loaded looks at the module itself.
+    # What it loads may have been loaded by others, and then it does not run: gpudirect_rdma.loaded looks at the module
+    # itself.
     yield Unit(name=catalogue.UNIT, enabled=bool(name), active=None if name else False)
     if name != "nv_peer_mem":
         yield Unit(name=FORERUNNER, enabled=False, active=False)
@@ -147,9 +149,9 @@ def loaded_module(decision: Decision) -> str:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. The method is reported with its reason, and modules are rebuilt; `problem`: why they cannot load after
-    that. The values of its resources. `reboot`: the reason for one. `gdrcopy`: its packages. `later`: what waits for a package
-    source."""
+    """Return the role's values. The method is reported with its reason, and modules are rebuilt; `problem`: why they
+    cannot load after that. The values of its resources. `reboot`: the reason for one. `gdrcopy`: its packages. `later`:
+    what waits for a package source."""
     values = role_values(desired(ctx), "files", "absent", "on", "off")
     decision, state = decided(ctx), ctx.facts.get(GPUDIRECT)
     name = loaded_module(decision)

@@ -32,8 +32,8 @@ class Gdrcopy(Fragment, frozen=True):
 class GpudirectRdma(Fragment, frozen=True):
     """The method by which RDMA devices reach the memory of GPUs: dma-buf, or a peer-memory module.
 
-    For nvidia_peermem, DKMS rebuilds the driver's modules if they were built before OFED, and the module is loaded after the RDMA
-    stack, now and at each boot.
+    For nvidia_peermem, DKMS rebuilds the driver's modules if they were built before OFED, and the module is loaded
+    after the RDMA stack, now and at each boot.
     """
 
     method: Annotated[

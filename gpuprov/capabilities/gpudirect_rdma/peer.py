@@ -88,8 +88,8 @@ def built(ctx: Ctx) -> Outcome:
 
 
 def why_not(state: Gpudirect, name: str) -> tuple[str, str]:
-    """Return why a module that is sound on disk is not loaded: by its parameters, its build, the kernel's messages, other loaded
-    modules."""
+    """Return why a module that is sound on disk is not loaded: by its parameters, its build, the kernel's messages,
+    other loaded modules."""
     running = next((kernel for kernel in state.kernels if kernel.release == state.running), None)
     match = catalogue.find_message(state.log)
     if match and match.key == "parameter":
@@ -113,7 +113,8 @@ def why_not(state: Gpudirect, name: str) -> tuple[str, str]:
     evidence="lsmod | grep -E '^ib_core|peermem|peer_mem'; journalctl -k -b | grep -E 'peermem|peer_mem'",
 )
 def loaded(ctx: Ctx) -> Outcome:
-    """The peer module is loaded and holds ib_core; if not, the reason is shown: a parameter, its build, or the loaded ib_core."""
+    """The peer module is loaded and holds ib_core; if not, the reason is shown: a parameter, its build, or the loaded
+    ib_core."""
     decision = decided(ctx)
     if answer := not_peer(decision):
         return answer
@@ -151,8 +152,8 @@ def _why_unloaded(state: Gpudirect, name: str) -> tuple[str, str]:
     evidence="grep -r . /sys/module/nvidia_peermem/parameters; modprobe -c | grep peermem",
 )
 def parameters(ctx: Ctx) -> Outcome:
-    """nvidia_peermem has the parameters that the spec asks for, in modprobe's configuration and loaded; values other than 0 and 1 keep
-    it from loading."""
+    """nvidia_peermem has the parameters that the spec asks for, in modprobe's configuration and loaded; values other
+    than 0 and 1 keep it from loading."""
     decision = decided(ctx)
     if decision.method != "nvidia_peermem":
         return not_peer(decision) or ok("nv_peer_mem has none of nvidia_peermem's parameters")

@@ -23,7 +23,8 @@ PROBES = (PCIE, virtualization.MACHINE, system.CONTAINER)
 BOARDS = ("SXM", "superchip")
 """Prefixes of the form factors of GPUs that come with a server's board."""
 ON_BOARD = ("infiniband", "roce", "iwarp")
-"""Fabrics of adapters on bare metal; AWS's and Alibaba's come with their hosts, whose PCIe settings cannot be changed."""
+"""Fabrics of adapters on bare metal; AWS's and Alibaba's come with their hosts, whose PCIe settings cannot be changed.
+"""
 
 
 def find_platform(host: HostSpec) -> catalogue.Platform | None:
@@ -65,8 +66,8 @@ def judge_platform(host: HostSpec, block: GpudirectRdma) -> Iterable[Problem]:
 
 
 def judge_bare_metal(host: HostSpec) -> Iterable[Problem]:
-    """Yield a warning for GPUs on boards of servers (SXM, Grace), as bare metal cannot be detected offline. NCCL that is slow, hangs
-    or fails for this reason: https://github.com/NVIDIA/nccl/issues/1737, 2079, 606, 489 and 257."""
+    """Yield a warning for GPUs on boards of servers (SXM, Grace), as bare metal cannot be detected offline. NCCL that
+    is slow, hangs or fails for this reason: https://github.com/NVIDIA/nccl/issues/1737, 2079, 606, 489 and 257."""
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     virtual = any(name in host.capabilities for name in ("vgpu_guest", "cgpu"))
     if (
@@ -83,8 +84,8 @@ def judge_bare_metal(host: HostSpec) -> Iterable[Problem]:
 
 
 def describe_path(ctx: Context[GpudirectRdma]) -> str:
-    """Describe ACS and IOMMU between GPUs and HCAs, if they are in the way and the spec does not set them. By the same rules as the
-    checks of `pcie`."""
+    """Describe ACS and IOMMU between GPUs and HCAs, if they are in the way and the spec does not set them. By the same
+    rules as the checks of `pcie`."""
     if (
         ctx.facts.get(system.CONTAINER)
         or ctx.facts.get(virtualization.MACHINE).kind

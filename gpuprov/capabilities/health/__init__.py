@@ -27,7 +27,8 @@ def rules(_host: HostSpec, block: Health) -> Iterable[Problem]:
 
 
 def watched(spec: HostSpec, since: str | None = None) -> HostSpec:
-    """Return the spec with a `health` block, the default block if it has none; `since` replaces its own value. Raises SpecError."""
+    """Return the spec with a `health` block, the default block if it has none; `since` replaces its own value. Raises
+    SpecError."""
     block = spec.capabilities.get(HERE) or Health()
     if since is not None:
         values = {**msgspec.to_builtins(block), "since": since}

@@ -17,8 +17,8 @@ BUSY = 90
 
 
 def slow(clocks: Clocks) -> bool:
-    """Return whether the GPU computes at less than half of its highest clock, as in a hardware slowdown, although the driver gives no
-    reason for a lower clock: then the clocks are as high as they can be
+    """Return whether the GPU computes at less than half of its highest clock, as in a hardware slowdown, although the
+    driver gives no reason for a lower clock: then the clocks are as high as they can be
     (https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html)."""
     if clocks.held != () or (clocks.busy or 0) < BUSY or clocks.graphics is None or clocks.most_graphics is None:
         return False
@@ -30,8 +30,8 @@ def pair(graphics: int | None, memory: int | None) -> str:
 
 
 def unlike(gpus: tuple[GpuHealth, ...], judge_set: bool) -> list[tuple[GpuHealth, str]]:
-    """Return the GPUs whose clocks differ from most others of their model. If a GPU has a process, its job may have set application
-    clocks of its own (srun --gpu-freq); if they remain after the job, they are reported then."""
+    """Return the GPUs whose clocks differ from most others of their model. If a GPU has a process, its job may have set
+    application clocks of its own (srun --gpu-freq); if they remain after the job, they are reported then."""
     outliers = []
     free = tuple(gpu for gpu in gpus if gpu.processes is not True)
     kinds: list[tuple[str, tuple[GpuHealth, ...], Callable[[Clocks], str]]] = [
@@ -59,8 +59,9 @@ def _asked(ctx: Ctx, setting: str) -> bool:
 
 @check("health.clocks", GPU_HEALTH, fields=("clocks",), evidence="nvidia-smi -q -d CLOCK,PERFORMANCE,UTILIZATION")
 def clocks(ctx: Ctx) -> Outcome:
-    """GPUs of one model have the same highest clocks, and the same application clocks unless gpu_settings sets them; and none that
-    computes runs at less than half its highest clock without a reason from the driver, as after someone locked its clocks."""
+    """GPUs of one model have the same highest clocks, and the same application clocks unless gpu_settings sets them;
+    and none that computes runs at less than half its highest clock without a reason from the driver, as after someone
+    locked its clocks."""
     if ctx.fragment.clocks == "any":
         return not_asked("clocks: any")
     gpus = shown(ctx)

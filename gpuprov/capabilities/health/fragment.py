@@ -14,8 +14,8 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
 
 class Health(Fragment, frozen=True):
-    """Monitoring of a host in production: errors of its GPUs, links and kernel; read, never changed. `gpuprov health` shows whether it
-    is fit for work, and the action that NVIDIA recommends.
+    """Monitoring of a host in production: errors of its GPUs, links and kernel; read, never changed. `gpuprov health`
+    shows whether it is fit for work, and the action that NVIDIA recommends.
 
     Features that a GPU lacks (ECC, row remapping) are not judged; values that cannot be read are not proven.
     """

@@ -116,7 +116,8 @@ def _asked_off(ctx: Ctx) -> bool:
 
 @check("health.ecc_errors", GPU_HEALTH, fields=("uncorrected_errors",), evidence="nvidia-smi -q -d ECC")
 def ecc_errors(ctx: Ctx) -> Outcome:
-    """No GPU has more uncorrectable ECC errors than the spec allows, nor so many in SRAM that NVIDIA accepts it for replacement."""
+    """No GPU has more uncorrectable ECC errors than the spec allows, nor so many in SRAM that NVIDIA accepts it for
+    replacement."""
     gpus, limit = shown(ctx), ctx.fragment.uncorrected_errors
     relevant, nothing = having(gpus, lambda gpu: gpu.ecc == "enabled", "ECC that is on")
     if nothing:
@@ -146,8 +147,8 @@ def ecc_errors(ctx: Ctx) -> Outcome:
 
 @check("health.remapped_rows", GPU_HEALTH, fields=("remapped_rows",), evidence="nvidia-smi -q -d ROW_REMAPPER")
 def remapped_rows(ctx: Ctx) -> Outcome:
-    """No row waits for remapping, no remapping failed, and not too many rows are remapped for uncorrectable errors; no repair of
-    memory or shaders is pending, and no memory is beyond repair."""
+    """No row waits for remapping, no remapping failed, and not too many rows are remapped for uncorrectable errors; no
+    repair of memory or shaders is pending, and no memory is beyond repair."""
     gpus, limit = shown(ctx), ctx.fragment.remapped_rows
     relevant, nothing = having(
         gpus,
@@ -196,7 +197,8 @@ def retired_pages(ctx: Ctx) -> Outcome:
 
 @check("health.slowdown", GPU_HEALTH, fields=("slowdown",), evidence=BELOW)
 def slowdown(ctx: Ctx) -> Outcome:
-    """No GPU is slowed down by its hardware, by heat or by its power supply; the power limit and idle clocks do not count."""
+    """No GPU is slowed down by its hardware, by heat or by its power supply; the power limit and idle clocks do not
+    count."""
     if ctx.fragment.slowdown == "any":
         return not_asked("slowdown: any")
     gpus = shown(ctx)

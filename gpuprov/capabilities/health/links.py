@@ -1,4 +1,5 @@
-"""Error counters of links and kernel messages about them: NVLink, PCIe, InfiniBand; and whether the GPUs have the same firmware."""
+"""Error counters of links and kernel messages about them: NVLink, PCIe, InfiniBand; and whether the GPUs have the same
+firmware."""
 
 from __future__ import annotations
 
@@ -26,9 +27,11 @@ CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
 FLAPPING = 12 * 3600
 """Seconds in which flaps are counted: gpud_flap in catalog/data/health.yaml."""
 NON_FATAL = "(Non-Fatal)"
-"""A transaction failed, and the link still works: https://github.com/torvalds/linux/blob/master/Documentation/PCI/pcieaer-howto.rst"""
+"""A transaction failed, and the link still works:
+https://github.com/torvalds/linux/blob/master/Documentation/PCI/pcieaer-howto.rst"""
 WATCHED = frozenset({"nvidia", "nvidia-nvswitch", "vfio-pci", "pci", "pcieport", *NIC_DRIVERS})
-"""Drivers of monitored devices: GPUs, including those of virtual machines, NVSwitches, HCAs, and ports, which lead to any of them."""
+"""Drivers of monitored devices: GPUs, including those of virtual machines, NVSwitches, HCAs, and ports, which lead to
+any of them."""
 SPEAKER = re.compile(rf"(\S+) ({ADDRESS}): ")
 SENDER = re.compile(rf"received(?: from)?:? ({ADDRESS})")
 """The device whose error a port has received."""
@@ -41,8 +44,8 @@ RATES = {"effective_ber": "effective BER", "symbol_ber": "symbol BER"}
 
 @check("health.nvlink_errors", NVLINK_ERRORS, GPU_HEALTH, fields=("nvlink_errors",), evidence="nvidia-smi nvlink -e")
 def nvlink_errors(ctx: Ctx) -> Outcome:
-    """The NVLinks of each GPU had no more replays and recoveries, or errors of NVLink 5, than the spec allows, and no bit error rate
-    above its limit; CRC errors are reported. Counters that a GPU does not have are not reported."""
+    """The NVLinks of each GPU had no more replays and recoveries, or errors of NVLink 5, than the spec allows, and no
+    bit error rate above its limit; CRC errors are reported. Counters that a GPU does not have are not reported."""
     state, limit = ctx.facts.get(NVLINK_ERRORS), ctx.fragment.nvlink_errors
     linked = [gpu for gpu in state.gpus if gpu.links]
     if state.nameless and len(shown(ctx)) == 1:
@@ -95,8 +98,8 @@ def _measured(gpus: Sequence[NvLinkErrors]) -> list[str]:
 
 @check("health.pcie_errors", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep -E 'AER|PCIe Bus Error'")
 def pcie_errors(ctx: Ctx) -> Outcome:
-    """There is no uncorrected PCIe error in the kernel log; corrected ones are reported, as are other non-fatal ones, of devices that
-    are neither GPU, NVSwitch nor network adapter."""
+    """There is no uncorrected PCIe error in the kernel log; corrected ones are reported, as are other non-fatal ones,
+    of devices that are neither GPU, NVSwitch nor network adapter."""
     log = readable(ctx)
     expected = "no uncorrected PCIe error"
     matched = findings(log, "pcie_errors")
@@ -180,7 +183,8 @@ def ports(ctx: Ctx) -> Outcome:
 
 @check("health.link_flaps", LINK_FLAPS, fields=("since", "link_flaps"), evidence=LINK_FLAPS.evidence)
 def link_flaps(ctx: Ctx) -> Outcome:
-    """No link of an RDMA device's network interface went down and came back too often within 12 hours, this boot and since `since`.
+    """No link of an RDMA device's network interface went down and came back too often within 12 hours, this boot and
+    since `since`.
 
     Its counter, link_downed, records no times, and stops at 255.
     """

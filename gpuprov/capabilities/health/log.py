@@ -81,8 +81,8 @@ def judge(event: Event) -> Judged:
 
 
 def findings(log: KernelLog, check: str) -> list[Finding]:
-    """Return what stands of the lines that a check counts, the most severe first: without those that a boot, a reset or a later line
-    has ended."""
+    """Return what stands of the lines that a check counts, the most severe first: without those that a boot, a reset or
+    a later line has ended."""
     standing: dict[tuple[str, str], Finding] = {}
     endings = find_endings(log)
     for place, line in enumerate(log.lines):
@@ -124,8 +124,8 @@ def keep(log: KernelLog, is_kept: Callable[[int], bool]) -> KernelLog:
 
 
 def standing(log: KernelLog, ignored: Iterable[int] = ()) -> list[Judged]:
-    """Return the Xids that still matter, the most severe first: those that nothing has ended since; if the driver logged in an Xid 154
-    what the GPU needs, only that Xid 154."""
+    """Return the Xids that still matter, the most severe first: those that nothing has ended since; if the driver
+    logged in an Xid 154 what the GPU needs, only that Xid 154."""
     left, own = set(ignored), keep(log, find_endings(log).stands)
     return severe(judge(event) for event in xids(own) if event.number not in left)
 
@@ -143,7 +143,8 @@ class Past(NamedTuple):
 
 
 def list_past(log: KernelLog, check: str, ignored: Iterable[int] = ()) -> list[Past]:
-    """List those that a check counts, the most severe first; of an Xid 154 that a later one replaced, the later one says all."""
+    """List those that a check counts, the most severe first; of an Xid 154 that a later one replaced, the later one
+    says all."""
     endings, left = find_endings(log), set(ignored)
     done: dict[tuple[str, int, str], Past] = {}
     for place, line in enumerate(log.lines):
@@ -193,7 +194,8 @@ def kernel_log(ctx: Ctx) -> Outcome:
 
 @check("health.xid", KERNEL_LOG, fields=("since", "ignored_xids"), evidence=XIDS)
 def xid(ctx: Ctx) -> Outcome:
-    """There is no Xid in the kernel log after which NVIDIA wants the GPU reset, the host restarted or drained, or other software."""
+    """There is no Xid in the kernel log after which NVIDIA wants the GPU reset, the host restarted or drained, or other
+    software."""
     log = readable(ctx, of_nvidia=True)
     entries = standing(log, ctx.fragment.ignored_xids)
     if bad := [entry for entry in entries if entry.verdict.standing == "unfit"]:
@@ -210,8 +212,8 @@ def xid(ctx: Ctx) -> Outcome:
 
 @check("health.driver_log", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep NVRM")
 def driver_log(ctx: Ctx) -> Outcome:
-    """The driver reports of no GPU, apart from Xids, that it fell off the bus or must be reset, and no fault that only a restart of
-    the host ends."""
+    """The driver reports of no GPU, apart from Xids, that it fell off the bus or must be reset, and no fault that only
+    a restart of the host ends."""
     log = readable(ctx, of_nvidia=True)
     expected = "no GPU off the bus, and nothing that asks for a reset or a restart"
     matched = findings(log, "driver_log")
@@ -222,8 +224,8 @@ def driver_log(ctx: Ctx) -> Outcome:
 
 @check("health.programs", KERNEL_LOG, fields=("since", "program_errors"), evidence=XIDS)
 def programs(ctx: Ctx) -> Outcome:
-    """There was no Xid that requires the restart of a program, no crash in NCCL, and no program killed for lack of memory; with tell
-    they are only reported."""
+    """There was no Xid that requires the restart of a program, no crash in NCCL, and no program killed for lack of
+    memory; with tell they are only reported."""
     log = readable(ctx)
     entries = [entry for entry in standing(log, ctx.fragment.ignored_xids) if entry.action == "restart"]
     expected = "no program ended by its GPU, in NCCL or for want of memory"

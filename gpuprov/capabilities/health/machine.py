@@ -1,4 +1,5 @@
-"""Checks of the rest of the host: CPUs, memory, swap, drives and interfaces against the spec, and errors of the kernel itself."""
+"""Checks of the rest of the host: CPUs, memory, swap, drives and interfaces against the spec, and errors of the kernel
+itself."""
 
 from __future__ import annotations
 
@@ -133,9 +134,9 @@ def open_files(ctx: Ctx) -> Outcome:
 
 @check("health.kernel", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b -p err")
 def kernel(ctx: Ctx) -> Outcome:
-    """The kernel reports no crash or lock-up of its own, no file system that it made read-only, no drive that it gave up, and
-    no memory error that ECC could not correct. Tasks that hang, stalls, timeouts of drives and file servers, and corrected errors are
-    only reported."""
+    """The kernel reports no crash or lock-up of its own, no file system that it made read-only, no drive that it gave
+    up, and no memory error that ECC could not correct. Tasks that hang, stalls, timeouts of drives and file servers,
+    and corrected errors are only reported."""
     log = readable(ctx)
     expected = "no trouble of the kernel's own"
     matched = findings(log, "kernel")

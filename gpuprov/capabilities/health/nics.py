@@ -25,7 +25,8 @@ RDMA_ADDRESS = re.compile(r"[a-z]+(?:P(\d{1,5}))?p(\d{1,3})s(\d{1,2})(?:f(\d))?"
 
 
 class NicLog(NamedTuple):
-    """Findings that still hold, the most severe first, and those that a recovery, a reload of the driver or a boot has ended."""
+    """Findings that still hold, the most severe first, and those that a recovery, a reload of the driver or a boot has
+    ended."""
 
     unfit: tuple[Finding, ...] = ()
     reported: tuple[Finding, ...] = ()
@@ -90,8 +91,8 @@ def _listed(label: str, findings: Sequence[Finding]) -> str:
     evidence=f"journalctl -k -b | grep -wE '{'|'.join((*NIC_DRIVERS, 'infiniband'))}'",
 )
 def rdma_log(ctx: Ctx) -> Outcome:
-    """No network adapter's driver reports that its firmware or hardware failed, that ports lack power or that it is too hot, unless it
-    recovered since. Cables, hot modules, refused commands and successful resets are only reported."""
+    """No network adapter's driver reports that its firmware or hardware failed, that ports lack power or that it is too
+    hot, unless it recovered since. Cables, hot modules, refused commands and successful resets are only reported."""
     log = readable(ctx)
     judged = judge_nic_lines(log)
     expected = "no network adapter that failed, has ports without power or is too hot"
@@ -103,8 +104,8 @@ def rdma_log(ctx: Ctx) -> Outcome:
 
 @check("health.rdma_counters", PORT_ERRORS, DEVICES, fields=("transport_errors",), evidence="rdma -p statistic show")
 def rdma_counters(ctx: Ctx) -> Outcome:
-    """No port of an RDMA device counted more transport errors than the spec allows. Without a limit in the spec they are only
-    reported: they are totals, and every program that breaks off its connections causes some."""
+    """No port of an RDMA device counted more transport errors than the spec allows. Without a limit in the spec they
+    are only reported: they are totals, and every program that breaks off its connections causes some."""
     most = ctx.fragment.transport_errors
     ports = [port for port in counting_ports(ctx) if port.transport is not None]
     if not ports:

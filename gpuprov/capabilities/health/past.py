@@ -13,12 +13,13 @@ from gpuprov.facts.probes.kernel.kernel_log import KernelLog, Line
 
 WITHIN = 30.0
 """Seconds within which the driver follows an Xid with what the GPU needs: it does so at once, in a work item of its own
-(gpuRefreshRecoveryAction, https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/src/kernel/gpu/gpu.c)."""
+(gpuRefreshRecoveryAction,
+https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/src/kernel/gpu/gpu.c)."""
 APART = 30.0
 """Seconds between the lines of two switches after which they are of two resets; a switch takes less than one."""
 OF_DRIVER = ("none", "reset", "reboot")
-"""Actions of Xids in place of which the driver's word counts also when it says that the GPU needs nothing. A power cable that is
-off, a defect for the vendor's support and old software are as before."""
+"""Actions of Xids in place of which the driver's word counts also when it says that the GPU needs nothing. A power
+cable that is off, a defect for the vendor's support and old software are as before."""
 NO_CLOCK = 100_000_000
 """A time below this is not a clock time: dmesg in a record gives only seconds since the boot."""
 
@@ -50,8 +51,9 @@ class Ending(NamedTuple):
 class Endings(NamedTuple):
     """Ends of lines. Lines are compared by their place in the log, since several may bear the same time.
 
-    `boot`: when this boot began, 0 if all lines are of it; `reset`: place at which the last reset of GPUs begins; `switches`: last
-    place at which a switch was found, by address; `changes`: in what each GPU needs; `recovered`: last place, by key and device.
+    `boot`: when this boot began, 0 if all lines are of it; `reset`: place at which the last reset of GPUs begins;
+    `switches`: last place at which a switch was found, by address; `changes`: in what each GPU needs; `recovered`: last
+    place, by key and device.
     """
 
     lines: Sequence[Line]
@@ -75,7 +77,8 @@ class Endings(NamedTuple):
         return self.find(self._changes_of(verdict)[-1].place) if self.is_decided(place) else None
 
     def is_decided(self, place: int) -> bool:
-        """Return whether the driver logged what this Xid's GPU needs: seconds later, or before it, so that nothing changed."""
+        """Return whether the driver logged what this Xid's GPU needs: seconds later, or before it, so that nothing
+        changed."""
         line, verdict = self.lines[place], judge_line(self.lines[place].text)
         if verdict is None or verdict.number in (0, RECOVERY) or verdict.standing not in ("unfit", "unknown"):
             return False
@@ -140,7 +143,8 @@ def find_endings(log: KernelLog) -> Endings:
 
 
 def _find_last_reset(found: Iterable[tuple[int, float, str]]) -> int:
-    """Return the place at which the driver found the first switch after the last reset: it finds one after the other, each once."""
+    """Return the place at which the driver found the first switch after the last reset: it finds one after the other,
+    each once."""
     begin, last, seen = -1, 0.0, set[str]()
     for place, at, address in found:
         if begin < 0 or address in seen or at - last > APART:

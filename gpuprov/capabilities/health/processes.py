@@ -46,14 +46,14 @@ def _left(held: Held, seen: Processes) -> str:
     evidence=f"{PROCESSES.evidence}; nvidia-smi -q -d MEMORY,PIDS",
 )
 def processes(ctx: Ctx) -> Outcome:
-    """No process that has ended, that hangs in the kernel, or whose job or container is gone still holds a GPU, and no GPU without a
-    process has memory in use, which would be lost to the next job.
+    """No process that has ended, that hangs in the kernel, or whose job or container is gone still holds a GPU, and no
+    GPU without a process has memory in use, which would be lost to the next job.
 
-    Seen in the field: https://github.com/qizhou000/VisEdit/issues/5 (nvidia-smi lists a process that the host does not have),
-    https://github.com/apache/mxnet/issues/4242 (a zombie), https://github.com/microsoft/pai/issues/3375 (D for good),
-    https://github.com/sgl-project/sglang/issues/23627 (left by a Slurm job that ended),
-    https://github.com/containerd/containerd/issues/8285 (a container without its shim), https://github.com/pytorch/pytorch/issues/4031
-    (memory in use, and no process).
+    Seen in the field: https://github.com/qizhou000/VisEdit/issues/5 (nvidia-smi lists a process that the host does not
+    have), https://github.com/apache/mxnet/issues/4242 (a zombie), https://github.com/microsoft/pai/issues/3375 (D for
+    good), https://github.com/sgl-project/sglang/issues/23627 (left by a Slurm job that ended),
+    https://github.com/containerd/containerd/issues/8285 (a container without its shim),
+    https://github.com/pytorch/pytorch/issues/4031 (memory in use, and no process).
     """
     if container := ctx.facts.get(system.CONTAINER):
         return not_asked(f"{container} container: the processes of the machine cannot be seen")
@@ -99,7 +99,8 @@ def processes(ctx: Ctx) -> Outcome:
 
 
 def _lost(state: State, seen: Processes, limit: int) -> tuple[list[str], list[str]]:
-    """Return the memory in use on GPUs without a process, in words; and the addresses of GPUs for which it could be read only once."""
+    """Return the memory in use on GPUs without a process, in words; and the addresses of GPUs for which it could be
+    read only once."""
     holding = {_short(holder.gpu) for holder in seen.held}
     again = {_short(address): mebibytes for address, mebibytes in seen.used.items()}
     lost, once = list[str](), list[str]()

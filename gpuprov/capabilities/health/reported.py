@@ -38,8 +38,8 @@ def having(gpus: Gpus, has: Callable[[GpuHealth], bool], what: str) -> tuple[Gpu
 
 
 def judge_rest(relevant: Gpus, gpus: Gpus, what: str, more: str, expected: str) -> Outcome:
-    """Return the outcome where no GPU that has a feature is bad. Whether a model has it does not differ from GPU to GPU: one
-    that says nothing of it, unlike others of its model, is not judged."""
+    """Return the outcome where no GPU that has a feature is bad. Whether a model has it does not differ from GPU to
+    GPU: one that says nothing of it, unlike others of its model, is not judged."""
     rest = [gpu for gpu in gpus if gpu not in relevant]
     models = {gpu.name for gpu in relevant}
     if silent := [gpu.address for gpu in rest if gpu.name in models]:

@@ -29,7 +29,8 @@ LSPCI = "lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'"
 
 
 def _outcome(results: Iterable[Defect | Fault], expected: str, passed: str) -> Outcome:
-    """Return a failure if something is wrong, with the most severe action; else report what cannot be determined from here."""
+    """Return a failure if something is wrong, with the most severe action; else report what cannot be determined from
+    here."""
     every = tuple(results)
     bad = [defect for defect in every if not defect.unproven]
     noted = "; ".join(defect.found for defect in every if defect.unproven)
@@ -54,8 +55,8 @@ def _block(ctx: Ctx, name: str) -> Any:
 
 @check("health.pcie_links", *PROBES, GPU_HEALTH, evidence=LSPCI)
 def pcie_links(ctx: Ctx) -> Outcome:
-    """Each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both ends support, unless topology.pcie is
-    any. Links that a virtual machine cannot see are reported; the speed of idle GPUs is not judged."""
+    """Each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both ends support, unless
+    topology.pcie is any. Links that a virtual machine cannot see are reported; the speed of idle GPUs is not judged."""
     if getattr(_block(ctx, "topology"), "pcie", "full") == "any":
         return not_asked("topology.pcie is any")
     expected = "PCIe links at full width and speed"
@@ -71,7 +72,8 @@ def pcie_links(ctx: Ctx) -> Outcome:
 
 @check("health.nvlinks", *PROBES, nvidia.DRIVER, system.CONTAINER, evidence="nvidia-smi nvlink -s")
 def nvlinks(ctx: Ctx) -> Outcome:
-    """Each GPU has as many NVLinks up as its model has, or as others of its model on this host, unless topology.nvlinks is any."""
+    """Each GPU has as many NVLinks up as its model has, or as others of its model on this host, unless topology.nvlinks
+    is any."""
     if getattr(_block(ctx, "topology"), "nvlinks", "all") == "any":
         return not_asked("topology.nvlinks is any")
     expected = "all NVLinks of each GPU up"
@@ -93,8 +95,8 @@ def nvlinks(ctx: Ctx) -> Outcome:
 
 @check("health.port_state", *PROBES, evidence="rdma link; ibstat; cat /sys/class/infiniband/*/ports/*/{state,rate}")
 def port_state(ctx: Ctx) -> Outcome:
-    """No port of an RDMA device is down or slow while similar ports on this host are up, or faster. With rdma in the spec, every port
-    of its devices is up."""
+    """No port of an RDMA device is down or slow while similar ports on this host are up, or faster. With rdma in the
+    spec, every port of its devices is up."""
     expected = "each port ACTIVE, as fast as its like"
     try:
         wiring = read(ctx.facts)
@@ -112,8 +114,8 @@ def port_state(ctx: Ctx) -> Outcome:
     evidence="systemctl status nvidia-fabricmanager nvidia-imex; nvidia-smi -q | grep -A 14 -w Fabric",
 )
 def fabric(ctx: Ctx) -> Outcome:
-    """If GPUs are on NVSwitches or in a rack, Fabric Manager or nvidia-imex is running, and no GPU is missing from the fabric or
-    unhealthy in it."""
+    """If GPUs are on NVSwitches or in a rack, Fabric Manager or nvidia-imex is running, and no GPU is missing from the
+    fabric or unhealthy in it."""
     if kind := ctx.facts.get(system.CONTAINER):
         return not_asked(f"{kind} container: the daemons are its machine's")
     if not ctx.facts.get(nvidia.DRIVER).version:
@@ -130,8 +132,8 @@ UNASKED = BUS
 
 
 def unasked(spec: HostSpec, facts: Facts) -> list[str]:
-    """Return defects of links and ports on a host whose spec has no block for them, by the rules of those blocks. Empty if the bus
-    could not be read."""
+    """Return defects of links and ports on a host whose spec has no block for them, by the rules of those blocks. Empty
+    if the bus could not be read."""
     if HERE in spec.capabilities:
         return []
     try:

@@ -43,8 +43,8 @@ def systemd_runs(ctx: Ctx) -> Outcome:
 
 @check("host.python", PYTHON, moment="preflight", evidence="python3 --version")
 def python(ctx: Ctx) -> Outcome:
-    """Ansible has a Python on the host that starts and is new enough: the one that the inventory names, if it names one. Read-only use
-    needs none."""
+    """Ansible has a Python on the host that starts and is new enough: the one that the inventory names, if it names
+    one. Read-only use needs none."""
     answer = ctx.facts.get(PYTHON)
     return _unless(reach.no_python(answer, ansible_version()), f"{reach.chosen(answer, ansible_version())} starts")
 

@@ -22,7 +22,8 @@ def nvswitch_fabric(driverless: Collection[str]) -> Check:
         evidence="lspci -d 10de:; systemctl status nvidia-fabricmanager",
     )
     def asked(ctx: Ctx) -> Outcome:
-        """A host with NVSwitches has a Fabric Manager, of gpuprov or another's: without it CUDA fails, and all else looks healthy."""
+        """A host with NVSwitches has a Fabric Manager, of gpuprov or another's: without it CUDA fails, and all else
+        looks healthy."""
         return _nvswitch_fabric(ctx, needed=not set(ctx.host.capabilities) <= set(driverless))
 
     return asked

@@ -1,4 +1,5 @@
-"""Differences of a spec from the recipe that it names: a warning for each line, with the recipe's value and who published it."""
+"""Differences of a spec from the recipe that it names: a warning for each line, with the recipe's value and who
+published it."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ MISSING = object()
 
 
 def problems(host: HostSpec) -> Iterable[Problem]:
-    """Yield an error for an unknown recipe, else a warning for each line that the spec leaves out or has another value for."""
+    """Yield an error for an unknown recipe, else a warning for each line that the spec leaves out or has another value
+    for."""
     if not host.recipe:
         return
     match = catalogue.find_recipe(host.recipe)
@@ -44,7 +46,8 @@ def problems(host: HostSpec) -> Iterable[Problem]:
 
 
 def _value_at(host: HostSpec, path: tuple[str, ...]) -> object:
-    """Return the plain value of the spec at a path, with defaults; MISSING where its block, or its key of a mapping, is absent."""
+    """Return the plain value of the spec at a path, with defaults; MISSING where its block, or its key of a mapping, is
+    absent."""
     value: object = host.capabilities.get(path[0], MISSING)
     value = value if value is MISSING else msgspec.to_builtins(value)
     for name in path[1:]:
@@ -53,8 +56,8 @@ def _value_at(host: HostSpec, path: tuple[str, ...]) -> object:
 
 
 def _follows(value: object, line: catalogue.Line) -> bool:
-    """Return whether the spec's value is the line's; a block with other fields than the defaults is there, and so is a version of
-    the branch."""
+    """Return whether the spec's value is the line's; a block with other fields than the defaults is there, and so is a
+    version of the branch."""
     if value is MISSING or line.value == {}:
         return value is not MISSING
     if line.at == DRIVER and isinstance(value, str) and value != "any":

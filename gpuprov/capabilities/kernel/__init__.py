@@ -1,4 +1,5 @@
-"""`kernel`: the one owner of command line, modprobe.d, modules-load.d, initramfs, sysctl, limits, hugepages and CPU frequency."""
+"""`kernel`: the one owner of command line, modprobe.d, modules-load.d, initramfs, sysctl, limits, hugepages and CPU
+frequency."""
 
 from __future__ import annotations
 
@@ -53,9 +54,9 @@ def rules(_host: HostSpec, kernel: Kernel) -> Iterable[Problem]:
 
 
 def export(facts: Facts) -> Fragment | None:
-    """Return the settings without another owner: gpuprov's sysctls, limits that logins and services share, and the governor of
-    gpuprov's unit. Blacklists and module options are exported by the capabilities that contribute them; command line and modules-load
-    are not exported."""
+    """Return the settings without another owner: gpuprov's sysctls, limits that logins and services share, and the
+    governor of gpuprov's unit. Blacklists and module options are exported by the capabilities that contribute them;
+    command line and modules-load are not exported."""
     sysctls = {key: int(value) if is_whole(value) else value for key, value in facts.get(boot.SYSCTL_FILES).items()}
     login = facts.get(boot.LOGIN_LIMITS)
     both = {key: value for key, value in service_limits(facts, login).items() if login[key] == value}

@@ -121,7 +121,8 @@ def boot_entries_program(facts: Facts) -> str:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """Yield the files, the unit that sets the governor at each boot with its program, and the removal of those that are not needed."""
+    """Yield the files, the unit that sets the governor at each boot with its program, and the removal of those that are
+    not needed."""
     kernel, why = ctx.fragment, waits(ctx)
     governs = kernel.cpu_governor != "keep" and not why
     made = texts(kernel, debian=is_debian(ctx.facts), dracut=ctx.facts.get(initramfs.DRACUT))

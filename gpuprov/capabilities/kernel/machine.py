@@ -39,7 +39,8 @@ def hugepage_settings(kernel: Kernel) -> tuple[Setting, ...]:
     evidence="head -v /sys/kernel/mm/hugepages/*/nr_hugepages; dmesg | grep HugeTLB",
 )
 def hugepages(ctx: Ctx) -> Group | Outcome:
-    """The kernel holds as many hugepages of each size as the spec asks for; sysctl and command line keep them for the next boot."""
+    """The kernel holds as many hugepages of each size as the spec asks for; sysctl and command line keep them for the
+    next boot."""
     requested = ctx.fragment.hugepages
     if not requested:
         return not_asked()

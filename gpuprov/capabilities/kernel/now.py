@@ -1,4 +1,5 @@
-"""The kernel's current configuration: blacklists, module options, modules, sysctls, limits. What is wanted, and its checks."""
+"""The kernel's current configuration: blacklists, module options, modules, sysctls, limits. What is wanted, and its
+checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`kubernetes`: the needs of a GPU node in a cluster: device plugin, GPU operator, labels; rendered, and compared with the host."""
+"""`kubernetes`: the needs of a GPU node in a cluster: device plugin, GPU operator, labels; rendered, and compared with
+the host."""
 
 from __future__ import annotations
 

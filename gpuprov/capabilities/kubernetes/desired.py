@@ -15,8 +15,8 @@ from gpuprov.resources import Absent, File, Resource, role_values
 
 
 def desired(ctx: Context[Kubernetes]) -> Iterator[Resource]:
-    """Yield the node's files, and the removal of those that the spec no longer asks for. kubernetes.files compares them by meaning: a
-    spec made by export is more explicit than the one that was applied."""
+    """Yield the node's files, and the removal of those that the spec no longer asks for. kubernetes.files compares them
+    by meaning: a spec made by export is more explicit than the one that was applied."""
     made = documents.documents(ctx.host, ctx.fragment)
     for name in catalogue.FILES:
         path = f"{kubernetes.DIRECTORY}/{name}"

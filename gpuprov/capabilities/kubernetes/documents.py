@@ -142,8 +142,8 @@ def unwanted(host: HostSpec, block: Kubernetes) -> dict[str, str]:
 
 
 def allocatable(block: Kubernetes, gpus: Iterable[tuple[bool, tuple[str, ...]]]) -> dict[str, int]:
-    """Return the resources that NVIDIA's plugin offers for these GPUs, with counts. A GPU: whether it is in MIG mode, its MIG devices'
-    profiles."""
+    """Return the resources that NVIDIA's plugin offers for these GPUs, with counts. A GPU: whether it is in MIG mode,
+    its MIG devices' profiles."""
     strategy = block.device_plugin.mig_strategy
     counts: Counter[str] = Counter()
     for on, profiles in gpus:
@@ -170,7 +170,8 @@ def summary(host: HostSpec, block: Kubernetes) -> Document:
 
 
 def documents(host: HostSpec, block: Kubernetes) -> dict[str, Document]:
-    """Return every file of the node, by name. Raises layout.NotExpressible if the layout cannot be expressed for the MIG manager."""
+    """Return every file of the node, by name. Raises layout.NotExpressible if the layout cannot be expressed for the
+    MIG manager."""
     made: dict[str, Document] = {}
     if block.plugin == "nvidia":
         made[catalogue.DEVICE_PLUGIN] = plugin_config(block)

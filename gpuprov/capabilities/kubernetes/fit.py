@@ -1,4 +1,5 @@
-"""Comparison of GPUs, as they are or as a spec wants them, with the node's strategy: one rule for `check` and for `verify`."""
+"""Comparison of GPUs, as they are or as a spec wants them, with the node's strategy: one rule for `check` and for
+`verify`."""
 
 from __future__ import annotations
 

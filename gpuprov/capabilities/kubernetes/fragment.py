@@ -59,7 +59,8 @@ class TimeSlicing(Fragment, frozen=True):
 
 
 class MpsSharing(Fragment, frozen=True):
-    """Pods run on a GPU at once through the device plugin's own MPS daemon, each with an equal part of memory and threads."""
+    """Pods run on a GPU at once through the device plugin's own MPS daemon, each with an equal part of memory and
+    threads."""
 
     ONE_OF = ("resources",)
 
@@ -159,9 +160,11 @@ class Gpushare(Fragment, frozen=True):
 
 
 class Kubernetes(Fragment, frozen=True):
-    """The needs of a GPU node in Kubernetes, rendered to /etc/gpuprov/kubernetes and compared with the host. One strategy.
+    """The needs of a GPU node in Kubernetes, rendered to /etc/gpuprov/kubernetes and compared with the host. One
+    strategy.
 
-    With label_node the node is labelled by kubectl, with the kubelet's own credentials. Nothing else in the cluster is changed.
+    With label_node the node is labelled by kubectl, with the kubelet's own credentials. Nothing else in the cluster is
+    changed.
     """
 
     IMPLIES = {"hami": ("plugin", "hami"), "gpushare": ("plugin", "gpushare")}

@@ -29,7 +29,8 @@ def of_host(host: HostSpec) -> dict[str, Any] | None:
 
 
 def selected(block: dict[str, Any]) -> list[Entry] | None:
-    """Return the entries of the block's mig-parted file; None if it names none. Raises NotExpressible if it cannot be read."""
+    """Return the entries of the block's mig-parted file; None if it names none. Raises NotExpressible if it cannot be
+    read."""
     path, label = str(block.get("config_file", "")), str(block.get("selected", ""))
     if not path:
         return None
@@ -71,7 +72,8 @@ def parted(host: HostSpec) -> list[Entry]:
 
 
 def _disjoint(entries: list[Entry]) -> bool:
-    """Return whether no GPU can be in two entries: mig-parted stops if they differ about a GPU, in a spec the later entry wins."""
+    """Return whether no GPU can be in two entries: mig-parted stops if they differ about a GPU, in a spec the later
+    entry wins."""
     indexes = [index for entry in entries if entry["devices"] != "all" for index in entry["devices"]]
     filters = [pattern for entry in entries for pattern in entry.get("device-filter", ())]
     rest = sum(entry["devices"] == "all" and "device-filter" not in entry for entry in entries)
@@ -80,7 +82,8 @@ def _disjoint(entries: list[Entry]) -> bool:
 
 
 def _each_once(entries: list[Entry], host: HostSpec) -> list[Entry]:
-    """Return the entries by index, each GPU in the last one that names it. Raises NotExpressible if the number of GPUs is unknown."""
+    """Return the entries by index, each GPU in the last one that names it. Raises NotExpressible if the number of GPUs
+    is unknown."""
     gpu = find_gpu(host.gpu.model) if host.gpu else None
     if gpu is None or host.gpu is None or host.gpu.count is None:
         raise NotExpressible(
@@ -144,8 +147,8 @@ def _devices(instances: Any, place: str) -> dict[str, int]:
 
 
 def planned(host: HostSpec) -> list[tuple[bool, tuple[str, ...]]] | None:
-    """Return for each GPU of the spec whether it is in MIG mode, and the profiles of its MIG devices. None if the spec does not define
-    them."""
+    """Return for each GPU of the spec whether it is in MIG mode, and the profiles of its MIG devices. None if the spec
+    does not define them."""
     gpu = find_gpu(host.gpu.model) if host.gpu else None
     if gpu is None or host.gpu is None or host.gpu.count is None:
         return None

@@ -1,4 +1,5 @@
-"""Checks of the host as a GPU node: a running kubelet, NVIDIA's runtime in its engine, and no other manager of the GPUs."""
+"""Checks of the host as a GPU node: a running kubelet, NVIDIA's runtime in its engine, and no other manager of the
+GPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from gpuprov.rules import engines, resolve
 Ctx = Context[Kubernetes]
 VOLUME_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"
 ENVVAR = "accept-nvidia-visible-devices-envvar-when-unprivileged"
-"""Settings of the runtime: https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details (deviceListStrategy)"""
+"""Settings of the runtime: https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details
+(deviceListStrategy)"""
 
 
 @check("kubernetes.kubelet", kubernetes.NODE, evidence="systemctl status kubelet")
@@ -50,7 +52,8 @@ def kubelet(ctx: Ctx) -> Outcome:
     evidence=f"containerd config dump; crio status config; cat {CONFIG}",
 )
 def runtime(ctx: Ctx) -> Outcome:
-    """The engine that pods run in has NVIDIA's runtime, and accepts GPUs in the form in which the device plugin names them."""
+    """The engine that pods run in has NVIDIA's runtime, and accepts GPUs in the form in which the device plugin names
+    them."""
     if ctx.fragment.gpu_operator.enabled and ctx.fragment.gpu_operator.toolkit:
         return not_asked("the operator registers the runtime")
     if not ctx.facts.get(kubernetes.NODE).services:
@@ -101,7 +104,8 @@ def without_cdi(version: str, cdi_enabled: bool | None) -> str:
     evidence=f"mount | grep {kubernetes.DRIVER_ROOT}; ls {kubernetes.TOOLKIT_ROOT}; ps -e | grep -E 'nvidia-|gpushare|vGPU'",
 )
 def one_manager(ctx: Ctx) -> Outcome:
-    """Nothing in the cluster manages what the host manages: driver, toolkit, MIG; and only the node's own device plugin runs."""
+    """Nothing in the cluster manages what the host manages: driver, toolkit, MIG; and only the node's own device plugin
+    runs."""
     managers, operator = ctx.facts.get(kubernetes.NODE).managers, ctx.fragment.gpu_operator
     expected = f"device plugin {ctx.fragment.plugin}, and nobody else who manages the host's GPUs"
     conflicts = []

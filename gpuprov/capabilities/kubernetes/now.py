@@ -1,4 +1,5 @@
-"""Checks that the host is as rendered: the files, the GPUs that the strategy is for, and the node's state in the cluster."""
+"""Checks that the host is as rendered: the files, the GPUs that the strategy is for, and the node's state in the
+cluster."""
 
 from __future__ import annotations
 
@@ -152,7 +153,8 @@ def shown(resources: dict[str, int]) -> str:
     evidence="kubectl get nodes --show-labels",
 )
 def labels(ctx: Ctx) -> Group | Outcome:
-    """The node in the cluster is this host, and has the labels by which the charts' pods find it, and none of another strategy's."""
+    """The node in the cluster is this host, and has the labels by which the charts' pods find it, and none of another
+    strategy's."""
     desired, node = documents.labels(ctx.host, ctx.fragment), ctx.facts.get(kubernetes.NODE)
     expected = ", ".join(f"{key}={value}" for key, value in desired.items())
     if node.unasked:

@@ -1,4 +1,5 @@
-"""`mig`: MIG mode, GPU instances and compute instances: fitted before anything moves, applied through NVML, kept across reboots."""
+"""`mig`: MIG mode, GPU instances and compute instances: fitted before anything moves, applied through NVML, kept across
+reboots."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Desired state of the role: the changes to each GPU, the affected processes, the services stopped meanwhile, and the unit for each
-boot."""
+"""Desired state of the role: the changes to each GPU, the affected processes, the services stopped meanwhile, and the
+unit for each boot."""
 
 from __future__ import annotations
 
@@ -70,8 +70,9 @@ def make_request(block: Mig) -> dict[str, Any]:
 
 
 def stopped(spec: HostSpec, ending: list[str]) -> list[str]:
-    """Return the services that are stopped for a change: those that watch the GPUs, which read their MIG devices when they start and
-    may keep instances from being destroyed, and, of the others such as MPS's daemons, those whose instances are removed."""
+    """Return the services that are stopped for a change: those that watch the GPUs, which read their MIG devices when
+    they start and may keep instances from being destroyed, and, of the others such as MPS's daemons, those whose
+    instances are removed."""
     watching = [service for service in host.services(spec) if "*" not in service and service not in QUIET]
     return watching + [service for service in ending if service not in (*watching, *QUIET)]
 
@@ -88,14 +89,14 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values: those of its resources, but for the program's request, `wanted`, which step mig keeps for each boot
-    once it has been applied.
+    """Return the role's values: those of its resources, but for the program's request, `wanted`, which step mig keeps
+    for each boot once it has been applied.
 
-    Of that step, `steps`: the changes that the program would make. `later`: why the state of the GPUs is unknown; `waits`: the driver
-    comes with a boot. `problem`: why the layout is impossible. `stop`: services that are stopped for it, unless all are for a reset,
-    which a change of mode may need; `watching`: services that will not see it. `may_reset`: a GPU can be reset from here. Then
-    services whose own role starts them again are left, and containers are told of the new devices. The host is drained if something
-    that must go is in use.
+    Of that step, `steps`: the changes that the program would make. `later`: why the state of the GPUs is unknown;
+    `waits`: the driver comes with a boot. `problem`: why the layout is impossible. `stop`: services that are stopped
+    for it, unless all are for a reset, which a change of mode may need; `watching`: services that will not see it.
+    `may_reset`: a GPU can be reset from here. Then services whose own role starts them again are left, and containers
+    are told of the new devices. The host is drained if something that must go is in use.
     """
     state, contained = ctx.facts.get(mig.STATE), bool(ctx.facts.get(system.CONTAINER))
     resources = [

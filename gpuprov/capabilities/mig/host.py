@@ -20,7 +20,8 @@ from gpuprov.spec.model import HostSpec
 
 
 class Needs(NamedTuple):
-    """The changes that bring a GPU to its target, as the program on the host computes them, too. `problem`: why that is impossible."""
+    """The changes that bring a GPU to its target, as the program on the host computes them, too. `problem`: why that is
+    impossible."""
 
     gpu: MigGpu
     target: mig_layout.Target
@@ -81,8 +82,8 @@ def without(gpu: MigGpu) -> str:
 
 
 def left_out(block: Mig, mig_state: MigState) -> list[MigGpu]:
-    """Return the GPUs that an entry for all GPUs would partition, but for which the driver reports no MIG, although their model has
-    it."""
+    """Return the GPUs that an entry for all GPUs would partition, but for which the driver reports no MIG, although
+    their model has it."""
     meant = any(entry.gpus is None and entry.enabled for entry in entries(block))
     known = {
         gpu: catalogue.find_by_pci_id(gpu.pci, gpu.subsystem) for gpu in mig_state.gpus if meant and not gpu.capable
@@ -91,12 +92,14 @@ def left_out(block: Mig, mig_state: MigState) -> list[MigGpu]:
 
 
 def list_targets(block: Mig, found: MigState) -> dict[int, mig_layout.Target]:
-    """Return the target of each GPU by index; a GPU without MIG, and one that no entry names, is absent. Raises LayoutError."""
+    """Return the target of each GPU by index; a GPU without MIG, and one that no entry names, is absent. Raises
+    LayoutError."""
     return mig_layout.select_targets(entries(block), [seen(gpu) for gpu in found.gpus])
 
 
 def table(gpu: MigGpu) -> tuple[tuple[mig_fit.Profile, ...], int]:
-    """Return profiles and memory slices of a GPU: the driver's own, or the catalogue's while MIG is off; none if neither knows."""
+    """Return profiles and memory slices of a GPU: the driver's own, or the catalogue's while MIG is off; none if
+    neither knows."""
     own = tuple(
         _profile(profile.name, profile.slices, profile.size, profile.starts, profile.count)
         for profile in gpu.profiles
@@ -120,7 +123,8 @@ def present(gpu_instance: GpuInstance) -> tuple[int, ...]:
 
 
 def card(gpu: MigGpu) -> state.Card:
-    """Return a GPU as the program on the host reads it. Raises LayoutError for an instance whose profile has an unknown name."""
+    """Return a GPU as the program on the host reads it. Raises LayoutError for an instance whose profile has an unknown
+    name."""
     instances = tuple(
         state.Present(
             instance.id,

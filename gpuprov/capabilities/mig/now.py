@@ -1,4 +1,5 @@
-"""Checks that the GPUs are partitioned as the block says: mode, GPU instances, compute instances, CDI devices, device files."""
+"""Checks that the GPUs are partitioned as the block says: mode, GPU instances, compute instances, CDI devices, device
+files."""
 
 from __future__ import annotations
 
@@ -71,8 +72,8 @@ def users(ctx: Ctx) -> tuple[mig.User, ...]:
     evidence="nvidia-smi --query-gpu=pci.bus_id,mig.mode.current,mig.mode.pending --format=csv",
 )
 def mode(ctx: Ctx) -> Outcome:
-    """Each GPU is in the MIG mode that the spec asks for, and no other mode waits for its next reset. GPUs that `all` leaves out
-    because the driver reports that they have no MIG, although their model has it, are reported."""
+    """Each GPU is in the MIG mode that the spec asks for, and no other mode waits for its next reset. GPUs that `all`
+    leaves out because the driver reports that they have no MIG, although their model has it, are reported."""
     needs = list_changes(ctx)
     if isinstance(needs, Outcome):
         return needs
@@ -113,7 +114,8 @@ def _mode(gpu: mig.MigGpu) -> str:
 
 @check("mig.instances", *HOST_STATE, fields=FIELDS, evidence="nvidia-smi mig -lgi; nvidia-smi mig -lci")
 def instances(ctx: Ctx) -> Outcome:
-    """Each GPU has exactly the GPU instances and compute instances that the spec asks for, each at its place if one is given."""
+    """Each GPU has exactly the GPU instances and compute instances that the spec asks for, each at its place if one is
+    given."""
     needs = list_changes(ctx)
     if isinstance(needs, Outcome):
         return needs
@@ -158,7 +160,8 @@ def _there(gpu: mig.MigGpu) -> str:
 
 @check("mig.cdi", *(*STATE, CDI), evidence="nvidia-ctk cdi list; nvidia-smi -L")
 def devices(ctx: Ctx) -> Outcome:
-    """Every MIG device is available to containers: the CDI specification names each, if the spec asks for container_toolkit."""
+    """Every MIG device is available to containers: the CDI specification names each, if the spec asks for
+    container_toolkit."""
     if "container_toolkit" not in ctx.host.capabilities:
         return not_asked("the spec has no container_toolkit")
     if answer := unreadable(ctx):

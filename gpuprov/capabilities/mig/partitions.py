@@ -32,7 +32,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Partition(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU that changes. `grid`: its memory slices, 0 if their number is unknown before MIG is on; then `after` is empty."""
+    """A GPU that changes. `grid`: its memory slices, 0 if their number is unknown before MIG is on; then `after` is
+    empty."""
 
     index: int
     gpu: str
@@ -45,8 +46,9 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def partitions(spec: HostSpec, facts: Facts) -> tuple[Partition, ...]:
-    """Return the GPUs whose MIG mode or instances apply would change; none if that cannot be determined. If the driver comes in the
-    same apply, return those of the PCI bus, by their models: with MIG off, since no GPU reports its mode without a driver."""
+    """Return the GPUs whose MIG mode or instances apply would change; none if that cannot be determined. If the driver
+    comes in the same apply, return those of the PCI bus, by their models: with MIG off, since no GPU reports its mode
+    without a driver."""
     block = spec.capabilities.get("mig")
     if not isinstance(block, Mig):
         return ()
@@ -59,7 +61,8 @@ def partitions(spec: HostSpec, facts: Facts) -> tuple[Partition, ...]:
 
 
 def _without_driver(spec: HostSpec, block: Mig, facts: Facts) -> list[host.Needs]:
-    """Return the changes that the GPUs of a host will need once it has the driver that its spec asks for; empty if it has one."""
+    """Return the changes that the GPUs of a host will need once it has the driver that its spec asks for; empty if it
+    has one."""
     coming = "nvidia_driver" in spec.capabilities and not facts.get(system.CONTAINER)
     if not coming or not facts.get(mig.STATE).complaint:
         return []

@@ -63,7 +63,8 @@ def _without(state: mig.MigState) -> str:
     evidence="nvidia-smi; fuser -v /dev/nvidia* /dev/nvidia-caps/*",
 )
 def clients(ctx: Ctx) -> Outcome:
-    """No user's process is on an instance that must go or a GPU whose MIG mode changes; if that takes a reset, none is on any GPU."""
+    """No user's process is on an instance that must go or a GPU whose MIG mode changes; if that takes a reset, none is
+    on any GPU."""
     if reason := driverless(ctx):
         return skip(reason)
     needs = unreadable(ctx) or list_changes(ctx)
@@ -90,7 +91,8 @@ def clients(ctx: Ctx) -> Outcome:
     evidence="systemd-detect-virt --vm; cat /sys/bus/pci/devices/*/reset_method",
 )
 def resettable(ctx: Ctx) -> Outcome:
-    """GPUs that change their MIG mode by a reset (Ampere) may be reset on this host: some hypervisors do not allow that to any VM."""
+    """GPUs that change their MIG mode by a reset (Ampere) may be reset on this host: some hypervisors do not allow that
+    to any VM."""
     if reason := driverless(ctx):
         return skip(reason)
     needs = unreadable(ctx) or list_changes(ctx)
@@ -116,7 +118,8 @@ def resettable(ctx: Ctx) -> Outcome:
     gate=True,
 )
 def manager(ctx: Ctx) -> Outcome:
-    """NVIDIA's own MIG manager is off, before anything is changed and at the next boot: gpuprov does not take the GPUs from it."""
+    """NVIDIA's own MIG manager is off, before anything is changed and at the next boot: gpuprov does not take the GPUs
+    from it."""
     unit = ctx.facts.get(mig.UNITS)[mig.MANAGER]
     if unit.file.startswith("enabled"):
         hint = f"systemctl disable --now {mig.MANAGER}; mig.config_file takes its configurations as they are"

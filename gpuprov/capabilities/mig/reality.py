@@ -24,7 +24,8 @@ Cut = tuple[bool, tuple[tuple[str, tuple[int, ...]], ...]]
 
 
 def doubts(facts: Facts) -> list[str]:
-    """Return the GPUs whose MIG mode waits for a reset: their current state is neither the requested one nor that of the next boot."""
+    """Return the GPUs whose MIG mode waits for a reset: their current state is neither the requested one nor that of
+    the next boot."""
     words = {True: "enabled", False: "disabled"}
     return [
         f"GPU {gpu.index}: MIG is {words[gpu.current]}, and {words[gpu.pending]} is pending until its next reset"
@@ -70,7 +71,8 @@ def parted(facts: Facts) -> list[dict[str, Any]]:
 
 
 def grouped(state: mig.MigState) -> dict[Cut, list[int]]:
-    """Return the GPUs with MIG, grouped by their partitions. Raises ProbeFailed for partitions that no spec can express."""
+    """Return the GPUs with MIG, grouped by their partitions. Raises ProbeFailed for partitions that no spec can
+    express."""
     groups: dict[Cut, list[int]] = {}
     if state.unread:
         raise ProbeFailed("; ".join(state.unread))

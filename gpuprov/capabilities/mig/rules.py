@@ -111,8 +111,8 @@ def hardware_problems(gpu: Gpu, driver: str) -> Iterable[Problem]:
 
 
 def fabric_problems(spec: HostSpec, gpu: Gpu) -> Iterable[Problem]:
-    """Yield a problem if Fabric Manager's modes for virtual machines are combined with MIG on NVSwitches of A100; from H100 on they
-    are compatible.
+    """Yield a problem if Fabric Manager's modes for virtual machines are combined with MIG on NVSwitches of A100; from
+    H100 on they are compatible.
 
     https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
     """

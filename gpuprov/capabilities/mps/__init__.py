@@ -1,4 +1,5 @@
-"""`mps`: MPS control daemons as services, for the host, GPUs or MIG devices, with their limits and the environment of clients."""
+"""`mps`: MPS control daemons as services, for the host, GPUs or MIG devices, with their limits and the environment of
+clients."""
 
 from __future__ import annotations
 

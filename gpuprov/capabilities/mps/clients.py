@@ -58,8 +58,8 @@ def profile(ctx: Ctx) -> Outcome:
 
 @check("mps.units", mps.MPS, fields=("units",), moment="next-boot", evidence=f"cat {drop_in('*')}")
 def units(ctx: Ctx) -> Outcome:
-    """Each service that is a client has the environment of its daemon and starts after it; no other service has a drop-in of
-    gpuprov's."""
+    """Each service that is a client has the environment of its daemon and starts after it; no other service has a
+    drop-in of gpuprov's."""
     files, problems, changes = ctx.facts.get(mps.MPS).files, [], []
     for unit, name in ctx.fragment.units.items():
         if f"EnvironmentFile={environment_file(name)}" not in files.get(drop_in(unit), "").splitlines():
@@ -86,7 +86,8 @@ def units(ctx: Ctx) -> Outcome:
     evidence=f"cat {catalogue.RUNTIME}/*.env",
 )
 def environment(ctx: Ctx) -> Outcome:
-    """Every daemon has written the current environment of its clients, and the snippet for containers if the spec asks for one."""
+    """Every daemon has written the current environment of its clients, and the snippet for containers if the spec asks
+    for one."""
     if answer := unjudged(ctx):
         return answer
     state = ctx.facts.get(mps.MPS)
@@ -113,8 +114,8 @@ def environment(ctx: Ctx) -> Outcome:
 
 @compared("mps.shm", mps.MPS, fields=("shm_size",), evidence="df -h /dev/shm")
 def shm(ctx: Ctx) -> Group | Outcome:
-    """/dev/shm is at least as large as the spec asks for: clients and server share pinned memory through it. The units enlarge it at
-    start."""
+    """/dev/shm is at least as large as the spec asks for: clients and server share pinned memory through it. The units
+    enlarge it at start."""
     size = ctx.fragment.shm_size
     available = ctx.facts.get(mps.MPS).shm
     if not size:

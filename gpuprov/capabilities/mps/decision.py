@@ -20,7 +20,8 @@ PROBES = (mps.MPS, mps.INDEX, *DRIVER, system.OS_RELEASE)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """The package that brings the programs, and its version; empty if none is needed: `why`. `problem`: why there is none."""
+    """The package that brings the programs, and its version; empty if none is needed: `why`. `problem`: why there is
+    none."""
 
     package: str = ""
     version: str = ""
@@ -35,7 +36,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(ctx: Ctx) -> Decision:
-    """Decide: the control program is installed, or comes with the driver, or the repositories have it in the driver's version."""
+    """Decide: the control program is installed, or comes with the driver, or the repositories have it in the driver's
+    version."""
     if ctx.facts.get(mps.MPS).program or ctx.fragment.scope == "none":
         return Decision(why="nothing to install")
     if "nvidia_driver" in ctx.host.capabilities:

@@ -1,4 +1,5 @@
-"""Desired state of the role: MPS's programs, the daemons' unit and configuration, the clients' environment, and the daemons."""
+"""Desired state of the role: MPS's programs, the daemons' unit and configuration, the clients' environment, and the
+daemons."""
 
 from __future__ import annotations
 
@@ -112,9 +113,9 @@ def files(spec: HostSpec, block: Mps) -> Iterator[tuple[str, str]]:
 
 
 def units(ctx: Ctx) -> Iterator[Unit]:
-    """Yield the units of the wanted daemons, and those of others, which are to be off. The name of a MIG device's unit is known only
-    from its daemon: without a daemon, superfluous units cannot be determined. None if devices cannot have these daemons, which
-    mps.daemons reports."""
+    """Yield the units of the wanted daemons, and those of others, which are to be off. The name of a MIG device's unit
+    is known only from its daemon: without a daemon, superfluous units cannot be determined. None if devices cannot have
+    these daemons, which mps.daemons reports."""
     state, block = ctx.facts.get(mps.MPS), ctx.fragment
     rows, problem = list_daemons(block, state)
     if problem and state.gpus:
@@ -151,7 +152,8 @@ def states(ctx: Ctx) -> dict[str, Loaded]:
 
 
 def contents(ctx: Ctx) -> Iterator[File | Absent]:
-    """Yield the daemons' unit, its program and the program's input, and the files that configure clients of the daemons."""
+    """Yield the daemons' unit, its program and the program's input, and the files that configure clients of the
+    daemons."""
     made = dict(files(ctx.host, ctx.fragment))
     yield from (File(path, text) for path, text in {**made, **mps_program.list_texts(), UNIT_FILE: UNIT}.items())
     if catalogue.PROFILE not in made:
@@ -159,8 +161,8 @@ def contents(ctx: Ctx) -> Iterator[File | Absent]:
 
 
 def left(ctx: Ctx) -> list[str]:
-    """Return the drop-ins of services that are no longer clients. No spec contains their paths, so that only the probe of MPS finds
-    them, and mps.units reports them."""
+    """Return the drop-ins of services that are no longer clients. No spec contains their paths, so that only the probe
+    of MPS finds them, and mps.units reports them."""
     known = {path for path in ctx.facts.get(mps.MPS).files if path.endswith(f"/{DROP_IN}")}
     return sorted(known - dict(files(ctx.host, ctx.fragment)).keys())
 
@@ -178,8 +180,9 @@ def paths(host: HostSpec, block: Mps) -> Iterator[str]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. `install`: packages. The values of its resources; step mps brings the program along, and has the
-    daemons run with `wanted`, the program's input. `coming`: driver or MIG devices change before the daemons do, in this run."""
+    """Return the role's values. `install`: packages. The values of its resources; step mps brings the program along,
+    and has the daemons run with `wanted`, the program's input. `coming`: driver or MIG devices change before the
+    daemons do, in this run."""
     own = mps_program.list_texts()
     values = role_values((content for content in contents(ctx) if content.path not in own), "files", "units", "absent")
     return {

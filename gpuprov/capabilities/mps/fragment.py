@@ -42,8 +42,8 @@ class Group(Fragment, frozen=True, omit_defaults=True):
 class Mps(Fragment, frozen=True):
     """MPS control daemons as services: one for the host, for each GPU, for each group of GPUs or for each MIG device.
 
-    Daemons that are no longer wanted are stopped and removed. A daemon with clients is never restarted; limits are changed while it
-    runs, for clients that start later.
+    Daemons that are no longer wanted are stopped and removed. A daemon with clients is never restarted; limits are
+    changed while it runs, for clients that start later.
     """
 
     scope: Annotated[
@@ -173,8 +173,8 @@ STATE = (MPS, CONTAINER, pci.NVIDIA_FUNCTIONS)
 
 
 def list_daemons(fragment: Mps, state: MpsState) -> tuple[list[Wanted], str]:
-    """Return the daemons for the GPUs that the host has now; or why there can be none. The names of MIG devices' daemons are unknown
-    here."""
+    """Return the daemons for the GPUs that the host has now; or why there can be none. The names of MIG devices'
+    daemons are unknown here."""
     if fragment.scope == "none":
         return [], ""
     if not state.gpus:

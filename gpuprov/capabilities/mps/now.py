@@ -1,5 +1,5 @@
-"""Checks of the daemons as they are now: one for each, running, responding, with its limits, its user's server, its GPUs in their
-compute mode."""
+"""Checks of the daemons as they are now: one for each, running, responding, with its limits, its user's server, its
+GPUs in their compute mode."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def unjudged(ctx: Ctx) -> Outcome | None:
 
 
 def in_the_way(daemon: Daemon, taken: set[str]) -> bool:
-    """Return whether an unwanted daemon is gpuprov's own, or has a device of a wanted one: without UUIDs it may have any."""
+    """Return whether an unwanted daemon is gpuprov's own, or has a device of a wanted one: without UUIDs it may have
+    any."""
     known = all(device.startswith(("GPU-", "MIG-")) for device in daemon.devices)
     overlaps = not daemon.devices or not known or bool(taken & set(daemon.devices))
     return daemon.unit.startswith("gpuprov-mps@") or (bool(taken) and overlaps)
@@ -63,7 +64,8 @@ def in_the_way(daemon: Daemon, taken: set[str]) -> bool:
 
 @check("mps.daemons", *STATE, fields=("scope", "groups"), evidence="systemctl status 'gpuprov-mps@*'")
 def daemons(ctx: Ctx) -> Outcome:
-    """One control daemon of its unit answers for each wanted set of devices, and no other daemon has any of these devices."""
+    """One control daemon of its unit answers for each wanted set of devices, and no other daemon has any of these
+    devices."""
     if answer := unjudged(ctx):
         return answer
     state = ctx.facts.get(mps.MPS)
@@ -204,8 +206,8 @@ def static_partitions(ctx: Ctx) -> Group | Outcome:
     evidence="nvidia-smi --query-gpu=index,compute_mode --format=csv",
 )
 def compute_mode(ctx: Ctx) -> Group | Outcome:
-    """The daemons' GPUs are in the compute mode that the spec asks for, which their units set at each start; GPUs in MIG mode are in
-    Default."""
+    """The daemons' GPUs are in the compute mode that the spec asks for, which their units set at each start; GPUs in
+    MIG mode are in Default."""
     if answer := unjudged(ctx):
         return answer
     state = ctx.facts.get(mps.MPS)
@@ -235,7 +237,8 @@ def compute_mode(ctx: Ctx) -> Group | Outcome:
 
 @check("mps.servers", *STATE, fields=("user",), evidence=f"echo get_server_list | {catalogue.CONTROL}")
 def servers(ctx: Ctx) -> Outcome:
-    """With a user, each daemon has that user's server and no other: a daemon serves one user at a time, and others wait."""
+    """With a user, each daemon has that user's server and no other: a daemon serves one user at a time, and others
+    wait."""
     if answer := unjudged(ctx):
         return answer
     state, user = ctx.facts.get(mps.MPS), ctx.fragment.user

@@ -1,4 +1,5 @@
-"""Checks that the host supports these daemons: programs for its driver, features, GPUs, made before anything is changed."""
+"""Checks that the host supports these daemons: programs for its driver, features, GPUs, made before anything is
+changed."""
 
 from __future__ import annotations
 
@@ -77,8 +78,8 @@ def features(ctx: Ctx) -> Outcome:
 
 @check("mps.gpus", mps.MPS, moment="preflight", evidence="nvidia-smi -L")
 def devices(ctx: Ctx) -> Outcome:
-    """Every GPU that the spec names, in limits too, is present, in one group, and in MIG mode only if the daemons are for MIG
-    devices."""
+    """Every GPU that the spec names, in limits too, is present, in one group, and in MIG mode only if the daemons are
+    for MIG devices."""
     state = ctx.facts.get(mps.MPS)
     if not state.gpus:
         return skip(f"judged when a driver is there: {state.complaint or 'nvidia-smi lists no GPU'}")

@@ -86,7 +86,8 @@ def beside_mig(host: HostSpec, block: Mps) -> Iterable[Problem]:
 
 
 def mig_indexes(host: HostSpec) -> set[str]:
-    """Return selectors of the GPUs that the block mig puts into MIG mode: `all`, or each as it is written; for a file only `all`."""
+    """Return selectors of the GPUs that the block mig puts into MIG mode: `all`, or each as it is written; for a file
+    only `all`."""
     block: Any = host.capabilities.get("mig")
     if block is None or block.mode == "disabled":
         return set()

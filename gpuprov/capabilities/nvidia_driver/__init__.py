@@ -38,7 +38,8 @@ from gpuprov.spec.problem import Problem, report_under
 HERE = "nvidia_driver"
 problem = report_under(HERE)
 NEUTRAL_BRANCH = "580"
-"""The branch by which a flavour is judged if the spec names none: 580 has both flavours and supports every GPU of the catalogue."""
+"""The branch by which a flavour is judged if the spec names none: 580 has both flavours and supports every GPU of the
+catalogue."""
 
 
 def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
@@ -78,7 +79,8 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
 
 
 def coherent_problems(host: HostSpec, driver: NvidiaDriver, gpu: gpus.Gpu | None, branch: str) -> Iterable[Problem]:
-    """Yield problems of how a superchip's GPU memory is given to the kernel: an unknown mode, and Kubernetes without the parameter."""
+    """Yield problems of how a superchip's GPU memory is given to the kernel: an unknown mode, and Kubernetes without
+    the parameter."""
     known = data.get_coherent_memory()
     given = driver.module_parameters.get(known.key)
     since = known.min_branch
@@ -124,7 +126,8 @@ def cuda_problems(driver: NvidiaDriver) -> Iterable[Problem]:
 
 
 def source_problems(driver: NvidiaDriver) -> Iterable[Problem]:
-    """Yield problems of a mirror without its repository, a repository that the source does not use, and the repository itself."""
+    """Yield problems of a mirror without its repository, a repository that the source does not use, and the repository
+    itself."""
     given = driver.repository.url
     if driver.source == "mirror" and not given:
         hint = "repository: {url: https://..., key_file: ...}, or source: nvidia"
@@ -147,16 +150,16 @@ def without_flavour(branch: str, modules_wanted: str) -> str:
 
 
 def contribute(_host: HostSpec, driver: NvidiaDriver) -> Kernel | None:
-    """Return the parameters under every name that the module has on some distribution; a name that a host does not have is without
-    effect."""
+    """Return the parameters under every name that the module has on some distribution; a name that a host does not have
+    is without effect."""
     if not driver.module_parameters:
         return None
     return Kernel(module_options={name: dict(driver.module_parameters) for name in MODULE_NAMES})
 
 
 def export(facts: Facts) -> Fragment | None:
-    """Return the driver whose kernel modules are installed, of the source whose complete set is installed. A mirror of NVIDIA's
-    repository cannot be distinguished from it."""
+    """Return the driver whose kernel modules are installed, of the source whose complete set is installed. A mirror of
+    NVIDIA's repository cannot be distinguished from it."""
     if driver := runfile.exported(facts):
         return gsp.exported(driver)
     release, installed = facts.get(system.OS_RELEASE), versions(facts)

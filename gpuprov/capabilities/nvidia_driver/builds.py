@@ -1,5 +1,5 @@
-"""Checks that every kernel that can boot has what the driver's modules need: headers, matching modules, and DKMS for the next
-kernel."""
+"""Checks that every kernel that can boot has what the driver's modules need: headers, matching modules, and DKMS for
+the next kernel."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def without(ctx: Ctx) -> str:
     evidence="dkms status; modinfo -k $(uname -r) -F vermagic nvidia",
 )
 def modules_built(ctx: Ctx) -> Outcome:
-    """Every kernel that can boot has the NVIDIA module on disk, in the same version as the packages, and built for this kernel."""
+    """Every kernel that can boot has the NVIDIA module on disk, in the same version as the packages, and built for this
+    kernel."""
     version = installed_version(ctx.fragment, ctx.facts)
     if not version:
         return fail("kernel modules", "no kernel module package is installed", "gpuprov apply")

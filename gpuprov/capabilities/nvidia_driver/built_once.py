@@ -44,7 +44,8 @@ def build_family(ctx: Ctx) -> Outcome:
     evidence=PREBUILT.evidence,
 )
 def built_once(ctx: Ctx) -> Outcome:
-    """The modules of every kernel that can boot are, byte for byte, those that the build host packed, and no kernel lacks them."""
+    """The modules of every kernel that can boot are, byte for byte, those that the build host packed, and no kernel
+    lacks them."""
     prebuilt = ctx.facts.get(PREBUILT)
     if not served(ctx.host, ctx.fragment):
         if prebuilt:
@@ -82,7 +83,8 @@ def built_once(ctx: Ctx) -> Outcome:
 
 
 def fleet_rules(hosts: Sequence[HostSpec], unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
-    """Yield the hosts that name an unsuitable build host. Without the `whole` inventory a build host that is missing is not judged."""
+    """Yield the hosts that name an unsuitable build host. Without the `whole` inventory a build host that is missing is
+    not judged."""
     drivers = {host.name: d for host in hosts if isinstance(d := host.capabilities.get(HERE), NvidiaDriver)}
     for name, driver in drivers.items():
         builder = driver.build_host

@@ -1,5 +1,5 @@
-"""Decision which driver a host should have, from which package source, for which kernels, and why the loaded driver must be
-unloaded."""
+"""Decision which driver a host should have, from which package source, for which kernels, and why the loaded driver
+must be unloaded."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def chosen(driver: NvidiaDriver, facts: Facts) -> str:
 
 
 def leaving(driver: NvidiaDriver, facts: Facts) -> list[str]:
-    """Return gpuprov's own package source if the distribution's driver has no use for it: it is ignored, and removed with the
-    transaction."""
+    """Return gpuprov's own package source if the distribution's driver has no use for it: it is ignored, and removed
+    with the transaction."""
     kind = family(facts.get(system.OS_RELEASE))
     if kind is None or driver.repository.url or chosen(driver, facts) != "distribution":
         return []
@@ -102,7 +102,8 @@ def repository(ctx: Ctx) -> dict[str, object]:
 
 
 def components(ctx: Ctx, archives: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the file of Debian's components that contain its driver, if the host lacks them and the site lets gpuprov add them."""
+    """Return the file of Debian's components that contain its driver, if the host lacks them and the site lets gpuprov
+    add them."""
     release, index = ctx.facts.get(system.OS_RELEASE), seen(ctx.fragment, ctx.facts)
     rules = [rule for each in package_names(ctx.fragment, ctx.facts).sets.values() for rule in each]
     offered = any(rule["name"] in index for rule in rules)
@@ -119,8 +120,8 @@ def components(ctx: Ctx, archives: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _signed_by(repo_state: Mapping[str, Any], address: str, suite: str) -> str:
-    """Return the key by which the host's own source of this archive is trusted: apt reads no list if another source of it names
-    another key."""
+    """Return the key by which the host's own source of this archive is trusted: apt reads no list if another source of
+    it names another key."""
     place = sources.parse_url(address, repo_state)
     rows = [row for row in repo_state["sources"] if row["suite"].rstrip("/") == suite.rstrip("/")]
     return next((row["signed_by"] for row in rows if sources.parse_url(row["url"], repo_state) == place), "")
@@ -131,7 +132,8 @@ def waits_for(ctx: Ctx, decision: Decision) -> str:
     if ctx.fragment.source == "runfile":
         return ""
     index = ctx.facts.get(INDEX)
-    # A source that is still to come may have packages under the names of one that is there (Debian's non-free, NVIDIA's).
+    # A source that is still to come may have packages under the names of one that is there (Debian's non-free,
+    # NVIDIA's).
     undecided = decision.problem or (ctx.fragment.repository.url and not decision.kept)
     if undecided and not index.busy and (url := package_sources.coming(ctx.fragment, ctx.facts)):
         return f"added {url}"
@@ -144,8 +146,8 @@ def waits_for(ctx: Ctx, decision: Decision) -> str:
 
 
 def spare(ctx: Ctx) -> list[str]:
-    """Return the kernels that nothing is built for: without headers, which are no longer offered, and neither running nor started
-    next."""
+    """Return the kernels that nothing is built for: without headers, which are no longer offered, and neither running
+    nor started next."""
     offered = {**ctx.facts.get(INDEX), **ctx.facts.get(BUILDING).offered}
     if (
         ctx.fragment.build != "dkms"
@@ -186,7 +188,8 @@ def loaded(ctx: Ctx) -> nvidia.LoadedDriver:
 def reload_reasons(ctx: Ctx, decision: Decision) -> list[str]:
     """Return why the loaded driver must be unloaded; empty if it may stay or none is loaded.
 
-    If the packages are not known yet, as before the first fetch of their lists, the spec's own number decides whether it may stay.
+    If the packages are not known yet, as before the first fetch of their lists, the spec's own number decides whether
+    it may stay.
     """
     now, number = loaded(ctx), ctx.fragment.version
     if not now.version:

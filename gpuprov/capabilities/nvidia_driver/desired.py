@@ -32,8 +32,9 @@ mok_certificate={CERTIFICATE_FILE}
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. `later`: what waits for a package source, `repository` and `components`: that source. `leaving`:
-    sources that are ignored, and `leave`: their removal. Then the decision, its transaction, its holds, and what each task gets."""
+    """Return the role's values. `later`: what waits for a package source, `repository` and `components`: that source.
+    `leaving`: sources that are ignored, and `leave`: their removal. Then the decision, its transaction, its holds, and
+    what each task gets."""
     decision = deciding.decided(ctx)
     waits = deciding.waits_for(ctx, decision)
     if decision.problem and not waits:
@@ -92,8 +93,8 @@ def _decided(ctx: Ctx, decision: Decision, leaving: list[str]) -> dict[str, Any]
 
 
 def packages(values: Mapping[str, Any]) -> Iterable[Packages]:
-    """Yield the one transaction, including build tools; nothing if the driver is decided later, or another host's modules are
-    installed."""
+    """Yield the one transaction, including build tools; nothing if the driver is decided later, or another host's
+    modules are installed."""
     if "judged" not in values["tasks"] and values["version"]:
         yield packages_of({**values, **values["tasks"].get("try", {})}, is_driver=True)
 

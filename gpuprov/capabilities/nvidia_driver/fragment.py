@@ -47,8 +47,8 @@ class Runfile(Fragment, frozen=True):
 class NvidiaDriver(Fragment, frozen=True):
     """One driver version, its complete package set from one source, built for every installed kernel and held.
 
-    Version any keeps what is installed, else takes the newest production or long-term support branch that the host's repositories have
-    and its GPUs run with.
+    Version any keeps what is installed, else takes the newest production or long-term support branch that the host's
+    repositories have and its GPUs run with.
 
     Packages are downloaded and kernel modules are built before the old driver is touched.
     """
@@ -144,7 +144,8 @@ BASE_PROBES = (system.OS_RELEASE, pci.NVIDIA_FUNCTIONS, PACKAGES, NEXT_BOOT)
 
 
 def offered(driver: NvidiaDriver, facts: Facts) -> DriverPackages | None:
-    """Return the driver's packages on this host's distribution; None if its driver is not managed, or not of the wanted source."""
+    """Return the driver's packages on this host's distribution; None if its driver is not managed, or not of the wanted
+    source."""
     release = facts.get(system.OS_RELEASE)
     source = "auto" if driver.source == "runfile" else driver.source
     matched = find_packages(release.id, release.version, source, driver.build)
@@ -171,8 +172,8 @@ def versions(facts: Facts) -> dict[str, str]:
 
 
 def followers(host: HostSpec, facts: Facts) -> tuple[resolve.Rules, ...]:
-    """Return rules for the packages that the spec wants in the driver's version under their own names: Fabric Manager and the library
-    by which DCGM reads NVSwitches, or IMEX."""
+    """Return rules for the packages that the spec wants in the driver's version under their own names: Fabric Manager
+    and the library by which DCGM reads NVSwitches, or IMEX."""
     release = facts.get(system.OS_RELEASE)
 
     def on_bus() -> list[str]:
@@ -188,8 +189,8 @@ def decide(
     beside: tuple[resolve.Rules, ...] = (),
     built: Precompiled | None = None,
 ) -> Decision:
-    """Return the driver that this host should have. Without an index only a complete installed set qualifies. `built`: precompiled
-    modules, of which every kernel that can boot must have its own."""
+    """Return the driver that this host should have. Without an index only a complete installed set qualifies. `built`:
+    precompiled modules, of which every kernel that can boot must have its own."""
     if index is None and not beside and built is None:  # many checks ask for it
         return facts.once("nvidia_driver.decide", driver, lambda: _decide(driver, facts, None, (), None))
     return _decide(driver, facts, index, beside, built)
@@ -254,8 +255,8 @@ def build_targets(facts: Facts) -> tuple[KernelModules, ...]:
 
 
 def spares(driver: NvidiaDriver, facts: Facts) -> tuple[KernelModules, ...]:
-    """Return kernels that can boot and that nothing is built for: without headers, neither running, nor started next, nor the newest.
-    Modules that are built elsewhere need no headers, so no kernel is spare then."""
+    """Return kernels that can boot and that nothing is built for: without headers, neither running, nor started next,
+    nor the newest. Modules that are built elsewhere need no headers, so no kernel is spare then."""
     if driver.build != "dkms" or driver.build_host:
         return ()
     kernels = build_targets(facts)
@@ -271,7 +272,8 @@ def built_here(driver: NvidiaDriver, facts: Facts) -> tuple[KernelModules, ...]:
 
 
 def needed(driver: NvidiaDriver, facts: Facts, flavour: str) -> list[str]:
-    """Return the names of the set on this host: for the branch whose kernel modules are installed, else for the wanted one."""
+    """Return the names of the set on this host: for the branch whose kernel modules are installed, else for the wanted
+    one."""
     sets = package_names(driver, facts).sets
     rules, installed = sets[flavour], versions(facts)
     kernel = resolve.kernel_package({flavour: rules}, installed).get(flavour, "")

@@ -13,8 +13,8 @@ from gpuprov.facts.probes.software.prebuilt import SUFFIX
 
 
 def holds_kernels(ctx: Ctx) -> bool:
-    """Return whether new kernels are held: the spec says so, or a new kernel would boot without modules, as nothing builds them
-    there."""
+    """Return whether new kernels are held: the spec says so, or a new kernel would boot without modules, as nothing
+    builds them there."""
     elsewhere = served(ctx.host, ctx.fragment) or ctx.fragment.build == "precompiled"
     return (
         ctx.fragment.hold and (elsewhere or ctx.fragment.kernel_upgrades == "hold") and ctx.fragment.source != "runfile"
@@ -27,8 +27,9 @@ def forgets_kernels(ctx: Ctx) -> bool:
 
 
 def holding(ctx: Ctx, moves: Transaction, module: str) -> dict[str, Any]:
-    """Return `hold` and `release` of packages; `record`: the file that lists the kernels held for the modules' sake; `forget`: that
-    file, once it is not needed. Packages that the admin held are not among them, and are not released."""
+    """Return `hold` and `release` of packages; `record`: the file that lists the kernels held for the modules' sake;
+    `forget`: that file, once it is not needed. Packages that the admin held are not among them, and are not released.
+    """
     known, ours = images(ctx.facts), list(ctx.facts.get(KERNELS_HELD))
     keeps = holds_kernels(ctx)
     kernels = sorted(known) if keeps else ours
@@ -47,6 +48,7 @@ def holding(ctx: Ctx, moves: Transaction, module: str) -> dict[str, Any]:
 
 
 def _signatures(ctx: Ctx, remove: Iterable[str]) -> list[str]:
-    """Return Ubuntu's packages that hold the signatures of precompiled modules: they are released when those modules are removed."""
+    """Return Ubuntu's packages that hold the signatures of precompiled modules: they are released when those modules
+    are removed."""
     leave = any(name.startswith("linux-modules-nvidia-") for name in remove)
     return [name for name in installed(ctx) if leave and name.startswith("linux-signatures-nvidia-")]

@@ -12,8 +12,8 @@ from gpuprov.rules import package_lists, resolve
 
 
 def installed_set(driver: NvidiaDriver, facts: Facts) -> dict[str, Package]:
-    """Return the installed packages that must share the driver's version: the set, under any branch's names, and whatever else came
-    from its source."""
+    """Return the installed packages that must share the driver's version: the set, under any branch's names, and
+    whatever else came from its source."""
     names = package_names(driver, facts)
     rules: Iterable[Any] = names.sets[decide(driver, facts).flavour]
     own_names = resolve.other_names(list(rules), versions(facts))
@@ -44,7 +44,8 @@ def installed_version(driver: NvidiaDriver, facts: Facts) -> str:
 
 
 def header_metapackages(driver: NvidiaDriver, facts: Facts) -> list[str]:
-    """Return the metapackages that bring headers along with each kernel that an installed `linux-image-...` metapackage brings, if
-    DKMS is to build for those. None if kernels are held: the newest headers would have DKMS build for a kernel that is kept away."""
+    """Return the metapackages that bring headers along with each kernel that an installed `linux-image-...` metapackage
+    brings, if DKMS is to build for those. None if kernels are held: the newest headers would have DKMS build for a
+    kernel that is kept away."""
     comes = driver.build == "dkms" and driver.kernel_upgrades != "hold"
     return package_lists.header_metapackages(facts.get(PACKAGES)) if comes else []

@@ -1,4 +1,5 @@
-"""`kernel_upgrades`: the state of the driver once the distribution brings a new kernel, checked before that kernel boots."""
+"""`kernel_upgrades`: the state of the driver once the distribution brings a new kernel, checked before that kernel
+boots."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     evidence="ls /boot/vmlinuz-*; grubby --default-kernel; dkms status; apt-mark showhold; dnf versionlock list; zypper locks",
 )
 def of_next_boot(ctx: Ctx) -> Outcome:
-    """The kernel of the next boot has the driver's modules and an initramfs, and a new kernel is installed only as the policy
-    allows."""
+    """The kernel of the next boot has the driver's modules and an initramfs, and a new kernel is installed only as the
+    policy allows."""
     ahead, running = coming(ctx.facts), ctx.facts.get(system.PLATFORM).kernel
     if ahead is None:
         return none_boots(ctx.facts)
@@ -133,8 +134,8 @@ def _hint(ctx: Ctx, kernel: KernelModules, running: str) -> str:
 
 
 def before_the_boot(ctx: Ctx, lacking: Collection[str]) -> str:
-    """Return what to do until these kernels have their modules, if one of them boots next: for the failure that this one follows
-    from."""
+    """Return what to do until these kernels have their modules, if one of them boots next: for the failure that this
+    one follows from."""
     ahead, running = coming(ctx.facts), ctx.facts.get(system.PLATFORM).kernel
     first = next((kernel for kernel in (ahead.each if ahead else ()) if kernel.release in lacking), None)
     advice = _stay(ctx, first, running) if first else ""
@@ -162,8 +163,8 @@ def _choices(ctx: Ctx) -> dict[str, str]:
 
 
 def repair(ctx: Ctx) -> str:
-    """Return the command that comes first if a kernel's package waits to be configured, as after a failed build: apply refuses to
-    continue from there."""
+    """Return the command that comes first if a kernel's package waits to be configured, as after a failed build: apply
+    refuses to continue from there."""
     known = ctx.facts.get(PACKAGES)
     if all(known[name].whole for name in images(ctx.facts)):
         return ""

@@ -37,7 +37,8 @@ PLACES = "/etc/modprobe.d /usr/lib/modprobe.d /run/modprobe.d"
     evidence=initramfs.INITRAMFS.evidence,
 )
 def in_initramfs(ctx: Ctx) -> Outcome:
-    """No initramfs holds older NVIDIA modules than those of its kernel, which would be loaded and not match the driver's libraries."""
+    """No initramfs holds older NVIDIA modules than those of its kernel, which would be loaded and not match the
+    driver's libraries."""
     images = ctx.facts.get(initramfs.INITRAMFS)
     if not images:
         return skip("no initramfs in /boot")
@@ -63,8 +64,8 @@ def in_initramfs(ctx: Ctx) -> Outcome:
     evidence="modprobe -c | grep -E '^(blacklist|install|options|softdep) (nvidia|vfio)'; grep linux /boot/grub*/grub.cfg",
 )
 def kept_away(ctx: Ctx) -> Outcome:
-    """No setting keeps the driver from the host's GPUs at the next boot: neither modprobe's, nor a parameter of the entry that
-    starts."""
+    """No setting keeps the driver from the host's GPUs at the next boot: neither modprobe's, nor a parameter of the
+    entry that starts."""
     expected, entries = "nothing that keeps NVIDIA's driver from the GPUs", _next_entries(ctx)
     wrong = dict([*_not_loaded(ctx, entries), *_taken(ctx, entries)])
     if wrong:
@@ -85,7 +86,8 @@ def kept_away(ctx: Ctx) -> Outcome:
 
 
 def _next_entries(ctx: Ctx) -> list[BootEntry]:
-    """Return the entries of the kernels that start next, without rescue entries and those that gpuprov keeps for a boot that fails."""
+    """Return the entries of the kernels that start next, without rescue entries and those that gpuprov keeps for a boot
+    that fails."""
     ahead = coming(ctx.facts)
     releases = {kernel.release for kernel in ahead.each} if ahead else set()
     known = [fact for fact in ctx.facts.get(boot.BOOT_ENTRIES) if fact.kernel in releases]
@@ -93,8 +95,8 @@ def _next_entries(ctx: Ctx) -> list[BootEntry]:
 
 
 def _not_loaded(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
-    """Yield each fault and its fix: a command that replaces a module and loads nothing, and `module_blacklist`, which applies whatever
-    loads the module (https://docs.kernel.org/admin-guide/kernel-parameters.html)."""
+    """Yield each fault and its fix: a command that replaces a module and loads nothing, and `module_blacklist`, which
+    applies whatever loads the module (https://docs.kernel.org/admin-guide/kernel-parameters.html)."""
     for name, command in sorted(ctx.facts.get(modules.MODPROBE).install.items()):
         first = command.partition(" ")[0].rpartition("/")[2]
         if name in NEEDED and first in NOTHING and "modprobe" not in command:
@@ -107,8 +109,9 @@ def _not_loaded(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]
 
 
 def _taken(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
-    """Yield GPUs that vfio-pci takes by their ids, if it loads before NVIDIA's driver: by a list, from an initramfs, by a softdep, as
-    a part of the kernel. GPUs bound to it now are meant for it (https://docs.kernel.org/driver-api/vfio.html)."""
+    """Yield GPUs that vfio-pci takes by their ids, if it loads before NVIDIA's driver: by a list, from an initramfs, by
+    a softdep, as a part of the kernel. GPUs bound to it now are meant for it
+    (https://docs.kernel.org/driver-api/vfio.html)."""
     known, built_in = ctx.facts.get(modules.MODPROBE), VFIO in ctx.facts.get(modules.BUILT_IN)
     first = [known.before.get(name, frozenset()) for name in (*NEEDED, "nouveau")]
     images = [fact.modules for fact in ctx.facts.get(initramfs.INITRAMFS)]

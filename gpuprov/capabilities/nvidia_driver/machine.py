@@ -57,7 +57,8 @@ def outside_vm(ctx: Ctx) -> str:
     evidence="lspci -vv -d 10de: | grep Region; systemd-detect-virt; ls -d /sys/firmware/efi",
 )
 def memory(ctx: Ctx) -> Outcome:
-    """The machine gave each GPU addresses for its registers and for the window on its memory, without which the driver refuses it."""
+    """The machine gave each GPU addresses for its registers and for the window on its memory, without which the driver
+    refuses it."""
     if why := outside(ctx):
         return skip(why)
     machine, functions = ctx.facts.get(MACHINE), ctx.facts.get(FUNCTIONS)
@@ -107,7 +108,8 @@ def vgpu(ctx: Ctx) -> Outcome:
     evidence="systemd-detect-virt --vm; grep -o -m1 hypervisor /proc/cpuinfo",
 )
 def hypervisor(ctx: Ctx) -> Outcome:
-    """The spec does not ask for a driver that refuses to start a GeForce under a hypervisor, or the hypervisor hides itself."""
+    """The spec does not ask for a driver that refuses to start a GeForce under a hypervisor, or the hypervisor hides
+    itself."""
     if why := outside_vm(ctx):
         return skip(why)
     on_bus, machine = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)), ctx.facts.get(MACHINE)

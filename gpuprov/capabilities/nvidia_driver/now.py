@@ -66,7 +66,8 @@ def packages(ctx: Ctx) -> Outcome:
     evidence=f"{LISTED}; cat /proc/driver/nvidia/version",
 )
 def flavour(ctx: Ctx) -> Outcome:
-    """The kernel modules are of the wanted flavour, as installed and as loaded; both flavours are never installed at once."""
+    """The kernel modules are of the wanted flavour, as installed and as loaded; both flavours are never installed at
+    once."""
     loaded, requested = ctx.facts.get(nvidia.DRIVER), ctx.fragment.kernel_modules
     running = "open" if loaded.open else "proprietary"
     try:
@@ -94,7 +95,8 @@ def flavour(ctx: Ctx) -> Outcome:
     evidence=answers.SHOWN,
 )
 def held(ctx: Ctx) -> Outcome:
-    """Every package of the set is held, and holding works (or none is, with `hold: false`): no upgrade moves one of them alone."""
+    """Every package of the set is held, and holding works (or none is, with `hold: false`): no upgrade moves one of
+    them alone."""
     return answers.held(ctx.facts, installed_set(ctx.fragment, ctx.facts), "the driver", wanted=ctx.fragment.hold)
 
 

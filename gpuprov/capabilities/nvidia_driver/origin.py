@@ -104,8 +104,8 @@ def repository(ctx: Ctx) -> Outcome:
     evidence="cat /etc/os-release; uname -m",
 )
 def source_offered(ctx: Ctx) -> Outcome:
-    """The wanted source has a driver for this distribution and architecture, and its key is known; or it is already configured, itself
-    or as a mirror whose packages are on offer."""
+    """The wanted source has a driver for this distribution and architecture, and its key is known; or it is already
+    configured, itself or as a mirror whose packages are on offer."""
     release, machine = ctx.facts.get(system.OS_RELEASE), ctx.facts.get(system.PLATFORM).machine
     distro = release.name or f"{release.id} {release.version}"
     distribution = find_distribution(release.id, release.version)

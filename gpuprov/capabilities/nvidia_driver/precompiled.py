@@ -57,8 +57,8 @@ def of_kernel(ctx: Ctx, flavour: str, kernel: str) -> list[str]:
     evidence="dpkg -l 'linux-modules-nvidia-*' 'linux-image-*'; rpm -qa 'kmod-nvidia*' 'kernel*'; apt-mark showhold",
 )
 def precompiled(ctx: Ctx) -> Outcome:
-    """Modules come from where `build` says: from DKMS, or from a package for every kernel that can boot, which is held, as are the
-    kernels, since a new one would boot without a driver."""
+    """Modules come from where `build` says: from DKMS, or from a package for every kernel that can boot, which is held,
+    as are the kernels, since a new one would boot without a driver."""
     names, installed, present = package_names(ctx.fragment, ctx.facts), ctx.facts.get(PACKAGES), versions(ctx.facts)
     beside = names.built_otherwise(present)
     if ctx.fragment.build == "dkms":

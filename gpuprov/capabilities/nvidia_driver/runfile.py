@@ -1,4 +1,5 @@
-"""`source: runfile`: the driver of NVIDIA's own installer. No package owns it, so the checks of packages work differently."""
+"""`source: runfile`: the driver of NVIDIA's own installer. No package owns it, so the checks of packages work
+differently."""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
 
 
 def exported(facts: Facts) -> NvidiaDriver | None:
-    """Return the driver that a runfile installed; if gpuprov did not install it, the rules ask for the file and its checksum."""
+    """Return the driver that a runfile installed; if gpuprov did not install it, the rules ask for the file and its
+    checksum."""
     current = facts.get(runfile.RUNFILE)
     if not current.version:
         return None
@@ -115,8 +117,8 @@ def alone(ctx: Ctx) -> Outcome:
 
 
 def leftovers(ctx: Ctx) -> Outcome:
-    """Return the outcome for leftovers: packages and a .run file overwrite each other's files, so one is removed before the other is
-    installed."""
+    """Return the outcome for leftovers: packages and a .run file overwrite each other's files, so one is removed before
+    the other is installed."""
     return alone(ctx)
 
 
@@ -242,7 +244,8 @@ def recorded(ctx: Ctx) -> Outcome:
 
 @check("nvidia_driver.runfile_alone", *BASE_PROBES, fields=("source",), moment="next-boot", evidence=LISTED)
 def runfile_alone(ctx: Ctx) -> Outcome:
-    """No driver package is installed beside a runfile's driver: an upgrade that brings libnvidia-... would replace its files."""
+    """No driver package is installed beside a runfile's driver: an upgrade that brings libnvidia-... would replace its
+    files."""
     return alone(ctx) if is_requested(ctx.fragment) else not_asked("the driver comes from packages")
 
 

@@ -68,8 +68,8 @@ def secure_boot(ctx: Ctx) -> Outcome:
 
 
 def _signed_elsewhere(ctx: Ctx) -> Outcome:
-    """Return the outcome for precompiled modules: Ubuntu's are signed as its kernel is, NVIDIA's for dnf with a key that no firmware
-    has by itself (https://github.com/NVIDIA/yum-packaging-precompiled-kmod/issues/67)."""
+    """Return the outcome for precompiled modules: Ubuntu's are signed as its kernel is, NVIDIA's for dnf with a key
+    that no firmware has by itself (https://github.com/NVIDIA/yum-packaging-precompiled-kmod/issues/67)."""
     if family(ctx.facts.get(system.OS_RELEASE)) == "debian":
         return ok("Secure Boot is on, and precompiled modules are signed by Canonical, as the kernel is")
     hint = "build: dkms, with nvidia_driver.signing and an enrolled certificate; or switch Secure Boot off"
@@ -110,8 +110,9 @@ def signing_tool(ctx: Ctx) -> Outcome:
     evidence="modinfo nvidia | grep -E '^(signer|sig_key)'; mokutil --list-enrolled; cat /etc/dkms/framework.conf.d/*.conf",
 )
 def signed(ctx: Ctx) -> Outcome:
-    """The modules of every kernel that can boot are signed with the site's key, and DKMS will sign those of the next kernel with it.
-    Without such a key, and with Secure Boot on, those of the kernels that start next are signed with an enrolled key."""
+    """The modules of every kernel that can boot are signed with the site's key, and DKMS will sign those of the next
+    kernel with it. Without such a key, and with Secure Boot on, those of the kernels that start next are signed with an
+    enrolled key."""
     signing, state = ctx.fragment.signing, ctx.facts.get(MODULE_SIGNING)
     elsewhere = served(ctx.host, ctx.fragment)
     if not signing.key_file or (elsewhere and (state.written or state.key)):
@@ -153,7 +154,8 @@ def signed(ctx: Ctx) -> Outcome:
 
 
 def _by_others(ctx: Ctx, signatures: Iterable[Signature]) -> Outcome:
-    """Return the outcome without a key of the site: whether Secure Boot allows loading the modules of the kernels that start next."""
+    """Return the outcome without a key of the site: whether Secure Boot allows loading the modules of the kernels that
+    start next."""
     ahead = coming(ctx.facts)
     if ctx.facts.get(system.CONTAINER) or not ctx.facts.get(house.SECURE_BOOT) or ahead is None:
         return not_asked("DKMS signs with its own key")

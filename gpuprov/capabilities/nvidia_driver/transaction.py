@@ -1,4 +1,5 @@
-"""The one transaction that installs a host's driver: which packages come, move and go, and which tools build the modules."""
+"""The one transaction that installs a host's driver: which packages come, move and go, and which tools build the
+modules."""
 
 from __future__ import annotations
 
@@ -19,15 +20,15 @@ from gpuprov.host_code.packages.dnf import LOCK_PLUGIN
 from gpuprov.rules import package_lists
 
 MATCHED = "kernel(-(uek64k|uek|64k|rt(-64k)?))?(-debug)?-devel-matched"
-"""Packages that require a kernel in exactly their own version, from EL 9 on, and come with DKMS: if the kernel alone is held, they
-block every upgrade. https://gitlab.com/cki-project/kernel-ark/-/merge_requests/1195, and of a similar package
-https://github.com/leifliddy/asahi-fedora-builder/issues/23"""
+"""Packages that require a kernel in exactly their own version, from EL 9 on, and come with DKMS: if the kernel alone is
+held, they block every upgrade. https://gitlab.com/cki-project/kernel-ark/-/merge_requests/1195, and of a similar
+package https://github.com/leifliddy/asahi-fedora-builder/issues/23"""
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True):
-    """`before`: tools that build the modules. `install` and `remove`: the one transaction. `whole`: every package that moves with the
-    set, `present`: those that may be held under an older version. `unmovable`: packages that would be left behind at the old version.
-    `lacking`: build tools that are offered nowhere."""
+    """`before`: tools that build the modules. `install` and `remove`: the one transaction. `whole`: every package that
+    moves with the set, `present`: those that may be held under an older version. `unmovable`: packages that would be
+    left behind at the old version. `lacking`: build tools that are offered nowhere."""
 
     before: tuple[str, ...] = ()
     install: tuple[str, ...] = ()
@@ -50,8 +51,8 @@ def prebuilt(facts: Facts) -> list[str]:
 
 
 def installed(ctx: Ctx) -> dict[str, str]:
-    """Return package versions by name. The build host's package counts as the package that it replaces only while a build host is
-    wanted."""
+    """Return package versions by name. The build host's package counts as the package that it replaces only while a
+    build host is wanted."""
     present, is_served = ctx.facts.get(PACKAGES), served(ctx.host, ctx.fragment)
     stands = {name for name, package in present.items() if package.name == name + SUFFIX}
     return {name: package.version for name, package in present.items() if is_served or name not in stands}
@@ -63,7 +64,8 @@ def tools(ctx: Ctx, names: DriverPackages, flavour: str) -> list[str]:
 
 
 def needs(ctx: Ctx, names: DriverPackages, flavour: str) -> list[str]:
-    """Return what a module build needs and the host lacks: DKMS, compilers, headers of kernels, and of the kernels to come."""
+    """Return what a module build needs and the host lacks: DKMS, compilers, headers of kernels, and of the kernels to
+    come."""
     have, build = versions(ctx.facts), ctx.facts.get(BUILDING)
     bare = [kernel.release for kernel in kernels(ctx) if not kernel.headers]
     headers = package_lists.header_packages(names.headers, bare, build.offered)
@@ -86,8 +88,8 @@ def locks(ctx: Ctx) -> list[str]:
 
 
 def images(facts: Facts) -> dict[str, bool]:
-    """Return the installed packages that bring a bootable kernel, or need it in their version, or its headers, for which DKMS would
-    build; and whether each is held."""
+    """Return the installed packages that bring a bootable kernel, or need it in their version, or its headers, for
+    which DKMS would build; and whether each is held."""
     present = facts.get(PACKAGES)
     headers = package_lists.header_metapackages(present)
     return {
@@ -152,7 +154,8 @@ def transaction(ctx: Ctx, decision: Decision) -> Transaction:
 
 
 def made_by_nvidia(ctx: Ctx, decision: Decision) -> list[Row]:
-    """Return packages of NVIDIA's repository under the names of the distribution's, which the transaction would not replace."""
+    """Return packages of NVIDIA's repository under the names of the distribution's, which the transaction would not
+    replace."""
     names, own_packages = package_names(ctx.fragment, ctx.facts), decision.packages
     if chosen(ctx.fragment, ctx.facts) != "distribution" or not own_packages:
         return []
@@ -162,7 +165,8 @@ def made_by_nvidia(ctx: Ctx, decision: Decision) -> list[Row]:
 
 
 def _targets(native: Iterable[str], index: Mapping[str, list[str]], full: str, version: str) -> dict[str, str]:
-    """Return the version that each package moves to: the modules' own if it exists, else the newest of the same driver version."""
+    """Return the version that each package moves to: the modules' own if it exists, else the newest of the same driver
+    version."""
     form = re.compile(rf"([0-9]+:)?{re.escape(version)}(-|\Z)")
     targets = {name: full if full in index.get(name, []) else "" for name in native}
     near = {

@@ -1,4 +1,5 @@
-"""`pcie`: IOMMU mode, ACS, relaxed ordering, maximum read request and affinity of GPUs and HCAs, set again at each boot."""
+"""`pcie`: IOMMU mode, ACS, relaxed ordering, maximum read request and affinity of GPUs and HCAs, set again at each
+boot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Desired state of the role: settings at each boot, the unit that applies them, irqbalance's policy, and the masks of rdma_topo."""
+"""Desired state of the role: settings at each boot, the unit that applies them, irqbalance's policy, and the masks of
+rdma_topo."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def is_balanced(ctx: Ctx) -> bool:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """Yield the unit, the files that it reads and runs, and irqbalance's policy; and the removal of those that are not needed."""
+    """Yield the unit, the files that it reads and runs, and irqbalance's policy; and the removal of those that are not
+    needed."""
     setting_lines = lines(ctx.fragment)
     texts = {catalogue.DROP_IN: DROP_IN} if is_balanced(ctx) else {}
     programs: dict[str, str] = {}
@@ -96,8 +98,8 @@ def configuration(setting_lines: tuple[str, ...]) -> str:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. `install`: packages; the values of its resources. `reboot`: why rdma_topo's masks, which a command
-    gives to GRUB, need one."""
+    """Return the role's values. `install`: packages; the values of its resources. `reboot`: why rdma_topo's masks,
+    which a command gives to GRUB, need one."""
     block, state = ctx.fragment, ctx.facts.get(PCIE)
     balanced = is_balanced(ctx)
     masks, topo = block.acs == "rdma_topo", state.topo

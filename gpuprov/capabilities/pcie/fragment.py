@@ -16,7 +16,8 @@ ReadRequest = Annotated[int, msgspec.Meta(ge=0, le=4096)]
 
 
 class Pcie(Fragment, frozen=True):
-    """IOMMU mode, ACS, relaxed ordering, maximum read request and interrupt affinity of GPUs and HCAs, again at each boot.
+    """IOMMU mode, ACS, relaxed ordering, maximum read request and interrupt affinity of GPUs and HCAs, again at each
+    boot.
 
     Settings that a reboot or a reset of a function loses are applied by a boot unit, with setpci, and read back.
     """
@@ -60,8 +61,8 @@ class Pcie(Fragment, frozen=True):
 
 
 def lines(block: Pcie) -> tuple[str, ...]:
-    """Return the configuration of the boot unit: `SETTING VALUE`. IOMMU mode and rdma_topo's masks belong to the kernel command
-    line."""
+    """Return the configuration of the boot unit: `SETTING VALUE`. IOMMU mode and rdma_topo's masks belong to the kernel
+    command line."""
     values = {
         "acs": block.acs if block.acs == "disabled" else "",
         "max_read_request": str(block.max_read_request or ""),

@@ -35,14 +35,15 @@ PATHS = (LEGACY_FILE, DROP_IN)
 
 
 def runfile(ctx: Ctx) -> bool:
-    """Return whether NVIDIA's .run file brings the daemon: without a unit, and no package of it may be installed beside it."""
+    """Return whether NVIDIA's .run file brings the daemon: without a unit, and no package of it may be installed beside
+    it."""
     driver = ctx.host.capabilities.get("nvidia_driver")
     return getattr(driver, "source", "") == "runfile"
 
 
 def brought(ctx: Ctx) -> bool:
-    """Return whether a driver package brings the daemon: NVIDIA's and Ubuntu's depend on its package, which has the driver's version;
-    Debian's do not."""
+    """Return whether a driver package brings the daemon: NVIDIA's and Ubuntu's depend on its package, which has the
+    driver's version; Debian's do not."""
     driver = ctx.host.capabilities.get("nvidia_driver")
     if driver is None or runfile(ctx):
         return False
@@ -88,8 +89,8 @@ def offered(ctx: Ctx) -> Outcome:
 
 
 def drop_in(unit: tuple[str, ...]) -> str:
-    """Return what Ubuntu's unit lacks: it has no [Install] section, and starts the daemon with the mode off. Empty if it lacks
-    nothing."""
+    """Return what Ubuntu's unit lacks: it has no [Install] section, and starts the daemon with the mode off. Empty if
+    it lacks nothing."""
     start = next(
         (line.partition("=")[2] for line in unit if line.startswith("ExecStart=") and line != "ExecStart="), ""
     )
@@ -130,8 +131,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values. `install`: the daemon's package, which is fetched before anything changes; the values of its
-    resources. The unit is started unless the driver has no GPU yet that it could hold."""
+    """Return the role's values. `install`: the daemon's package, which is fetched before anything changes; the values
+    of its resources. The unit is started unless the driver has no GPU yet that it could hold."""
     state, resources = ctx.facts.get(persistence.PERSISTENCED), list(desired(ctx))
     missing = by_daemon(ctx) and own(ctx) and not state.installed
     runs = (

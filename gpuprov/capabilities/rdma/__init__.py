@@ -1,5 +1,5 @@
-"""`rdma`: RDMA devices of InfiniBand, RoCE, iWARP, Alibaba eRDMA, AWS EFA, or software: stack, settings that survive a reboot,
-NCCL."""
+"""`rdma`: RDMA devices of InfiniBand, RoCE, iWARP, Alibaba eRDMA, AWS EFA, or software: stack, settings that survive a
+reboot, NCCL."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ PLACES = (*files(RDMA, EVERY), *OLD)
 
 
 class AtBoot(msgspec.Struct, frozen=True, kw_only=True):
-    """`text`: the unit file; `modules`: those of its program; `files`: other texts by path. `differs`: current differences from the
-    spec, in words; empty if there are none. `speaks`: the name with which the program prefixes its output; `way_out`: the fix if the
-    unit fails."""
+    """`text`: the unit file; `modules`: those of its program; `files`: other texts by path. `differs`: current
+    differences from the spec, in words; empty if there are none. `speaks`: the name with which the program prefixes its
+    output; `way_out`: the fix if the unit fails."""
 
     unit: str
     text: str

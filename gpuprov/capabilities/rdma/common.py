@@ -1,5 +1,5 @@
-"""Selection of the RDMA devices that the `rdma` block covers. Every part uses it, as do the programs at boot; none selects a device by
-number."""
+"""Selection of the RDMA devices that the `rdma` block covers. Every part uses it, as do the programs at boot; none
+selects a device by number."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ def asked_part(ctx: Ctx) -> at_boot.AtBoot | None:
 
 
 def configured(ctx: Ctx) -> Iterator[Resource]:
-    """Yield the unit that configures devices at boot and its program, other fabrics' units as off and removed, opensm, and openibd."""
+    """Yield the unit that configures devices at boot and its program, other fabrics' units as off and removed, opensm,
+    and openibd."""
     boot_part, why = asked_part(ctx), ofed.waits(ctx)
     texts = {**(boot_part.files if boot_part else {}), **infiniband.files(ctx)}
     texts |= {f"{at_boot.UNITS}/{boot_part.unit}": boot_part.text} if boot_part else {}
@@ -65,7 +66,8 @@ def configured(ctx: Ctx) -> Iterator[Resource]:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """Yield `configured`, and the files that the role writes once the devices are present: limits of services, nccl.conf."""
+    """Yield `configured`, and the files that the role writes once the devices are present: limits of services,
+    nccl.conf."""
     yield from configured(ctx)
     conf = nccl.plan_file(ctx)
     texts = {**limits.plan_limits(ctx)["files"], **({conf["path"]: conf["text"]} if conf["text"] else {})}
@@ -73,10 +75,11 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def decide(ctx: Ctx) -> dict[str, Any]:
-    """Return the decisions of all parts. `later`: what waits for a package source. `fetch`: files that the spec names, as step fetch
-    takes them. `install`: packages, `of` what they are, `hint` the fix if they cannot be installed. The values of `configured`.
-    `unit`: the unit that configures devices at boot, and whether it has to run `now`. `initramfs`: images may be older than the files
-    in modprobe.d. `ofed`, `erdma`, `efa` (loaded from disk: `efa_loads`), `opensm`, `limits`, `nccl`: see there."""
+    """Return the decisions of all parts. `later`: what waits for a package source. `fetch`: files that the spec names,
+    as step fetch takes them. `install`: packages, `of` what they are, `hint` the fix if they cannot be installed. The
+    values of `configured`. `unit`: the unit that configures devices at boot, and whether it has to run `now`.
+    `initramfs`: images may be older than the files in modprobe.d. `ofed`, `erdma`, `efa` (loaded from disk:
+    `efa_loads`), `opensm`, `limits`, `nccl`: see there."""
     values = role_values(configured(ctx), "files", "units", "program", "absent", "lines", "on", "off")
     del values["on"]
     return {
@@ -98,8 +101,9 @@ def decide(ctx: Ctx) -> dict[str, Any]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the role's values: `later`, the transaction, and the values of `configured`. `ofed`: holds of DOCA-OFED's packages,
-    `ofed_pin`: what keeps apt from its dkms, `ofed_conf`: openibd's settings. `limits`: the limits of services."""
+    """Return the role's values: `later`, the transaction, and the values of `configured`. `ofed`: holds of DOCA-OFED's
+    packages, `ofed_pin`: what keeps apt from its dkms, `ofed_conf`: openibd's settings. `limits`: the limits of
+    services."""
     decided = decide(ctx)
     own = ("later", "of", "install", "hint", "files", "units", "program", "absent", "off")
     ofed_ = decided["ofed"]

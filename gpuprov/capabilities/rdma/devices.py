@@ -15,7 +15,8 @@ LINK_TYPE = {
     "infiniband": "mlxconfig -d {address} set LINK_TYPE_P1=1",
     "roce": "mlxconfig -d {address} set LINK_TYPE_P1=2",
 }
-"""https://docs.nvidia.com/networking/display/mftv4310/mlxconfig: 1 is InfiniBand, 2 is Ethernet; it counts from the next reset on."""
+"""https://docs.nvidia.com/networking/display/mftv4310/mlxconfig: 1 is InfiniBand, 2 is Ethernet; it counts from the
+next reset on."""
 
 NO_LID = (0, 0xFFFF)
 """LIDs of a port without a LID: 0, or the permissive LID (InfiniBand Architecture Specification 4.1.3)."""
@@ -23,9 +24,9 @@ NO_LID = (0, 0xFFFF)
 
 @check("rdma.devices", DEVICES, HOST, fields=("fabric", "devices", "count"), evidence=SHOW)
 def devices(ctx: Ctx) -> Outcome:
-    """The RDMA devices that the spec asks for are present, in the right number, and on the right fabric. NVLink bridges and
-    sub-devices for the subnet manager (smi) do not count, nor do SR-IOV functions that `devices` does not name. If the spec neither
-    names nor counts devices, every adapter of the fabric on the PCI bus has its RDMA device."""
+    """The RDMA devices that the spec asks for are present, in the right number, and on the right fabric. NVLink bridges
+    and sub-devices for the subnet manager (smi) do not count, nor do SR-IOV functions that `devices` does not name. If
+    the spec neither names nor counts devices, every adapter of the fabric on the PCI bus has its RDMA device."""
     block, present = ctx.fragment, ctx.facts.get(DEVICES)
     selected = select_devices(block, present)
     beside = _left_out(present, selected)
@@ -79,8 +80,8 @@ def silent(block: Rdma, host: RdmaHost) -> tuple[Silent, ...]:
     evidence="rdma link; ibstat; cat /sys/class/infiniband/*/ports/*/state /proc/net/bonding/*",
 )
 def ports(ctx: Ctx) -> Outcome:
-    """Every port of these devices is ACTIVE; on InfiniBand it has a LID and knows a subnet manager. On Ethernet LID 0 is right. No
-    interface of a bond is down or left out by LACP: the bond's device would stay ACTIVE regardless."""
+    """Every port of these devices is ACTIVE; on InfiniBand it has a LID and knows a subnet manager. On Ethernet LID 0
+    is right. No interface of a bond is down or left out by LACP: the bond's device would stay ACTIVE regardless."""
     selected = select_devices(ctx.fragment, ctx.facts.get(DEVICES))
     if not selected:
         return fail("active ports", "no such device: see rdma.devices", SHOW)
@@ -103,7 +104,8 @@ def ports(ctx: Ctx) -> Outcome:
 
 @check("rdma.rate", DEVICES, fields=("rate",), evidence="cat /sys/class/infiniband/*/ports/*/rate")
 def rate(ctx: Ctx) -> Outcome:
-    """Every port runs at the rate that the spec asks for, or faster: a worn cable reduces a link to fewer lanes or a lower speed."""
+    """Every port runs at the rate that the spec asks for, or faster: a worn cable reduces a link to fewer lanes or a
+    lower speed."""
     speed = ctx.fragment.rate
     selected = select_devices(ctx.fragment, ctx.facts.get(DEVICES))
     rows = [(device, port) for device in selected for port in device.ports]
@@ -138,7 +140,8 @@ def _other_way(block: Rdma, device: RdmaDevice) -> str:
 
 
 def _absent(ctx: Ctx) -> str:
-    """Return where to look for what may be missing: the soft link, the module with the RDMA part of a driver, the adapter."""
+    """Return where to look for what may be missing: the soft link, the module with the RDMA part of a driver, the
+    adapter."""
     modules = ctx.facts.get(HOST).modules
     if ctx.fragment.fabric == "soft":
         return "see rdma.soft"

@@ -80,8 +80,8 @@ class Soft(Fragment, frozen=True):
 class Rdma(Fragment, frozen=True):
     """RDMA devices of one fabric: their stack, their settings, and NCCL's configuration for them.
 
-    Devices are selected by PCI address, driver or network interface, never by number. A block such as `roce` or `efa` implies its
-    fabric.
+    Devices are selected by PCI address, driver or network interface, never by number. A block such as `roce` or `efa`
+    implies its fabric.
     """
 
     IMPLIES = {

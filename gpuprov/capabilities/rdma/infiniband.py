@@ -1,5 +1,5 @@
-"""Checks and units for InfiniBand only: management datagrams from user space, IP over InfiniBand, a subnet manager on the right
-hosts."""
+"""Checks and units for InfiniBand only: management datagrams from user space, IP over InfiniBand, a subnet manager on
+the right hosts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def files(ctx: Ctx) -> dict[str, str]:
 
 
 def units(ctx: Ctx) -> Iterator[Unit]:
-    """Yield opensm's unit: on for the hosts that the spec names, off elsewhere; nothing if the spec does not mention it."""
+    """Yield opensm's unit: on for the hosts that the spec names, off elsewhere; nothing if the spec does not mention
+    it."""
     manager, here = ctx.fragment.opensm, managed(ctx)
     if ctx.fragment.fabric == "infiniband" and (manager.hosts or manager.elsewhere):
         # Its unit is active without a process where it found no port as it started.
@@ -51,8 +52,8 @@ def units(ctx: Ctx) -> Iterator[Unit]:
 
 
 def plan_opensm(ctx: Ctx) -> dict[str, Any]:
-    """Return opensm's `unit`; `here`: it is to run on this host; `differs`: it does not, in words; `ask`: the command that shows
-    whether it does."""
+    """Return opensm's `unit`; `here`: it is to run on this host; `differs`: it does not, in words; `ask`: the command
+    that shows whether it does."""
     unit = next(units(ctx), None)
     return {
         "unit": OPENSM_UNIT,
@@ -71,7 +72,8 @@ def unloaded(name: str, host: RdmaHost) -> Outcome | None:
 
 @check("rdma.umad", DEVICES, HOST, fields=("fabric",), evidence="ls /sys/class/infiniband_mad /dev/infiniband")
 def umad(ctx: Ctx) -> Outcome:
-    """On InfiniBand, every port accepts management datagrams from programs (ib_umad), which opensm, ibstat and ibping need."""
+    """On InfiniBand, every port accepts management datagrams from programs (ib_umad), which opensm, ibstat and ibping
+    need."""
     if ctx.fragment.fabric != "infiniband":
         return not_asked(f"{ctx.fragment.fabric} has no management datagrams")
     host = ctx.facts.get(HOST)

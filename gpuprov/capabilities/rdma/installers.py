@@ -1,4 +1,5 @@
-"""Installers of a cloud's driver: a published version, or an archive at a URL or beside the inventory, with its checksum."""
+"""Installers of a cloud's driver: a published version, or an archive at a URL or beside the inventory, with its
+checksum."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def unchecked(say: Say, source: Asked, where: str) -> Iterable[Problem]:
 
 
 def problems(say: Say, source: Asked, known: Published, *, archive: str, by: str, listed: str) -> Iterable[Problem]:
-    """Yield the problems of a block's installer. `archive`: the name of the file; `by`: its publisher; `listed`: known versions."""
+    """Yield the problems of a block's installer. `archive`: the name of the file; `by`: its publisher; `listed`: known
+    versions."""
     published = known.find(source.installer)
     if source.installer and published is None:
         hint = f"allowed: {listed}; or url or file with sha256"

@@ -1,5 +1,5 @@
-"""Limits on the memory that programs may lock and register with an adapter: in login sessions, and in services and their
-containers."""
+"""Limits on the memory that programs may lock and register with an adapter: in login sessions, and in services and
+their containers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def in_bytes(limit: str, unit: int = 1) -> str:
 @check("rdma.memlock", boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, HOST, fields=("memlock",),
        evidence="ulimit -l; systemctl show | grep MEMLOCK; grep locked /proc/$(pidof containerd)/limits")  # fmt: skip
 def memlock(ctx: Ctx) -> Outcome:
-    """Login sessions, services, and the services that start containers and jobs may now lock as much memory as the spec asks for."""
+    """Login sessions, services, and the services that start containers and jobs may now lock as much memory as the spec
+    asks for."""
     limit = ctx.fragment.memlock
     if not limit:
         return not_asked()
@@ -121,15 +122,17 @@ def daemon_limits(host: RdmaHost, least: str, moment: Literal["now", "next-boot"
     evidence="systemctl show -p LimitMEMLOCK containerd",
 )
 def memlock_boot(ctx: Ctx) -> Group | Outcome:
-    """No running service that starts containers or jobs has a lower limit in its unit, which the default does not raise."""
+    """No running service that starts containers or jobs has a lower limit in its unit, which the default does not
+    raise."""
     limit = ctx.fragment.memlock
     return daemon_limits(ctx.facts.get(HOST), limit, "next-boot") if limit else not_asked()
 
 
 def plan_limits(ctx: Ctx) -> dict[str, Any]:
-    """Return `files`: limits of units that have a lower limit of their own, which DefaultLimitMEMLOCK does not raise, or had a lower
-    one until gpuprov raised it. `raise`: for each service that runs with a lower limit, the command that raises it without a restart;
-    processes that it starts from then on inherit it. If root may not raise limits, there is no command, as it would fail."""
+    """Return `files`: limits of units that have a lower limit of their own, which DefaultLimitMEMLOCK does not raise,
+    or had a lower one until gpuprov raised it. `raise`: for each service that runs with a lower limit, the command that
+    raises it without a restart; processes that it starts from then on inherit it. If root may not raise limits, there
+    is no command, as it would fail."""
     limit = ctx.fragment.memlock
     daemons = ctx.facts.get(HOST).daemons if limit else ()
     written = ctx.facts.get(DROP_INS) if daemons else ()

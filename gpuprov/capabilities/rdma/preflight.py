@@ -83,7 +83,8 @@ def kernel(ctx: Ctx) -> Outcome:
 
 @check("rdma.interfaces", HOST, moment="preflight", evidence="ip -br link; ip route show default")
 def netdevs(ctx: Ctx) -> Outcome:
-    """The network interfaces that should have software devices are present: by name, by address or by the default route."""
+    """The network interfaces that should have software devices are present: by name, by address or by the default
+    route."""
     if ctx.fragment.fabric != "soft":
         return not_asked()
     selected, host = interfaces(ctx.fragment, ctx.facts), ctx.facts.get(HOST)

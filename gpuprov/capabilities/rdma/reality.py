@@ -35,8 +35,8 @@ PROBES = tuple(
 
 
 def export(facts: Facts) -> Fragment | None:
-    """Return the fabric of the devices that are present (InfiniBand first, software last), their number, rate and limits. A host that
-    runs opensm is not named: only the inventory knows its name there."""
+    """Return the fabric of the devices that are present (InfiniBand first, software last), their number, rate and
+    limits. A host that runs opensm is not named: only the inventory knows its name there."""
     devices, host = list_hcas(facts.get(DEVICES)), facts.get(HOST)
     fabric = _fabric(devices)
     if not fabric:

@@ -102,8 +102,8 @@ def selectors(block: Rdma) -> Iterable[Problem]:
 
 
 def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
-    """Yield problems of an InfiniBand fabric without a subnet manager, or with one on hosts that do not exist or are not on the
-    fabric."""
+    """Yield problems of an InfiniBand fabric without a subnet manager, or with one on hosts that do not exist or are
+    not on the fabric."""
     yield from erdma.fleet_rules(hosts)
     blocks = {host.name: block for host in hosts if isinstance(block := host.capabilities.get(HERE), Rdma)}
     for name, block in blocks.items():

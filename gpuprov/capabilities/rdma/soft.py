@@ -55,7 +55,8 @@ def interfaces(block: Rdma, facts: Facts) -> dict[str, Netdev | None]:
 
 @compared("rdma.soft", DEVICES, HOST, fields=("soft",), evidence="rdma link")
 def soft(ctx: Ctx) -> Group | Outcome:
-    """Each network interface that the spec names has a device of this driver, matched by interface whatever the device's name."""
+    """Each network interface that the spec names has a device of this driver, matched by interface whatever the
+    device's name."""
     block = ctx.fragment
     if block.fabric != "soft":
         return not_asked()
@@ -76,7 +77,8 @@ def soft(ctx: Ctx) -> Group | Outcome:
 
 
 def devices(block: Rdma, facts: Facts) -> list[tuple[Netdev, list[RdmaDevice], list[RdmaDevice]]]:
-    """Return each requested interface that is present, its software devices of the requested driver, and its other ones."""
+    """Return each requested interface that is present, its software devices of the requested driver, and its other
+    ones."""
     module, entries = catalogue.SOFT_MODULES[block.soft.driver], []
     for netdev in filter(None, interfaces(block, facts).values()):
         on = onhost.select_of_netdev(netdev.name, facts.get(DEVICES))

@@ -21,7 +21,8 @@ QUICK = 2000
 
 @check("slurm.node", SLURM, moment="preflight", evidence=f"slurmd -V; ls -l {onhost.FOLDER}")
 def node(ctx: Ctx) -> Outcome:
-    """The host has slurmd, and slurm.conf in /etc/slurm: a node that gets its files from slurmctld reads no gres.conf of its own."""
+    """The host has slurmd, and slurm.conf in /etc/slurm: a node that gets its files from slurmctld reads no gres.conf
+    of its own."""
     state = ctx.facts.get(SLURM)
     expected = f"slurmd, and {CONF}"
     if not state.slurmd:
@@ -71,7 +72,8 @@ def own(ctx: Ctx) -> Outcome:
     evidence=f"slurmd -G; cat {onhost.GRES}; nvidia-smi -L",
 )
 def gres(ctx: Ctx) -> Outcome:
-    """slurmd makes of slurm.conf and gres.conf exactly the GPUs, MIG devices and shards that the host has and the spec asks for."""
+    """slurmd makes of slurm.conf and gres.conf exactly the GPUs, MIG devices and shards that the host has and the spec
+    asks for."""
     if not pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus")
     slurm, state = ctx.facts.get(SLURM), ctx.facts.get(mig.STATE)
@@ -162,7 +164,8 @@ def current(ctx: Ctx) -> Outcome:
 
 @check("slurm.health_check", SLURM, fields=("health_check",), evidence=f"grep -i HealthCheck {CONF}; {HEALTH}; echo $?")
 def health_check(ctx: Ctx) -> Outcome:
-    """slurm.conf runs gpuprov's health check at intervals; here it answers within two seconds, and finds the GPUs fit for work."""
+    """slurm.conf runs gpuprov's health check at intervals; here it answers within two seconds, and finds the GPUs fit
+    for work."""
     if not ctx.fragment.health_check:
         return not_asked("health_check: false")
     state = ctx.facts.get(SLURM)

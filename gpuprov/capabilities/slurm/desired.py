@@ -48,8 +48,8 @@ PATHS = (onhost.CONFIG, UNIT_FILE, slurm.DROP_IN, slurm.HEALTH, *PROGRAM)
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """Yield the programs, their settings, the unit before slurmd, the line of cgroup.conf. gres.conf is written on the host, from the
-    MIG devices that there are then: slurm.gres compares it."""
+    """Yield the programs, their settings, the unit before slurmd, the line of cgroup.conf. gres.conf is written on the
+    host, from the MIG devices that there are then: slurm.gres compares it."""
     yield from (Program(path, name) for path, name in PROGRAM.items())
     yield File(onhost.CONFIG, json.dumps(make_request(ctx), sort_keys=True) + "\n")
     yield File(UNIT_FILE, UNIT_TEXT)

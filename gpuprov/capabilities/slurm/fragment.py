@@ -16,13 +16,13 @@ from gpuprov.spec.model import Fragment, HostSpec
 
 HERE = "slurm"
 FATAL = ("reboot", "drain", "return")
-"""Actions after an Xid which mean that the host takes no more jobs until somebody has acted. What a GPU reset repairs, NVML reports as
-long as it lasts."""
+"""Actions after an Xid which mean that the host takes no more jobs until somebody has acted. What a GPU reset repairs,
+NVML reports as long as it lasts."""
 
 
 class Slurm(Fragment, frozen=True):
-    """GPUs of a compute node of Slurm: gres.conf, ConstrainDevices, slurmd after the GPUs, a health check. slurm.conf is the cluster's
-    and stays as it is; slurmd is neither installed nor started."""
+    """GPUs of a compute node of Slurm: gres.conf, ConstrainDevices, slurmd after the GPUs, a health check. slurm.conf
+    is the cluster's and stays as it is; slurmd is neither installed nor started."""
 
     gres: Annotated[
         Literal["auto", "nvml", "files", "site"],

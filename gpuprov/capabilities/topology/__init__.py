@@ -61,7 +61,8 @@ def _hcas(host: HostSpec, block: Topology) -> Iterable[Problem]:
 
 
 def export(facts: Facts) -> Fragment | None:
-    """Return the topology that the host has; None if there is neither an HCA nor an NVLink, so that nothing is connected to a GPU."""
+    """Return the topology that the host has; None if there is neither an HCA nor an NVLink, so that nothing is
+    connected to a GPU."""
     wiring = read(facts)
     linked = [gpu for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.active]
     if not wiring.gpus or not (wiring.hcas or len(linked) > 1):

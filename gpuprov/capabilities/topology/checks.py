@@ -67,8 +67,8 @@ def _known(text: str) -> Distance:
 
 
 def _unseen(wiring: Wiring) -> str:
-    """Return why the distance of an HCA from a GPU cannot be determined from here: a guest that sees no bridge above any of its
-    GPUs."""
+    """Return why the distance of an HCA from a GPU cannot be determined from here: a guest that sees no bridge above
+    any of its GPUs."""
     return "" if any(gpu.function.bridges for gpu in wiring.gpus) else hidden(wiring.guest, "switches")
 
 
@@ -144,7 +144,8 @@ def same_socket(ctx: Ctx) -> Outcome:
 
 @check("topology.hcas", *PROBES, fields=("hcas",), evidence="ls -l /sys/class/infiniband; lspci -nn -d 15b3:")
 def hcas(ctx: Ctx) -> Outcome:
-    """The host has as many HCAs as the spec asks for; NVLink bridges (SW_MNG), SR-IOV functions and software devices do not count."""
+    """The host has as many HCAs as the spec asks for; NVLink bridges (SW_MNG), SR-IOV functions and software devices do
+    not count."""
     expected_count = ctx.fragment.hcas
     if not expected_count:
         return not_asked("hcas: 0")

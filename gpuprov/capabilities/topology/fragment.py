@@ -11,7 +11,8 @@ from gpuprov.spec.model import Fragment
 
 
 class Topology(Fragment, frozen=True):
-    """The required connections of GPUs, HCAs and NVLinks: checked, never changed. `gpuprov topology HOST` draws the actual ones.
+    """The required connections of GPUs, HCAs and NVLinks: checked, never changed. `gpuprov topology HOST` draws the
+    actual ones.
 
     A host without an NVIDIA GPU is refused before anything is changed.
     """

@@ -60,8 +60,8 @@ def fields_that_mean_nothing(block: VgpuGuest) -> Iterable[Problem]:
 
 
 def token_rules(block: VgpuGuest) -> Iterable[Problem]:
-    """Yield problems of the token; a token that is not on this machine is only a warning: a spec is also checked without its
-    secrets."""
+    """Yield problems of the token; a token that is not on this machine is only a warning: a spec is also checked
+    without its secrets."""
     if not block.token_file or block.licensing != "token":
         return
     client_token = token.read(block.token_file)
@@ -81,8 +81,8 @@ def token_rules(block: VgpuGuest) -> Iterable[Problem]:
 
 
 def driver_rules(host: HostSpec) -> Iterable[Problem]:
-    """Yield a problem of nvidia_driver, which would replace the guest driver (one package from the portal, or its .run) by the
-    data-centre driver."""
+    """Yield a problem of nvidia_driver, which would replace the guest driver (one package from the portal, or its .run)
+    by the data-centre driver."""
     if "nvidia_driver" in host.capabilities:
         yield _problem("", "needs NVIDIA's vGPU guest driver, which nvidia_driver does not install", catalogue.WAY_OUT)
 

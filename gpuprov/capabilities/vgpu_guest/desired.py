@@ -53,8 +53,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the values of the role. A token is copied to its folder, unless it is on the host already, and then gets its mode.
-    `absent`: other tokens, which the daemon might take."""
+    """Return the values of the role. A token is copied to its folder, unless it is on the host already, and then gets
+    its mode. `absent`: other tokens, which the daemon might take."""
     block = ctx.fragment
     by_token = block.licensing == "token"
     folder = block.token_directory if by_token else ""

@@ -17,10 +17,11 @@ Port = Annotated[int, msgspec.Meta(ge=1, le=65535, description="a TCP port")]
 
 
 class VgpuGuest(Fragment, frozen=True):
-    """The licence of a guest with NVIDIA's vGPU driver: gridd.conf, the client configuration token, nvidia-gridd running, licensed.
+    """The licence of a guest with NVIDIA's vGPU driver: gridd.conf, the client configuration token, nvidia-gridd
+    running, licensed.
 
-    The driver itself, NVIDIA's vGPU guest driver, is installed by other means, from NVIDIA's licensing portal; nvidia_driver is for
-    the data-centre driver, and cannot be combined with it.
+    The driver itself, NVIDIA's vGPU guest driver, is installed by other means, from NVIDIA's licensing portal;
+    nvidia_driver is for the data-centre driver, and cannot be combined with it.
     """
 
     licensing: Annotated[

@@ -24,8 +24,8 @@ JOURNAL = f"journalctl -u {catalogue.UNIT} -n 30"
     evidence=f"stat -c '%a %U %n' {catalogue.TOKEN_DIRECTORY}/*.tok; sha256sum {catalogue.TOKEN_DIRECTORY}/*.tok",
 )
 def token_installed(ctx: Ctx) -> Outcome:
-    """The token is on the host, owned by root and with the mode that the spec asks for; if the spec names a token_file, that file is
-    the only token."""
+    """The token is on the host, owned by root and with the mode that the spec asks for; if the spec names a token_file,
+    that file is the only token."""
     block = ctx.fragment
     if block.licensing != "token":
         return not_asked(f"licensing is {block.licensing}: no token is needed")

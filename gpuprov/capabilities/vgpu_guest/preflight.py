@@ -1,4 +1,5 @@
-"""Checks that the guest can be licensed: the licence covers its GPU, the guest driver is installed and fits, the token is valid."""
+"""Checks that the guest can be licensed: the licence covers its GPU, the guest driver is installed and fits, the token
+is valid."""
 
 from __future__ import annotations
 
@@ -74,8 +75,8 @@ def driver(ctx: Ctx) -> Outcome:
     evidence="nvidia-smi --query-gpu=driver_version --format=csv; nvidia-smi -q | grep 'Host Driver'",
 )
 def branch(ctx: Ctx) -> Outcome:
-    """The installed driver is of a branch that vGPU releases have, that is compatible with the hypervisor's vGPU manager, and that
-    supports the licensing that the spec asks for."""
+    """The installed driver is of a branch that vGPU releases have, that is compatible with the hypervisor's vGPU
+    manager, and that supports the licensing that the spec asks for."""
     version = version_now(ctx.facts)
     if not version:
         return skip("no driver is installed: see vgpu_guest.driver")

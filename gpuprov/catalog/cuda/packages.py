@@ -1,5 +1,5 @@
-"""The CUDA toolkit, cuDNN and NCCL as packages: names by part and family, packages that install a driver, the version that a
-release's nvcc prints."""
+"""The CUDA toolkit, cuDNN and NCCL as packages: names by part and family, packages that install a driver, the version
+that a release's nvcc prints."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ class PartFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Pattern(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Package names by a regular expression that must match the whole name; `find_purpose` describes the effect of such a package."""
+    """Package names by a regular expression that must match the whole name; `find_purpose` describes the effect of such
+    a package."""
 
     pattern: str
     does: str = ""
 
 
 class Library(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A library beside the toolkit: packages to `run` programs, to `build` them, and those that only newer releases have."""
+    """A library beside the toolkit: packages to `run` programs, to `build` them, and those that only newer releases
+    have."""
 
     library: Literal["cudnn", "nccl"]
     major: str

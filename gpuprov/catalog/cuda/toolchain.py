@@ -37,8 +37,8 @@ def take_major(version: str) -> str:
 
 
 def derive_runtime(version: str) -> str:
-    """Return the soname of a toolkit's libcudart: until 10 every minor has its own, all of 11 have that of 11.0, and later ones the
-    major."""
+    """Return the soname of a toolkit's libcudart: until 10 every minor has its own, all of 11 have that of 11.0, and
+    later ones the major."""
     number = take_major(version)
     return f"libcudart.so.{number if int(number) > 11 else '11.0' if number == '11' else take_minor(version)}"
 

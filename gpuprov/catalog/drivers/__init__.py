@@ -23,7 +23,8 @@ class Version(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def parse(cls, text: str) -> Version:
-        """Parse '535.261.03', a branch ('535'), or a package version: epoch and revision are ignored ('3:535.261.03-1')."""
+        """Parse '535.261.03', a branch ('535'), or a package version: epoch and revision are ignored
+        ('3:535.261.03-1')."""
         match = re.fullmatch(r"(?:\d+:)?(\d{1,18}(?:\.\d{1,18})*)(?:[-+~].*)?", text.strip())
         if not match:
             raise GpuprovError(f"{text!r} is not a driver version", "A driver version is like 535.261.03.")
@@ -55,7 +56,8 @@ def list_lifecycles() -> tuple[Lifecycle, ...]:
 
 
 def list_settled() -> tuple[str, ...]:
-    """Return production and long-term support branches, which are preferred to a New Feature Branch if any version will do."""
+    """Return production and long-term support branches, which are preferred to a New Feature Branch if any version will
+    do."""
     return tuple(entry.branch for entry in list_branches() if entry.type in ("PB", "LTSB"))
 
 
@@ -103,7 +105,8 @@ def hedge_fact(fact: BranchFact) -> str:
 
 
 def choose_kernel_modules(gpu: Gpu, branch: str) -> Flavour:
-    """Return the flavour to install if the spec does not name one. `explain_refusal` decides whether it can work at all."""
+    """Return the flavour to install if the spec does not name one. `explain_refusal` decides whether it can work at
+    all."""
     ids = [entry.id for entry in gpu.pci_ids]
     needs: dict[str, str] = dict.fromkeys(ids, gpu.kernel_modules.flavour)
     return "open" if resolve.flavour("auto", ids, needs, derive_branch(branch))["flavour"] == "open" else "proprietary"

@@ -38,8 +38,8 @@ def build_patterns(os_id: str, version_id: str) -> tuple[str, str]:
 
 @cache
 def group_patterns_by_family() -> dict[str, dict[str, str]]:
-    """Return patterns of package names by family of distributions: `driver`, of a driver from any source; of these `modules`, its
-    kernel modules, and `own`, those that may have versions of their own."""
+    """Return patterns of package names by family of distributions: `driver`, of a driver from any source; of these
+    `modules`, its kernel modules, and `own`, those that may have versions of their own."""
     file = read_drivers_file()
     tables: dict[str, dict[str, str]] = {}
     for family in dict.fromkeys(dist.family for dist in list_managed()):

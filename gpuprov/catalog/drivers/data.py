@@ -44,7 +44,8 @@ class Branch(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Older(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """GPUs with a PCI device id lower than `below` (hex): they have no GSP, and `last_branch` is the last that supports them."""
+    """GPUs with a PCI device id lower than `below` (hex): they have no GSP, and `last_branch` is the last that supports
+    them."""
 
     below: str
     last_branch: str
@@ -63,8 +64,8 @@ class Modules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Origin(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An archive. `url` has {repo} and {arch}; without a url it is the distribution's own.
 
-    `architectures`: the value of {arch} by machine (`uname -m`). `mirrors`: the archive whose packages it has, without its module
-    streams. `enabled_by`: the command that adds it as a package source of a host.
+    `architectures`: the value of {arch} by machine (`uname -m`). `mirrors`: the archive whose packages it has, without
+    its module streams. `enabled_by`: the command that adds it as a package source of a host.
     """
 
     key: str
@@ -93,9 +94,10 @@ class Offer(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class PackageSet(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Packages that provide one part of a driver stack on some distributions, for branches min..max (inclusive).
 
-    `packages` may contain {branch}, {version}, {kernel}, {kernel_flavour}; `alternatives` are other names for the same. `version`:
-    driver: all have the driver's version, to be pinned and held as a set; own: a version line of its own; kernel: follows the
-    kernel. `module_name`: if it is not "nvidia". `needs`: a package that they depend on in exactly their version.
+    `packages` may contain {branch}, {version}, {kernel}, {kernel_flavour}; `alternatives` are other names for the same.
+    `version`: driver: all have the driver's version, to be pinned and held as a set; own: a version line of its own;
+    kernel: follows the kernel. `module_name`: if it is not "nvidia". `needs`: a package that they depend on in exactly
+    their version.
     """
 
     part: str
@@ -202,6 +204,7 @@ def find_origin(key: str) -> Origin | None:
 
 
 def list_same_packages(origin: str) -> tuple[str, ...]:
-    """Return the origins whose package sets an archive has: its own, that of the archive it mirrors, and the distribution's."""
+    """Return the origins whose package sets an archive has: its own, that of the archive it mirrors, and the
+    distribution's."""
     known = find_origin(origin)
     return (origin, *((known.mirrors,) if known and known.mirrors else ()), "distribution")

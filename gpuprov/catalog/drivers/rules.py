@@ -37,8 +37,8 @@ def of_driver(package_sets: Iterable[PackageSet]) -> list[PackageSet]:
 
 
 def make_rule(entry: PackageSet, name: str, like: str, *, companion: bool = False) -> dict[str, Any]:
-    """Return a rule. A name that contains the branch ends with the newest branch in the catalogue: a newer one cannot be looked up
-    by name."""
+    """Return a rule. A name that contains the branch ends with the newest branch in the catalogue: a newer one cannot
+    be looked up by name."""
     newest = max(int(branch.branch) for branch in list_branches())
     most = int(entry.max_branch or (newest if "{branch}" in name else NO_LIMIT))
     made = {"name": name, "min": int(entry.min_branch or 0), "max": most}

@@ -20,12 +20,13 @@ from gpuprov.host_code.clients import OURS
 from gpuprov.rules import resolve
 
 Source = Literal["distribution", "nvidia", "mirror", "runfile"]
-"""The distribution's archive, NVIDIA's repository, the site's mirror of the latter; or .run files alone, if no packages are
-confirmed."""
+"""The distribution's archive, NVIDIA's repository, the site's mirror of the latter; or .run files alone, if no packages
+are confirmed."""
 SOURCES: tuple[Source, ...] = ("distribution", "nvidia", "mirror", "runfile")
 
 BUILDS = ("dkms", "precompiled")
-"""Ways in which a host gets its kernel modules: it builds them, or installs modules prebuilt for each of its kernels."""
+"""Ways in which a host gets its kernel modules: it builds them, or installs modules prebuilt for each of its kernels.
+"""
 MODULE_NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
 """Names of the kernel module, by distribution; modprobe.d accepts options under each."""
 GPU_SERVICES = [
@@ -46,14 +47,15 @@ GPU_SERVICES = [
     "nvidia-imex.service",
     "nvidia-fabricmanager.service",
 ]
-"""Services that hold GPUs, may be stopped for a driver change, and are started again afterwards. Fabric Manager's guide requires
-DCGM and Fabric Manager to be stopped before a reset; nvidia-persistenced keeps the module in use. An exporter is part of DCGM's
-unit: it comes before it, so that it is recorded as running. A name may be a pattern of a template's instances, meaning the running
-ones."""
+"""Services that hold GPUs, may be stopped for a driver change, and are started again afterwards. Fabric Manager's guide
+requires DCGM and Fabric Manager to be stopped before a reset; nvidia-persistenced keeps the module in use. An exporter
+is part of DCGM's unit: it comes before it, so that it is recorded as running. A name may be a pattern of a template's
+instances, meaning the running ones."""
 
 
 def list_gpu_services(site: Mapping[str, object]) -> list[str]:
-    """Return the services that the site names instead (also as Ansible takes a list: names with commas between), or GPU_SERVICES."""
+    """Return the services that the site names instead (also as Ansible takes a list: names with commas between), or
+    GPU_SERVICES."""
     given = site.get("host_gpu_services", GPU_SERVICES)
     named = given.split(",") if isinstance(given, str) else given if isinstance(given, list | tuple) else GPU_SERVICES
     return [name for unit in named if (name := str(unit).strip())]  # an empty one would be every process without a unit
@@ -67,16 +69,17 @@ def is_gpu_service(unit: str, site: Mapping[str, object]) -> bool:
 class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
     """The packages of one distribution and source.
 
-    `proprietary` and `open`: rules `{name, min, max}` of packages that must share one version, kernel modules first (see
-    `gpuprov.rules.resolve`). `extra`: names with a version line of their own. `ask`: every name to look up in an index. `others`:
-    rules of the set that another source has for this distribution, under names that are not in this one's; `mark` is on those that
-    no other archive has, `built` on those of this source whose modules are built in another way. `sources` and `conflicts`:
-    patterns of source packages that the set is built from, and of packages that install another driver. `modules`: the kernel
-    module's name on disk by flavour, for modprobe and modinfo. `streams`: dnf's module stream by flavour. `pin`: globs of names
-    that are only permitted in the set's version. `headers` (`{kernel}` is a kernel's release) and `dkms`: requirements of a module
-    build; `compilers`: further requirements, by flavour. `precompiled`: names of packages of modules for one kernel, by flavour; if
-    there are some, the set is for a host that builds none (see `gpuprov.rules.package_lists.precompiled_sets`). `builds_from`: the
-    fix for a host without DKMS on offer.
+    `proprietary` and `open`: rules `{name, min, max}` of packages that must share one version, kernel modules first
+    (see `gpuprov.rules.resolve`). `extra`: names with a version line of their own. `ask`: every name to look up in an
+    index. `others`: rules of the set that another source has for this distribution, under names that are not in this
+    one's; `mark` is on those that no other archive has, `built` on those of this source whose modules are built in
+    another way. `sources` and `conflicts`: patterns of source packages that the set is built from, and of packages that
+    install another driver. `modules`: the kernel module's name on disk by flavour, for modprobe and modinfo. `streams`:
+    dnf's module stream by flavour. `pin`: globs of names that are only permitted in the set's version. `headers`
+    (`{kernel}` is a kernel's release) and `dkms`: requirements of a module build; `compilers`: further requirements, by
+    flavour. `precompiled`: names of packages of modules for one kernel, by flavour; if there are some, the set is for a
+    host that builds none (see `gpuprov.rules.package_lists.precompiled_sets`). `builds_from`: the fix for a host
+    without DKMS on offer.
     """
 
     proprietary: tuple[dict[str, Any], ...]
@@ -141,8 +144,8 @@ def get_archive(distribution: Distribution) -> str:
 
 @cache
 def find_packages(os_id: str, version_id: str, source: str = "auto", build: str = "dkms") -> DriverPackages | None:
-    """Return the packages for a distribution in /etc/os-release; None if gpuprov does not manage its driver, or has none from that
-    source, or no precompiled modules there."""
+    """Return the packages for a distribution in /etc/os-release; None if gpuprov does not manage its driver, or has
+    none from that source, or no precompiled modules there."""
     distribution = find_distribution(os_id, version_id)
     if distribution is None or not distribution.managed:
         return None
@@ -280,8 +283,8 @@ def select_with_modules(rules: list[dict[str, Any]], modules: list[str]) -> tupl
 
 
 def list_driver_packages() -> dict[str, dict[str, Any]]:
-    """Return the packages by platform (the catalogue's key of a distribution) and source, for the roles; those of a host with
-    precompiled modules as `SOURCE-precompiled`."""
+    """Return the packages by platform (the catalogue's key of a distribution) and source, for the roles; those of a
+    host with precompiled modules as `SOURCE-precompiled`."""
     tables: dict[str, dict[str, Any]] = {}
     for entry in list_managed():
         known: dict[str, DriverPackages] = {source: build_packages(entry, source) for source in list_sources(entry)}

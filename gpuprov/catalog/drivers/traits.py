@@ -1,4 +1,5 @@
-"""Traits that distinguish drivers of different archives on the same host: patterns of versions, sources, conflicts, pins."""
+"""Traits that distinguish drivers of different archives on the same host: patterns of versions, sources, conflicts,
+pins."""
 
 from __future__ import annotations
 
@@ -7,22 +8,23 @@ from typing import Any
 PREBUILT = (r"linux-(modules|objects)-nvidia-\d.*", r"kmod-nvidia-\d.*")
 """Kernel modules prebuilt by Ubuntu, by driver branch and kernel; and NVIDIA's for dnf, kmod-nvidia-VERSION-KERNEL."""
 
-# What tells a driver of one archive from another's on the same host. `versions`: of its packages, where two archives have the
-# same names (NVIDIA's revisions are -0ubuntu1 and -1ubuntu1, Ubuntu's end in the release). `sources`: the source packages,
-# whatever else of which is installed moves along. `conflicts`: packages that bring another driver, unless they are of
-# `sources`. `pin`: names of which none may come in another version.
+# What tells a driver of one archive from another's on the same host. `versions`: of its packages, where two archives
+# have the same names (NVIDIA's revisions are -0ubuntu1 and -1ubuntu1, Ubuntu's end in the release). `sources`: the
+# source packages, whatever else of which is installed moves along. `conflicts`: packages that bring another driver,
+# unless they are of `sources`. `pin`: names of which none may come in another version.
 _METAPACKAGES = (r"cuda(-runtime|-demo-suite)?(-\d+-\d+)?", r"cuda-drivers.*", r"nvidia-open(-\d+)?")
 _BRANCHED = (
     r"nvidia-(dkms|driver|kernel-common|kernel-source|utils|compute-utils|headless|headless-no-dkms|firmware)(-\d+)?(-open)?(-[\d.]+)?",
     r"libnvidia-(cfg1|common|compute|decode|encode|extra|fbc1|gl|gpucomp)(-\d+)?",
     r"xserver-xorg-video-nvidia(-\d+)?",
 )
-# NVIDIA's program that names a driver, its local repositories as packages, its pins and its policy for SELinux: beside any driver, in
-# versions of their own.
+# NVIDIA's program that names a driver, its local repositories as packages, its pins and its policy for SELinux: beside
+# any driver, in versions of their own.
 _BESIDE = r"(?!driver-(assistant|local-repo|pinning|selinux))"
 _APT = ("nvidia-*", "libnvidia-*", "xserver-xorg-video-nvidia*", "cuda-drivers*", "libxnvctrl*")
-# Modules that are no part of NVIDIA's set for DKMS: those that SUSE has built and signed, those of NVIDIA's that compile when they
-# are installed (to 570), and older generations: https://sndirsch.github.io/nvidia/2025/07/16/nvidia-drivers.html
+# Modules that are no part of NVIDIA's set for DKMS: those that SUSE has built and signed, those of NVIDIA's that
+# compile when they are installed (to 570), and older generations:
+# https://sndirsch.github.io/nvidia/2025/07/16/nvidia-drivers.html
 _ZYPPER: dict[str, Any] = {
     "sources": (r"nvidia-(video|compute|persistenced|modprobe|settings|xconfig)(-G\d+)?",),
     "conflicts": (
@@ -58,8 +60,8 @@ TRAITS: dict[tuple[str, str], dict[str, Any]] = {
     ("opensuse-leap", "nvidia"): _ZYPPER,
     ("debian", "debian"): {
         "sources": ("nvidia-graphics-drivers", "nvidia-open-gpu-kernel-modules"),
-        # NVIDIA's own repository: the metapackages that drag a driver in (not cuda-toolkit and its kind, which bring none), and
-        # the driver's other names; Debian's legacy and tesla branches: other names for the same files.
+        # NVIDIA's own repository: the metapackages that drag a driver in (not cuda-toolkit and its kind, which bring
+        # none), and the driver's other names; Debian's legacy and tesla branches: other names for the same files.
         "conflicts": (
             *_METAPACKAGES,
             r"nvidia-driver-(pinning|open|cuda|\d+).*",

@@ -11,7 +11,8 @@ SOFT_CONFIG, SOFT_MODULES = soft.CONFIG, soft.MODULES
 SOFT_UNIT = "gpuprov-rdma-soft.service"
 ROCE_PORT = 4791
 """UDP port of RoCE v2: https://www.iana.org/assignments/service-names-port-numbers"""
-# https://salsa.debian.org/hpc-team/opensm: opensm.service starts opensm@GUID.service for each port; elsewhere it is the daemon.
+# https://salsa.debian.org/hpc-team/opensm: opensm.service starts opensm@GUID.service for each port; elsewhere it is the
+# daemon.
 OPENSM_UNIT = "opensm.service"
 
 

@@ -1,4 +1,5 @@
-"""GPUDirect RDMA: its three methods and their requirements, the modules and their parameters, messages of the kernel, gdrcopy."""
+"""GPUDirect RDMA: its three methods and their requirements, the modules and their parameters, messages of the kernel,
+gdrcopy."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ class Platform(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Excluded(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """GPUs without GPUDirect RDMA by any method: of these models, or with this brand in the product name. `way`: the alternative."""
+    """GPUs without GPUDirect RDMA by any method: of these models, or with this brand in the product name. `way`: the
+    alternative."""
 
     key: str
     models: tuple[str, ...] = ()

@@ -23,7 +23,8 @@ FIELDS = {
     "NCCL_NET_PLUGIN": "net_plugin",
     "NCCL_TOPO_FILE": "topo_file",
 }
-"""Variables that gpuprov writes itself, and the field of `rdma.nccl` for each; NCCL_IB_DISABLE follows from the devices."""
+"""Variables that gpuprov writes itself, and the field of `rdma.nccl` for each; NCCL_IB_DISABLE follows from the
+devices."""
 
 
 class Variables(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,7 +15,8 @@ PLACE = "/var/lib/gpuprov/doca-host"
 """The folder into which the named doca-host package is fetched; below it, the file is named after its checksum."""
 UNINSTALL = "/usr/sbin/ofed_uninstall.sh --force"
 HEADERS = {"debian": "linux-headers-{kernel}", "redhat": "kernel-devel-{kernel}"}
-"""Kernel headers, without which DKMS builds nothing for a kernel; same as in the driver's catalogue (part kernel-headers)."""
+"""Kernel headers, without which DKMS builds nothing for a kernel; same as in the driver's catalogue (part
+kernel-headers)."""
 FAMILIES = ("debian", "redhat")
 """Families of distributions whose package names are known."""
 MOST = 4 << 30
@@ -33,8 +34,9 @@ class Package(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Module(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A kernel module or DKMS tree by its role: `dkms` (built for every kernel), `core` (must be OFED's), `storage` (uses ib_core,
-    and is unloaded before openibd restarts), `peer` (the same, of GPUs), `other` (to be rebuilt after OFED)."""
+    """A kernel module or DKMS tree by its role: `dkms` (built for every kernel), `core` (must be OFED's), `storage`
+    (uses ib_core, and is unloaded before openibd restarts), `peer` (the same, of GPUs), `other` (to be rebuilt after
+    OFED)."""
 
     key: str
     role: Literal["dkms", "core", "storage", "peer", "other"]

@@ -15,7 +15,8 @@ WAIT = 60
 
 
 class Setting(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A setting of the block: the interface that sets it with NVIDIA's OFED, and with the kernel's own drivers (empty: none)."""
+    """A setting of the block: the interface that sets it with NVIDIA's OFED, and with the kernel's own drivers (empty:
+    none)."""
 
     key: str
     ofed: str

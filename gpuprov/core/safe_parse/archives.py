@@ -1,4 +1,5 @@
-"""Archives and compressed files of others, read without writing anything: sizes are bounded, no name in them is a path here."""
+"""Archives and compressed files of others, read without writing anything: sizes are bounded, no name in them is a path
+here."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class Tree(dict[str, bytes | Unreadable]):
 
 
 class Unpacked(io.RawIOBase):
-    """The bytes of a file, unpacked if it is compressed, as many as may be. Raises Unreadable for more, and for damaged data."""
+    """The bytes of a file, unpacked if it is compressed, as many as may be. Raises Unreadable for more, and for damaged
+    data."""
 
     def __init__(self, file: io.BufferedReader) -> None:
         self._file = file
@@ -113,8 +115,8 @@ def _is_zlib(decoder: Any) -> bool:
 
 
 def decode_text(data: bytes) -> str:
-    """Bytes of others as text; what is neither UTF-8 nor UTF-16 with its mark, as PowerShell writes it, becomes a replacement
-    character. A mark at the beginning is left out."""
+    """Bytes of others as text; what is neither UTF-8 nor UTF-16 with its mark, as PowerShell writes it, becomes a
+    replacement character. A mark at the beginning is left out."""
     encoding = "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
     return data.decode(encoding, "replace").replace("\r\n", "\n")
 
@@ -122,8 +124,8 @@ def decode_text(data: bytes) -> str:
 def read_tree(path: Path, is_selected: Callable[[str], bool]) -> Tree:
     """The regular files of a folder or archive whose name is wanted, by relative name. Links are not followed.
 
-    A single file that cannot be read stands there as what is wrong with it. Of an archive that was cut off there are the files that
-    are whole.
+    A single file that cannot be read stands there as what is wrong with it. Of an archive that was cut off there are
+    the files that are whole.
     """
     result = Tree()
     total = 0
@@ -181,7 +183,8 @@ _RECORD = re.compile(rb"([1-9][0-9]{0,6}) [^=\0]+=")
 
 
 def _judge_records(data: bytes) -> None:
-    """Raise Unreadable for an extended header that is none: each record begins with its length, and ends with a line feed (pax(1))."""
+    """Raise Unreadable for an extended header that is none: each record begins with its length, and ends with a line
+    feed (pax(1))."""
     at = 0
     while at < len(data) and data[at : at + 1] != b"\0":
         record = data[at : at + int(match[1])] if (match := _RECORD.match(data, at, at + RECORD)) else b""
@@ -191,8 +194,8 @@ def _judge_records(data: bytes) -> None:
 
 
 class Member(tarfile.TarInfo):
-    """A member whose headers are bounded: tarfile reads long names, pax headers and lists of holes whole. Two blocks of zeros are an
-    archive's end (pax(1)): where there is no further header before them, it was cut off."""
+    """A member whose headers are bounded: tarfile reads long names, pax headers and lists of holes whole. Two blocks of
+    zeros are an archive's end (pax(1)): where there is no further header before them, it was cut off."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:

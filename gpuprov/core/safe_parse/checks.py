@@ -16,7 +16,8 @@ _SURROGATES = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<lone>u[dD][
 
 
 def check_json(text: str) -> None:
-    """Raise Unreadable where a JSON text nests too deep or has a number that is too long; a text that is no JSON passes."""
+    """Raise Unreadable where a JSON text nests too deep or has a number that is too long; a text that is no JSON
+    passes."""
     if text.lstrip()[:1] in ("{", "["):  # else it holds no more than one value
         check_brackets(text)
 
@@ -37,8 +38,8 @@ def check_brackets(text: str) -> None:
 
 
 def check_toml(text: str) -> None:
-    """Raise Unreadable where a TOML text nests too deep: tomllib calls itself for each bracket, and takes the square of the time
-    and of the memory for dotted keys."""
+    """Raise Unreadable where a TOML text nests too deep: tomllib calls itself for each bracket, and takes the square of
+    the time and of the memory for dotted keys."""
     check_brackets(text)
     if match := _DOTTED.search(text):
         raise make_depth_error(*find_place(text, match.start()))
@@ -47,8 +48,8 @@ def check_toml(text: str) -> None:
 def check_yaml(text: str) -> None:
     """Raise Unreadable where a YAML text nests too deep, refers to itself, or its aliases or a number are too much.
 
-    A text that is no YAML passes as far as it goes: its reader says what is wrong with it. Not with a line that is too long: Ansible
-    looks through it for what may be meant, and takes the square of its length.
+    A text that is no YAML passes as far as it goes: its reader says what is wrong with it. Not with a line that is too
+    long: Ansible looks through it for what may be meant, and takes the square of its length.
     """
     import yaml as reader
 

@@ -68,7 +68,8 @@ def judge_lines(data: bytes) -> None:
 
 
 def read_contents(path: str, largest: int = FILE) -> bytes:
-    """The bytes of a regular file. Raises Unreadable for what is none (nothing is waited for) or is too large, OSError as open."""
+    """The bytes of a regular file. Raises Unreadable for what is none (nothing is waited for) or is too large, OSError
+    as open."""
     return read_bytes(path, largest, private=False)
 
 
@@ -78,7 +79,8 @@ def read_own_contents(path: str, largest: int = FILE) -> bytes:
 
 
 def read_named(path: str, largest: int = HOST_TEXT) -> bytes:
-    """The bytes of a file that a spec names, as a key. Raises OSError, whose `strerror` also says what is no file, or too large."""
+    """The bytes of a file that a spec names, as a key. Raises OSError, whose `strerror` also says what is no file, or
+    too large."""
     try:
         return read_contents(path, largest)
     except Unreadable as error:

@@ -10,7 +10,8 @@ DIGITS = 18
 LONGEST_LINE = 1000
 """Characters of a line of a YAML text in which Ansible looks for what is wrong."""
 LONGEST_NUMBER = 100
-"""Characters of a number in YAML, JSON and TOML; Python itself refuses to read 4,300 digits, and takes long over less."""
+"""Characters of a number in YAML, JSON and TOML; Python itself refuses to read 4,300 digits, and takes long over less.
+"""
 ALIASED = 1_000_000
 """Nodes that the aliases of one YAML document stand for, all together."""
 NUMBERS = 1 << 16
@@ -28,7 +29,8 @@ FILE = 64 << 20
 
 
 class Unreadable(ValueError):
-    """A text or file that is not what its reader reads, or is more than it may be. `line` and `column` count from 1; 0: unknown."""
+    """A text or file that is not what its reader reads, or is more than it may be. `line` and `column` count from 1; 0:
+    unknown."""
 
     def __init__(self, message: str, allowed: str = "", line: int = 0, column: int = 0) -> None:
         super().__init__(f"{message}; allowed: {allowed}" if allowed else message)

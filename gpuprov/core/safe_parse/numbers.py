@@ -41,7 +41,8 @@ def parse_number(text: str) -> float | None:
 
 
 def parse_numbers(text: str) -> frozenset[int]:
-    """`0-3,8` as numbers: how the kernel writes CPUs and ports. Raises Unreadable for a list that means more than NUMBERS."""
+    """`0-3,8` as numbers: how the kernel writes CPUs and ports. Raises Unreadable for a list that means more than
+    NUMBERS."""
     ranges = [parse_range(part.strip()) for part in text.split(",") if part.strip()]
     if sum(map(len, ranges)) > NUMBERS:
         raise Unreadable(f'"{text[:60]}" means too many numbers', f"{NUMBERS}")

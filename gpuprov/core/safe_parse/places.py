@@ -16,7 +16,8 @@ Place = tuple[int, int]
 
 
 def parse_placed_yaml(text: str | bytes, largest: int = HOST_TEXT) -> tuple[Any, dict[Path, Place]]:
-    """The document, and where each key and item stands. Raises Unreadable, also for a key that is written twice in one mapping."""
+    """The document, and where each key and item stands. Raises Unreadable, also for a key that is written twice in one
+    mapping."""
     import yaml as reader  # 10 ms
 
     value = parse_yaml(text, largest)

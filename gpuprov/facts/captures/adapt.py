@@ -1,5 +1,5 @@
-"""Conversion of a report's pieces to outputs of probes: each is brought into the probe's own form, with nothing added. A piece
-that has only half of a probe's data is not used as its output: checks would take it for complete.
+"""Conversion of a report's pieces to outputs of probes: each is brought into the probe's own form, with nothing added.
+A piece that has only half of a probe's data is not used as its output: checks would take it for complete.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _FUNCTION = re.compile(
     r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) .*?\[([0-9a-f]{4})\]: .*\[10de:([0-9a-f]{4})\](?: \(|\Z)"
 )
 _GONE = re.compile(r"\(rev ff\)|!!! Unknown header type 7f")
-"""lspci's mark of a function that does not answer, so that its configuration space reads as ones; newer versions show the
-header alone: https://github.com/pciutils/pciutils/pull/91"""
+"""lspci's mark of a function that does not answer, so that its configuration space reads as ones; newer versions show
+the header alone: https://github.com/pciutils/pciutils/pull/91"""
 
 LONGEST_LINE = 2000
 """Maximum number of characters that are read of a line of lspci."""
@@ -184,7 +184,8 @@ LOGS = ("dmesg", "journalctl --boot", "journalctl", "/var/log/kern.log", "/var/l
 
 
 def _convert_kernel_log(pieces: Pieces) -> str | None:
-    """Convert the first log that begins with the boot, or else the first one; NVIDIA's lines alone if there is no other."""
+    """Convert the first log that begins with the boot, or else the first one; NVIDIA's lines alone if there is no
+    other."""
     made = bug_report.seconds(pieces.commands.get("date", ""))
     texts = (pieces.commands.get(name) or pieces.files.get(name) for name in LOGS)
     kernel_logs = [log for text in texts if text and (log := logs.kernel_log(text, made))]
@@ -253,13 +254,13 @@ PROBES: dict[str, Callable[[Pieces], str | None]] = {
     "recorded_ports": _from_command(plain.IBSTAT, ibstat),
     "recorded_links": _from_command(plain.NVLINK_STATUS),
 }
-"""Converters by probe name, for data that a report may have. Not packages of an rpm host: a report lists them without epoch
-and locks."""
+"""Converters by probe name, for data that a report may have. Not packages of an rpm host: a report lists them without
+epoch and locks."""
 
 
 def whole(pieces: Pieces) -> Pieces:
-    """Return the pieces without a truncated list of GPUs, which would lack the others. A truncated list of NVLinks stays:
-    it can only show defects."""
+    """Return the pieces without a truncated list of GPUs, which would lack the others. A truncated list of NVLinks
+    stays: it can only show defects."""
     links = recorded.explain_missing_links(pieces.commands.get(plain.NVLINK_STATUS, ""))
     pieces = msgspec.structs.replace(pieces, cut=pieces.cut or links)
     if lacking := smi_query.explain_truncation(pieces.commands.get(SMI, "")):

@@ -1,7 +1,8 @@
 """nvidia-bug-report.log: sections between lines of underscores, each a file (`*** PATH`) or a command with its output.
 
 The form is that of the script nvidia-bug-report.sh of NVIDIA's drivers 390 to 595: that of 390 is
-https://github.com/AOSC-Tracking/nvidia-390/blob/dc680a6d5bf4afcd37ffb48006d8fbccd7cdbbef/nvidia-bug-report.sh, a newer one
+https://github.com/AOSC-Tracking/nvidia-390/blob/dc680a6d5bf4afcd37ffb48006d8fbccd7cdbbef/nvidia-bug-report.sh, a newer
+one
 https://github.com/bottlerocket-os/bottlerocket-admin-container/blob/a226b193d441e3aa7ffdd3bca305b5621b1d2d7f/nvidia-bug-report.sh.
 """
 
@@ -25,9 +26,9 @@ _HEADINGS = (
     r"/(?:[\w.+-]+/)*((?:nvidia-smi|lspci|systemctl|modinfo|mokutil|dmidecode|ibstat|dmesg)\b[^|<>;]*?)",
     r"(dmesg):",
 )
-"""Headings of the script before a command's output: the path that `which` finds, or its own words, as for dmesg in every
-version. Other headings in its own words are for output that no probe reads: xset, nvidia-settings, xrandr, the window manager,
-the kind of driver."""
+"""Headings of the script before a command's output: the path that `which` finds, or its own words, as for dmesg in
+every version. Other headings in its own words are for output that no probe reads: xset, nvidia-settings, xrandr, the
+window manager, the kind of driver."""
 _COMMAND = re.compile(rf"(?:{'|'.join(_HEADINGS)})\s*\Z")
 _UNAME = re.compile(r"^uname: (\S+ (\S+) .*)\n", re.MULTILINE)
 _DATE = re.compile(r"^Date: (.*)\n", re.MULTILINE)
@@ -68,8 +69,8 @@ def seconds(date: str) -> float:
 
 
 def pieces(text: str) -> Pieces:
-    """Parse the files and commands in the report. Of duplicates the first counts. In a report without its end the last one is
-    left out, as it may be incomplete."""
+    """Parse the files and commands in the report. Of duplicates the first counts. In a report without its end the last
+    one is left out, as it may be incomplete."""
     collected = Pieces()
     complete = _END.search(text) is not None
     if uname := _UNAME.search(text):
@@ -86,7 +87,8 @@ def pieces(text: str) -> Pieces:
 
 
 def _add_section(section: str, collected: Pieces, *, whole: bool = True) -> str:
-    """Add a section's pieces, without the last one if the section is not `whole`. Returns the name of the omitted one, if any."""
+    """Add a section's pieces, without the last one if the section is not `whole`. Returns the name of the omitted one,
+    if any."""
     into: tuple[dict[str, str], str] | None = None
     lines: list[str] = []
     blank = True

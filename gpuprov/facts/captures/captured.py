@@ -18,8 +18,8 @@ from gpuprov.facts.captures.model import Record
 from gpuprov.facts.probes.base import Facts, Output
 
 FORMAT = 2
-"""Version of the format; it is increased when a probe's output changes meaning, as captures of an earlier gpuprov would be
-misread."""
+"""Version of the format; it is increased when a probe's output changes meaning, as captures of an earlier gpuprov would
+be misread."""
 SUFFIX = ".capture.json"
 
 

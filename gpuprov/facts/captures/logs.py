@@ -1,5 +1,5 @@
-"""Kernel logs in records, or by themselves: dmesg and journalctl in their formats, and syslog; converted to the output of the probe of
-the kernel log. Of a log of several boots the last one counts: what came before is past."""
+"""Kernel logs in records, or by themselves: dmesg and journalctl in their formats, and syslog; converted to the output
+of the probe of the kernel log. Of a log of several boots the last one counts: what came before is past."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def host(text: str) -> str:
 def kernel_log(text: str, made: float = 0, *, searched: bool = False) -> str | None:
     """Convert a log to the probe's output: the kernel's lines of the last boot. None if they lack time stamps.
 
-    `made`: when the record was made, in Unix time: no line is later. A stamp without a year is from the year before that; without a
-    zone it is taken for UTC. `searched`: the text has NVIDIA's lines alone.
+    `made`: when the record was made, in Unix time: no line is later. A stamp without a year is from the year before
+    that; without a zone it is taken for UTC. `searched`: the text has NVIDIA's lines alone.
     """
     made = made or time.time()
     lines = [line for line in _last_boot(_kernel_lines(text, made)) if line.text.strip()]

@@ -13,9 +13,9 @@ Kind = Literal["capture", "bug report", "sosreport", "kernel log", "nvidia-smi -
 
 
 class Pieces(msgspec.Struct):
-    """The contents of a report, as collected by its tool. `files`: text by absolute path. `commands`: output by command line,
-    the program without its folder. `absent`: files that the report states were not on the host. `cut`: the reason why the
-    report is known to be incomplete; empty if it is not.
+    """The contents of a report, as collected by its tool. `files`: text by absolute path. `commands`: output by command
+    line, the program without its folder. `absent`: files that the report states were not on the host. `cut`: the reason
+    why the report is known to be incomplete; empty if it is not.
     """
 
     files: dict[str, str] = {}
@@ -29,10 +29,11 @@ class Pieces(msgspec.Struct):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one host at the time of the record. `host` is its own name, `folder` that of the folder in which it lies, `path`
-    the path of the record, `text` all of its text, to search for messages. `read_at`: seconds since 1970, 0 if unknown. `fault`: the
-    error if it could not be read, else empty. `readable`: the probes that gpuprov looks for in a record of this kind; empty: all.
-    `cut`: the reason why it is known to be incomplete: outputs that may lack data are left out.
+    """The state of one host at the time of the record. `host` is its own name, `folder` that of the folder in which it
+    lies, `path` the path of the record, `text` all of its text, to search for messages. `read_at`: seconds since 1970,
+    0 if unknown. `fault`: the error if it could not be read, else empty. `readable`: the probes that gpuprov looks for
+    in a record of this kind; empty: all. `cut`: the reason why it is known to be incomplete: outputs that may lack data
+    are left out.
     """
 
     host: str
@@ -48,8 +49,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordedFacts(Facts):
-    """Facts of a record. Data that it lacks, or that gpuprov does not look for in it, raises NotRecorded: the check that needs
-    it is skipped, it neither passes nor fails."""
+    """Facts of a record. Data that it lacks, or that gpuprov does not look for in it, raises NotRecorded: the check
+    that needs it is skipped, it neither passes nor fails."""
 
     def __init__(self, record: Record) -> None:
         super().__init__(record.outputs)

@@ -27,7 +27,8 @@ def is_named(name: str) -> bool:
 
 
 def convert(pieces: Pieces) -> dict[str, Output]:
-    """Convert the pieces to outputs. A report does not say whether it was made in a container; it is taken for one of a host."""
+    """Convert the pieces to outputs. A report does not say whether it was made in a container; it is taken for one of a
+    host."""
     return {"container": Output("none\n"), **adapt.outputs(pieces)}
 
 
@@ -39,10 +40,10 @@ def build(path: str, host: str, commands: Mapping[str, str], kind: Kind = "comma
 
 
 def combine(path: str, place: str, files: Mapping[str, bytes | Unreadable]) -> list[Record]:
-    """Return the records in the plain files of a folder. They are of one host, unless two of them are of the same command: then a
-    host's name ends at the first dot of a file's. Files that are named after what they hold (smi.txt, smi.xml, dmesg.log) do not
-    tell hosts apart: of two the longer one is kept. `place`: the folder inside of what is read, which may be named after its
-    host."""
+    """Return the records in the plain files of a folder. They are of one host, unless two of them are of the same
+    command: then a host's name ends at the first dot of a file's. Files that are named after what they hold (smi.txt,
+    smi.xml, dmesg.log) do not tell hosts apart: of two the longer one is kept. `place`: the folder inside of what is
+    read, which may be named after its host."""
     known: list[tuple[str, str, str]] = []
     faults: dict[str, Unreadable] = {}
     for name, data in files.items():
@@ -71,8 +72,8 @@ def combine(path: str, place: str, files: Mapping[str, bytes | Unreadable]) -> l
 
 
 def _are_of_one(known: Iterable[tuple[str, str, str]], faults: Iterable[str]) -> bool:
-    """Return whether files are of one host: none of the names that are no command's has a command twice, and no file of another
-    name is broken."""
+    """Return whether files are of one host: none of the names that are no command's has a command twice, and no file of
+    another name is broken."""
     named = [(stem, command) for stem, command, _ in known if not _COMMAND.fullmatch(stem)]
     stems = {stem for stem, _ in named}
     if stems and any(not _COMMAND.fullmatch(stem) and stem not in stems for stem in faults):

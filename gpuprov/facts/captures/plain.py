@@ -35,8 +35,8 @@ _NAMELESS = re.compile(rf"\A\s*{_ADDRESS} [A-Z0-9][\w/ -]{{2,60}}: ")
 
 
 def identify(text: str) -> tuple[str, str]:
-    """Return the command whose output a text is, and the text in the form that is read; two empty texts for another one. Raises
-    Unreadable for one that is known, and says too little."""
+    """Return the command whose output a text is, and the text in the form that is read; two empty texts for another
+    one. Raises Unreadable for one that is known, and says too little."""
     if smi_xml.is_one(text):
         return SMI, smi_xml.convert(text)
     if SMI_LOG in text[:2000]:

@@ -1,5 +1,5 @@
-"""Reader of records at a path: one file or archive, or a folder of them. The kind is determined by the contents, never by the
-name."""
+"""Reader of records at a path: one file or archive, or a folder of them. The kind is determined by the contents, never
+by the name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def read(path: Path) -> list[Record]:
 
 
 def iterate(path: Path) -> Iterator[Record]:
-    """Yield every record at the path, one after another, so that a folder of many takes the memory of one. Raises as `read` does."""
+    """Yield every record at the path, one after another, so that a folder of many takes the memory of one. Raises as
+    `read` does."""
     found = False
     try:
         if what := explain_refusal(str(path)):
@@ -155,8 +156,8 @@ def _read_folder(path: Path) -> Iterator[Record]:
 
 
 def _read_member(path: Path, name: str, data: bytes | Unreadable) -> Record | None:
-    """Read a file of a folder or archive as a record; None if it is no record. One that cannot be read affects only its own
-    host."""
+    """Read a file of a folder or archive as a record; None if it is no record. One that cannot be read affects only its
+    own host."""
     place, file = f"{path}/{name}", name.rpartition("/")[2]
     match = _BUG_REPORT.search(name)
     kind: Kind = "bug report" if match else "capture"

@@ -1,8 +1,8 @@
 """`nvidia-smi -q -x` -> the text of `nvidia-smi -q`, so that the probes' own parsers read it.
 
 The elements are those of nvsmi_device_v10 to v13 (drivers 430 to 590), as in the outputs that Telegraf keeps:
-https://github.com/influxdata/telegraf/tree/master/plugins/inputs/nvidia_smi/testdata. An element that is not named here keeps its own
-name, which no parser reads.
+https://github.com/influxdata/telegraf/tree/master/plugins/inputs/nvidia_smi/testdata. An element that is not named here
+keeps its own name, which no parser reads.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""sosreport, as an archive or its folder: copies of files under their own path, and outputs of commands under sos_commands.
+"""sosreport, as an archive or its folder: copies of files under their own path, and outputs of commands under
+sos_commands.
 
-Names of commands are sos's: blanks and slashes are replaced (https://github.com/sosreport/sos, `mangle_command`); sos 4.0 and 4.9.
+Names of commands are sos's: blanks and slashes are replaced (https://github.com/sosreport/sos, `mangle_command`); sos
+4.0 and 4.9.
 """
 
 from __future__ import annotations

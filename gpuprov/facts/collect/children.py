@@ -1,5 +1,5 @@
-"""Many child processes at a time, one thread, one selector: fed, read, timed and, on an interrupt, ended. This module knows
-nothing of hosts, shells or ssh.
+"""Many child processes at a time, one thread, one selector: fed, read, timed and, on an interrupt, ended. This module
+knows nothing of hosts, shells or ssh.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Process(Protocol):
 
 
 class Child(subprocess.Popen[bytes]):
-    """A child process in a session of its own, so that its helpers (ProxyJump) end with it. `environment`: variables beside
-    this process's; None removes one.
+    """A child process in a session of its own, so that its helpers (ProxyJump) end with it. `environment`: variables
+    beside this process's; None removes one.
     """
 
     def __init__(self, argv: list[str], environment: Mapping[str, str | None] | None = None) -> None:
@@ -91,9 +91,10 @@ class _Running:
 
 
 def run_all(jobs: Iterable[Job], workers: int) -> None:
-    """Run every job, at most `workers` at a time, and report each one's end. A job is taken when a slot is free, so that not
-    all scripts of a fleet are in memory at once; if this machine has room for fewer processes, jobs wait for others to end. An
-    exception ends all children first, and so do SIGTERM and SIGHUP: children have sessions of their own, and would stay."""
+    """Run every job, at most `workers` at a time, and report each one's end. A job is taken when a slot is free, so
+    that not all scripts of a fleet are in memory at once; if this machine has room for fewer processes, jobs wait for
+    others to end. An exception ends all children first, and so do SIGTERM and SIGHUP: children have sessions of their
+    own, and would stay."""
     waiting: Iterator[Job] = iter(jobs)
     running: set[_Running] = set()
     with ended_politely(), selectors.DefaultSelector() as selector:
@@ -110,8 +111,8 @@ def run_all(jobs: Iterable[Job], workers: int) -> None:
 
 
 def _start(job: Job, running: set[_Running], selector: selectors.BaseSelector) -> bool:
-    """Start the job; returns False if this machine has no room for it beside the running ones: too few open files, processes
-    or memory."""
+    """Start the job; returns False if this machine has no room for it beside the running ones: too few open files,
+    processes or memory."""
     try:
         child = _Running(job)
     except OSError as error:

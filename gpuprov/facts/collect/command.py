@@ -1,9 +1,9 @@
 """Commands for child processes that run a script on a host, from its connection settings.
 
-The script goes to `sh` over standard input, never in an argument: no length limit, no quoting by a login shell that may be csh
-or fish, and nothing visible in `ps`. testinfra's backends cannot do that (`testinfra/backend/base.py`: `run_local` quotes the
-command into a local shell line, without time-out, and a byte that is not ASCII costs one more exec to ask for the encoding),
-so the ssh command line is built here, from the same variables.
+The script goes to `sh` over standard input, never in an argument: no length limit, no quoting by a login shell that may
+be csh or fish, and nothing visible in `ps`. testinfra's backends cannot do that (`testinfra/backend/base.py`:
+`run_local` quotes the command into a local shell line, without time-out, and a byte that is not ASCII costs one more
+exec to ask for the encoding), so the ssh command line is built here, from the same variables.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from gpuprov.facts.collect.silence import keep_alive
 from gpuprov.inventory import home
 
 SHELL = ("sh", "-c", 'eval "$(cat)"')
-"""Shell that reads the whole script before its first line runs: after a broken connection nothing runs. Without a folder and
-without `exec`, so that a login shell may be a restricted one (rbash takes neither)."""
+"""Shell that reads the whole script before its first line runs: after a broken connection nothing runs. Without a
+folder and without `exec`, so that a login shell may be a restricted one (rbash takes neither)."""
 ROOTS_SHELL = ("/bin/sh", "-c", SHELL[2])
 BEFORE_SUDO = f"LC_ALL=C; export LC_ALL; echo {LOGGED_IN} >&2"
 """Shell before sudo: sudo's messages are in English, and can be distinguished from the login's output."""
 PART = 30_000
-"""Maximum characters of a script in one argument: MAX_ARG_STRLEN of Linux is 128 KiB, and a character has four bytes at most."""
+"""Maximum characters of a script in one argument: MAX_ARG_STRLEN of Linux is 128 KiB, and a character has four bytes at
+most."""
 PARTS = 30
-"""Maximum number of arguments with a script: all arguments of a program have at least 2 MiB on Linux (a quarter of its stack's
-8)."""
+"""Maximum number of arguments with a script: all arguments of a program have at least 2 MiB on Linux (a quarter of its
+stack's 8)."""
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -82,7 +83,8 @@ def remote_command(settings: Settings, script: str) -> tuple[list[str], bytes]:
         raise GpuprovError(
             f"{settings.name}: the script is too long for sudo with a password", "allow sudo without a password"
         )
-    # One line and then the end: a wrong password is one attempt, not three that lock the account. So the script is in arguments.
+    # One line and then the end: a wrong password is one attempt, not three that lock the account. So the script is in
+    # arguments.
     joined = "".join(f"${{{number}}}" for number in range(1, len(parts) + 1))
     line = shlex.join([*sudo, "-S", "-p", "", "--", *ROOTS_SHELL[:2], f'eval "{joined}"', "sh"])
     assignments = "\n".join(f"s{number}={shlex.quote(part)}" for number, part in enumerate(parts))
@@ -112,7 +114,8 @@ def ssh_arguments(settings: Settings) -> list[str]:
 
 
 def _build_control_path(settings: Settings, given: str) -> list[str]:
-    """Return options for the socket that Ansible would use, if the user's Ansible configuration requests shared connections."""
+    """Return options for the socket that Ansible would use, if the user's Ansible configuration requests shared
+    connections."""
     if "controlpath" in given or not ("controlpersist" in given or settings.text("control_path")):
         return []
     directory = os.path.expanduser(settings.text("control_path_dir", "~/.ansible/cp"))
@@ -129,13 +132,14 @@ def _build_control_path(settings: Settings, given: str) -> list[str]:
 
 
 def _build_ansible_command(settings: Settings, script: str) -> Command:
-    """Run through Ansible itself, for connection plugins and become methods that are not built in here. Slow. Variables are
-    passed in the environment, which only this user and root can read; a file would have to be removed.
+    """Run through Ansible itself, for connection plugins and become methods that are not built in here. Slow. Variables
+    are passed in the environment, which only this user and root can read; a file would have to be removed.
     """
     import base64
     import gzip
 
-    # One argument here and on the host, with what a become method puts around it: as it is, a long one is over MAX_ARG_STRLEN.
+    # One argument here and on the host, with what a become method puts around it: as it is, a long one is over
+    # MAX_ARG_STRLEN.
     packed = base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode()
     given = {name: value for name, value in settings.variables.items() if value is not None}
     # What the environment says is data to Ansible; the template that asks for it has nothing of the inventory in it.

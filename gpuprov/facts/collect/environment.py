@@ -1,7 +1,7 @@
-"""The environment in which Ansible runs: only the user's settings for reaching hosts are kept. A setting that changes the
-actions or the output of a run would change gpuprov's result: a callback that hides events, tags, another strategy, `no_log`.
-So variables are taken from a list, and others in ansible.cfg are overridden: a variable takes precedence over it.
-https://docs.ansible.com/ansible/latest/reference_appendices/config.html
+"""The environment in which Ansible runs: only the user's settings for reaching hosts are kept. A setting that changes
+the actions or the output of a run would change gpuprov's result: a callback that hides events, tags, another strategy,
+`no_log`. So variables are taken from a list, and others in ansible.cfg are overridden: a variable takes precedence over
+it. https://docs.ansible.com/ansible/latest/reference_appendices/config.html
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ FORCED: dict[str, str] = {
     "ANSIBLE_ASK_PASS": "false",
     "ANSIBLE_BECOME_ASK_PASS": "false",
     "ANSIBLE_ASK_VAULT_PASS": "false",
-    # Facts are what a host says: as variables they would win over the inventory's, and name files of this machine that roles copy.
+    # Facts are what a host says: as variables they would win over the inventory's, and name files of this machine that
+    # roles copy.
     "ANSIBLE_INJECT_FACT_VARS": "false",
     # What would change what is printed, of which events are made.
     "ANSIBLE_NOCOLOR": "1",

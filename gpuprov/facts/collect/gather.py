@@ -49,8 +49,8 @@ def gather(
     timeout: float = HOST_LIMIT,
     on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
 ) -> Gathered:
-    """Read every host as `gather_each` does; returns the facts of each host, or its error, in the order given. `on_done` is
-    called too."""
+    """Read every host as `gather_each` does; returns the facts of each host, or its error, in the order given.
+    `on_done` is called too."""
     results: Gathered = {raw.name: Unreached(raw.name, "not tried") for raw, _ in hosts}
 
     def note(name: str, result: Facts | UnreachableError) -> None:
@@ -70,10 +70,10 @@ def gather_each(
     timeout: float = HOST_LIMIT,
     took: dict[str, float] | None = None,
 ) -> None:
-    """Read every host; `on_done` receives its facts, or its error, as soon as it ends, and nothing is kept here. `took` gets
-    the seconds that each host needed from its start. Hosts whose sshd drops the connection before the login, as it does while
-    too many log in, are tried again with fewer at a time; `pace` then remembers that number, if it let one of them in. On an
-    exception (an interrupt too) every child is ended before it propagates.
+    """Read every host; `on_done` receives its facts, or its error, as soon as it ends, and nothing is kept here. `took`
+    gets the seconds that each host needed from its start. Hosts whose sshd drops the connection before the login, as it
+    does while too many log in, are tried again with fewer at a time; `pace` then remembers that number, if it let one
+    of them in. On an exception (an interrupt too) every child is ended before it propagates.
     """
     pace = pace or Pace()
     scripts: dict[tuple[Probe[Any], ...], str] = {}

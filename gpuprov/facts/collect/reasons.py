@@ -1,6 +1,6 @@
-"""Reason and fix for a script that did not start, from the output of ssh, a login shell or sudo. This is the only place with
-that rule, and pure. The messages are those of OpenSSH (`ssh.c`, `sshconnect*.c`), paramiko, shadow's nologin, pam_nologin,
-sudo (`plugins/sudoers`), and sudo-rs (`src/common/error.rs`), in English: sudo is run with LC_ALL=C.
+"""Reason and fix for a script that did not start, from the output of ssh, a login shell or sudo. This is the only place
+with that rule, and pure. The messages are those of OpenSSH (`ssh.c`, `sshconnect*.c`), paramiko, shadow's nologin,
+pam_nologin, sudo (`plugins/sudoers`), and sudo-rs (`src/common/error.rs`), in English: sudo is run with LC_ALL=C.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ AWAY = f"check ansible_host and ansible_port, that the host is up and that its s
 
 
 class Login(NamedTuple):
-    """The user and method of a login. `sudo` is the program that becomes another user; `key` the inventory's key file, and
-    `key_trouble` the error if this machine cannot read it."""
+    """The user and method of a login. `sudo` is the program that becomes another user; `key` the inventory's key file,
+    and `key_trouble` the error if this machine cannot read it."""
 
     user: str = ""
     become_user: str = "root"
@@ -35,8 +35,8 @@ class Login(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """The reason why no script ran. `become`: the login works, but becoming another user failed. `dropped`: sshd closed the
-    connection before it sent anything, as it does while too many log in."""
+    """The reason why no script ran. `become`: the login works, but becoming another user failed. `dropped`: sshd closed
+    the connection before it sent anything, as it does while too many log in."""
 
     said: str
     advice: str = BY_HAND

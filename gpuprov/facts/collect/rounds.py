@@ -1,5 +1,5 @@
-"""Hosts whose sshd, or the jump host before them, drops connections while too many log in: tried again with fewer at a time,
-while that helps."""
+"""Hosts whose sshd, or the jump host before them, drops connections while too many log in: tried again with fewer at a
+time, while that helps."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gpuprov.spec.model import RawHost
 PAUSE = 1.0
 """Seconds before hosts whose connection was dropped are tried again."""
 HELPLESS = 2
-"""If this multiple of the hosts tried at a time is dropped again in a row, their number is not the reason, but for example a
-jump host that rejects everybody. The others that are reached in the same way are left to the next, slower round; after the
-last round they are given up."""
+"""If this multiple of the hosts tried at a time is dropped again in a row, their number is not the reason, but for
+example a jump host that rejects everybody. The others that are reached in the same way are left to the next, slower
+round; after the last round they are given up."""
 WAY = (
     "ansible_connection",
     "ansible_ssh_executable",
@@ -31,8 +31,8 @@ WAY = (
 
 
 class Rounds:
-    """Rounds of jobs by host, each with fewer at a time. A host that is tried again has not ended: `hears` holds back its
-    answer until then."""
+    """Rounds of jobs by host, each with fewer at a time. A host that is tried again has not ended: `hears` holds back
+    its answer until then."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
@@ -81,8 +81,8 @@ class Rounds:
             self._pace.forks = forks
 
     def _promising(self, names: Sequence[str], most: int, jobs: Mapping[str, Job], left: list[str]) -> Iterator[Job]:
-        """Yield the jobs of these hosts, as long as a slower round lets some in; the others are added to `left`. The first
-        round tries all."""
+        """Yield the jobs of these hosts, as long as a slower round lets some in; the others are added to `left`. The
+        first round tries all."""
         self._in_a_row.clear()
         first = not self._again
         for name in names:

@@ -1,14 +1,14 @@
 """One POSIX sh script for many probes, and the parser of its outputs. Nothing is written on the host.
 
-Each snippet runs in a subshell of its own, standard input from /dev/null; standard output and standard error go straight to the
-two streams of the exec, between frames. A frame's marker is a number that the host draws (the kernel's random uuid) when the
-script starts and that only the script's shell knows: it is in no argument list, no environment and not in the script, so nothing
-a snippet prints can forge a frame.
+Each snippet runs in a subshell of its own, standard input from /dev/null; standard output and standard error go
+straight to the two streams of the exec, between frames. A frame's marker is a number that the host draws (the kernel's
+random uuid) when the script starts and that only the script's shell knows: it is in no argument list, no environment
+and not in the script, so nothing a snippet prints can forge a frame.
 
-A snippet that does not end is killed with its children after PROBE_LIMIT seconds and gets status TIMED_OUT; one that cannot be
-killed (uninterruptible sleep in a driver) is left behind at the next tick; one that can be is waited for, or bash would report
-its end in the next frame. `timeout` from coreutils would wait for such a process for ever, and costs two forks and execs per
-probe; the one ticker costs two per host and one a second.
+A snippet that does not end is killed with its children after PROBE_LIMIT seconds and gets status TIMED_OUT; one that
+cannot be killed (uninterruptible sleep in a driver) is left behind at the next tick; one that can be is waited for, or
+bash would report its end in the next frame. `timeout` from coreutils would wait for such a process for ever, and costs
+two forks and execs per probe; the one ticker costs two per host and one a second.
 """
 
 from __future__ import annotations
@@ -65,14 +65,15 @@ printf '%s.\n' "$n"
 """
 
 _RUN = secrets.token_hex(8)
-"""A random mark of this process, so that output of the login before the script cannot be taken for the script's beginning."""
+"""A random mark of this process, so that output of the login before the script cannot be taken for the script's
+beginning."""
 _BEGIN = re.compile(rb"gpuprov-begin %b ([0-9a-f-]{20,64}) (\d*)\r?\n" % _RUN.encode())
 _STATUS = re.compile(rb"-?[0-9]{1,6}\r?\Z")
 
 
 def compose(probes: Iterable[Probe[Any]], limit: int = PROBE_LIMIT) -> str:
-    """Compose one script for these probes, in order, identical ones once. In one process, equal probes give an identical
-    script, byte for byte."""
+    """Compose one script for these probes, in order, identical ones once. In one process, equal probes give an
+    identical script, byte for byte."""
     scripts: dict[str, str] = {}
     for probe in probes:
         if "\n" in probe.name or scripts.setdefault(probe.name, probe.script) != probe.script:
@@ -104,8 +105,8 @@ def begun(data: bytes) -> bool:
 
 
 def split(data: bytes) -> dict[str, Output] | None:
-    """Split both streams, one after the other, into outputs by probe name; None if the script did not run to its end. An
-    invalid frame, such as one with a status that no program can have, is no end either.
+    """Split both streams, one after the other, into outputs by probe name; None if the script did not run to its end.
+    An invalid frame, such as one with a status that no program can have, is no end either.
     """
     begin = _BEGIN.search(data)
     if begin is None or begin[1] + b"." not in data:

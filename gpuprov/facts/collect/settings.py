@@ -1,5 +1,5 @@
-"""Connection settings of a host, resolved as by Ansible: host variables, then the environment, then ansible.cfg. Ansible's own
-resolver takes 650 ms to import; the few options needed for reading a host are here.
+"""Connection settings of a host, resolved as by Ansible: host variables, then the environment, then ansible.cfg.
+Ansible's own resolver takes 650 ms to import; the few options needed for reading a host are here.
 https://docs.ansible.com/ansible/latest/collections/ansible/builtin/ssh_connection.html
 """
 
@@ -163,7 +163,8 @@ class Settings:
 
     @property
     def python(self) -> str:
-        """The interpreter that the inventory names; empty if it leaves the choice (Ansible's `auto` and similar values)."""
+        """The interpreter that the inventory names; empty if it leaves the choice (Ansible's `auto` and similar
+        values)."""
         named = self.text("python").strip()
         return "" if named.startswith("auto") else named
 

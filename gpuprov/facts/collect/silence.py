@@ -1,5 +1,5 @@
-"""Keep-alives: the time after which a silent host is given up. A frozen host answers nothing, a slow one still answers ssh.
-TCP's own keep-alives are answered by the kernel even for a frozen sshd; ssh's are answered by sshd itself
+"""Keep-alives: the time after which a silent host is given up. A frozen host answers nothing, a slow one still answers
+ssh. TCP's own keep-alives are answered by the kernel even for a frozen sshd; ssh's are answered by sshd itself
 (ServerAliveInterval, ssh_config(5)).
 """
 
@@ -13,7 +13,8 @@ from gpuprov.facts.collect.settings import Settings
 from gpuprov.spec.model import RawHost
 
 INTERVAL, COUNT = 15, 6
-"""Seconds between keep-alives, and how many may stay unanswered: a host is given up after at most 15 + 15 x 6 = 105 seconds."""
+"""Seconds between keep-alives, and how many may stay unanswered: a host is given up after at most 15 + 15 x 6 = 105
+seconds."""
 SILENCE = INTERVAL * (COUNT + 1)
 _VARIABLES = {
     "common_args": "ansible_ssh_common_args",
@@ -32,9 +33,9 @@ def keep_alive(given: Sequence[str]) -> list[str]:
 
 
 def with_keep_alive(raw: RawHost) -> RawHost:
-    """Return the host with variables that enable keep-alives in Ansible's ssh; the site's ssh arguments stay. The options go
-    into an unset variable: a variable's text may be data that must not become a template, so it is extended only if nothing in
-    it looks like one.
+    """Return the host with variables that enable keep-alives in Ansible's ssh; the site's ssh arguments stay. The
+    options go into an unset variable: a variable's text may be data that must not become a template, so it is extended
+    only if nothing in it looks like one.
     """
     settings = Settings(raw)
     values = {name: settings.text(name) for name in _VARIABLES}

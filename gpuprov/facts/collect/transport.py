@@ -122,7 +122,8 @@ def _build_unreached(
 
 
 def _build_manual_command(settings: Settings, *, become: bool = False) -> str:
-    """Return the command that shows the same failure: ssh alone if the login fails, sudo over ssh if becoming root does."""
+    """Return the command that shows the same failure: ssh alone if the login fails, sudo over ssh if becoming root
+    does."""
     words = ["sudo", "-u", settings.become_user, "true"] if become else ["true"]
     if settings.kind == "ssh":
         ssh, *options = [word for word in ssh_arguments(settings) if word not in ("-T",)]
@@ -140,8 +141,8 @@ def _build_manual_command(settings: Settings, *, become: bool = False) -> str:
 
 
 def site_host(raw: RawHost, control_path: str = "") -> object:
-    """Return the host as testinfra's `Host`, for site tests. `control_path`: a socket name, so that many commands share one
-    ssh connection."""
+    """Return the host as testinfra's `Host`, for site tests. `control_path`: a socket name, so that many commands share
+    one ssh connection."""
     import testinfra
 
     settings = Settings(raw)

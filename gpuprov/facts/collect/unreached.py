@@ -1,5 +1,5 @@
-"""The error for a host that could not be read: its reason omits the host's name, so that an outage of many hosts is reported
-once."""
+"""The error for a host that could not be read: its reason omits the host's name, so that an outage of many hosts is
+reported once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from gpuprov.core.errors import UnreachableError
 
 
 class Unreached(UnreachableError):
-    """A host could not be read. `reason` and `advice` are equal for hosts with the same failure; `command` reproduces it by hand
-    for this host.
+    """A host could not be read. `reason` and `advice` are equal for hosts with the same failure; `command` reproduces
+    it by hand for this host.
 
     `dropped`: sshd closed the connection before the login, as it does while too many log in.
     """

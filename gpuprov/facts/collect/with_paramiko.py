@@ -88,8 +88,8 @@ class Worker:
             return channel.recv_exit_status()
 
     def _listen(self, transport: paramiko.Transport) -> None:
-        """Close the connection to a host that is silent. paramiko's own keep-alive sends requests, but does not wait for
-        answers."""
+        """Close the connection to a host that is silent. paramiko's own keep-alive sends requests, but does not wait
+        for answers."""
         while transport.is_active():
             answered = threading.Event()
             threading.Thread(target=_ask, args=(transport, answered), daemon=True).start()
@@ -141,8 +141,8 @@ def connect(settings: Settings) -> paramiko.SSHClient:
 
 
 def proxy_command(config: Mapping[str, str | None], host: str, port: int) -> str:
-    """Return the proxy program for the host, as paramiko does not support ProxyJump; empty for none. `config`: the host's
-    options in ~/.ssh/config, in order: of ProxyCommand and ProxyJump the first counts (ssh_config(5))."""
+    """Return the proxy program for the host, as paramiko does not support ProxyJump; empty for none. `config`: the
+    host's options in ~/.ssh/config, in order: of ProxyCommand and ProxyJump the first counts (ssh_config(5))."""
     option = next((name for name in config if name in ("proxycommand", "proxyjump")), "")
     value = config.get(option) or "none"
     if option == "proxycommand" or value.lower() == "none":

@@ -101,7 +101,8 @@ class Probe(Generic[T_co]):
 
 
 class Facts:
-    """The outputs of one host's probes; parsed on first use, each once. `read_at` is when they were read, by this machine."""
+    """The outputs of one host's probes; parsed on first use, each once. `read_at` is when they were read, by this
+    machine."""
 
     def __init__(self, outputs: dict[str, Output]) -> None:
         self.read_at = time.time()

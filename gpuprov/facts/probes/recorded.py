@@ -38,8 +38,8 @@ def parse_links(output: Output) -> tuple[GpuLinks, ...]:
 
 
 def explain_missing_links(text: str) -> str:
-    """Explain that `nvidia-smi nvlink -s` breaks off: its last GPU lists fewer links than another of its name. Empty if it
-    does not."""
+    """Explain that `nvidia-smi nvlink -s` breaks off: its last GPU lists fewer links than another of its name. Empty if
+    it does not."""
     gpus = parse_links(Output(text))
     if not gpus or not gpus[-1].links:
         return ""

@@ -1,7 +1,8 @@
 """Taking a host out of its scheduler and giving it back: one interface for all schedulers.
 
-Each step can be repeated: whoever was killed calls it once more, and a step that finds its work done reports so. The result of a
-step was read back from the scheduler after the change. What belongs to somebody else stays as it is, to the byte.
+Each step can be repeated: whoever was killed calls it once more, and a step that finds its work done reports so. The
+result of a step was read back from the scheduler after the change. What belongs to somebody else stays as it is, to the
+byte.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import msgspec
 from gpuprov.core.errors import GpuprovError
 
 State = Literal["done", "waiting", "refused", "unknown"]
-"""done: carried out, and read back. waiting: ask again, `waits_for` names what holds it. refused: a person decides; asking again
-changes nothing by itself. unknown: the scheduler could not be asked, or its answer not be read; ask again.
+"""done: carried out, and read back. waiting: ask again, `waits_for` names what holds it. refused: a person decides;
+asking again changes nothing by itself. unknown: the scheduler could not be asked, or its answer not be read; ask again.
 """
 
 Holds = Literal["", "jobs", "a person"]
-"""Kind of thing that a host waits for. jobs: they may take days. a person: nothing else lets it go on. Empty: it ends within
-minutes."""
+"""Kind of thing that a host waits for. jobs: they may take days. a person: nothing else lets it go on. Empty: it ends
+within minutes."""
 
 MARK = "gpuprov"
 RUN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -29,8 +30,8 @@ RUN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of one step. `read`: the scheduler's state of the node after it, in its own words; data, never cleaned here.
-    `untold`: why the host itself does not know that it is out, or in service again (`noted`).
+    """Result of one step. `read`: the scheduler's state of the node after it, in its own words; data, never cleaned
+    here. `untold`: why the host itself does not know that it is out, or in service again (`noted`).
     """
 
     host: str
@@ -53,16 +54,18 @@ class Adapter(Protocol):
         ...
 
     def drain(self, host: str, run: str) -> Step:
-        """Take the host out: nothing new starts on it. Ends no job. Done: no new work comes; `drained` reports when the last has
-        left."""
+        """Take the host out: nothing new starts on it. Ends no job. Done: no new work comes; `drained` reports when the
+        last has left."""
         ...
 
     def drained(self, host: str, run: str) -> Step:
-        """Report whether the last job has left. In Kubernetes it asks once more for the eviction of pods still on the node."""
+        """Report whether the last job has left. In Kubernetes it asks once more for the eviction of pods still on the
+        node."""
         ...
 
     def returned(self, host: str, run: str, green: bool) -> Step:
-        """Give the host back if it is `green`, and out by this run. Without `green` it stays out: refused, with what was read."""
+        """Give the host back if it is `green`, and out by this run. Without `green` it stays out: refused, with what
+        was read."""
         ...
 
 

@@ -34,7 +34,8 @@ def adapter(
     context: str = "",
     empty_dir: bool = False,
 ) -> Adapter:
-    """Make the adapter. `variables`: those of each host, by its name. Raises GpuprovError for an option that it does not have."""
+    """Make the adapter. `variables`: those of each host, by its name. Raises GpuprovError for an option that it does
+    not have."""
     if bool(command) != (by == "command"):
         message = "--by command wants the site's command" if by == "command" else f"{by} takes no command"
         raise GpuprovError(message, "gpuprov drain ... --by command --command 'COMMAND'")

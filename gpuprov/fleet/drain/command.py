@@ -1,7 +1,7 @@
 """A site's own command: the same words for each step, with a result by exit status.
 
-It runs here, in a shell, as the operator has written it. Its subject is passed in its environment, never in its text: GPUPROV_STEP
-(drain, drained, return), GPUPROV_HOST, GPUPROV_NODE and GPUPROV_RUN.
+It runs here, in a shell, as the operator has written it. Its subject is passed in its environment, never in its text:
+GPUPROV_STEP (drain, drained, return), GPUPROV_HOST, GPUPROV_NODE and GPUPROV_RUN.
 """
 
 from __future__ import annotations

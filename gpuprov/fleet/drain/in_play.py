@@ -1,4 +1,5 @@
-"""`apply --drain 'kubernetes [OPTION]...'`: a node is drained while a play holds its host's lock, and given back by the same run."""
+"""`apply --drain 'kubernetes [OPTION]...'`: a node is drained while a play holds its host's lock, and given back by the
+same run."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def parse_options(command: str, run: str) -> Asked | None:
-    """Parse the options of a drain command `kubernetes [OPTION]...`; None for a site's own command. Raises GpuprovError.
+    """Parse the options of a drain command `kubernetes [OPTION]...`; None for a site's own command. Raises
+    GpuprovError.
 
     run: the id that the node will be marked with.
     """
@@ -103,7 +105,8 @@ def later(run: str) -> str:
 
 
 def give_back(given: Asked, node: str, run: str, *, green: bool) -> tuple[bool, str]:
-    """Give back what this run has drained. Returns whether anything was changed, and why the node stays out. Raises GpuprovError."""
+    """Give back what this run has drained. Returns whether anything was changed, and why the node stays out. Raises
+    GpuprovError."""
     step = Kubernetes(context=given.context, apply=True).returned(node, run, green)
     if step.state == "refused":
         return False, f"node {step.node}: {step.message}. {later(run)}"

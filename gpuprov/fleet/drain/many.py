@@ -24,7 +24,8 @@ Ask = Callable[[str], Step]
 def take_out(
     adapter: Adapter, hosts: Iterable[str], run: str, *, wait: float | None, poll: float, tell: Tell
 ) -> list[Step]:
-    """Drain the hosts and wait for their last jobs, for `wait` seconds at most (None: without an end). `tell` gets each answer."""
+    """Drain the hosts and wait for their last jobs, for `wait` seconds at most (None: without an end). `tell` gets each
+    answer."""
 
     def ask(host: str) -> Step:
         step = adapter.drain(host, run)

@@ -1,8 +1,9 @@
-"""An adapter that records on each host that it is out of its scheduler: a host that nobody gives back would look fine, and idle.
+"""An adapter that records on each host that it is out of its scheduler: a host that nobody gives back would look fine,
+and idle.
 
-The note is written before the host is taken out, and removed when it is in service again: a run that is killed leaves a note too
-many, never one too few. As a rule this takes one login on the host each time. verify and plan read it. A host that cannot be
-reached is taken out all the same; `untold` then gives the reason why it has no current note.
+The note is written before the host is taken out, and removed when it is in service again: a run that is killed leaves a
+note too many, never one too few. As a rule this takes one login on the host each time. verify and plan read it. A host
+that cannot be reached is taken out all the same; `untold` then gives the reason why it has no current note.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from gpuprov.spec.model import RawHost
 LIMIT = 20.0
 """Seconds for one host: draining does not wait longer for it."""
 NEW, MINE, THEIRS, TWIN = "new", "mine", "theirs", "twin"
-"""Ownership of a host's note, as `written` prints it: this run's, written now or before; another run's, which is left; or this run's
-by another name of the host, followed by that note.
+"""Ownership of a host's note, as `written` prints it: this run's, written now or before; another run's, which is left;
+or this run's by another name of the host, followed by that note.
 """
 
 
@@ -46,7 +47,8 @@ class Noted:
         return self._adapter.name
 
     def drain(self, host: str, run: str) -> Step:
-        """Note it, then take the host out. A host that is refused is not out by this call: a note that it wrote is removed."""
+        """Note it, then take the host out. A host that is refused is not out by this call: a note that it wrote is
+        removed."""
         key = (host, run)
         if key not in self._found:
             whose, _, note = self._tell(host, written(self.name, run, host, over=False)).partition("\n")
@@ -94,8 +96,8 @@ class Noted:
 
 
 def written(by: str, run: str, host: str, *, over: bool) -> str:
-    """Return shell code that writes the note, and prints whose it is now; `over`: also over one of another run. Of two that write at
-    the same time one is first: link(2).
+    """Return shell code that writes the note, and prints whose it is now; `over`: also over one of another run. Of two
+    that write at the same time one is first: link(2).
     """
     text = json.dumps({"by": by, "run": run, "since": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "host": host})
     fresh, name = f"{DRAINED_FILE}.$$", f'"host": {json.dumps(host)}'

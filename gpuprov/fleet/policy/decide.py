@@ -1,7 +1,7 @@
 """The next actions: a pure function of the plan, the events and the time. No I/O, no clock, no randomness.
 
-The engine that executes them (this machine, or a workflow engine) records an action as its event before carrying it out, and asks
-again.
+The engine that executes them (this machine, or a workflow engine) records an action as its event before carrying it
+out, and asks again.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def following(state: State, now: float) -> list[Action]:
 
 
 def event_of(action: Action, state: State, at: float) -> Event | None:
-    """Return the event to record before the action is carried out; None if it is recorded afterwards, or changes nothing."""
+    """Return the event to record before the action is carried out; None if it is recorded afterwards, or changes
+    nothing."""
     match action:
         case Drain(hosts=hosts):
             return kinds.Draining(at=at, hosts=hosts)
@@ -198,8 +199,8 @@ def _closed(plan: Plan, now: float) -> Iterator[Wait]:
 
 
 def _start(state: State, batch: Sequence[str], now: float) -> tuple[list[Action], list[Wait]]:
-    """Return the actions that may begin now, and the waits: first for hosts that are already out, from any batch, then for others
-    of this batch."""
+    """Return the actions that may begin now, and the waits: first for hosts that are already out, from any batch, then
+    for others of this batch."""
     policy, slots = state.plan.policy, _Slots(state)
     pause = seconds(policy.retry.after)
     candidates = [(name, host) for name, host in state.hosts.items() if host.held or host.stage in OUT]

@@ -8,8 +8,8 @@ import msgspec
 
 Act = Literal["prepare", "apply", "verify"]
 Verdict = Literal["green", "waits", "failed", "again"]
-"""green: matches its spec. waits: for a reboot that is not permitted. failed. again: locked, not reached or without a result; tried
-again."""
+"""green: matches its spec. waits: for a reboot that is not permitted. failed. again: locked, not reached or without a
+result; tried again."""
 LATER = frozenset({"locked", "unreachable", "not-started"})
 """States of hosts that may succeed at another time."""
 ENDED = frozenset({"verified", "unchanged", "changed"})
@@ -17,8 +17,8 @@ ENDED = frozenset({"verified", "unchanged", "changed"})
 
 
 def verdict_of(state: str, *, green: bool, reboot: bool) -> Verdict:
-    """Return the verdict on a host in this state. `green`: it matches its spec, proven by verify. `reboot`: it must still be
-    rebooted."""
+    """Return the verdict on a host in this state. `green`: it matches its spec, proven by verify. `reboot`: it must
+    still be rebooted."""
     if green:
         return "green"
     if state in LATER:
@@ -113,8 +113,8 @@ class JobOver(_Event, frozen=True, tag="job-over"):
 
 
 class Returned(_Event, frozen=True, tag="returned"):
-    """The adapter has given its final answer on these hosts: given back if they were green or untouched, else kept out. `untold`:
-    the reason why a host in service does not know that; None if it is out, and its own note is unchanged."""
+    """The adapter has given its final answer on these hosts: given back if they were green or untouched, else kept out.
+    `untold`: the reason why a host in service does not know that; None if it is out, and its own note is unchanged."""
 
     hosts: tuple[str, ...]
     message: str = ""

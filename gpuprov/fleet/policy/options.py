@@ -17,8 +17,8 @@ NUMBER = re.compile(r"\s*-?\d{1,18}\s*%?\s*")
 
 
 def policy_of(*, canary: str = "", serial: str = "", max_fail: str = "0", reboot: bool = False) -> Policy:
-    """Return the policy of a process that does each batch in one job, never retries a host, and ends where it stops. Raises
-    GpuprovError for a number that the policy's file could not have either."""
+    """Return the policy of a process that does each batch in one job, never retries a host, and ends where it stops.
+    Raises GpuprovError for a number that the policy's file could not have either."""
     by_number = NUMBER.fullmatch(canary)
     return Policy(
         gpuprov_rollout=1,

@@ -1,4 +1,5 @@
-"""A policy over the hosts of a fleet: the batch and failure domain of each host. Computed once, and constant from then on."""
+"""A policy over the hosts of a fleet: the batch and failure domain of each host. Computed once, and constant from then
+on."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ class Batch(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The input of `decide`, beside the events.
 
-    `total`: the number of hosts that shares refer to. `options`: keys of the policy that were set by command-line options, with the
-    option.
+    `total`: the number of hosts that shares refer to. `options`: keys of the policy that were set by command-line
+    options, with the option.
     """
 
     policy: Policy
@@ -88,8 +89,8 @@ def planned(
 ) -> Plan:
     """Return the plan. Raises GpuprovError if the canary names no host, or a host has no failure domain or site.
 
-    `pinned`: the policy's time zone, if it is not to be looked up on this machine. `total`, `options`: as in the plan; the total is
-    all members by default.
+    `pinned`: the policy's time zone, if it is not to be looked up on this machine. `total`, `options`: as in the plan;
+    the total is all members by default.
     """
     total, options = len(members) if total is None else total, dict(options or {})
     _refuse_lost([member.name for member in members if not member.domain], "in no failure domain", policy.domain)

@@ -17,9 +17,10 @@ OUT = frozenset({"draining", "ready", "working", "worked"})
 
 @dataclass(slots=True)
 class Host:
-    """`since`: when its stage began. `held`: taken out or left broken by this roll-out, and not good since. `touched`: a job that
-    changes was begun. `ended`: when it was done. `proved`: verified again after the soak. `forgiven`: its failure no longer counts.
-    `untold`: the reason why the host itself does not know that it is out, or in service again."""
+    """`since`: when its stage began. `held`: taken out or left broken by this roll-out, and not good since. `touched`:
+    a job that changes was begun. `ended`: when it was done. `proved`: verified again after the soak. `forgiven`: its
+    failure no longer counts. `untold`: the reason why the host itself does not know that it is out, or in service
+    again."""
 
     stage: Stage = "waiting"
     verdict: Verdict | Literal[""] = ""

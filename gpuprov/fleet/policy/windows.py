@@ -15,7 +15,8 @@ SPAN = rf"^(daily|{_DAY}(-{_DAY})?(,{_DAY}(-{_DAY})?)*) {_TIME}-({_TIME}|24:00)$
 
 
 class Span(NamedTuple):
-    """A window that opens on some days of the week; minutes from midnight. If it ends before it begins, it ends on the next day."""
+    """A window that opens on some days of the week; minutes from midnight. If it ends before it begins, it ends on the
+    next day."""
 
     days: frozenset[int]
     begin: int
@@ -55,7 +56,8 @@ def zone(name: str) -> Zone | None:
 
 
 class Pinned(tzinfo):
-    """A zone as a list of changes: the offset in seconds east of UTC from each moment on. Independent of place and time of its use."""
+    """A zone as a list of changes: the offset in seconds east of UTC from each moment on. Independent of place and time
+    of its use."""
 
     def __init__(self, changes: Sequence[tuple[float, int]]) -> None:
         self._changes = changes
@@ -109,8 +111,8 @@ def changes(of: Zone, begin: float, end: float) -> list[tuple[float, int]]:
 
 
 def is_open(spans: Sequence[Span], zone: Zone, now: float, margin: int = 0) -> bool:
-    """Return whether a window is open at this time (seconds since 1970, UTC) and for `margin` seconds more; adjacent windows count
-    as one."""
+    """Return whether a window is open at this time (seconds since 1970, UTC) and for `margin` seconds more; adjacent
+    windows count as one."""
     return any(begin <= now and now + margin < end for begin, end in _joined(_around(spans, zone, now)))
 
 

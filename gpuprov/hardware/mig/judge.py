@@ -15,8 +15,8 @@ SPLIT_3G_4G = "510"
 
 
 def judge(model: Model, requested: Sequence[Instance]) -> mig_fit.Fit:
-    """Find out whether instances fit. If placements are unknown, a Fit without a reason means only that nothing known speaks
-    against it."""
+    """Find out whether instances fit. If placements are unknown, a Fit without a reason means only that nothing known
+    speaks against it."""
     if model.grid is not None:
         return mig_fit.fit(model.profiles, model.grid, requested)
     known = {profile.name: profile for profile in model.profiles}
@@ -27,7 +27,8 @@ def judge(model: Model, requested: Sequence[Instance]) -> mig_fit.Fit:
 
 
 def of_model(model: Model, driver: str) -> Iterator[tuple[str, str]]:
-    """Report if a driver (a branch or a version; empty: unknown) is too old for MIG on the GPU: the problem and its fix."""
+    """Report if a driver (a branch or a version; empty: unknown) is too old for MIG on the GPU: the problem and its
+    fix."""
     least = model.gpu.mig.min_driver
     if too_old(driver, least):
         message = f"MIG on {model.gpu.key} needs driver {least} or newer, and the driver is {driver}"

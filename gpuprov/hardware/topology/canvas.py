@@ -35,7 +35,8 @@ class Canvas:
         self.style, self.parts = style, list[str]()
 
     def box(self, x: float, y: float, width: float, height: float, kind: str, words: Sequence[tuple[str, str]]) -> None:
-        """Draw a box with lines of text, each with its class; a line that is too long is cut, and complete in the tooltip."""
+        """Draw a box with lines of text, each with its class; a line that is too long is cut, and complete in the
+        tooltip."""
         self.begin("\n".join(word for word, _ in words if word))
         self.rect(f"b {kind}", x, y, width, height, rounded=4)
         first = y + LINE if len(words) > 1 else y + height / 2 + 4

@@ -17,7 +17,8 @@ from gpuprov.hardware.topology.text import format_text
 
 
 def show(gathered: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> tuple[Code, str]:
-    """Print each host's wiring. Returns the exit code, and the picture of the last host that could be read (empty: none)."""
+    """Print each host's wiring. Returns the exit code, and the picture of the last host that could be read (empty:
+    none)."""
     outcomes, picture = set[Outcome](), ""
     hosts: dict[str, document.Host] = {}
     texts: list[str] = []

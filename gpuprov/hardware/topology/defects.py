@@ -1,5 +1,5 @@
-"""Defects of a host's links and ports, independent of its spec: one rule for each fact, with the fix. Health, verify, export,
-topology and the exporter use these rules.
+"""Defects of a host's links and ports, independent of its spec: one rule for each fact, with the fix. Health, verify,
+export, topology and the exporter use these rules.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ NVLINK_FIX = "nvidia-smi nvlink -s -i {}; journalctl -k | grep -E 'Xid|SXid'; sy
 
 
 class Defect(msgspec.Struct, frozen=True, kw_only=True):
-    """A defect. `found` is the message, `brief` a short one; `fix` for a person, `action` as after an Xid. `places`: PCI
-    addresses of the devices concerned. `unproven`: the host cannot show whether it is a defect, or intended."""
+    """A defect. `found` is the message, `brief` a short one; `fix` for a person, `action` as after an Xid. `places`:
+    PCI addresses of the devices concerned. `unproven`: the host cannot show whether it is a defect, or intended."""
 
     kind: Kind
     found: str
@@ -57,8 +57,8 @@ def find_narrow_links(wiring: Wiring) -> Iterator[Defect]:
 
 
 def narrow(gpus: Sequence[GpuHealth]) -> Iterator[Defect]:
-    """Find GPUs whose PCIe link is narrower than that of most similar GPUs, from nvidia-smi alone. A link's speed is not
-    checked, since an idle GPU lowers it."""
+    """Find GPUs whose PCIe link is narrower than that of most similar GPUs, from nvidia-smi alone. A link's speed is
+    not checked, since an idle GPU lowers it."""
     for gpu in gpus:
         width = find_usual([other.width or 0 for other in gpus if other.kind == gpu.kind])
         if 0 < (gpu.width or 0) < width:

@@ -22,10 +22,10 @@ FORMAT = 1
 
 
 class Gpu(msgspec.Struct, kw_only=True):
-    """A GPU. `bridges`: PCI bridges from the CPU down to it. `link`: its present PCIe link. `nvlinks`: number of active ones;
-    null if not reported. `nearest`: the HCA of its rail, else the nearest; null on a host without HCAs. `distance`: to the
-    nearest HCA. `distances`: to every other GPU and HCA, as in the matrix of nvidia-smi topo -m: PIX, PXB, PHB, NODE, SYS, or
-    NV and the number of NVLinks."""
+    """A GPU. `bridges`: PCI bridges from the CPU down to it. `link`: its present PCIe link. `nvlinks`: number of active
+    ones; null if not reported. `nearest`: the HCA of its rail, else the nearest; null on a host without HCAs.
+    `distance`: to the nearest HCA. `distances`: to every other GPU and HCA, as in the matrix of nvidia-smi topo -m:
+    PIX, PXB, PHB, NODE, SYS, or NV and the number of NVLinks."""
 
     name: str
     address: str

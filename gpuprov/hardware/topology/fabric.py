@@ -1,5 +1,5 @@
-"""Health of an NVLink fabric's parts on a host: Fabric Manager, nvidia-imex, and the GPUs' registration. One rule for each,
-used by specs that request it and by health.
+"""Health of an NVLink fabric's parts on a host: Fabric Manager, nvidia-imex, and the GPUs' registration. One rule for
+each, used by specs that request it and by health.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def judge_imex(state: Imex) -> tuple[bool, str]:
 
 
 def explain_unregistered(gpu: GpuFabric | None, *, shared: bool = False) -> str:
-    """Explain why a GPU on NVSwitches is not registered with their fabric, in nvidia-smi's words; empty if it is. `shared`:
-    virtual machines share the switches, so it waits for a partition."""
+    """Explain why a GPU on NVSwitches is not registered with their fabric, in nvidia-smi's words; empty if it is.
+    `shared`: virtual machines share the switches, so it waits for a partition."""
     if gpu is None:
         return "not told by nvidia-smi"
     if gpu.state == "In Progress" and shared:
@@ -79,7 +79,8 @@ def explain_unregistered(gpu: GpuFabric | None, *, shared: bool = False) -> str:
 
 
 def explain_detached(gpu: GpuFabric | None) -> str:
-    """Explain why a GPU is not in its rack's fabric, in nvidia-smi's words; empty if it is, or if the clique is not reported.
+    """Explain why a GPU is not in its rack's fabric, in nvidia-smi's words; empty if it is, or if the clique is not
+    reported.
 
     Azure's images refuse clique 0 and an empty cluster: https://github.com/Azure/azhpc-images/pull/506
     """
@@ -102,8 +103,8 @@ def find_faults(facts: Facts) -> Iterator[Fault]:
 
 
 def find_gpu_faults(facts: Facts) -> Iterator[Fault]:
-    """Find faults in the registration and health of GPUs from nvidia-smi: the part of `find_faults` for records without data about
-    the daemons. Raises ProbeFailed."""
+    """Find faults in the registration and health of GPUs from nvidia-smi: the part of `find_faults` for records without
+    data about the daemons. Raises ProbeFailed."""
     on_bus, generation, trays = _read_hardware(facts, bridged=bool(facts.known(fabric.BRIDGES)))
     daemon, machine = facts.known(fabric.DAEMON), facts.known(MACHINE)
     yield from _check_states(
@@ -158,7 +159,8 @@ def _check_states(
     shared: bool,
     guest: str,
 ) -> Iterator[Fault]:
-    """Find faults in the GPUs' states. A GPU without a state proves nothing: it has none, or its driver does not report it."""
+    """Find faults in the GPUs' states. A GPU without a state proves nothing: it has none, or its driver does not report
+    it."""
     addresses = {function.address for function in on_bus}
     reported = [gpu for gpu in states if gpu.bus in addresses and gpu.state not in fabric.NOTHING]
     switched = generation >= catalogue.REGISTERS_SINCE

@@ -19,8 +19,8 @@ Kind = Literal["rail", "link", "socket", "nvlink", "driver", "file"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A message about the wiring. `kind` is its subject. A `note` may be by design of the machine. `places`: PCI addresses
-    concerned."""
+    """A message about the wiring. `kind` is its subject. A `note` may be by design of the machine. `places`: PCI
+    addresses concerned."""
 
     kind: Kind
     message: str
@@ -59,7 +59,8 @@ def pair_devices(wiring: Wiring) -> Rails:
 
 
 def assign_hcas(wiring: Wiring) -> dict[int, Hca]:
-    """Return the HCA by GPU index: of the nearest ones the GPU's own, else one that serves no other GPU; empty without HCAs."""
+    """Return the HCA by GPU index: of the nearest ones the GPU's own, else one that serves no other GPU; empty without
+    HCAs."""
     pairs = pair_devices(wiring).pairs
     taken = {hca.name for hca in pairs.values()}
     best: dict[int, Hca] = {}

@@ -23,9 +23,9 @@ UNSEEN_PORT = "the port above is not seen from here"
 
 
 class Lowered(msgspec.Struct, frozen=True, kw_only=True):
-    """A link below its capability. `port` is the bridge above, empty if this host does not see it. `usual`: only a comparison
-    with similar devices on this host shows it. `idle`: only the speed is low, and the GPU at its end saves power, so it proves
-    nothing. `unseen`: the reason why this host cannot show its capability.
+    """A link below its capability. `port` is the bridge above, empty if this host does not see it. `usual`: only a
+    comparison with similar devices on this host shows it. `idle`: only the speed is low, and the GPU at its end saves
+    power, so it proves nothing. `unseen`: the reason why this host cannot show its capability.
     """
 
     function: Function
@@ -87,8 +87,8 @@ def _check_link(function: Function, port: Function, idle: bool) -> Lowered | Non
 
 
 def _check_lone_link(function: Function, alike: Sequence[Function], idle: bool, guest: str) -> Lowered | None:
-    """Check a link whose other end is not visible: the width and speed of most similar devices on this host are possible here,
-    too; the capability of its own end may not be."""
+    """Check a link whose other end is not visible: the width and speed of most similar devices on this host are
+    possible here, too; the capability of its own end may not be."""
     link = function.link
     width, speed = (
         find_usual([peer.link.width for peer in alike]),
@@ -140,11 +140,11 @@ class Unlinked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_unlinked(wiring: Wiring, requested: int = 0) -> Iterator[Unlinked]:
-    """Find GPUs with fewer active NVLinks than `requested`, else than their model has, else than similar GPUs on this host. Cards
-    with optional bridges may have none: then all of the model have none. GPUs in MIG mode are skipped: their NVLinks carry
-    nothing, and Ampere's are down (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide, MIG). All GPUs are
-    skipped if nothing is known of NVLinks. A guest may have been given GPUs without their NVLinks: there, each is compared
-    with similar ones.
+    """Find GPUs with fewer active NVLinks than `requested`, else than their model has, else than similar GPUs on this
+    host. Cards with optional bridges may have none: then all of the model have none. GPUs in MIG mode are skipped:
+    their NVLinks carry nothing, and Ampere's are down
+    (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide, MIG). All GPUs are skipped if nothing is known
+    of NVLinks. A guest may have been given GPUs without their NVLinks: there, each is compared with similar ones.
     """
     if wiring.nvlinks.complaint:
         return

@@ -1,8 +1,9 @@
 """The devices of a host and the distance between two of them, in the terms of `nvidia-smi topo -m` and NCCL.
 
-PIX: one PCIe switch at most. PXB: several switches, no host bridge. PHB: a host bridge, which is the CPU's. NODE: two host
-bridges of one NUMA node. SYS: two NUMA nodes, whether of one socket or two. https://docs.nvidia.com/deploy/nvml-api
-(nvmlGpuTopologyLevel_t); https://github.com/NVIDIA/nccl/blob/v2.5.6-1/src/graph/topo.h
+PIX: one PCIe switch at most. PXB: several switches, no host bridge. PHB: a host bridge, which is the CPU's. NODE: two
+host bridges of one NUMA node. SYS: two NUMA nodes, whether of one socket or two.
+https://docs.nvidia.com/deploy/nvml-api (nvmlGpuTopologyLevel_t);
+https://github.com/NVIDIA/nccl/blob/v2.5.6-1/src/graph/topo.h
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ BUS = (PCI, DEVICES, MACHINE)
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU; `index` as nvidia-smi counts, by PCI address without nvidia-smi. `nvlink`: nvidia-smi's data about this GPU."""
+    """A GPU; `index` as nvidia-smi counts, by PCI address without nvidia-smi. `nvlink`: nvidia-smi's data about this
+    GPU."""
 
     index: int
     function: Function
@@ -79,10 +81,10 @@ class Hca(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """The devices of a host. `bridges` are NVLink bridges (SW_MNG), which are not HCAs; `silent` NVIDIA network functions
-    without an RDMA device; `devices` all RDMA devices, and `unplaced` those that are not PCI functions, such as software
-    devices. `told_nccl`: defects of the topology file that /etc/nccl.conf names. `guest`: the hypervisor of a virtual machine;
-    empty on bare metal, or if unknown."""
+    """The devices of a host. `bridges` are NVLink bridges (SW_MNG), which are not HCAs; `silent` NVIDIA network
+    functions without an RDMA device; `devices` all RDMA devices, and `unplaced` those that are not PCI functions, such
+    as software devices. `told_nccl`: defects of the topology file that /etc/nccl.conf names. `guest`: the hypervisor of
+    a virtual machine; empty on bare metal, or if unknown."""
 
     tree: PciTree
     guest: str = ""
@@ -98,7 +100,8 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def switched(self) -> bool:
-        """True if the NVLinks go to NVSwitches: those are visible, or three GPUs or more have all their links to each other."""
+        """True if the NVLinks go to NVSwitches: those are visible, or three GPUs or more have all their links to each
+        other."""
         if self.nvswitches or self.bridges:
             return bool(self.nvlinks.pairs)
         pairs = self.nvlinks.pairs or {}
@@ -125,15 +128,16 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return "NODE" if function.numa_node == other.numa_node else "SYS"
 
     def socket(self, function: Function) -> int | None:
-        """Return the CPU socket that the function is attached to; the NUMA node if sockets are unknown, None if both are."""
+        """Return the CPU socket that the function is attached to; the NUMA node if sockets are unknown, None if both
+        are."""
         if function.numa_node < 0:
             return 0 if len(set(self.tree.sockets.values())) == 1 else None
         socket = self.tree.sockets.get(function.numa_node, -1)
         return function.numa_node if socket < 0 else socket
 
     def between(self, first: Gpu, other: Gpu) -> str:
-        """Return `NV18` for GPUs joined by NVLinks, else the distance by the tree. A pair has at most as many NVLinks as
-        either GPU has up."""
+        """Return `NV18` for GPUs joined by NVLinks, else the distance by the tree. A pair has at most as many NVLinks
+        as either GPU has up."""
         pair = (min(first.index, other.index), max(first.index, other.index))
         joined = (self.nvlinks.pairs or {}).get(pair, 0)
         joined = min([joined, *(gpu.nvlink.active for gpu in (first, other) if gpu.nvlink and gpu.nvlink.active)])

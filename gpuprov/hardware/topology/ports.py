@@ -33,7 +33,8 @@ def convert_selectors(block: Any) -> list[Selector]:
 
 
 def select_devices(block: Any, devices: tuple[RdmaDevice, ...]) -> tuple[RdmaDevice, ...]:
-    """Return the devices that the block selects: by its selectors, or else all of its fabric. NVLink bridges are excluded."""
+    """Return the devices that the block selects: by its selectors, or else all of its fabric. NVLink bridges are
+    excluded."""
     if block.fabric == "soft":
         named = set(block.soft.netdevs)
         soft = tuple(device for device in list_hcas(devices) if device.driver == SOFT_MODULES[block.soft.driver])
@@ -42,9 +43,10 @@ def select_devices(block: Any, devices: tuple[RdmaDevice, ...]) -> tuple[RdmaDev
 
 
 def find_bad_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[BadPort]:
-    """Find ports that are down, and ports that are slower than similar ones. `block`: the spec's `rdma` block, if any. A port
-    of a selected device must be up. Any other port must be up if more than half of the similar ones are: the first, or the
-    further, ports of the same model and link layer that are not switched off; a port without a cable is no defect by itself.
+    """Find ports that are down, and ports that are slower than similar ones. `block`: the spec's `rdma` block, if any.
+    A port of a selected device must be up. Any other port must be up if more than half of the similar ones are: the
+    first, or the further, ports of the same model and link layer that are not switched off; a port without a cable is
+    no defect by itself.
     """
     meant = {device.name for device in select_devices(block, devices)} if block else set()
     real = [device for device in list_hcas(devices) if not (device.soft or device.virtual) or device.name in meant]
@@ -97,7 +99,8 @@ def _is_further(device: RdmaDevice, port: RdmaPort) -> bool:
 
 
 UNPLACED = "unknown.0"
-"""Address of a device whose PCI function a record does not say: it is real, and taken for the first port of its card."""
+"""Address of a device whose PCI function a record does not say: it is real, and taken for the first port of its card.
+"""
 
 
 def find_bad_recorded_ports(devices: tuple[RdmaDevice, ...]) -> list[BadPort]:

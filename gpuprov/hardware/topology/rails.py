@@ -8,8 +8,8 @@ from gpuprov.hardware.topology.model import DISTANCES, Distance, Gpu, Hca, Wirin
 
 
 class Rails(msgspec.Struct, frozen=True, kw_only=True):
-    """The pairing. `pairs`: a GPU's index -> its HCA. `without`: GPUs without an HCA. `crowded`: HCAs with more GPUs than
-    others. `share`: GPUs per HCA, if they are shared evenly.
+    """The pairing. `pairs`: a GPU's index -> its HCA. `without`: GPUs without an HCA. `crowded`: HCAs with more GPUs
+    than others. `share`: GPUs per HCA, if they are shared evenly.
     """
 
     pairs: dict[int, Hca] = {}
@@ -23,9 +23,9 @@ class Rails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_rails(wiring: Wiring, limit: Distance = "PXB") -> Rails:
-    """Pair each GPU with an HCA, none farther than `limit`: as many GPUs as possible get their own, near ones first. HCAs
-    without a near GPU (storage) do not count. In a tree, GPUs within a distance of one HCA are within it of the same HCAs, so
-    no GPU has to yield to another.
+    """Pair each GPU with an HCA, none farther than `limit`: as many GPUs as possible get their own, near ones first.
+    HCAs without a near GPU (storage) do not count. In a tree, GPUs within a distance of one HCA are within it of the
+    same HCAs, so no GPU has to yield to another.
     """
     reach = {gpu.index: _list_near(wiring, gpu, limit) for gpu in wiring.gpus}
     usable = {hca.name for hcas in reach.values() for hca in hcas}
@@ -58,7 +58,8 @@ def build_rails(wiring: Wiring, limit: Distance = "PXB") -> Rails:
 
 
 def find_spare(wiring: Wiring, rails: Rails) -> tuple[Hca, ...]:
-    """Return HCAs that belong to no GPU, on a host with at most as many HCAs as GPUs, so that one may be in a wrong slot."""
+    """Return HCAs that belong to no GPU, on a host with at most as many HCAs as GPUs, so that one may be in a wrong
+    slot."""
     if len(wiring.hcas) > len(wiring.gpus):
         return ()
     taken = {hca.name for hca in rails.pairs.values()}

@@ -1,4 +1,5 @@
-"""A host's wiring as one SVG file: sockets above and below, host bridges, root ports, switches, devices; NVLinks in the middle."""
+"""A host's wiring as one SVG file: sockets above and below, host bridges, root ports, switches, devices; NVLinks in the
+middle."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ def _draw_lines(canvas: Canvas, lines: Sequence[str], above: float, style: str) 
 
 
 def _arrange_rows(wiring: Wiring, head: float) -> tuple[Row, ...]:
-    """Arrange the first half of the sockets above, the other below; all in one row if there is one socket, or none is known."""
+    """Arrange the first half of the sockets above, the other below; all in one row if there is one socket, or none is
+    known."""
     drawn = [group for group in map(_filter_group, group_devices(wiring)) if group.hosts]
     sockets = list(dict.fromkeys(group.socket for group in drawn))
     first = set(sockets[: -(-len(sockets) // 2)])

@@ -1,5 +1,5 @@
-"""The settings of Alibaba's cGPU: their reader, their differences, and the program that sets them. `cgpu apply [SECONDS]` loads
-cGPU if necessary, waits for it, writes the settings, and reads them back.
+"""The settings of Alibaba's cGPU: their reader, their differences, and the program that sets them. `cgpu apply
+[SECONDS]` loads cGPU if necessary, waits for it, writes the settings, and reads them back.
 
 They are lines `GPU NODE VALUE`; GPU is a folder in /proc/cgpu_km, or * for every GPU; a later line wins.
 """
@@ -40,7 +40,8 @@ true
 
 @dataclass(frozen=True)
 class CgpuGpu:
-    """A GPU by cGPU's own index. `settings`: the existing nodes, by name. `instances`: names of its containers' folders."""
+    """A GPU by cGPU's own index. `settings`: the existing nodes, by name. `instances`: names of its containers'
+    folders."""
 
     index: int
     settings: Mapping[str, str] = field(default_factory=dict)

@@ -1,5 +1,5 @@
-"""The program of eRDMA: `erdma apply [SECONDS]` loads the driver, or reloads it if its parameters or its build differ and nobody
-holds a device; waits for the network interfaces of its devices; sets their MTU, and reads it back.
+"""The program of eRDMA: `erdma apply [SECONDS]` loads the driver, or reloads it if its parameters or its build differ
+and nobody holds a device; waits for the network interfaces of its devices; sets their MTU, and reads it back.
 
 Its configuration has lines `parameter NAME VALUE` and `mtu NUMBER`.
 """

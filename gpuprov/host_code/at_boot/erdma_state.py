@@ -44,8 +44,8 @@ for d in /sys/class/infiniband/*; do
   done
 done
 """
-"""eRDMA by its PCI id 1ded:107f and its driver's name. The node GUID is the EUI-48 of the network interface, with one bit changed:
-https://github.com/alibaba/elastic-rdma-drivers/blob/main/kernel/src/erdma_main.c"""
+"""eRDMA by its PCI id 1ded:107f and its driver's name. The node GUID is the EUI-48 of the network interface, with one
+bit changed: https://github.com/alibaba/elastic-rdma-drivers/blob/main/kernel/src/erdma_main.c"""
 
 
 class Pair(NamedTuple):
@@ -58,8 +58,9 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class State:
-    """`functions`: PCI functions of eRDMA with the driver that each is bound to. `stale`: another build than the one on disk is
-    loaded. `parameters`: of the loaded module. `users`: processes that hold a device: (pid, name). `holders`: modules that use it."""
+    """`functions`: PCI functions of eRDMA with the driver that each is bound to. `stale`: another build than the one on
+    disk is loaded. `parameters`: of the loaded module. `users`: processes that hold a device: (pid, name). `holders`:
+    modules that use it."""
 
     functions: tuple[tuple[str, str], ...] = ()
     loaded: bool = False
@@ -106,7 +107,8 @@ def format_as_sysfs(text: str) -> str:
 
 
 def is_same_value(actual: str, value: str) -> bool:
-    """Return whether the actual value, from modprobe.d or sysfs, equals the desired one; 1 and 0 of a bool parameter are Y and N."""
+    """Return whether the actual value, from modprobe.d or sysfs, equals the desired one; 1 and 0 of a bool parameter
+    are Y and N."""
     normalized = format_as_sysfs(actual)
     if value in ("Y", "N") and normalized in ("0", "1"):
         normalized = "NY"[int(normalized)]

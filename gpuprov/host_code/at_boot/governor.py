@@ -1,5 +1,5 @@
-"""CPU frequency governors: their reader, and the program that sets them. `governor set GOVERNOR` writes it to every frequency
-policy, and reads it back."""
+"""CPU frequency governors: their reader, and the program that sets them. `governor set GOVERNOR` writes it to every
+frequency policy, and reads it back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ true
 
 
 class Policy(NamedTuple):
-    """CPUs that share a frequency. `available`: the governors of its driver, and those that the kernel would load for it.
+    """CPUs that share a frequency. `available`: the governors of its driver, and those that the kernel would load for
+    it.
 
     A policy whose CPUs are all offline is left out.
     """

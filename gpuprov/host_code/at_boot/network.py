@@ -25,7 +25,8 @@ ss -Huanp 'sport = :4791' 2>/dev/null | sed 's/^/port|/'
 
 @dataclass(frozen=True)
 class Netdev:
-    """A network interface. `kind` is its ARPHRD number (1: Ethernet, 32: InfiniBand); `address` its PCI function or empty.
+    """A network interface. `kind` is its ARPHRD number (1: Ethernet, 32: InfiniBand); `address` its PCI function or
+    empty.
 
     `vlan`: it is a VLAN of another interface.
     """
@@ -39,8 +40,8 @@ class Netdev:
 
 
 class Network(NamedTuple):
-    """`default_route`: its network interface. `port_users`: programs that hold UDP port 4791; a socket of the kernel itself has no
-    program: `kernel`."""
+    """`default_route`: its network interface. `port_users`: programs that hold UDP port 4791; a socket of the kernel
+    itself has no program: `kernel`."""
 
     netdevs: tuple[Netdev, ...]
     default_route: str
@@ -61,8 +62,8 @@ def parse(text: str) -> Network:
 
 
 def find_netdev(name: str, netdevs: Sequence[Netdev]) -> Netdev | None:
-    """Return the interface with this name or MAC address. A VLAN has the address of the interface below it: it only matches by
-    name."""
+    """Return the interface with this name or MAC address. A VLAN has the address of the interface below it: it only
+    matches by name."""
     return next((netdev for netdev in netdevs if name in (netdev.name, "" if netdev.vlan else netdev.mac)), None)
 
 

@@ -1,5 +1,6 @@
-"""ACS, maximum read request, relaxed ordering and interrupt affinity of GPUs and HCAs: their reader, their differences, and the
-program that sets them. `pcie apply` sets differing values with setpci (interrupts in /proc/irq), and reads them back.
+"""ACS, maximum read request, relaxed ordering and interrupt affinity of GPUs and HCAs: their reader, their differences,
+and the program that sets them. `pcie apply` sets differing values with setpci (interrupts in /proc/irq), and reads them
+back.
 
 Its configuration has lines `SETTING VALUE`. Nothing of this outlives a reboot or a reset of the function.
 """
@@ -20,7 +21,8 @@ HEADER_ONLY = 64
 MOST = 1 << 16
 """Maximum number of CPUs in a list."""
 
-# Both capability lists of PCI Express 7.5.1.1.11 and 7.6: standard ones from the byte at 0x34, extended ones from 0x100.
+# Both capability lists of PCI Express 7.5.1.1.11 and 7.6: standard ones from the byte at 0x34, extended ones from
+# 0x100.
 AWK = """
 function w(at) { return b[at + 1] + 256 * b[at + 2] }
 function flush() {
@@ -83,8 +85,8 @@ for p in $s/*; do
   done 2>/dev/null
 done | awk '{AWK}'
 """
-"""Lines `function|...` of GPUs, HCAs and the bridges above them, `irq|...` of HCAs, `other|ID` of each NVIDIA and Mellanox
-function. NVLink bridges, which have SW_MNG in their VPD, are not HCAs."""
+"""Lines `function|...` of GPUs, HCAs and the bridges above them, `irq|...` of HCAs, `other|ID` of each NVIDIA and
+Mellanox function. NVLink bridges, which have SW_MNG in their VPD, are not HCAs."""
 
 
 class Interrupt(NamedTuple):
@@ -98,10 +100,10 @@ class Interrupt(NamedTuple):
 class Function:
     """A GPU, an HCA or a bridge above one. `above`: the addresses of the bridges, the root port first.
 
-    `size`: bytes of configuration space that could be read, 0 if the function does not answer (all ones): it fell off the bus, or
-    sleeps. `control`: DevCtl, `acs`: ACSCtl; None if there is no such capability. `domain`: the type of its IOMMU group (`DMA`,
-    `DMA-FQ`, `identity`; empty if the kernel does not report it), `group` whether it has one. `virtual`: of SR-IOV, whose DevCtl is
-    its physical function's.
+    `size`: bytes of configuration space that could be read, 0 if the function does not answer (all ones): it fell off
+    the bus, or sleeps. `control`: DevCtl, `acs`: ACSCtl; None if there is no such capability. `domain`: the type of its
+    IOMMU group (`DMA`, `DMA-FQ`, `identity`; empty if the kernel does not report it), `group` whether it has one.
+    `virtual`: of SR-IOV, whose DevCtl is its physical function's.
     """
 
     address: str
@@ -252,8 +254,8 @@ def parse_ranges(listed: str) -> frozenset[int]:
 
 
 def set_here(functions: Iterable[Function], *, container: bool) -> list[Function]:
-    """Return the functions that this host sets: virtual ones belong to their physical function, and in a container, interrupts
-    belong to the machine."""
+    """Return the functions that this host sets: virtual ones belong to their physical function, and in a container,
+    interrupts belong to the machine."""
     own_functions = [dev for dev in functions if not dev.virtual]
     return [replace(dev, interrupts=()) for dev in own_functions] if container else own_functions
 

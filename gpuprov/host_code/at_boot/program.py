@@ -27,7 +27,8 @@ def main(
     about: str = "[SECONDS]",
     takes: Callable[[Sequence[str]], Any] = parse_seconds,
 ) -> None:
-    """Do the action of the first argument, with the other arguments. Ends with status 1 and one line if that is impossible."""
+    """Do the action of the first argument, with the other arguments. Ends with status 1 and one line if that is
+    impossible."""
     try:
         try:
             act, given = actions[sys.argv[1]], takes(sys.argv[2:])
@@ -39,7 +40,8 @@ def main(
 
 
 def read_rows(path: str, *kinds: str) -> list[list[str]]:
-    """Return the words of each line of a configuration that begins with one of these; if none is given, of all but comments."""
+    """Return the words of each line of a configuration that begins with one of these; if none is given, of all but
+    comments."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             lines = [line.split() for line in file]
@@ -104,7 +106,8 @@ def tell(line: str) -> None:
 
 
 def wait(seconds: int, done: Callable[[], bool]) -> int:
-    """Wait until it is done, or for so many seconds, including the time that `done` takes; return the seconds that are left."""
+    """Wait until it is done, or for so many seconds, including the time that `done` takes; return the seconds that are
+    left."""
     end = time.monotonic() + seconds
     while not done() and seconds > 0:
         time.sleep(1)

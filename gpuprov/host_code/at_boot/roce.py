@@ -1,6 +1,8 @@
-"""The program that sets RoCE ports: `roce apply [SECONDS]` waits for the devices, sets differing values, and reads them back.
+"""The program that sets RoCE ports: `roce apply [SECONDS]` waits for the devices, sets differing values, and reads them
+back.
 
-Its configuration has lines `device [pci=] [driver=] [netdev=]` (none: every RoCE device), `count N`, and `set KEY VALUE`.
+Its configuration has lines `device [pci=] [driver=] [netdev=]` (none: every RoCE device), `count N`, and `set KEY
+VALUE`.
 """
 
 from __future__ import annotations

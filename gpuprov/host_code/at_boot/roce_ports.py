@@ -11,10 +11,11 @@ from .devices import RdmaDevice, Selector
 
 @dataclass(frozen=True)
 class RocePort:
-    """`values` by key: `trust`, `pfc` ("3,4", "none"), `dscp.26`, `mode` (v1, v2), `tos`, `traffic_class` ("unset"), `ecn` (priorities
-    with both points on; else "notification 3, reaction none"), `cnp_dscp`, `cnp_802p_prio`, `mtu`.
+    """`values` by key: `trust`, `pfc` ("3,4", "none"), `dscp.26`, `mode` (v1, v2), `tos`, `traffic_class` ("unset"),
+    `ecn` (priorities with both points on; else "notification 3, reaction none"), `cnp_dscp`, `cnp_802p_prio`, `mtu`.
 
-    `leg`: `netdev` is another interface of the device's bond, a port of the same adapter without an RDMA device of its own.
+    `leg`: `netdev` is another interface of the device's bond, a port of the same adapter without an RDMA device of its
+    own.
     """
 
     device: str
@@ -188,12 +189,12 @@ for d in /sys/class/infiniband/*; do
   done
 done
 true"""
-"""The values of each port, as `port|DEVICE|PORT|NETDEV` and `value|DEVICE|PORT|KEY|VALUE`. A folder in configfs is created for the
-reading and removed again, as `cma_roce_mode -d DEVICE` does; the settings belong to the device, and stay. Another reader may remove
-it at the same moment, hence the second try.
+"""The values of each port, as `port|DEVICE|PORT|NETDEV` and `value|DEVICE|PORT|KEY|VALUE`. A folder in configfs is
+created for the reading and removed again, as `cma_roce_mode -d DEVICE` does; the settings belong to the device, and
+stay. Another reader may remove it at the same moment, hence the second try.
 
-Names: the kernel's Documentation/ABI/testing/configfs-rdma_cm (4.4, ToS 4.11) and drivers/infiniband/hw/mlx5/cong.c (debugfs);
-https://github.com/Mellanox/mlnx-tools (python/mlnx_qos, sbin/cma_roce_mode). mlx5 trusts the DSCP from the first dscp-prio entry on
-(https://www.mail-archive.com/netdev%40vger.kernel.org/msg198271.html). dcb reads what mlnx_qos does (dcbnl), and faster, but not
-the `qos/trust` of an older OFED.
+Names: the kernel's Documentation/ABI/testing/configfs-rdma_cm (4.4, ToS 4.11) and drivers/infiniband/hw/mlx5/cong.c
+(debugfs); https://github.com/Mellanox/mlnx-tools (python/mlnx_qos, sbin/cma_roce_mode). mlx5 trusts the DSCP from the
+first dscp-prio entry on (https://www.mail-archive.com/netdev%40vger.kernel.org/msg198271.html). dcb reads what mlnx_qos
+does (dcbnl), and faster, but not the `qos/trust` of an older OFED.
 """

@@ -1,8 +1,8 @@
-"""Slurm's view of this host's GPUs. `slurm gres [SECONDS]` waits for the GPUs and writes gres.conf; `slurm health` judges them, and
-drains the node if one is not fit for work.
+"""Slurm's view of this host's GPUs. `slurm gres [SECONDS]` waits for the GPUs and writes gres.conf; `slurm health`
+judges them, and drains the node if one is not fit for work.
 
-The numbers of MIG device files follow from the instances that exist, so that gres.conf is written anew before each start of slurmd.
-Syntax: https://slurm.schedmd.com/gres.conf.html
+The numbers of MIG device files follow from the instances that exist, so that gres.conf is written anew before each
+start of slurmd. Syntax: https://slurm.schedmd.com/gres.conf.html
 """
 
 from __future__ import annotations
@@ -36,21 +36,24 @@ SCONTROL = ("timeout", "20", "scontrol")
 """slurmd kills its health check after 60 seconds."""
 REASON = "gpuprov health"
 HELD = ("DRAIN", "DOWN", "FAIL", "ERROR")
-"""Beginnings of the states of a node on which nothing new starts: https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES"""
+"""Beginnings of the states of a node on which nothing new starts:
+https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES"""
 JOB_SCRIPT = "SLURM_SCRIPT_CONTEXT"
 """Set by slurmd for a prolog or an epilog, after whose failure it drains the node by itself:
 https://slurm.schedmd.com/prolog_epilog.html"""
 
 
 class Device(NamedTuple):
-    """A GPU or a MIG device, with its type for Slurm (empty: none) and its device files, of which the GPU's own is the first."""
+    """A GPU or a MIG device, with its type for Slurm (empty: none) and its device files, of which the GPU's own is the
+    first."""
 
     kind: str
     files: tuple[str, ...]
 
 
 def devices(gpus: Sequence[Mapping[str, Any]], nodes: Mapping[str, str], kind: str) -> Iterator[Device]:
-    """Yield the devices that jobs can have. `nodes`: device files of MIG instances, by their paths in CAPABILITIES. Raises Refused."""
+    """Yield the devices that jobs can have. `nodes`: device files of MIG instances, by their paths in CAPABILITIES.
+    Raises Refused."""
     for gpu in gpus:
         own = f"/dev/nvidia{gpu['minor']}"
         if not gpu.get("current"):

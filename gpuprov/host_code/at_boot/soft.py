@@ -1,8 +1,9 @@
-"""The program of software RDMA: `soft apply [SECONDS]` waits for interfaces, creates missing devices, and removes those it created
-that are no longer requested; `soft remove` removes all it created. Devices are identified by interface: udev may rename them.
+"""The program of software RDMA: `soft apply [SECONDS]` waits for interfaces, creates missing devices, and removes those
+it created that are no longer requested; `soft remove` removes all it created. Devices are identified by interface: udev
+may rename them.
 
-Its configuration has lines `DRIVER INTERFACE`: rxe or siw; a network interface's name or MAC address, or default: that of the
-default route.
+Its configuration has lines `DRIVER INTERFACE`: rxe or siw; a network interface's name or MAC address, or default: that
+of the default route.
 """
 
 from __future__ import annotations

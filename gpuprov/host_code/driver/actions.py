@@ -48,7 +48,8 @@ def _fix(family: str, output: str) -> str:
 
 
 def install_built(family: str, params: Asked, check: bool) -> Answer:
-    """Install the modules of a DKMS package. In check mode the package may be missing: the transaction before it was not done."""
+    """Install the modules of a DKMS package. In check mode the package may be missing: the transaction before it was
+    not done."""
     target = params["package"], params["module"], params["flavour"], params["kernels"]
     if check:
         try:

@@ -1,8 +1,9 @@
-"""The modules of a DKMS package built in a staging area: the old package's scriptlet removes its own modules, and a failed build
-after that would leave a host without any.
+"""The modules of a DKMS package built in a staging area: the old package's scriptlet removes its own modules, and a
+failed build after that would leave a host without any.
 
-They are packed: on Debian where the package's postinst looks (ldtarball in /usr/lib/dkms/common.postinst), so that the transaction
-builds nothing; else in /var/lib/gpuprov, and added to DKMS's tree as built. DKMS's tree is not touched before.
+They are packed: on Debian where the package's postinst looks (ldtarball in /usr/lib/dkms/common.postinst), so that the
+transaction builds nothing; else in /var/lib/gpuprov, and added to DKMS's tree as built. DKMS's tree is not touched
+before.
 """
 
 from __future__ import annotations
@@ -124,7 +125,8 @@ def pack_modules(family: str, module: Source, kernels: Sequence[str]) -> str:
     name = f"{module.name}-{module.version}{ENDING}"
     pack = f"{SHARED}/{module.name}-dkms/{name}" if family == "debian" else f"{PACKS}/{name}"
     os.makedirs(os.path.dirname(pack), exist_ok=True)
-    # Not compressed, which takes longer than all else here: ldtarball looks at the content, not the name (dkms 2.8 to 3.2).
+    # Not compressed, which takes longer than all else here: ldtarball looks at the content, not the name (dkms 2.8 to
+    # 3.2).
     plain = pack[: -len(".gz")]
     which = [word for kernel in kernels for word in ("-k", kernel)]
     ran = run(build_aside("mktarball", module, *which, "--archive", plain))
@@ -145,8 +147,9 @@ def read_pack(pack: str) -> Source:
 
 
 def put_into_tree(pack: str) -> None:
-    """Add the modules of the pack to the host's DKMS tree as built, so that an rpm's scriptlet, which runs dkms build, has nothing
-    to do; unless DKMS has this version already: then its modules are the other flavour's, and `in_place` uses the pack."""
+    """Add the modules of the pack to the host's DKMS tree as built, so that an rpm's scriptlet, which runs dkms build,
+    has nothing to do; unless DKMS has this version already: then its modules are the other flavour's, and `in_place`
+    uses the pack."""
     module = read_pack(pack)
     folders = (f"{TREE}/{module.name}/{module.version}", f"{SOURCES}/{module.name}-{module.version}")
     if not any(map(os.path.exists, folders)):
@@ -169,8 +172,8 @@ def _is_whole(pack: str) -> bool:
 
 
 def has_end_of_archive(pack: str) -> bool:
-    """Return whether the archive has the end of a plain tar, two blocks of zeros: tar lists an archive as complete even if it is
-    cut between two files. https://www.gnu.org/software/tar/manual/html_node/Standard.html"""
+    """Return whether the archive has the end of a plain tar, two blocks of zeros: tar lists an archive as complete even
+    if it is cut between two files. https://www.gnu.org/software/tar/manual/html_node/Standard.html"""
     with open(pack, "rb") as file:
         if file.read(262)[257:] != b"ustar":
             return True  # compressed, and its own end was seen

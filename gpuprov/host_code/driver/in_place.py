@@ -26,8 +26,8 @@ def list_kernels_without(family: str, package: str, module: str, flavour: str, k
 
 
 def install(family: str, package: str, module: str, flavour: str, kernels: Sequence[str], pack: str) -> list[str]:
-    """Build and install the DKMS package's modules for each kernel that lacks them; return these kernels. Raises Failed. `pack`:
-    modules from the staging area."""
+    """Build and install the DKMS package's modules for each kernel that lacks them; return these kernels. Raises
+    Failed. `pack`: modules from the staging area."""
     dkms_module = read_source(family, package)
     if not pack:  # what a run that was cut off built aside: a later installation of the same version must not load it
         aside.clear(family)
@@ -41,11 +41,13 @@ def install(family: str, package: str, module: str, flavour: str, kernels: Seque
                 dkms.find_dkms("unbuild", *dkms_module.words, "-k", kernel)
         _put(dkms_module, kernel, pack)
         if not dkms.is_right(kernel, module, dkms_module.version, flavour):
-            # DKMS's own copy is cut off, as a loss of power leaves what was not flushed: it would be installed again and again.
+            # DKMS's own copy is cut off, as a loss of power leaves what was not flushed: it would be installed again
+            # and again.
             dkms.find_dkms("remove", *dkms_module.words, "-k", kernel)
             _put(dkms_module, kernel, pack)
         done.append(kernel)
-    # What DKMS found in the place of its own modules it would put back when it goes: over precompiled ones, for instance.
+    # What DKMS found in the place of its own modules it would put back when it goes: over precompiled ones, for
+    # instance.
     dkms.forget(f"{dkms.TREE}/{dkms_module.name}/original_module")
     settle([dkms.TREE, dkms.KERNELS])  # the old modules are gone, and dpkg has written that the new ones are installed
     return done
@@ -82,9 +84,9 @@ def _is_there(dkms_module: Source, kernel: str, module: str, flavour: str) -> bo
 
 
 def register(version: str, flavour: str, kernels: Sequence[str]) -> list[str]:
-    """Have DKMS build and install the modules that NVIDIA's installer registered, for each kernel that lacks them; return these
-    kernels. Raises Failed. An installer whose registration fails only warns, and installs the modules itself: DKMS would build none
-    for the next kernel."""
+    """Have DKMS build and install the modules that NVIDIA's installer registered, for each kernel that lacks them;
+    return these kernels. Raises Failed. An installer whose registration fails only warns, and installs the modules
+    itself: DKMS would build none for the next kernel."""
     conf = f"{dkms.SOURCES}/nvidia-{version}/{CONF}"
     if not os.path.isfile(conf):
         raise Failed(f"{conf} is not there: DKMS has no source to build")
@@ -100,8 +102,8 @@ def register(version: str, flavour: str, kernels: Sequence[str]) -> list[str]:
 
 
 def link_precompiled(family: str, version: str, packages: Sequence[str], kernels: Sequence[str]) -> list[str]:
-    """Make each kernel load the modules of the precompiled packages; return the kernels for which that changed something. Raises
-    Failed.
+    """Make each kernel load the modules of the precompiled packages; return the kernels for which that changed
+    something. Raises Failed.
 
     When DKMS's modules are removed, it restores those that it had found in their place (original_module in
     https://github.com/dell/dkms/blob/main/dkms.in): they belong to no package, and come first.

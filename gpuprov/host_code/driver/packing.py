@@ -37,7 +37,8 @@ done
 
 
 def make_package(driver: Mapping[str, Any], sums: str) -> bool:
-    """Make the package and its description, unless its modules have these sums. Return whether it was made. Raises Failed."""
+    """Make the package and its description, unless its modules have these sums. Return whether it was made. Raises
+    Failed."""
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as folder:
         work = Path(folder)
         work.chmod(0o755)

@@ -1,7 +1,7 @@
 """Modules that one host builds for others: the package that contains them, and whether it fits a host.
 
-It is in the cache of the machine that runs gpuprov, beside a description: `version` of the DKMS package, `flavour`, `kernels`,
-`sha256` of the package, `sums` (the SHA-256 of the list of the modules' checksums).
+It is in the cache of the machine that runs gpuprov, beside a description: `version` of the DKMS package, `flavour`,
+`kernels`, `sha256` of the package, `sums` (the SHA-256 of the list of the modules' checksums).
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def is_lacking(driver: Known, offered: Known) -> bool:
 
 
 def plan_trial(driver: Known, local: list[str], *, untried: bool) -> dict[str, list[str]]:
-    """Return the transaction for the trial. A package that the build host is still building does not exist yet, and DKMS cannot be
-    removed without it: its package is part of the trial."""
+    """Return the transaction for the trial. A package that the build host is still building does not exist yet, and
+    DKMS cannot be removed without it: its package is part of the trial."""
     kept = driver["source_packages"] if untried else []
     return {
         "try_install": [*driver["before"], *driver["install"], *(driver["stand_in"] if untried else local)],

@@ -22,8 +22,8 @@ BOOT = "/boot"
 
 
 def sign_all(version: str, expected: str, key: str, certificate: str, kernels: Sequence[str]) -> list[str]:
-    """Have every module of this driver version signed by the certificate with the expected serial number. Return `KERNEL: MODULE
-    ...` for each kernel whose modules were not; raises Failed."""
+    """Have every module of this driver version signed by the certificate with the expected serial number. Return
+    `KERNEL: MODULE ...` for each kernel whose modules were not; raises Failed."""
     done = []
     for kernel in kernels:
         for folder in sorted(glob.glob(f"{dkms.TREE}/nvidia*/{version}/{kernel}/*/module")):

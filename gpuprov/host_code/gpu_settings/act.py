@@ -16,8 +16,8 @@ MODULE = "/sys/module/nvidia"
 
 
 class Answer(NamedTuple):
-    """`driver`: whether a driver answers. `steps`: the changes made or pending; `changed`: whether there are any. `waiting`: GPUs
-    whose ECC mode changes at the next boot."""
+    """`driver`: whether a driver answers. `steps`: the changes made or pending; `changed`: whether there are any.
+    `waiting`: GPUs whose ECC mode changes at the next boot."""
 
     driver: bool = True
     steps: Sequence[str] = ()
@@ -57,7 +57,8 @@ def write_record(locks: Mapping[str, plan.Locks], path: str = "") -> None:
 
 
 def run(config: Mapping[str, Any], *, change: bool, partly: bool = False) -> Answer:
-    """Apply the settings to the GPUs. If there is a problem nothing is changed, or, with `partly`, GPUs without a problem are."""
+    """Apply the settings to the GPUs. If there is a problem nothing is changed, or, with `partly`, GPUs without a
+    problem are."""
     try:
         nvml = Nvml()
     except Failed as failed:

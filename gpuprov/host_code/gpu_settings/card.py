@@ -25,7 +25,8 @@ class Power(NamedTuple):
 class Card(NamedTuple):
     """A GPU. Missing features are None; `no_applications` is NVML's word for missing application clocks.
 
-    `ecc`: now, and after the next boot. `applications`, `defaults`: memory and graphics in MHz. `clocks`: graphics and memory now.
+    `ecc`: now, and after the next boot. `applications`, `defaults`: memory and graphics in MHz. `clocks`: graphics and
+    memory now.
     """
 
     gpu: Gpu

@@ -17,8 +17,8 @@ LOCKING = {
 
 
 class Step(NamedTuple):
-    """One call of NVML. `what`, `before`, `after` are for people. `lock`: the clock that it locks, and how. `again`: it is recorded
-    as done, and is silently repeated, since nobody can read whether it is still in effect."""
+    """One call of NVML. `what`, `before`, `after` are for people. `lock`: the clock that it locks, and how. `again`: it
+    is recorded as done, and is silently repeated, since nobody can read whether it is still in effect."""
 
     what: str
     before: str

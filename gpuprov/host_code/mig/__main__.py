@@ -1,8 +1,8 @@
 """MIG of this host according to /etc/gpuprov/mig.json: `python -m mig state|plan|apply|boot`.
 
-state: the current state. plan: the changes by apply; changes nothing. apply: make them. boot: wait for the driver's GPUs, then
-apply. Standard output is one JSON object; `problem` in it, and one line on standard error, give the reason for a failure. Exit
-status: 0 it matches (plan: it can), 1 it does not, 2 wrong usage.
+state: the current state. plan: the changes by apply; changes nothing. apply: make them. boot: wait for the driver's
+GPUs, then apply. Standard output is one JSON object; `problem` in it, and one line on standard error, give the reason
+for a failure. Exit status: 0 it matches (plan: it can), 1 it does not, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def open_nvml(models: dict[str, str], wait: float = 0, binding: Any = None) -> N
 
 
 def list_bound_gpus() -> list[str]:
-    """Return the GPUs that the driver has found, by address, without those that it is configured to leave out (NVreg_ExcludedGpus)."""
+    """Return the GPUs that the driver has found, by address, without those that it is configured to leave out
+    (NVreg_ExcludedGpus)."""
     folder = os.path.join(mig_users.ROOT, "proc/driver/nvidia/gpus")
     gpus = []
     for address in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:

@@ -1,4 +1,5 @@
-"""Comparison of a host's GPUs with their desired state, and the changes: everything is checked before anything is destroyed."""
+"""Comparison of a host's GPUs with their desired state, and the changes: everything is checked before anything is
+destroyed."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from .state import Card, User, format_instance
 class Refused(Exception):
     """The reason why the layout is impossible, in one line with the fix.
 
-    `midway`: something was changed before that was known. `reboot`: the fix is a reboot, after which the boot unit continues.
+    `midway`: something was changed before that was known. `reboot`: the fix is a reboot, after which the boot unit
+    continues.
     """
 
     midway = reboot = False
@@ -95,7 +97,8 @@ def select_targets(config: Mapping[str, Any], cards: Sequence[Card]) -> dict[int
 
 
 def carry_out(nvml: Nvml, judged: Judged, services: Sequence[str], *, may_reset: bool) -> str:
-    """Make the changes, GPU by GPU. Raises Broken with the resulting state if something fails; returns the remaining problem."""
+    """Make the changes, GPU by GPU. Raises Broken with the resulting state if something fails; returns the remaining
+    problem."""
 
     def using(card: Card) -> list[User]:
         return [user for user in mig_users.list_users(nvml, [card]) if not is_service(user.unit, services)]

@@ -113,8 +113,8 @@ def plan_change(card: Card, target: mig_layout.Target, users: Collection[User] =
 def place_instances(
     card: Card, target: mig_layout.Target, users: Collection[User]
 ) -> tuple[Sequence[mig_fit.Placed], str]:
-    """Return placements of the request that leave instances in use alone; if there are none, any placements; or the reason why
-    there are none."""
+    """Return placements of the request that leave instances in use alone; if there are none, any placements; or the
+    reason why there are none."""
     present = tuple(
         mig_layout.Instance(
             instance.profile, instance.start, () if instance.sizes == (instance.slices,) else instance.sizes
@@ -186,7 +186,8 @@ def subtract_sizes(sizes: Sequence[int], less: Iterable[int]) -> list[int]:
 
 
 def has_room(slices: int, taken: Sequence[Compute], sizes: Sequence[int]) -> bool:
-    """Return whether compute instances of these sizes fit: one starts at a multiple of the next power of two, as -lcipp shows."""
+    """Return whether compute instances of these sizes fit: one starts at a multiple of the next power of two, as -lcipp
+    shows."""
     if not sizes:
         return True
     size, rest = sizes[0], sizes[1:]

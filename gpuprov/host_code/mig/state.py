@@ -36,7 +36,8 @@ class Present(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A GPU. `resets`: it changes its MIG mode by a reset. `profiles`: none if NVML does not report them while MIG is off."""
+    """A GPU. `resets`: it changes its MIG mode by a reset. `profiles`: none if NVML does not report them while MIG is
+    off."""
 
     gpu: mig_layout.Gpu
     minor: int

@@ -24,7 +24,8 @@ STOPPING = 20
 
 
 def check_present(name: str) -> None:
-    """Check that a daemon is wanted and has its device; a MIG device may be gone after a change of the layout, which is no failure."""
+    """Check that a daemon is wanted and has its device; a MIG device may be gone after a change of the layout, which is
+    no failure."""
     try:
         of.read_state(name)
     except Unwanted:

@@ -86,7 +86,8 @@ class Control:
                 time.sleep(0.2)
 
     def stop(self, seconds: int) -> tuple[int, str]:
-        """End the daemon with its servers; after these seconds it no longer waits for clients. A status other than 0 is no failure."""
+        """End the daemon with its servers; after these seconds it no longer waits for clients. A status other than 0 is
+        no failure."""
         if self.v3:
             return self.run(["-q"], "", seconds + PATIENCE)
         return self.run([], f"quit -t {seconds}\n", seconds + PATIENCE)

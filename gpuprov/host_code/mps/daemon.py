@@ -122,8 +122,8 @@ def make_path(config: Config, daemon: Daemon, kind: str) -> str:
 
 
 def make_folder(name: str) -> None:
-    """Create a directory of root's that every user can pass: users' programs look for the daemon's sockets there. Anybody can write
-    to /tmp."""
+    """Create a directory of root's that every user can pass: users' programs look for the daemon's sockets there.
+    Anybody can write to /tmp."""
     os.makedirs(name, mode=0o755, exist_ok=True)
     status = os.lstat(name)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
@@ -133,8 +133,8 @@ def make_folder(name: str) -> None:
 
 
 def write(name: str, text: str, change: bool = True) -> bool:
-    """Replace a file at once, if `change`; return whether it differed. The folder may be the site's, and world-writable: no link is
-    followed."""
+    """Replace a file at once, if `change`; return whether it differed. The folder may be the site's, and
+    world-writable: no link is followed."""
     try:
         if stat.S_ISREG(os.lstat(name).st_mode):
             with open(name, errors="replace") as file:

@@ -30,8 +30,8 @@ def build_client_environments(
 
 
 def write_environments(daemon: Daemon, config: Config, control: Control, change: bool = True) -> bool:
-    """Write the environment files, and the snippets for containers; return whether any differs. Obsolete files of earlier runs are
-    removed."""
+    """Write the environment files, and the snippets for containers; return whether any differs. Obsolete files of
+    earlier runs are removed."""
     changed, written = [], []
     for name, values in build_client_environments(daemon, config, control).items():
         rows = ["{}={}".format(*pair) for pair in sorted(values.items())]

@@ -20,7 +20,8 @@ class Modes(Protocol):
 
 
 def compute_modes(daemon: Daemon, config: Config, nvml: Modes, change: bool = True) -> list[str]:
-    """List GPUs with another compute mode, and fix them if `change`. In MIG mode it has to be DEFAULT. A refusal is only a warning."""
+    """List GPUs with another compute mode, and fix them if `change`. In MIG mode it has to be DEFAULT. A refusal is
+    only a warning."""
     mode = EXCLUSIVE_PROCESS if config["exclusive"] and not daemon["mig"] else DEFAULT
     changes = []
     for gpu in daemon["gpus"]:
@@ -46,7 +47,8 @@ def note_exclusive(config: Config, gpu: Gpu, on: bool) -> None:
 
 
 def give_back(config: Config, nvml: Modes, gpus: Sequence[Gpu], desired: Sequence[Daemon], change: bool) -> list[str]:
-    """Reset GPUs that a daemon set to EXCLUSIVE_PROCESS and that no wanted daemon has to DEFAULT, if `change`; return the changes."""
+    """Reset GPUs that a daemon set to EXCLUSIVE_PROCESS and that no wanted daemon has to DEFAULT, if `change`; return
+    the changes."""
     kept, changes = [gpu["uuid"] for daemon in desired for gpu in daemon["gpus"]], []
     for note in sorted(glob.glob(f"{config['paths']['runtime']}/*.exclusive")):
         for gpu in gpus:

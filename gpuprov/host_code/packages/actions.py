@@ -59,8 +59,8 @@ def prepare_transaction(manager: Manager, params: Asked, check: bool) -> Answer:
 
 
 def judge_transaction(manager: Manager, params: Asked, check: bool) -> Answer:
-    """Refuse packages of another driver than the host's, and nothing else: other problems may be solved by the driver that this run
-    installs."""
+    """Refuse packages of another driver than the host's, and nothing else: other problems may be solved by the driver
+    that this run installs."""
     transaction = complete_for_holds(manager, params)
     rows = [] if transaction.empty else manager.attempt(transaction).rows
     refuse_other_driver(manager, transaction, rows, params.get("driver", {}))

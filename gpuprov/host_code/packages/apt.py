@@ -12,7 +12,8 @@ from .lists import parse_installed, parse_madison, parse_rows
 from .model import Done, Known, Prepared, Refused, Settings, Transaction, Trial
 
 ROWS = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${Architecture}|${Maintainer}\\n"
-# Without autoinstall_all_kernels a package's postinst builds for the running and the newest kernel only (dkms, common.postinst).
+# Without autoinstall_all_kernels a package's postinst builds for the running and the newest kernel only (dkms,
+# common.postinst).
 OPTIONS = (
     *("-y", "-q", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages"),
     *("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"),

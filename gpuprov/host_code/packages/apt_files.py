@@ -28,7 +28,8 @@ def update(listed: str, *options: str) -> str:
 
 
 def try_source(folder: str, text: str) -> str:
-    """Fetch the lists of a source that the host does not have into this folder; return the problem. The source stays there, too."""
+    """Fetch the lists of a source that the host does not have into this folder; return the problem. The source stays
+    there, too."""
     lists, listed = os.path.join(folder, "lists"), os.path.join(folder, "gpuprov.sources")
     os.makedirs(os.path.join(lists, "partial"))
     with open(listed, "w", encoding="utf-8") as file:

@@ -47,7 +47,8 @@ def format_records(pin: Pin) -> str:
 
 @contextlib.contextmanager
 def leave_out_sources(names: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Yield an environment in which apt has all sources of the host except gpuprov's of these names; empty if it has none of them.
+    """Yield an environment in which apt has all sources of the host except gpuprov's of these names; empty if it has
+    none of them.
 
     The sources stay in place: a run that is refused later must not have changed the host.
     """

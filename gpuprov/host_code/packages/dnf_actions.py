@@ -47,8 +47,8 @@ def act_try(request: Request) -> Answer:
 
 
 def act_collect(request: Request) -> Answer:
-    """Put the packages that a host without any package would get into the working directory, except the files that are `known` by
-    name and SHA-256. `modules`: the repositories' data about module streams."""
+    """Put the packages that a host without any package would get into the working directory, except the files that are
+    `known` by name and SHA-256. `modules`: the repositories' data about module streams."""
     base = open_base(request, installed=False)
     try:
         resolve_transaction(base, request)

@@ -27,11 +27,13 @@ def format_version(package: Any) -> str:
 def open_base(request: Request, expire: int = -1, available: bool = True, installed: bool = True) -> Any:
     """Return a base with packages and repositories; without installed packages, if they are not to count.
 
-    versionlock takes no part: `dnf_locks.apply` does its work for foreign packages. show-leaves works only on a terminal.
+    versionlock takes no part: `dnf_locks.apply` does its work for foreign packages. show-leaves works only on a
+    terminal.
     """
     base = dnf.Base()
     conf = base.conf
-    # Of a bundle: its packages are then all that dnf sees. Or of sources that are still to be added, beside the host's own.
+    # Of a bundle: its packages are then all that dnf sees. Or of sources that are still to be added, beside the host's
+    # own.
     folder = os.environ.get("GPUPROV_AHEAD") or os.environ.get("GPUPROV_BUNDLE")
     settings = os.path.join(folder, "dnf.conf") if folder else None
     if settings and not os.path.exists(settings):
@@ -86,7 +88,8 @@ def list_architectures(base: Any) -> List[str]:
 
 
 def find_duplicates(base: Any) -> List[List[Any]]:
-    """Return packages that are in the database twice, the younger installation last; kernels and similar packages may be."""
+    """Return packages that are in the database twice, the younger installation last; kernels and similar packages may
+    be."""
     groups: Dict[Tuple[str, str], List[Any]] = {}
     query = base.sack.query().installed()
     for package in query.difference(query.filter(provides=list(base.conf.installonlypkgs))):

@@ -10,10 +10,12 @@ from typing import Any, Collection, Iterable, Iterator, List, Tuple
 import dnf.subject
 import hawkey
 
-# What dnf's versionlock reads a line as: https://github.com/rpm-software-management/dnf-plugins-core plugins/versionlock.py
+# What dnf's versionlock reads a line as: https://github.com/rpm-software-management/dnf-plugins-core
+# plugins/versionlock.py
 LOCK_FORMS = [hawkey.FORM_NEVRA, hawkey.FORM_NEVR, hawkey.FORM_NEV, hawkey.FORM_NA, hawkey.FORM_NAME]
 
-# Behind the name: nothing, a version or version-release (with or without epoch and architecture), or an architecture alone.
+# Behind the name: nothing, a version or version-release (with or without epoch and architecture), or an architecture
+# alone.
 LOCKED = re.compile(r"(-(\d+:)?\d[^-\s]*(-[\d*][^-\s]*)?|\.(noarch|x86_64|aarch64|i[3-6]86|ppc64le|s390x))?\Z")
 
 

@@ -1,4 +1,5 @@
-"""Part of the program for dnf's Python (3.6 on EL 8): its entry point. It answers one request on its standard output, as JSON."""
+"""Part of the program for dnf's Python (3.6 on EL 8): its entry point. It answers one request on its standard output,
+as JSON."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""Packages that dpkg left half-configured, and the fix. Their scripts may ask questions, to which the default is answered."""
+"""Packages that dpkg left half-configured, and the fix. Their scripts may ask questions, to which the default is
+answered."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from .other_driver import CLEANUP
 
 
 def parse_audit(audit: str) -> list[str]:
-    """Return the names in the output of `dpkg --audit`: a line with one blank before it for each package, below a sentence."""
+    """Return the names in the output of `dpkg --audit`: a line with one blank before it for each package, below a
+    sentence."""
     lines = [line for line in audit.splitlines() if line[:1] == " " and line[1:2].strip()]
     return list(dict.fromkeys(line.split()[0] for line in lines))
 

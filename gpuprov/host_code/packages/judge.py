@@ -1,5 +1,5 @@
-"""Rules for a transaction: it must be possible, remove only gpuprov's packages, and leave alone foreign ones, above all another
-driver."""
+"""Rules for a transaction: it must be possible, remove only gpuprov's packages, and leave alone foreign ones, above all
+another driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ OF_BUNDLE = (
 
 
 def try_transaction(manager: Manager, transaction: Transaction, driver: Mapping[str, Any] = {}) -> Trial:
-    """Return the trial of a permitted transaction. Raises Refused. `driver`: the module's option, empty for the driver's own."""
+    """Return the trial of a permitted transaction. Raises Refused. `driver`: the module's option, empty for the
+    driver's own."""
     trial = manager.attempt(transaction)
     if trial.problem:
         fix = OF_BUNDLE if os.environ.get("GPUPROV_BUNDLE") else transaction.hint

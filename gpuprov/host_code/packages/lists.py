@@ -27,10 +27,12 @@ def parse_places(text: str) -> dict[tuple[str, str], set[str]]:
 
 
 def parse_rows(text: str) -> list[list[str]]:
-    """Parse `state|name|version|source|arch|vendor` lines to the cells of each package on the host, half-configured or complete.
+    """Parse `state|name|version|source|arch|vendor` lines to the cells of each package on the host, half-configured or
+    complete.
 
-    `dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${Architecture}|${Maintainer}\\n'` prints them;
-    for rpm the state is `ii`, the source the name of the source package, and the version `[epoch:]version-release`.
+    `dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${Architecture}|${Maintainer}\\n'`
+    prints them; for rpm the state is `ii`, the source the name of the source package, and the version
+    `[epoch:]version-release`.
     """
     rows = [line.split("|") for line in text.splitlines()]
     return [row for row in rows if len(row) >= 3 and len(row[0]) >= 2 and row[0][1] in PRESENT]
@@ -39,7 +41,8 @@ def parse_rows(text: str) -> list[list[str]]:
 def parse_installed(text: str) -> dict[str, str]:
     """Parse the same lines, of which three cells suffice, to installed versions by name.
 
-    For a package in several architectures it is the version in the host's own, which is dpkg's; the rows have the others.
+    For a package in several architectures it is the version in the host's own, which is dpkg's; the rows have the
+    others.
     """
     rows = [[*row, "", ""] for row in parse_rows(text)]
     native = {"", "all", *(row[4] for row in rows if row[1] == "dpkg")}

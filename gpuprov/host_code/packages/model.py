@@ -41,7 +41,8 @@ class Pin:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Packages (regular expressions of whole names) that a transaction may not install, change or remove; the reason; the fix."""
+    """Packages (regular expressions of whole names) that a transaction may not install, change or remove; the reason;
+    the fix."""
 
     patterns: tuple[str, ...]
     why: str
@@ -95,8 +96,8 @@ class Done:
 class Known:
     """Packages on the host and on offer.
 
-    rows: [state, name, version, source, architecture, vendor]. index: versions by name, newest first. lock_problem: the reason why
-    held packages would change anyway. lock_needs: packages without which nothing can be held.
+    rows: [state, name, version, source, architecture, vendor]. index: versions by name, newest first. lock_problem: the
+    reason why held packages would change anyway. lock_needs: packages without which nothing can be held.
     """
 
     rows: list[list[str]]

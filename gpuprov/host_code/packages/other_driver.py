@@ -22,8 +22,8 @@ _RPM = ("rpm", "-qf", "--qf", "%{NAME}: \\n")
 OWNERS = {"debian": ("dpkg", "-S"), "redhat": _RPM, "suse": _RPM}
 VERSION = re.compile(r"(?:[0-9]+:)?([0-9]{3}(?:\.[0-9]+)+)(?![.0-9])")
 CLEANUP = "nvidia-installer-cleanup"
-"""Debian's program. If it finds a runfile's driver, its postinst asks whether to uninstall it, by default yes, and fails if nobody
-can answer (https://packages.debian.org/source/stable/nvidia-support, read in 20220217+3~deb12u1)."""
+"""Debian's program. If it finds a runfile's driver, its postinst asks whether to uninstall it, by default yes, and
+fails if nobody can answer (https://packages.debian.org/source/stable/nvidia-support, read in 20220217+3~deb12u1)."""
 
 
 class AnotherDriver(Refused):
@@ -32,7 +32,8 @@ class AnotherDriver(Refused):
 
 @dataclass(frozen=True)
 class Names:
-    """Patterns of package names: of a driver; of its kernel modules, and of packages that may have their own version line."""
+    """Patterns of package names: of a driver; of its kernel modules, and of packages that may have their own version
+    line."""
 
     driver: str
     modules: str
@@ -50,9 +51,9 @@ class Coming:
 
 @dataclass(frozen=True)
 class Present:
-    """The driver that the host has. kind: runfile, packages, other (its files belong to no package, or to one of another name, such
-    as a vGPU guest's), or empty. told: its description in messages. versions: those of its packages; modules: packages of its
-    kernel modules."""
+    """The driver that the host has. kind: runfile, packages, other (its files belong to no package, or to one of
+    another name, such as a vGPU guest's), or empty. told: its description in messages. versions: those of its packages;
+    modules: packages of its kernel modules."""
 
     kind: str = ""
     told: str = ""

@@ -26,7 +26,8 @@ def rebuild_database(is_ours: bool, check: bool) -> list[str]:
 
 
 def read_rows() -> list[list[str]]:
-    """Return [state, name, version, source, architecture, vendor] of each package, the youngest installation last. Raises Refused."""
+    """Return [state, name, version, source, architecture, vendor] of each package, the youngest installation last.
+    Raises Refused."""
     ran = run(["rpm", "-qa", "--qf", QUERY])
     if ran.status:
         raise Refused(f"rpm -qa fails: {ran.said[-300:]}. {WAY_OUT}")
@@ -40,8 +41,8 @@ def read_rows() -> list[list[str]]:
 
 
 def find_twice() -> list[tuple[str, list[str]]]:
-    """Return packages that are in the database twice, with rpm's names of their older installations; kernels and similar packages
-    may be."""
+    """Return packages that are in the database twice, with rpm's names of their older installations; kernels and
+    similar packages may be."""
     several = set(run(["rpm", "-q", "--qf", "%{NAME}\n", "--whatprovides", "multiversion(kernel)"]).lines)
     groups: dict[tuple[str, str], list[str]] = {}
     for _, name, version, _, arch, _ in read_rows():

@@ -1,7 +1,7 @@
 """zypper's locks: their file, what they hold, and a configuration for one transaction that may change our packages.
 
-A lock keeps a package from being installed, removed and changed. https://en.opensuse.org/openSUSE:Libzypp_locks_file It is a query,
-read as libzypp does: https://github.com/openSUSE/libzypp/blob/master/zypp/PoolQuery.cc
+A lock keeps a package from being installed, removed and changed. https://en.opensuse.org/openSUSE:Libzypp_locks_file It
+is a query, read as libzypp does: https://github.com/openSUSE/libzypp/blob/master/zypp/PoolQuery.cc
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ TRUE = ("1", "yes", "true", "on", "always")
 
 
 def read_settings() -> configparser.ConfigParser:
-    """Return zypp.conf as libzypp reads it: the host's own file or the vendor's, then the files in the folders beside both, by
-    name."""
+    """Return zypp.conf as libzypp reads it: the host's own file or the vendor's, then the files in the folders beside
+    both, by name."""
     parser = configparser.ConfigParser(interpolation=None, strict=False, allow_no_value=True)
     of_run = os.path.join(bundle.get_folder() or "/nowhere", "zypp.conf")
     if os.path.exists(of_run):
@@ -58,7 +58,8 @@ def explain_unheeded() -> str:
 
 
 def split_blocks(text: str) -> list[str]:
-    """Return the locks in the text of the file, each with its lines; a line without a colon ends a lock, as a blank line does."""
+    """Return the locks in the text of the file, each with its lines; a line without a colon ends a lock, as a blank
+    line does."""
     groups: list[list[str]] = [[]]
     for line in text.splitlines():
         if line.startswith("#") or ":" in line:
@@ -163,8 +164,8 @@ def format_locks(locks: Iterable[str]) -> str:
 def lift_locks(
     own_names: Collection[str], patterns: Collection[str], shut_out: Mapping[str, Collection[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield an environment in which the locks of these packages are not in effect, and these versions of packages cannot be
-    installed.
+    """Yield an environment in which the locks of these packages are not in effect, and these versions of packages
+    cannot be installed.
 
     The file of locks stays unchanged: zypper reads another one, with the rest of its configuration.
     """

@@ -1,4 +1,5 @@
-"""One pull: fetch, judge, accept, do, report. Exit codes are gpuprov's; 4: a bundle cannot be fetched, or a result not sent."""
+"""One pull: fetch, judge, accept, do, report. Exit codes are gpuprov's; 4: a bundle cannot be fetched, or a result not
+sent."""
 
 from __future__ import annotations
 

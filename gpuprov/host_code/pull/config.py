@@ -1,4 +1,5 @@
-"""/etc/gpuprov/pull.json: this host's name, the location of its bundle, the permitted signers, and the destination of results."""
+"""/etc/gpuprov/pull.json: this host's name, the location of its bundle, the permitted signers, and the destination of
+results."""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ _FILE = re.compile(r"[\w%~@+][\w.%~@+-]*")
 
 
 class Config(NamedTuple):
-    """`mode`: the maximum that this host permits. `declared`: the word that identifies this host, if the inventory has one.
-    `result`: the name of its result. `token_file`: a bearer token for https. `python`: replaces the one that is found."""
+    """`mode`: the maximum that this host permits. `declared`: the word that identifies this host, if the inventory has
+    one. `result`: the name of its result. `token_file`: a bearer token for https. `python`: replaces the one that is
+    found."""
 
     name: str
     source: str

@@ -10,7 +10,8 @@ FILES = {
     "product_uuid": "/sys/class/dmi/id/product_uuid",
     "product_serial": "/sys/class/dmi/id/product_serial",
 }
-"""https://www.freedesktop.org/software/systemd/man/machine-id.html; of DMI: the kernel's Documentation/ABI/testing/sysfs-class-dmi"""
+"""https://www.freedesktop.org/software/systemd/man/machine-id.html; of DMI: the kernel's
+Documentation/ABI/testing/sysfs-class-dmi"""
 DECLARED = "declared"
 """The word in the puller's configuration, for hosts that are unknown before they boot."""
 

@@ -1,7 +1,7 @@
 """The reboot of a host that applied itself: only while no other run holds the host, and no user's process holds a GPU.
 
-Run from the unpacked gpuprov, as a program; stdin: run, services that may hold GPUs, and reasons, as JSON. Exit code 1: the reason
-for a refusal is on standard output.
+Run from the unpacked gpuprov, as a program; stdin: run, services that may hold GPUs, and reasons, as JSON. Exit code 1:
+the reason for a refusal is on standard output.
 """
 
 from __future__ import annotations

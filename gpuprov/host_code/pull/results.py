@@ -1,4 +1,5 @@
-"""Sending of results: those of `gpuprov fleet work`, or a note that nothing was begun, to a folder, an https server or rsync."""
+"""Sending of results: those of `gpuprov fleet work`, or a note that nothing was begun, to a folder, an https server or
+rsync."""
 
 from __future__ import annotations
 

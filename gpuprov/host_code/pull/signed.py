@@ -1,4 +1,5 @@
-"""A bundle as stored on the server: an ssh signature, then its archive, which is not read before the signature is verified.
+"""A bundle as stored on the server: an ssh signature, then its archive, which is not read before the signature is
+verified.
 
 https://github.com/openssh/openssh-portable/blob/master/PROTOCOL.sshsig
 """

@@ -1,4 +1,5 @@
-"""The state of a puller: the highest serial that it accepted, against roll-back, and the serial for which it has rebooted."""
+"""The state of a puller: the highest serial that it accepted, against roll-back, and the serial for which it has
+rebooted."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ NAME = "state.json"
 
 
 class State(NamedTuple):
-    """`job` and `fleet`: of the last accepted bundle; a result names them. `rebooted`: the serial that a reboot was for."""
+    """`job` and `fleet`: of the last accepted bundle; a result names them. `rebooted`: the serial that a reboot was
+    for."""
 
     serial: int = 0
     job: str = ""

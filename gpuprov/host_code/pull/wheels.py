@@ -1,8 +1,9 @@
-"""gpuprov on a host: the wheels that a bundle names, chosen for a Python of this host, and unpacked into a separate folder.
+"""gpuprov on a host: the wheels that a bundle names, chosen for a Python of this host, and unpacked into a separate
+folder.
 
 A wheel is a zip archive whose root can be imported
-(https://packaging.python.org/en/latest/specifications/binary-distribution-format/); gpuprov does not need its scripts, so neither
-pip nor venv is required on the host.
+(https://packaging.python.org/en/latest/specifications/binary-distribution-format/); gpuprov does not need its scripts,
+so neither pip nor venv is required on the host.
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ def make_folder(state: str, python: Python, chosen: Sequence[dict[str, Any]]) ->
 def install(
     place: str, chosen: Sequence[dict[str, Any]], fetch: Callable[[dict[str, Any]], bytes], try_it: Callable[[str], str]
 ) -> None:
-    """Write the wheels into the folder, completely or not at all. Each is compared with the manifest before it is opened.
+    """Write the wheels into the folder, completely or not at all. Each is compared with the manifest before it is
+    opened.
 
     try_it: returns why the unpacked code does not start, or "". Raises Refused.
     """

@@ -1,7 +1,7 @@
 """Write Slurm's gres.conf from the GPUs that the host has, and have a running slurmd read its files.
 
-The program that runs before each start of slurmd writes the file. This step runs it, and restarts a slurmd that runs and is older
-than its files. Jobs go on meanwhile. A slurmd that does not run is not started.
+The program that runs before each start of slurmd writes the file. This step runs it, and restarts a slurmd that runs
+and is older than its files. Jobs go on meanwhile. A slurmd that does not run is not started.
 
 seconds: How long to wait for GPUs that are missing.
 """

@@ -1,4 +1,5 @@
-"""Decides from a host's spec and its probes' output why apply must leave it alone, and otherwise what each role has to do."""
+"""Decides from a host's spec and its probes' output why apply must leave it alone, and otherwise what each role has to
+do."""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ DRIVER = "nvidia_driver"
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """`refusals`: reasons why nothing may be changed, each with its fix. `desired`: by capability, the state that its role brings
-    about. `resources`: the resulting resources on the host, as named in the receipt; only known after the installation."""
+    """`refusals`: reasons why nothing may be changed, each with its fix. `desired`: by capability, the state that its
+    role brings about. `resources`: the resulting resources on the host, as named in the receipt; only known after the
+    installation."""
 
     refusals: tuple[str, ...]
     desired: dict[str, dict[str, Any]]
@@ -63,10 +65,10 @@ def judge(
     drains: bool = False,
     image: bool = False,
 ) -> Verdict:
-    """Judge the host. `preflight`: also check the conditions for changing anything. `only`: only these capabilities. `run`: those
-    that are applied in this run, if they are more. `drains`: there is a drain command, so that processes using the GPUs are no
-    reason to stop; the roles that need the GPUs free run it, and check again. `image`: an image, of which the first boot judges the
-    hardware."""
+    """Judge the host. `preflight`: also check the conditions for changing anything. `only`: only these capabilities.
+    `run`: those that are applied in this run, if they are more. `drains`: there is a drain command, so that processes
+    using the GPUs are no reason to stop; the roles that need the GPUs free run it, and check again. `image`: an image,
+    of which the first boot judges the hardware."""
     together = frozenset(only if run is None else run)
     results = evaluate(spec, facts, only=only, stops=True, run=together) if preflight else []
     if image:
@@ -90,8 +92,8 @@ def judge(
 
 
 def driver(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return how to recognise packages of a driver on a host, as gpuprov_packages takes it: their names, and the driver that this
-    run installs."""
+    """Return how to recognise packages of a driver on a host, as gpuprov_packages takes it: their names, and the driver
+    that this run installs."""
     made = desired.get(DRIVER, {})
     trial = made.get("tasks", {}).get("try", {})
     coming = {
@@ -106,7 +108,8 @@ def driver(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def with_driver(spec: HostSpec, version: str) -> HostSpec:
-    """Return the spec for judging capabilities after the driver: with the version that this run installs, if it installs one."""
+    """Return the spec for judging capabilities after the driver: with the version that this run installs, if it
+    installs one."""
     block = spec.capabilities.get(DRIVER)
     if not block or version in ("", getattr(block, "version", "")):
         return spec

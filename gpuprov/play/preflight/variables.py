@@ -1,5 +1,5 @@
-"""Conversion of a rendered host's variables back to its spec, the inverse of render/variables.py, so that a play is judged by what
-it will do."""
+"""Conversion of a rendered host's variables back to its spec, the inverse of render/variables.py, so that a play is
+judged by what it will do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def names() -> tuple[str, ...]:
 
 
 def prepare() -> None:
-    """Have msgspec learn the types of all blocks, as it does at the first conversion, so that forked processes know them."""
+    """Have msgspec learn the types of all blocks, as it does at the first conversion, so that forked processes know
+    them."""
     names()
     for capability in CAPABILITIES:
         with suppress(msgspec.ValidationError):

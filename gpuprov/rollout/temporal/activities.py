@@ -48,8 +48,8 @@ class Activities:
 
     @activity.defn(name="claim")
     async def claim(self, rollout: str, fleet: str) -> Any:
-        """Claim the hosts of a fleet for a roll-out, or return the roll-out that has some of them. Hosts of a terminated roll-out
-        are free."""
+        """Claim the hosts of a fleet for a roll-out, or return the roll-out that has some of them. Hosts of a
+        terminated roll-out are free."""
         try:
             hosts = messages.packed(await asyncio.to_thread(self._hosts, fleet))
         except GpuprovError as error:

@@ -1,5 +1,5 @@
-"""Draining and returning hosts in the workflow: a site's worker is asked at once when a question is due; a timer runs between two
-rounds."""
+"""Draining and returning hosts in the workflow: a site's worker is asked at once when a question is due; a timer runs
+between two rounds."""
 
 from __future__ import annotations
 

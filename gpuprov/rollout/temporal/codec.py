@@ -1,4 +1,5 @@
-"""Encryption of payloads before they leave a machine (AES-256-GCM): the server and its database cannot read what they store."""
+"""Encryption of payloads before they leave a machine (AES-256-GCM): the server and its database cannot read what they
+store."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ class Encrypted(PayloadCodec):
 
 
 def key(path: Path) -> bytes:
-    """Return the key in a file: 32 random bytes in base64. Raises GpuprovError if the file has no such key, or others may read it."""
+    """Return the key in a file: 32 random bytes in base64. Raises GpuprovError if the file has no such key, or others
+    may read it."""
     hint = f"openssl rand -base64 32 > {path}; chmod 600 {path}"
     try:
         data = safe_parse.read_own_contents(str(path), 4096)

@@ -1,4 +1,5 @@
-"""The files of roll-outs on a worker's machine, by their digests: a fleet and a policy; jobs and results under a roll-out's id."""
+"""The files of roll-outs on a worker's machine, by their digests: a fleet and a policy; jobs and results under a
+roll-out's id."""
 
 from __future__ import annotations
 
@@ -56,8 +57,8 @@ class Files:
         return self.folder / f"policy-{_digest(digest)}.yaml"
 
     def place(self, rollout: str) -> Path:
-        """Return the folder of one roll-out: output of its processes, and results. Raises GpuprovError for an invalid name, so that
-        a server cannot make it lead elsewhere."""
+        """Return the folder of one roll-out: output of its processes, and results. Raises GpuprovError for an invalid
+        name, so that a server cannot make it lead elsewhere."""
         checked_id(rollout)
         return self.folder / rollout
 

@@ -1,9 +1,10 @@
 """The sandbox for workflows: the SDK's own, which also refuses to continue at a time that has passed.
 
-A query that a worker answers without having the workflow in memory is answered from its history. If the history has continued since
-the last workflow task (a timer fired while there was no worker), the SDK runs the workflow through these events at the time of the
-previous task, and keeps the outcome (seen in temporalio 1.35; https://github.com/temporalio/sdk-go/issues/755 is similar). A
-roll-out would wait for a soak that is over, or treat a closed window as open; and its history could not be replayed.
+A query that a worker answers without having the workflow in memory is answered from its history. If the history has
+continued since the last workflow task (a timer fired while there was no worker), the SDK runs the workflow through
+these events at the time of the previous task, and keeps the outcome (seen in temporalio 1.35;
+https://github.com/temporalio/sdk-go/issues/755 is similar). A roll-out would wait for a soak that is over, or treat a
+closed window as open; and its history could not be replayed.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Runner(SandboxedWorkflowRunner):
 
 
 def watched(activate: Any) -> Any:
-    """Wrap `activate`, so that each workflow task has its own time. Raises TimeStoodStill for events that came after a task but
-    have the task's time."""
+    """Wrap `activate`, so that each workflow task has its own time. Raises TimeStoodStill for events that came after a
+    task but have the task's time."""
     known: tuple[object, int] = ("", 0)
 
     def going_on(activation: Any) -> Any:

@@ -48,7 +48,8 @@ async def _run(given: Connection, site: str, files: Files, words: Sequence[str])
 
 
 def workers(client: Client, site: str, files: Files, words: Sequence[str]) -> list[Worker]:
-    """Return the workers for the site's own queue, the roll-outs' queue, and the queue of the workflow that knows their hosts."""
+    """Return the workers for the site's own queue, the roll-outs' queue, and the queue of the workflow that knows their
+    hosts."""
     does = Activities(client, files, words)
     runner, end = Runner(), timedelta(seconds=0)
     return [

@@ -1,6 +1,8 @@
-"""The workflow of one roll-out: it asks `decide`, as the embedded engine does, and carries out actions as activities and timers.
+"""The workflow of one roll-out: it asks `decide`, as the embedded engine does, and carries out actions as activities
+and timers.
 
-It reads no file and no clock but the workflow's own, so that its history can be replayed anywhere with the same outcome.
+It reads no file and no clock but the workflow's own, so that its history can be replayed anywhere with the same
+outcome.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ with workflow.unsafe.imports_passed_through():
 LONGEST_JOB = timedelta(days=7)
 SHORT = timedelta(minutes=2)
 AGAIN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
-"""Retries of activities that a lost worker has left, or that a worker cannot do where it is: Temporal repeats them until they are
-done."""
+"""Retries of activities that a lost worker has left, or that a worker cannot do where it is: Temporal repeats them
+until they are done."""
 NEW = (decide.Drain, decide.Work)
 
 

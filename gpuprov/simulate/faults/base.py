@@ -16,8 +16,9 @@ SILICON = "/usr/lib/gpuprov-sim/silicon reload"
 class Fault:
     """`plant` and `heal` are shell scripts run as root; `$1` is the parameter.
 
-    `moment` is the command that must detect it: `verify` on a host that was right before, `plan` in its preflight, `apply` when it has
-    work to do. `caught_by` is the id of the check that fails; if apply runs into it, the words that its message must have.
+    `moment` is the command that must detect it: `verify` on a host that was right before, `plan` in its preflight,
+    `apply` when it has work to do. `caught_by` is the id of the check that fails; if apply runs into it, the words that
+    its message must have.
     """
 
     name: str

@@ -1,4 +1,5 @@
-"""Faults of HCAs, their ports and the PCIe links, for simulated containers; `gpuprov.simulate.parts.silicon_files` makes them."""
+"""Faults of HCAs, their ports and the PCIe links, for simulated containers; `gpuprov.simulate.parts.silicon_files`
+makes them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ MIG_AGAIN = (
 
 
 def mig_client(before: str = "") -> str:
-    """Start a process of user nobody with the first MIG device open, with the files that CUDA opens; `before` runs in its shell."""
+    """Start a process of user nobody with the first MIG device open, with the files that CUDA opens; `before` runs in
+    its shell."""
     return (
         "device=$(ls -d /proc/driver/nvidia/capabilities/gpu*/mig/gi*/ci* 2>/dev/null | sort -V | head -n 1)\n"
         '[ -n "$device" ] || { echo "the host has no MIG device" >&2; exit 1; }\n'

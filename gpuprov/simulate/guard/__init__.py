@@ -6,7 +6,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 UNITS = Path("/etc/systemd/system")
-# They would act on the machine's kernel: load modules, set its sysctls, replay its devices to a udev that loads modules.
+# They would act on the machine's kernel: load modules, set its sysctls, replay its devices to a udev that loads
+# modules.
 MASKED = (
     *("systemd-modules-load.service", "systemd-sysctl.service", "systemd-binfmt.service"),
     *("systemd-udev-trigger.service", "proc-sys-fs-binfmt_misc.automount"),

@@ -1,2 +1,2 @@
-"""Parts that make a Debian host look like a GPU host: PCI devices, NVML, packages, fabric manager. Each is simulated, and marked
-so."""
+"""Parts that make a Debian host look like a GPU host: PCI devices, NVML, packages, fabric manager. Each is simulated,
+and marked so."""

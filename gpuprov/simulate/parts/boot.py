@@ -1,5 +1,5 @@
-"""A container has no bootloader: a stand-in `update-grub` writes grub.cfg from the real /etc/default/grub and grub.d. On the dnf
-family a stand-in `grubby` edits real boot loader entries.
+"""A container has no bootloader: a stand-in `update-grub` writes grub.cfg from the real /etc/default/grub and grub.d.
+On the dnf family a stand-in `grubby` edits real boot loader entries.
 
 A machine has a real GRUB and gets nothing from here.
 """

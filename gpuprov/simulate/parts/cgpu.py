@@ -1,5 +1,5 @@
-"""Alibaba's cGPU as files: the content of /proc/cgpu_km in a container. There is no module behind them, so writes are not
-validated."""
+"""Alibaba's cGPU as files: the content of /proc/cgpu_km in a container. There is no module behind them, so writes are
+not validated."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ grep -qsx {LIBRARY} {PRELOAD} || echo {LIBRARY} >> {PRELOAD}
 
 
 def part(_name: str, description: Description) -> Part:
-    """Return the files, made anew at each boot, and the library that lets programs see them in /proc; nothing if cGPU is not
-    requested."""
+    """Return the files, made anew at each boot, and the library that lets programs see them in /proc; nothing if cGPU
+    is not requested."""
     if not description.cgpu:
         return Part()
     return Part(

@@ -1,8 +1,9 @@
-"""A cloud's RDMA functions on a simulated container: PCI functions, and their driver's files in sysfs while it is "loaded".
+"""A cloud's RDMA functions on a simulated container: PCI functions, and their driver's files in sysfs while it is
+"loaded".
 
-A container loads no module. For this one driver, a program in place of `modprobe` and `rmmod` shows what a loaded driver would show,
-with the parameters from modprobe's options and the module's own defaults; the real programs handle every other module. `erdma` and
-`efa` define the clouds.
+A container loads no module. For this one driver, a program in place of `modprobe` and `rmmod` shows what a loaded
+driver would show, with the parameters from modprobe's options and the module's own defaults; the real programs handle
+every other module. `erdma` and `efa` define the clouds.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ class Netdev(msgspec.Struct, frozen=True, kw_only=True):
 
 class Cloud(msgspec.Struct, frozen=True, kw_only=True):
     """`module`: the driver's name. `parameters`: their defaults, unless the module on disk gives another (modinfo field
-    gpuprov_default); a parameter that the module does not take is not shown. `modes`: the first match applies. `p2p`: a driver with a
-    version shows a provider of GPU memory in a file of that name. `classes`: more files below /sys/class."""
+    gpuprov_default); a parameter that the module does not take is not shown. `modes`: the first match applies. `p2p`: a
+    driver with a version shows a provider of GPU memory in a file of that name. `classes`: more files below /sys/class.
+    """
 
     module: str
     functions: tuple[Function, ...]
@@ -62,7 +64,8 @@ class Cloud(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pci_files(address: str, identifier: str, node: int) -> dict[str, str]:
-    """Return the sysfs files of a function of this PCI id (`1d0f:efa2`), one line each; its configuration space as bytes."""
+    """Return the sysfs files of a function of this PCI id (`1d0f:efa2`), one line each; its configuration space as
+    bytes."""
     device = PciDevice("hca", 0, address, identifier, identifier, ETHERNET_CLASS, node, "")
     return {
         name: (content.rstrip(b"\0") if name == "config" else content.rstrip(b"\n")).decode("latin-1")

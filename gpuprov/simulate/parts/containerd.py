@@ -1,4 +1,5 @@
-"""containerd of any release on a simulated host: the real daemon, built from its Go module, with the unit of its packages."""
+"""containerd of any release on a simulated host: the real daemon, built from its Go module, with the unit of its
+packages."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""AWS's Elastic Fabric Adapter on a simulated container: its PCI functions, its RDMA devices, and an instance type in DMI.
+"""AWS's Elastic Fabric Adapter on a simulated container: its PCI functions, its RDMA devices, and an instance type in
+DMI.
 
-Files and forms as in https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/efa (src/efa_main.c, efa_sysfs.c, efa_nvmem_impl.h)
-and Linux' drivers/infiniband/core/sysfs.c; names of devices as rdma-core's udev rules derive them from their place, as in fi_info of a
-p4d.24xlarge.
+Files and forms as in https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/efa (src/efa_main.c, efa_sysfs.c,
+efa_nvmem_impl.h) and Linux' drivers/infiniband/core/sysfs.c; names of devices as rdma-core's udev rules derive them
+from their place, as in fi_info of a p4d.24xlarge.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ def fabric_manager_files(version: str) -> dict[str, File]:
 
 
 def imex_files(version: str) -> dict[str, File]:
-    """Return the contents of nvidia-imex of this version, by path; program and control program are one file that acts by its name."""
+    """Return the contents of nvidia-imex of this version, by path; program and control program are one file that acts
+    by its name."""
     program = (ASSETS / "nvidia-imex").read_bytes().replace(b"@VERSION@", version.encode())
     return {
         "/usr/bin/nvidia-imex": File(program, 0o755),
@@ -48,7 +49,8 @@ def imex_files(version: str) -> dict[str, File]:
 
 
 def packages(target: Path, distribution: str, version: str) -> list[Path]:
-    """Build, as stand-ins in the folder `target`, the packages of this driver version that only NVIDIA's own repository has."""
+    """Build, as stand-ins in the folder `target`, the packages of this driver version that only NVIDIA's own repository
+    has."""
     made = []
     for name in _names(distribution, "fabric-manager", version):
         made.append(

@@ -1,7 +1,8 @@
 """Identity of a host that stands in for another distribution, and the initial content of its package database.
 
-gpuprov and Ansible both read facts from /etc/os-release and the release files; these are the distribution's. The kernel's headers get
-the distribution's names. /etc/gpuprov-sim/README and the message of the day say that the userland is Debian's.
+gpuprov and Ansible both read facts from /etc/os-release and the release files; these are the distribution's. The
+kernel's headers get the distribution's names. /etc/gpuprov-sim/README and the message of the day say that the userland
+is Debian's.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ This is a host that gpuprov simulates. It says that it is {name}; its programs a
 Real: the package manager ({manager}), the names, versions and relations of the packages it can install, systemd, DKMS.
 Not {id}'s: every program, the kernel ({kernel} is Debian's under that name), other packages than stand-ins.
 """
-# The kernel's headers under the distribution's name: DKMS builds for them, and modules say that they are for that kernel.
+# The kernel's headers under the distribution's name: DKMS builds for them, and modules say that they are for that
+# kernel.
 KERNEL = """\
 if [ ! -d /lib/modules/{kernel} ]; then
   debian=$(ls /lib/modules | head -n 1)

@@ -1,4 +1,5 @@
-"""The kernel log of a simulated container, which has no kernel of its own: a file that faults append to and journalctl shows."""
+"""The kernel log of a simulated container, which has no kernel of its own: a file that faults append to and journalctl
+shows."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ BEGIN = f"""mkdir -p {STATE}
 
 
 def part(_name: str, description: Description) -> Part:
-    """Return a replacement for journalctl when kernel messages are requested; nothing for a machine, which has a kernel."""
+    """Return a replacement for journalctl when kernel messages are requested; nothing for a machine, which has a
+    kernel."""
     if description.kind == "machine" or description.gpu is None:
         return Part()
     return Part(files={"/usr/local/bin/journalctl": File(FOLDER / "journalctl", 0o755)}, script=BEGIN)

@@ -1,7 +1,8 @@
 """NVML on a simulated host: the GPU data of its stand-in library, and the library as files of libnvidia-ml1.
 
-The library is gpuprov's own (C, in nvml_files). It answers queries of the real nvidia-smi and other NVML clients about idle GPUs, and
-applies the real rules of MIG, from gpuprov's catalogue. Programs load it from the host's package, like the real one.
+The library is gpuprov's own (C, in nvml_files). It answers queries of the real nvidia-smi and other NVML clients about
+idle GPUs, and applies the real rules of MIG, from gpuprov's catalogue. Programs load it from the host's package, like
+the real one.
 """
 
 from __future__ import annotations
@@ -49,12 +50,14 @@ def part(_name: str, description: Description) -> Part:
 
 
 def package_files(version: str) -> Mapping[str, File]:
-    """Return the contents of libnvidia-ml1 of this driver version, by path: the library reads its version from its own name."""
+    """Return the contents of libnvidia-ml1 of this driver version, by path: the library reads its version from its own
+    name."""
     return {f"{LIBRARIES}/libnvidia-ml.so.{version}": File(nvml_build.build())}
 
 
 def mig_table(gpu: Gpu) -> list[tuple[str | int, ...]]:
-    """Return the MIG profiles of the GPU; empty for one without MIG. Raises GpuprovError if the catalogue lacks placements."""
+    """Return the MIG profiles of the GPU; empty for one without MIG. Raises GpuprovError if the catalogue lacks
+    placements."""
     mig_class = find_class(gpu)
     if mig_class is None:
         return []

@@ -1,4 +1,5 @@
-"""Environment of RDMA adapters in a simulated container beside sysfs: rdma_cm's folders of configfs, which no kernel made."""
+"""Environment of RDMA adapters in a simulated container beside sysfs: rdma_cm's folders of configfs, which no kernel
+made."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ UNIT = "gpuprov-sim-rdma-cm.service"
 
 
 def part(_name: str, description: Description) -> Part:
-    """Return the folders, made anew at each boot; nothing for a host without HCAs, nor for a machine, whose kernel has its own."""
+    """Return the folders, made anew at each boot; nothing for a host without HCAs, nor for a machine, whose kernel has
+    its own."""
     if not description.hcas or description.kind == "machine":
         return Part()
     return Part(

@@ -80,7 +80,8 @@ done
 
 
 def part(name: str, description: Description) -> Part:
-    """Return the repository server and the host's sources; removes Debian's contrib and non-free from its existing sources."""
+    """Return the repository server and the host's sources; removes Debian's contrib and non-free from its existing
+    sources."""
     folder = repository(description)
     preload = {PRELOAD_FILE: text(PRELOAD)} if description.kind == "container" else {}
     dnf = description.known.rpms

@@ -16,7 +16,8 @@ from gpuprov.simulate.description import Description
 from gpuprov.simulate.devices import BRIDGE_VPD, PciDevice
 
 NETWORK = ipaddress.IPv4Network("198.18.0.0/16")
-"""Network from RFC 2544's range for benchmarks, which no site routes: a /20 for each rail, the same on all simulated hosts."""
+"""Network from RFC 2544's range for benchmarks, which no site routes: a /20 for each rail, the same on all simulated
+hosts."""
 RATES = {100: "100 Gb/sec (4X EDR)", 200: "200 Gb/sec (4X HDR)", 400: "400 Gb/sec (4X NDR)", 800: "800 Gb/sec (4X XDR)"}
 TYPES = {
     "15b3:101b": ("MT4123", "20.43.2566"),
@@ -61,8 +62,9 @@ class Netdev(msgspec.Struct, frozen=True):
 
 
 class RdmaTree(msgspec.Struct, frozen=True):
-    """`prefix` of its name, from rdma-core's udev rules; `files` below its folder, `ofed` those that only NVIDIA's OFED has,
-    `ofed_netdev` the same below the folder of its network interface. `@netdev@` in a text stands for the interface's name."""
+    """`prefix` of its name, from rdma-core's udev rules; `files` below its folder, `ofed` those that only NVIDIA's OFED
+    has, `ofed_netdev` the same below the folder of its network interface. `@netdev@` in a text stands for the
+    interface's name."""
 
     prefix: str
     files: dict[str, str]
@@ -126,7 +128,8 @@ def _port(rate: int, link_layer: str, *, lid: int, manager: int) -> dict[str, st
 
 
 def _gids(known: dict[int, str], link_layer: str, types: dict[int, str]) -> dict[str, str]:
-    """Return the GID table; only entries that are set have a type, the kernel returns "Invalid argument" for the others."""
+    """Return the GID table; only entries that are set have a type, the kernel returns "Invalid argument" for the
+    others."""
     made = {f"ports/1/gids/{index}": known.get(index, EMPTY_GID) for index in range(GIDS[link_layer])}
     made |= {f"ports/1/gid_attrs/types/{index}": kind for index, kind in types.items()}
     if link_layer == "Ethernet":

@@ -1,7 +1,8 @@
-"""Everything that touches silicon, simulated: PCI functions, NVIDIA's kernel modules, /proc/driver/nvidia and the device files.
+"""Everything that touches silicon, simulated: PCI functions, NVIDIA's kernel modules, /proc/driver/nvidia and the
+device files.
 
-In a machine our kernel module puts the functions on the PCI bus and the real kernel does the rest. A container has no kernel of its
-own: there a program overlays sysfs, /proc and /dev with the same content at boot.
+In a machine our kernel module puts the functions on the PCI bus and the real kernel does the rest. A container has no
+kernel of its own: there a program overlays sysfs, /proc and /dev with the same content at boot.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ UNIT = "gpuprov-sim-silicon.service"
 REFRESH = "gpuprov-sim-bus.path"
 """Unit that shows RDMA modules once a modules-load list names them, and OFED's files once its sources are installed."""
 FW_CFG = "opt/gpuprov.devices"
-"""The name under which QEMU must hand the table of devices to a machine: `-fw_cfg name=opt/gpuprov.devices,file=...`."""
+"""The name under which QEMU must hand the table of devices to a machine: `-fw_cfg name=opt/gpuprov.devices,file=...`.
+"""
 Flavour = Literal["proprietary", "open"]
 DKMS_NAMES: dict[Flavour, str] = {"proprietary": "nvidia-current", "open": "nvidia-current-open"}
 """DKMS package names, as in Debian's nvidia-kernel-dkms and nvidia-open-kernel-dkms."""
@@ -50,7 +52,8 @@ def part(name: str, description: Description) -> Part:
 
 
 def boot_files() -> dict[str, File]:
-    """Return files that a machine's disk must hold when its initramfs is made, so that the functions exist before udev runs."""
+    """Return files that a machine's disk must hold when its initramfs is made, so that the functions exist before udev
+    runs."""
     machine = FOLDER / "machine"
     files = {
         f"{PROGRAMS}/silicon": File(machine / "silicon.sh", 0o755),
@@ -75,7 +78,8 @@ def rpm_dkms_name(version: str, flavour: Flavour) -> str:
 
 
 def rpm_source(version: str, flavour: Flavour) -> dict[str, bytes]:
-    """Return `dkms_source` of NVIDIA's rpm: its dkms.conf has the name nvidia whatever the folder, and the open build needs g++.
+    """Return `dkms_source` of NVIDIA's rpm: its dkms.conf has the name nvidia whatever the folder, and the open build
+    needs g++.
 
     https://github.com/NVIDIA/open-gpu-kernel-modules/pull/567 and issue 805
     """
@@ -90,10 +94,11 @@ def rpm_source(version: str, flavour: Flavour) -> dict[str, bytes]:
 
 
 def dkms_source(version: str, flavour: Flavour, package: str = "") -> dict[str, bytes]:
-    """Return the stand-in modules as a DKMS source tree, the content of /usr/src/<name>-<version> in Debian's package of the flavour.
+    """Return the stand-in modules as a DKMS source tree, the content of /usr/src/<name>-<version> in Debian's package
+    of the flavour.
 
-    `version` is the driver's, `535.309.01`. `package` is their DKMS name elsewhere; the modules themselves have NVIDIA's names there.
-    The build fails while the fault dkms-fails is on.
+    `version` is the driver's, `535.309.01`. `package` is their DKMS name elsewhere; the modules themselves have
+    NVIDIA's names there. The build fails while the fault dkms-fails is on.
     """
     sources = {
         file.name: file.read_bytes()

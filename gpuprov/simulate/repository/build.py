@@ -34,8 +34,8 @@ CODE = ("repository/*.py", "standins/*.py", "standins/files/*", "debs.py", "rpms
 
 
 def repository(description: Description, content: Content | None = None, *, rebuild: bool = False) -> Path:
-    """Return the folder that the host serves: its repositories, the public keys and a list (`CONTENT.tsv`) of the origin of each
-    package. `content`: other stand-ins in Debian's packages than the simulation's own."""
+    """Return the folder that the host serves: its repositories, the public keys and a list (`CONTENT.tsv`) of the
+    origin of each package. `content`: other stand-ins in Debian's packages than the simulation's own."""
     content = content or _own_content()
     key = _key(description, content)
     made = image.cache_dir() / f"repository-{description.distribution}-{key}"
@@ -136,8 +136,8 @@ def _own_content() -> Content:
 
 
 def _key(description: Description, content: Content) -> str:
-    """Return a hash of everything that determines the content, except Debian's current offer: as with images, `rebuild` fetches
-    that."""
+    """Return a hash of everything that determines the content, except Debian's current offer: as with images, `rebuild`
+    fetches that."""
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
     inputs = (description.distribution, description.driver, description.served, sources.read(), description.ofed)

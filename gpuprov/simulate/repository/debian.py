@@ -35,7 +35,8 @@ class Package:
 
 
 class Archive:
-    """Components of Debian's archive for one suite, with its updates and security updates, through a separate apt configuration."""
+    """Components of Debian's archive for one suite, with its updates and security updates, through a separate apt
+    configuration."""
 
     def __init__(self, folder: Path, suite: str, mirrors: Mirrors, components: str = COMPONENTS):
         self._folder = folder

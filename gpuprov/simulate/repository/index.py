@@ -25,7 +25,8 @@ NVIDIA = Release("NVIDIA", "NVIDIA CUDA")
 
 
 def apt(folder: Path, release: Release, signer: Signer) -> None:
-    """Index the packages below `folder`/pool as a distribution with one component; or those in `folder`, as a flat repository."""
+    """Index the packages below `folder`/pool as a distribution with one component; or those in `folder`, as a flat
+    repository."""
     only_sha256 = [flag for name in ("MD5", "SHA1", "SHA512") for flag in ("-o", f"APT::FTPArchive::{name}=false")]
     place = folder / "dists" / release.suite if release.suite else folder
     index = place / release.component / "binary-amd64" if release.suite else folder

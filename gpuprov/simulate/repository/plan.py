@@ -1,4 +1,5 @@
-"""Driver versions that a simulated host's repository offers: Debian's own, or a set that is rewritten to another version."""
+"""Driver versions that a simulated host's repository offers: Debian's own, or a set that is rewritten to another
+version."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from gpuprov.simulate.repository.versions import newest
 
 @dataclass(frozen=True)
 class Plan:
-    """Driver versions in NVIDIA's form (`535.261.03`): those offered as Debian has them, and those rewritten from `base`."""
+    """Driver versions in NVIDIA's form (`535.261.03`): those offered as Debian has them, and those rewritten from
+    `base`."""
 
     real: tuple[str, ...]
     rewritten: tuple[str, ...]
@@ -32,8 +34,8 @@ def upstream(version: str) -> str:
 
 
 def plan(driver: str, offered: Iterable[Package], names: Sequence[str]) -> Plan:
-    """Choose versions. `driver`: empty for all that Debian has, or branches and exact versions, separated by commas. `names`: the
-    whole set.
+    """Choose versions. `driver`: empty for all that Debian has, or branches and exact versions, separated by commas.
+    `names`: the whole set.
 
     A branch that Debian does not have stands for its newest release in the catalogue.
     """

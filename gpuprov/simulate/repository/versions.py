@@ -24,6 +24,7 @@ def newest(branch: str) -> str:
 
 
 def versions(driver: str) -> tuple[str, ...]:
-    """Return versions. `driver`: branches and exact versions, separated by commas; a branch stands for its newest known release."""
+    """Return versions. `driver`: branches and exact versions, separated by commas; a branch stands for its newest known
+    release."""
     words = driver.replace(",", " ").split() or DEFAULT
     return tuple(dict.fromkeys(newest(word) if Version.parse(word).is_branch else word for word in words))

@@ -1,7 +1,7 @@
 """Contents of the stand-in driver packages of Ubuntu and of NVIDIA's repositories: pieces of one driver, by path.
 
-nvidia-smi, the persistence daemon and the MPS programs are NVIDIA's own, from Debian's packages; everything that touches a GPU is
-simulated.
+nvidia-smi, the persistence daemon and the MPS programs are NVIDIA's own, from Debian's packages; everything that
+touches a GPU is simulated.
 """
 
 from __future__ import annotations

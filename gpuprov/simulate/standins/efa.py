@@ -1,9 +1,11 @@
-"""AWS's EFA installer as a stand-in: aws-efa-installer-VERSION.tar.gz, which brings driver, libfabric, NCCL's plugin and MPI.
+"""AWS's EFA installer as a stand-in: aws-efa-installer-VERSION.tar.gz, which brings driver, libfabric, NCCL's plugin
+and MPI.
 
 Options, order and the note that it leaves (/opt/amazon/efa_installed_packages) are those of AWS's own efa_installer.sh:
-https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html. The package efa (version, DKMS, modules-load.d, modprobe.d)
-follows https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/efa (debian, conf), without cmake; libnccl-ofi follows
-https://github.com/aws/aws-ofi-nccl/tree/master/contrib/debian-template. The others have AWS's names and a program each.
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html. The package efa (version, DKMS, modules-load.d,
+modprobe.d) follows https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/efa (debian, conf), without cmake;
+libnccl-ofi follows https://github.com/aws/aws-ofi-nccl/tree/master/contrib/debian-template. The others have AWS's names
+and a program each.
 """
 
 from __future__ import annotations

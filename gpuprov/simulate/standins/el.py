@@ -33,7 +33,8 @@ OFFERED = {
     "infiniband-diags": ("54.0-1", "InfiniBand diagnostic tools", ()),
     "libibumad": ("54.0-1", "OpenFabrics umad library", ()),
 }
-"""Offered by the repository but not installed: their programs are Debian's and present anyway, if Debian's image has them."""
+"""Offered by the repository but not installed: their programs are Debian's and present anyway, if Debian's image has
+them."""
 COMPILER = '#!/bin/sh\nexec gcc -x c "$@"\n'
 AUTOMATIC = """\
 [Unit]

@@ -1,7 +1,8 @@
-"""Alibaba's eRDMA installer as a stand-in: erdma_installer-VERSION.tar.gz with install.sh, which installs a DKMS package `erdma`.
+"""Alibaba's eRDMA installer as a stand-in: erdma_installer-VERSION.tar.gz with install.sh, which installs a DKMS
+package `erdma`.
 
-Files, parameters, defaults and the order of the build are those of https://github.com/alibaba/elastic-rdma-drivers (kernel/conf,
-kernel/debian, kernel/src/erdma_compat.c); the rest of Alibaba's own installer is not public.
+Files, parameters, defaults and the order of the build are those of https://github.com/alibaba/elastic-rdma-drivers
+(kernel/conf, kernel/debian, kernel/src/erdma_compat.c); the rest of Alibaba's own installer is not public.
 """
 
 from __future__ import annotations

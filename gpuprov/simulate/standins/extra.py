@@ -1,7 +1,8 @@
 """One further package of a simulated host's repositories, in one version, for the deb and the rpm form alike.
 
-Differences between the forms are in `deb` and `rpm`. Placeholders in relations and paths: `{version}` is the full version in its form,
-`{libdir}` the folder of libraries. Files that are programs are scripts that print that they are stand-ins.
+Differences between the forms are in `deb` and `rpm`. Placeholders in relations and paths: `{version}` is the full
+version in its form, `{libdir}` the folder of libraries. Files that are programs are scripts that print that they are
+stand-ins.
 """
 
 from __future__ import annotations

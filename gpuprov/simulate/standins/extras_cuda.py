@@ -1,7 +1,8 @@
 """CUDA toolkits, cuDNN and NCCL of simulated hosts: stand-ins with the real packages' names, versions and relations.
 
-Names and versions: gpuprov/catalog/data/toolkits.yaml. Metapackages depend by `>=`, as NVIDIA's do. The libraries are empty shared
-objects under their real names, so that the linker's cache has them; `nvcc` says that it is a stand-in, and its version in nvcc's form.
+Names and versions: gpuprov/catalog/data/toolkits.yaml. Metapackages depend by `>=`, as NVIDIA's do. The libraries are
+empty shared objects under their real names, so that the linker's cache has them; `nvcc` says that it is a stand-in, and
+its version in nvcc's form.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ RELEASES = {
 }
 """Release -> versions of nvcc, cudart (and the rest), cublas."""
 DRIVERS = {"12.4.0": "550.54.14", "12.4.1": "550.54.15", "12.8.1": "570.124.06", "13.0.2": "580.95.05"}
-"""Driver versions required by metapackages that bring a driver: https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/index.html
-table 3."""
+"""Driver versions required by metapackages that bring a driver:
+https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/index.html table 3."""
 LINKER = {"": "000_cuda.conf", "12": "988_cuda-12.conf", "13": "987_cuda-13.conf"}
 CUDNN = {"9.5.1.17": False, "9.8.0.87": False, "9.20.0.48": True}
 """cuDNN releases; True if a release has the package of headers."""
@@ -80,8 +81,9 @@ def package(
     conflicts: str = "",
     scripts: tuple[str, str] = ("", ""),
 ) -> Extra:
-    """Return one package in both forms. `needs`: packages and the least version of each, or `=VERSION`. `other`: its rpm name, if
-    different. `conflicts`: a package with the same file. `scripts`: run after installation and before removal."""
+    """Return one package in both forms. `needs`: packages and the least version of each, or `=VERSION`. `other`: its
+    rpm name, if different. `conflicts`: a package with the same file. `scripts`: run after installation and before
+    removal."""
 
     def form(kind: Form) -> Packaged:
         relations = []

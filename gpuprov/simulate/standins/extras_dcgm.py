@@ -1,7 +1,8 @@
-"""DCGM of simulated hosts: stand-ins for both release lines and for the exporter, with the real packages' names and relations.
+"""DCGM of simulated hosts: stand-ins for both release lines and for the exporter, with the real packages' names and
+relations.
 
-Names and relations: https://github.com/NVIDIA/DCGM/blob/master/cmake/packaging.cmake; the split from 4.7.0 on, where -core is a
-metapackage: https://github.com/NVIDIA/DCGM/issues/314
+Names and relations: https://github.com/NVIDIA/DCGM/blob/master/cmake/packaging.cmake; the split from 4.7.0 on, where
+-core is a metapackage: https://github.com/NVIDIA/DCGM/issues/314
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def program(name: str, version: str) -> File:
 
 
 def scripts(unit: str, first: str = "#!/bin/sh\nset -e\n") -> tuple[dict[str, str], dict[str, str]]:
-    """Return the maintainer scripts of a package with a unit, of the deb and of the rpm. Like the real ones they start nothing."""
+    """Return the maintainer scripts of a package with a unit, of the deb and of the rpm. Like the real ones they start
+    nothing."""
     shebang = "#!/bin/sh\nset -e\n"
     deb = {
         "postinst": first + RELOAD,
@@ -89,8 +91,8 @@ def package(
     name: str, version: str, files: dict[str, File], needs: Iterable[str] = (), *, unit: bool = False,
     conflicts: tuple[str, ...] = (), piece: bool = False, revision: str = "-1", of_system: tuple[str, ...] = (),
 ) -> Extra:  # fmt: skip
-    """Return one package of DCGM. `needs`: others of the same version. `of_system`: Debian packages required by the stand-in. A
-    `piece` has files that the core of older releases has."""
+    """Return one package of DCGM. `needs`: others of the same version. `of_system`: Debian packages required by the
+    stand-in. A `piece` has files that the core of older releases has."""
     required = list(needs)
     older = {"deb": f"{CORE} (<< 1:{SPLIT})", "rpm": f"{CORE} < 1:{SPLIT}"}
     against = {form: (*conflicts, *([relation] if piece else [])) for form, relation in older.items()}

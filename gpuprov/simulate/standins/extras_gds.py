@@ -1,7 +1,8 @@
-"""GPUDirect Storage of simulated hosts: stand-ins of libcufile, of its tools and of nvidia-fs, with the real packages' names.
+"""GPUDirect Storage of simulated hosts: stand-ins of libcufile, of its tools and of nvidia-fs, with the real packages'
+names.
 
-Names and versions: gpuprov/catalog/data/gds.yaml. DKMS really builds the module, which does nothing; gdscheck says that it is a
-stand-in.
+Names and versions: gpuprov/catalog/data/gds.yaml. DKMS really builds the module, which does nothing; gdscheck says that
+it is a stand-in.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ from gpuprov.simulate.parts.base import File
 class Standin:
     """`version` with revision or release, without epoch: `580.159.03-0ubuntu0.24.04.1`, `580.95.05-1.el9`.
 
-    `requires`, `provides`, `conflicts` and `replaces` (rpm: obsoletes) are relations in the format's syntax. `scripts` by name:
-    `postinst`, `prerm`, `postrm` of a deb; `post`, `preun`, `postun` of an rpm. `source`: the source package (an rpm's gets a suffix).
+    `requires`, `provides`, `conflicts` and `replaces` (rpm: obsoletes) are relations in the format's syntax. `scripts`
+    by name: `postinst`, `prerm`, `postrm` of a deb; `post`, `preun`, `postun` of an rpm. `source`: the source package
+    (an rpm's gets a suffix).
     """
 
     name: str

@@ -1,5 +1,5 @@
-"""NVIDIA's CUDA repository for apt as stand-ins: branch suffixes below 590, none from 590 on, and the metapackages that pull in a
-driver. https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/recent-updates.html
+"""NVIDIA's CUDA repository for apt as stand-ins: branch suffixes below 590, none from 590 on, and the metapackages that
+pull in a driver. https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/recent-updates.html
 """
 
 from __future__ import annotations

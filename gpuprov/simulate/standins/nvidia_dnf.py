@@ -25,8 +25,8 @@ from gpuprov.simulate.standins.model import Standin
 EPOCH = 3
 """NVIDIA's driver packages for dnf carry this epoch."""
 SOURCE = "nvidia-driver"
-"""Source package of all of them. The real packages have several (nvidia-driver, nvidia-kmod-common, ...), all with the driver's
-version."""
+"""Source package of all of them. The real packages have several (nvidia-driver, nvidia-kmod-common, ...), all with the
+driver's version."""
 MODULES: dict[str, Flavour] = {"kmod-nvidia-open-dkms": "open", "kmod-nvidia-latest-dkms": "proprietary"}
 LDCONFIG = {"post": "/sbin/ldconfig\n", "postun": "/sbin/ldconfig\n"}
 UNIT = "nvidia-persistenced.service"
@@ -157,8 +157,8 @@ def precompiled(distribution: Distribution, versions: Iterable[str]) -> list[Sta
 
 @dataclass(frozen=True)
 class Stream:
-    """One module stream of nvidia-driver, of one flavour; `versions`: its driver versions. Without `kernel` its modules are
-    precompiled."""
+    """One module stream of nvidia-driver, of one flavour; `versions`: its driver versions. Without `kernel` its modules
+    are precompiled."""
 
     name: str
     kernel: str

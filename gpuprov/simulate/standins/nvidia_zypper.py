@@ -1,6 +1,7 @@
 """NVIDIA's zypper repositories as stand-ins: names by generation, relations and scriptlets of the real ones.
 
-https://github.com/openSUSE/nvidia-driver-G06 (its spec files); https://github.com/SUSE/BCI-dockerfile-generator (the names by branch).
+https://github.com/openSUSE/nvidia-driver-G06 (its spec files); https://github.com/SUSE/BCI-dockerfile-generator (the
+names by branch).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from gpuprov.simulate.standins.model import Standin
 from gpuprov.simulate.standins.nvidia_dnf import FABRIC, LDCONFIG, OMIT, SAFE, UNIT
 
 BY_DKMS_SINCE, G07_SINCE, IN_ONE_SINCE = 575, 590, 610
-"""The first branches with modules built by DKMS, with names ending in G07, and with some libraries in nvidia-compute."""
+"""The first branches with modules built by DKMS, with names ending in G07, and with some libraries in nvidia-compute.
+"""
 
 
 def packages(distribution: Distribution, version: str) -> list[Standin]:

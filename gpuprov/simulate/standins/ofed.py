@@ -1,7 +1,8 @@
 """NVIDIA's doca-host package as a stand-in: a package with a repository of DOCA-OFED's packages, all of them stand-ins.
 
-Names of packages, programs and DKMS trees: https://github.com/Azure/azhpc-images (install_doca.sh, refresh_ofed_dkms.sh),
-https://github.com/Mellanox/mlnx-tools; path of the repository: https://docs.nvidia.com/doca/sdk/DOCA-Host+Installation+and+Upgrade
+Names of packages, programs and DKMS trees: https://github.com/Azure/azhpc-images (install_doca.sh,
+refresh_ofed_dkms.sh), https://github.com/Mellanox/mlnx-tools; path of the repository:
+https://docs.nvidia.com/doca/sdk/DOCA-Host+Installation+and+Upgrade
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ def write(folder: Path) -> Path:
 
 
 def packages() -> Iterable[Standin]:
-    """Return the repository's packages; its dkms is newer than the distribution's but unusable, so that installing it shows up."""
+    """Return the repository's packages; its dkms is newer than the distribution's but unusable, so that installing it
+    shows up."""
     trees = [f"{name}-dkms" for name in MODULES]
     own = [*trees, "mlnx-ofed-kernel-utils", "mlnx-tools", "ofed-scripts"]
     exact = (*(f"{name} (= {VERSION})" for name in own), "openmpi (= 4.1.9-1)", "rdma-core (= 2510.0.11-1)", "mft")
@@ -126,7 +128,8 @@ def packages() -> Iterable[Standin]:
 
 
 def _dkms(name: str) -> Standin:
-    """Return a package of DKMS modules. Like the real one it is built for kernels other than the running one only on request."""
+    """Return a package of DKMS modules. Like the real one it is built for kernels other than the running one only on
+    request."""
     home, modules = f"/usr/src/{name}-{TREE}", MODULES[name]
     core = name == "mlnx-ofed-kernel"
     conf = [

@@ -1,7 +1,8 @@
 """Precompiled kernel modules as stand-ins: Ubuntu's linux-modules-nvidia-... and NVIDIA's kmod-nvidia-VERSION-KERNEL.
 
-Names, version forms and relations are the real ones (https://github.com/NVIDIA/cloud-native-docs gpu-operator/precompiled-drivers.rst,
-https://github.com/NVIDIA/yum-packaging-precompiled-kmod); the objects hold a module's description and no code.
+Names, version forms and relations are the real ones (https://github.com/NVIDIA/cloud-native-docs
+gpu-operator/precompiled-drivers.rst, https://github.com/NVIDIA/yum-packaging-precompiled-kmod); the objects hold a
+module's description and no code.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def module(version: str, flavour: Flavour) -> bytes:
 
 
 def ubuntu(distribution: Distribution, versions: Iterable[str]) -> list[Standin]:
-    """Return linux-restricted-modules for the distribution's kernel: for each branch one package version for each driver."""
+    """Return linux-restricted-modules for the distribution's kernel: for each branch one package version for each
+    driver."""
     kernel = distribution.kernel
     base, build, kind = kernel.split("-", 2)
     plain = f"{base}-{build}.{build}"

@@ -1,7 +1,8 @@
-"""NVIDIA's .run file as a stand-in: an archive behind a shell script, whose installer has the real one's options and record.
+"""NVIDIA's .run file as a stand-in: an archive behind a shell script, whose installer has the real one's options and
+record.
 
-https://github.com/NVIDIA/nvidia-installer (option_table.h, backup.c, install-from-cwd.c): it builds first, then uninstalls the
-existing driver. Its modules are the simulation's, its programs NVIDIA's own from Debian's packages.
+https://github.com/NVIDIA/nvidia-installer (option_table.h, backup.c, install-from-cwd.c): it builds first, then
+uninstalls the existing driver. Its modules are the simulation's, its programs NVIDIA's own from Debian's packages.
 """
 
 from __future__ import annotations

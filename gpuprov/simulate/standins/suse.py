@@ -30,7 +30,8 @@ OFFERED = {
     "libibumad3": ("49.1-150600.2.3", "OpenFabrics InfiniBand user-space management datagram library"),
     "infiniband-diags": ("49.1-150600.2.3", "InfiniBand diagnostic tools"),
 }
-"""Offered by the repository but not installed: their programs are Debian's and present anyway, if Debian's image has them."""
+"""Offered by the repository but not installed: their programs are Debian's and present anyway, if Debian's image has
+them."""
 
 
 def installed(distribution: Distribution) -> list[Standin]:
@@ -56,8 +57,8 @@ def offered(distribution: Distribution) -> list[Standin]:
 
 
 def kernels(distribution: Distribution) -> list[Standin]:
-    """Return the packages of the single kernel: its headers are Debian's under its name. SUSE's rebuild number is not in a kernel's
-    release."""
+    """Return the packages of the single kernel: its headers are Debian's under its name. SUSE's rebuild number is not
+    in a kernel's release."""
     release = distribution.kernel.removesuffix("-default")
     return [
         Standin(name, f"{release}.1", f"{name}: Debian's kernel under this name",

@@ -1,7 +1,8 @@
 """Stand-ins for the libraries that DCGM uses to read NVSwitches: empty files with the real ones' names and versions.
 
-NSCQ's file has the driver's version in its name (https://github.com/nvidia/apt-packaging-libnvidia-nscq), NVSDM's has none
-(https://docs.nvidia.com/datacenter/tesla/nvsdm/installation.html). The stand-in host engine loads them as the real one does.
+NSCQ's file has the driver's version in its name (https://github.com/nvidia/apt-packaging-libnvidia-nscq), NVSDM's has
+none (https://docs.nvidia.com/datacenter/tesla/nvsdm/installation.html). The stand-in host engine loads them as the real
+one does.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ SOURCE = (
 
 
 def files(part: str, version: str, folder: str) -> dict[str, File]:
-    """Return the contents of the package of this driver version; `folder`: the distribution's for libraries. ldconfig makes the
-    links."""
+    """Return the contents of the package of this driver version; `folder`: the distribution's for libraries. ldconfig
+    makes the links."""
     name = f"libnvidia-nscq.so.{version}" if part == "nscq" else SONAMES[part]
     return {f"{folder}/{name}": File(_library(SONAMES[part], version))}
 

@@ -1,8 +1,9 @@
-"""The NVIDIA Container Toolkit in the repository of a simulated host: NVIDIA's own programs, built from their Go module.
+"""The NVIDIA Container Toolkit in the repository of a simulated host: NVIDIA's own programs, built from their Go
+module.
 
-NVIDIA's packages are not available where only a Go module proxy can be reached. `nvidia-ctk`, `nvidia-container-runtime` and the hooks
-are the real ones, with NVIDIA's own units and udev rules; the packages around them, and libnvidia-container (C, for the legacy mode
-only), are stand-ins.
+NVIDIA's packages are not available where only a Go module proxy can be reached. `nvidia-ctk`,
+`nvidia-container-runtime` and the hooks are the real ones, with NVIDIA's own units and udev rules; the packages around
+them, and libnvidia-container (C, for the legacy mode only), are stand-ins.
 """
 
 from __future__ import annotations

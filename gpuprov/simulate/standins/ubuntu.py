@@ -1,7 +1,8 @@
 """Ubuntu's own -server driver packages as stand-ins: names, version form and relations of the real ones.
 
-https://github.com/NVIDIA/ubuntu-packaging-nvidia-driver (debian/templates/control.in, the source of Ubuntu's). Relations are as loose
-as there: nothing ties nvidia-utils and nvidia-compute-utils to a version, and nvidia-headless pins nothing.
+https://github.com/NVIDIA/ubuntu-packaging-nvidia-driver (debian/templates/control.in, the source of Ubuntu's).
+Relations are as loose as there: nothing ties nvidia-utils and nvidia-compute-utils to a version, and nvidia-headless
+pins nothing.
 """
 
 from __future__ import annotations

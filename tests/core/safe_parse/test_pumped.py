@@ -1,4 +1,5 @@
-"""A text that says one thing again and again costs a reader time by its length, and not by its square: a host may print 8 MiB."""
+"""A text that says one thing again and again costs a reader time by its length, and not by its square: a host may print
+8 MiB."""
 
 from __future__ import annotations
 

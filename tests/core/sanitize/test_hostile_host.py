@@ -1,4 +1,5 @@
-"""A host whose every string holds escape sequences, changes of direction and rich's markup: none of it reaches a person raw."""
+"""A host whose every string holds escape sequences, changes of direction and rich's markup: none of it reaches a person
+raw."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
-"""Messages of public trackers and forums, one file a layer: the line, its address, and the answers that a person's reading allows.
+"""Messages of public trackers and forums, one file a layer: the line, its address, and the answers that a person's
+reading allows.
 
-A line that is held out is used to measure only, never to write the catalogue. Which ones are is no choice: it is the first
-digit of the line's SHA-256 in hexadecimal, up to 9; so for 10 of 16. Lines that the catalogue had been written by before there was
-this rule are not held out, whatever their digit. Lines that are `fresh` were gathered after the catalogue had been written, and are
-all held out: nobody who wrote had read them.
+A line that is held out is used to measure only, never to write the catalogue. Which ones are is no choice: it is the
+first digit of the line's SHA-256 in hexadecimal, up to 9; so for 10 of 16. Lines that the catalogue had been written by
+before there was this rule are not held out, whatever their digit. Lines that are `fresh` were gathered after the
+catalogue had been written, and are all held out: nobody who wrote had read them.
 
-Lines `gathered` in 2026-11 are of three batches. All of the first may be used to write the catalogue. Of the second, those whose
-source's SHA-256 begins with 8 to f are set aside, by source, as lines of one thread are alike; the others may be used. All of the
-third are set aside. What is set aside of these is `fresh`. Those gathered on 2026-11-29 are of layers that had few lines, and are
-divided by source as those of the second, but for one by which a row was written; who wrote had seen all of them when gathering.
+Lines `gathered` in 2026-11 are of three batches. All of the first may be used to write the catalogue. Of the second,
+those whose source's SHA-256 begins with 8 to f are set aside, by source, as lines of one thread are alike; the others
+may be used. All of the third are set aside. What is set aside of these is `fresh`. Those gathered on 2026-11-29 are of
+layers that had few lines, and are divided by source as those of the second, but for one by which a row was written; who
+wrote had seen all of them when gathering.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ HERE = Path(__file__).parent
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A line as it was printed. `answer`: the keys of the symptoms that are right as the first answer; no key is of another."""
+    """A line as it was printed. `answer`: the keys of the symptoms that are right as the first answer; no key is of
+    another."""
 
     line: str
     source: str

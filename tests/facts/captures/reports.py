@@ -1,7 +1,8 @@
 """Bug reports and sosreports put together from real outputs, in the form of the programs that make them.
 
-The frame of a bug report is that of nvidia-bug-report.sh of driver 550 (Debian's package), names of sosreport's files those of sos 4.0
-and 4.9 on Debian. What stands in the sections are captures of tests/real, and one composed `nvidia-smi -q` around a real block.
+The frame of a bug report is that of nvidia-bug-report.sh of driver 550 (Debian's package), names of sosreport's files
+those of sos 4.0 and 4.9 on Debian. What stands in the sections are captures of tests/real, and one composed `nvidia-smi
+-q` around a real block.
 """
 
 from __future__ import annotations

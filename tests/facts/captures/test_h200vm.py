@@ -1,4 +1,5 @@
-"""A real machine with one H200 in pass-through, under load, without systemd: `captures/h200vm.capture.json`, blanked as tests/real is.
+"""A real machine with one H200 in pass-through, under load, without systemd: `captures/h200vm.capture.json`, blanked as
+tests/real is.
 
 Read by `gpuprov capture` beside a matrix product; sysctl is left out, and the command line shortened.
 """

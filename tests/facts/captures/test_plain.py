@@ -123,7 +123,8 @@ XML = """\
 	</gpu>
 </nvidia_smi_log>
 """
-"""Lines of pro-6000-maxq-blackwell-v13.xml, https://github.com/influxdata/telegraf, plugins/inputs/nvidia_smi/testdata."""
+"""Lines of pro-6000-maxq-blackwell-v13.xml, https://github.com/influxdata/telegraf, plugins/inputs/nvidia_smi/testdata.
+"""
 IBSTAT = (REAL / "mooncake-roce-ibstat" / "ibstat.txt").read_text(encoding="utf-8")
 DOWN = "[   10.250000] Linux version 6.1.0-47-amd64\n[   11.250000] systemd[1]: Started.\n"
 

@@ -1,4 +1,5 @@
-"""The comparison of a real host's own words with each other and with the catalogue (tests/real_host.py), on a simulated one's."""
+"""The comparison of a real host's own words with each other and with the catalogue (tests/real_host.py), on a simulated
+one's."""
 
 from __future__ import annotations
 

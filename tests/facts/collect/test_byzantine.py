@@ -1,4 +1,5 @@
-"""One hostile host in ten: it freezes, floods, nests, lies about ranges, speaks other encodings. Nine results are right."""
+"""One hostile host in ten: it freezes, floods, nests, lies about ranges, speaks other encodings. Nine results are
+right."""
 
 from __future__ import annotations
 

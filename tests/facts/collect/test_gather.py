@@ -205,7 +205,8 @@ def test_any_other_connection_plugin_goes_through_ansible(tmp_path: Path, monkey
 
 
 def test_the_longest_script_is_one_argument_on_the_way_through_ansible() -> None:
-    """Linux takes 128 KiB for one (MAX_ARG_STRLEN, execve(2)): here, and on the host with what Ansible and su put around it."""
+    """Linux takes 128 KiB for one (MAX_ARG_STRLEN, execve(2)): here, and on the host with what Ansible and su put
+    around it."""
     raw = RawHost(name="far", connection={"ansible_become": True, "ansible_become_method": "su"})
     script = compose(capture.probes())
     words = build(Settings(raw), script).argv

@@ -29,7 +29,8 @@ BEHIND = (
 OLD = "ssh_exchange_identification: Connection closed by remote host\n"
 PARAMIKO = "Error reading SSH protocol banner[Errno 104] Connection reset by peer\n"
 
-# What an ssh does that lets LIMIT log in at a time and drops the rest with OpenSSH's words (sshd_config(5), MaxStartups).
+# What an ssh does that lets LIMIT log in at a time and drops the rest with OpenSSH's words (sshd_config(5),
+# MaxStartups).
 STAND_IN = """#!/bin/bash
 mkdir -p PLACE; mine=PLACE/$$; : >$mine; trap 'rm -f $mine' EXIT
 sleep 0.05; echo >>PLACE.tried
@@ -83,7 +84,8 @@ def test_a_host_that_lets_nobody_in_is_told_after_one_alone_was_tried(
 @pytest.mark.install  # it takes seconds
 @pytest.mark.parametrize(("count", "most"), [(50, 50 + 36), (100, 100 + 36)])
 def test_a_jump_host_that_hangs_up_on_everybody_is_given_up_soon(tmp_path: Path, count: int, most: int) -> None:
-    """Of hosts without an end no more are tried again than show that fewer at a time are no help. Each try may cost seconds."""
+    """Of hosts without an end no more are tried again than show that fewer at a time are no help. Each try may cost
+    seconds."""
     ended: list[str] = []
     found = gather(hosts(tmp_path, count, 0), pace=Pace(32), on_done=lambda name, _: ended.append(name))
     assert sorted(ended) == sorted(found), "each ends once"

@@ -1,7 +1,8 @@
 """What ssh, login shells and sudo really print -> the reason that is told, and the way out.
 
-Captured of OpenSSH 9.2, sudo 1.9.13, shadow's nologin, rbash 5.2, paramiko 5 and ansible-core 2.19; what older and other programs
-print (sudo 1.8, sudo-rs, docker, fish, busybox) stands as their sources or the reports of their users have it.
+Captured of OpenSSH 9.2, sudo 1.9.13, shadow's nologin, rbash 5.2, paramiko 5 and ansible-core 2.19; what older and
+other programs print (sudo 1.8, sudo-rs, docker, fish, busybox) stands as their sources or the reports of their users
+have it.
 """
 
 from __future__ import annotations

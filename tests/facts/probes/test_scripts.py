@@ -1,4 +1,5 @@
-"""Every probe's snippet is sound shell: it parses, ends by itself, survives missing tools, and its output is understood."""
+"""Every probe's snippet is sound shell: it parses, ends by itself, survives missing tools, and its output is
+understood."""
 
 from __future__ import annotations
 

@@ -94,8 +94,8 @@ class Kubectl:
         self.put()
 
     def put(self, **more: Any) -> None:
-        """What there is now: `labels`, `annotations`, `unschedulable`, pods, budgets; what is `kept`; `conflicts`; groups of the API;
-        `orders` by kind; whether there is an `operator` that takes pods off."""
+        """What there is now: `labels`, `annotations`, `unschedulable`, pods, budgets; what is `kept`; `conflicts`;
+        groups of the API; `orders` by kind; whether there is an `operator` that takes pods off."""
         metadata = {"name": "gpu1", "resourceVersion": "7"}
         metadata |= {key: more.pop(key) for key in ("labels", "annotations") if key in more}
         node = {"metadata": metadata, "spec": {"unschedulable": True} if more.pop("unschedulable", False) else {}}

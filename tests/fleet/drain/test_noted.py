@@ -97,7 +97,8 @@ def test_what_is_refused_is_not_out_by_this_run(file: Path) -> None:
 
 
 def test_a_host_that_is_out_by_an_earlier_call_keeps_its_note(file: Path) -> None:
-    """A site's command that fails once, a token that has run out, an operator at work: refused, and the host is out all the same."""
+    """A site's command that fails once, a token that has run out, an operator at work: refused, and the host is out all
+    the same."""
     of(Scheduler(file)).drain("gpu1", "fri")
     of(Scheduler(file, drain="refused")).drain("gpu1", "fri")
     assert json.loads(file.read_text())["run"] == "fri"

@@ -99,8 +99,8 @@ def test_layouts_are_all_the_maximal_ones(seed: int) -> None:
         assert naive(profiles, grid, [Instance(one.profile, one.start) for one in layout])
 
 
-# `nvidia-smi mig -lgipp`, as ID:starts:size: A100 in the MIG guide (getting started), A30 with 535.183.01, an H100 of 2024-12,
-# and an RTX PRO 6000 Blackwell Server Edition.
+# `nvidia-smi mig -lgipp`, as ID:starts:size: A100 in the MIG guide (getting started), A30 with 535.183.01, an H100 of
+# 2024-12, and an RTX PRO 6000 Blackwell Server Edition.
 CAPTURES = {
     "A100-SXM4-40GB": "19:0123456:1 20:0123456:1 15:0246:2 14:024:2 9:04:4 5:0:4 0:0:8",
     "A30": "14:0123:1 21:0123:1 5:02:2 6:02:2 0:0:4",

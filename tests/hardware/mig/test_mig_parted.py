@@ -12,8 +12,8 @@ from gpuprov.hardware.mig import model_of
 from gpuprov.hardware.mig.judge import judge
 from gpuprov.host_code.mig.layout import Gpu, LayoutError, Target, normalize_layout, select_targets
 
-# The labels of mig-parted's shipped configuration, without all-disabled and all-enabled: filters (nothing: none) and devices.
-# https://github.com/NVIDIA/mig-parted/blob/main/deployments/systemd/config-default.yaml (v0.15.0)
+# The labels of mig-parted's shipped configuration, without all-disabled and all-enabled: filters (nothing: none) and
+# devices. https://github.com/NVIDIA/mig-parted/blob/main/deployments/systemd/config-default.yaml (v0.15.0)
 A100_80 = "2330 2331 2322 20B2 20B5 20F3 20F5 2324"
 A100_40 = "20B0 20B1 20F1 20F6"
 BALANCED = """

@@ -156,7 +156,8 @@ def port(switch: str, slot: int) -> str:
 
 
 def hgx_h100(*, misplaced: bool = False, narrow: bool = False, lost: tuple[int, ...] = ()) -> Machine:
-    """8 H100 and 8 HCAs, each pair below a switch of its own, 4 NVSwitches. `misplaced`: the HCA of GPU3 is in a slot of the CPU."""
+    """8 H100 and 8 HCAs, each pair below a switch of its own, 4 NVSwitches. `misplaced`: the HCA of GPU3 is in a slot
+    of the CPU."""
     made = Machine()
     for number, bus in enumerate(RAILS):
         numa, switch = number // 4, rail(bus)

@@ -73,7 +73,8 @@ def dgx2() -> Machine:
 
 
 def dgx_a100() -> Machine:
-    """8 A100 and 8 HCAs, four NUMA nodes with devices: an HCA below a switch, each of two GPUs below a second one of its own."""
+    """8 A100 and 8 HCAs, four NUMA nodes with devices: an HCA below a switch, each of two GPUs below a second one of
+    its own."""
     made = Machine(sockets={node: node // 4 for node in range(8)})
     for pair, (bus, numa) in enumerate((("00", 3), ("40", 1), ("80", 7), ("c0", 5))):
         base = int(bus, 16)
@@ -97,7 +98,8 @@ def dgx_a100() -> Machine:
 
 
 def l40s() -> Machine:
-    """Two sockets with two L40S and an HCA each, every device below a root port; the GPUs are idle, and their links slow."""
+    """Two sockets with two L40S and an HCA each, every device below a root port; the GPUs are idle, and their links
+    slow."""
     made = Machine()
     for number, (bus, numa) in enumerate((("16", 0), ("38", 0), ("97", 1), ("c8", 1))):
         way = f"pci0000:{bus}/0000:{bus}:01.0/0000:{int(bus, 16) + 1:02x}:00.0"

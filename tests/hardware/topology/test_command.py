@@ -30,7 +30,8 @@ HOSTS = "all: {hosts: {gpu1: {}, gpu2: {}, other: {}}}\n"
 def ask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
-    """Run the command where each host is this machine (None: it cannot be reached); the exit code, and what was printed."""
+    """Run the command where each host is this machine (None: it cannot be reached); the exit code, and what was
+    printed."""
     inventory = tmp_path / "inventory.yaml"
     inventory.write_text(HOSTS)
     monkeypatch.setattr("gpuprov.hardware.topology.command._is_plain", lambda: False)

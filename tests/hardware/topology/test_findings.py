@@ -205,7 +205,8 @@ def test_virtual_functions_bridges_and_software_are_no_hcas() -> None:
 
 
 def test_devices_of_the_subnet_manager_and_functions_for_data_direct_are_no_hcas() -> None:
-    """Of a ConnectX-8: smi1 is on the PCI function of its HCA, and Data Direct has one of its own, without an RDMA device."""
+    """Of a ConnectX-8: smi1 is on the PCI function of its HCA, and Data Direct has one of its own, without an RDMA
+    device."""
     machine = hgx_h100()
     address = port(rail("15"), 1).rpartition("/")[2]
     machine.devices += [

@@ -1,4 +1,5 @@
-"""The judge inside a play, asked again: what waited for a package source, what check mode leaves as it was, what others got."""
+"""The judge inside a play, asked again: what waited for a package source, what check mode leaves as it was, what others
+got."""
 
 from __future__ import annotations
 

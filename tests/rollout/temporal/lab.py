@@ -1,6 +1,8 @@
-"""A real Temporal server on loopback, built once from its Go module; workers and clients as processes that can be killed.
+"""A real Temporal server on loopback, built once from its Go module; workers and clients as processes that can be
+killed.
 
-Run as a program it is a worker (`worker SITE ADDRESS FOLDER`), whose jobs are done by the stub, or a client (`start ...`).
+Run as a program it is a worker (`worker SITE ADDRESS FOLDER`), whose jobs are done by the stub, or a client (`start
+...`).
 """
 
 from __future__ import annotations

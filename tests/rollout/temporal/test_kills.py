@@ -1,4 +1,5 @@
-"""Roll-outs on a real Temporal server: whatever is killed, no host is lost, none is changed twice, and the report is the same."""
+"""Roll-outs on a real Temporal server: whatever is killed, no host is lost, none is changed twice, and the report is
+the same."""
 
 from __future__ import annotations
 
@@ -80,8 +81,8 @@ def test_whatever_is_killed(
 
 
 def test_workers_that_are_away_while_a_timer_fires(tmp_path: Path) -> None:
-    """Longer than the server waits for the worker that had the workflow in memory. The client asks all the while: what is answered
-    must not run the workflow on, or its history cannot be replayed any more.
+    """Longer than the server waits for the worker that had the workflow in memory. The client asks all the while: what
+    is answered must not run the workflow on, or its history cannot be replayed any more.
     """
     soaks = "site: site\ncanary: {count: 3, soak: 3s}\ndrain: {adapter: command, command: 'true', poll: 1s}\n"
     with _running(tmp_path) as (server, workers):

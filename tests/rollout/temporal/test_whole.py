@@ -1,4 +1,5 @@
-"""What needs no kill: long histories begun anew, encrypted payloads, mutual TLS, stored histories, and gpuprov without the SDK."""
+"""What needs no kill: long histories begun anew, encrypted payloads, mutual TLS, stored histories, and gpuprov without
+the SDK."""
 
 from __future__ import annotations
 

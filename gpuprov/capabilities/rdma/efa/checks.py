@@ -101,8 +101,8 @@ def source(ctx: Ctx) -> Outcome:
 )
 @of_efa
 def driver(ctx: Ctx) -> Outcome:
-    """The driver is loaded, is both the build on disk and the version that the spec asks for, and every EFA function is bound to
-    it."""
+    """The driver is loaded, is both the build on disk and the version that the spec asks for, and every EFA function is
+    bound to it."""
     state, by_vendor = ctx.facts.get(EFA), vendor(ctx.fragment)
     whose = "AWS's" if by_vendor else "the kernel's own"
     expected = f"{whose} driver efa, loaded"
@@ -181,8 +181,8 @@ def libfabric(ctx: Ctx) -> Outcome:
 )
 @of_efa
 def plugin(ctx: Ctx) -> Outcome:
-    """The dynamic linker finds AWS's plugin before any other; without it NCCL uses TCP sockets, and only its debug output shows
-    that."""
+    """The dynamic linker finds AWS's plugin before any other; without it NCCL uses TCP sockets, and only its debug
+    output shows that."""
     if not ctx.fragment.efa.plugin:
         return not_asked("plugin is false")
     state, expected = ctx.facts.get(EFA), f"{catalogue.PLUGIN}/lib/libnccl-net.so"
@@ -211,7 +211,8 @@ def plugin(ctx: Ctx) -> Outcome:
 )
 @of_efa
 def gpudirect(ctx: Ctx) -> Outcome:
-    """If the spec asks for it, the driver shows a provider of GPU memory on each device, as it does once NVIDIA's driver is loaded."""
+    """If the spec asks for it, the driver shows a provider of GPU memory on each device, as it does once NVIDIA's
+    driver is loaded."""
     if not ctx.fragment.efa.gpudirect:
         return not_asked("by DMA-BUF, or not asked for: gpudirect_rdma")
     state = ctx.facts.get(EFA)

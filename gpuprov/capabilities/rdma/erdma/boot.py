@@ -22,8 +22,8 @@ from gpuprov.host_code.at_boot.erdma_state import is_same_value
 )
 @of_vendor
 def kernels(ctx: Ctx) -> Outcome:
-    """Each installed kernel has Alibaba's driver, in compat mode built with MAD; DKMS has it registered, so that the next kernel gets
-    it."""
+    """Each installed kernel has Alibaba's driver, in compat mode built with MAD; DKMS has it registered, so that the
+    next kernel gets it."""
     state, compat = ctx.facts.get(ERDMA), bool(ctx.fragment.erdma.compat_mode)
     expected = "Alibaba's driver for each installed kernel, by DKMS"
     without = [kernel for kernel in state.kernels if not kernel.vendor]
@@ -58,8 +58,8 @@ def _lacks(kernel: ErdmaKernel) -> str:
 )
 @of_vendor
 def options(ctx: Ctx) -> Outcome:
-    """modprobe gives the driver the mode and the parameters that the spec asks for, from gpuprov's own file; the driver package's file
-    still has its softdep, and no other file's options interfere."""
+    """modprobe gives the driver the mode and the parameters that the spec asks for, from gpuprov's own file; the driver
+    package's file still has its softdep, and no other file's options interfere."""
     state, values = ctx.facts.get(ERDMA), list_parameters(ctx.fragment)
     expected = "options erdma " + " ".join(f"{name}={value}" for name, value in values.items())
     if wrong := _options(state, values, expected):
@@ -112,7 +112,8 @@ def _options(state: State, values: dict[str, str], expected: str) -> Outcome | N
 @check("rdma.erdma_initramfs", IMAGES, fields=("erdma",), moment="next-boot")
 @of_vendor
 def initramfs(ctx: Ctx) -> Outcome:
-    """An initramfs that holds erdma also holds gpuprov's options for it: otherwise the boot loads it in the mode of its build."""
+    """An initramfs that holds erdma also holds gpuprov's options for it: otherwise the boot loads it in the mode of its
+    build."""
     images = [image for image in ctx.facts.get(IMAGES) if "erdma" in image.modules]
     if not images:
         return ok("no initramfs holds erdma")

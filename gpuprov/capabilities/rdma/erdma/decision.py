@@ -1,4 +1,5 @@
-"""Decision what each kernel of a host needs for the eRDMA driver: a run of the installer, builds, and packages for both."""
+"""Decision what each kernel of a host needs for the eRDMA driver: a run of the installer, builds, and packages for
+both."""
 
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ PROBES = (ERDMA, BUILD, packages.PACKAGES, system.OS_RELEASE)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """`run`: run the installer at `named`, which has this `sha256`. `lacking`: kernels without the right driver. `build`: those of
-    them to build it for, after any other installer has brought its sources. `install`: packages. `environment`: variables for the
-    build. `anew`: reasons to reload a loaded driver. `unknown`: the distribution, if something is to be built and the packages for
-    that are unknown on it."""
+    """`run`: run the installer at `named`, which has this `sha256`. `lacking`: kernels without the right driver.
+    `build`: those of them to build it for, after any other installer has brought its sources. `install`: packages.
+    `environment`: variables for the build. `anew`: reasons to reload a loaded driver. `unknown`: the distribution, if
+    something is to be built and the packages for that are unknown on it."""
 
     named: str = ""
     sha256: str = ""
@@ -72,8 +73,8 @@ def decide(block: Rdma, facts: Facts) -> Decision:
 
 
 def environment(block: Rdma) -> dict[str, str]:
-    """Return the environment of the driver's configure-dkms.sh: MAD, which compat mode's rdma_cm needs; the other variable as
-    Alibaba's own controller sets it, which removes the parameter use_zeronet.
+    """Return the environment of the driver's configure-dkms.sh: MAD, which compat mode's rdma_cm needs; the other
+    variable as Alibaba's own controller sets it, which removes the parameter use_zeronet.
     https://github.com/AliyunContainerService/alibabacloud-erdma-controller internal/drivers/utils.go"""
     bound = {} if "use_zeronet" in block.erdma.parameters else {"ERDMA_CM_NO_BOUND_IF": "1"}
     return {**bound, **({"ERDMA_FORCE_MAD_ENABLE": "1"} if block.erdma.compat_mode else {})}

@@ -1,4 +1,5 @@
-"""The unit that loads eRDMA's driver and sets the MTU at boot, the driver's options, and the current differences from them."""
+"""The unit that loads eRDMA's driver and sets the MTU at boot, the driver's options, and the current differences from
+them."""
 
 from __future__ import annotations
 
@@ -71,8 +72,8 @@ def archive(decision: Decision) -> str:
 
 
 def software(ctx: Ctx, decision: Decision) -> dict[str, Any]:
-    """Return the arguments of step erdma. `due`: some kernel lacks the driver, or has another installer's. `run`: run the installer,
-    from `archive`. `build`: kernels for which DKMS builds it."""
+    """Return the arguments of step erdma. `due`: some kernel lacks the driver, or has another installer's. `run`: run
+    the installer, from `archive`. `build`: kernels for which DKMS builds it."""
     return {
         "due": decision.run or bool(decision.lacking),
         "run": decision.run,
@@ -101,8 +102,8 @@ def differences(ctx: Ctx) -> Iterator[str]:
 
 
 def outruns_images(ctx: Ctx) -> bool:
-    """Return whether the options in modprobe.d are to be written or removed: an older initramfs that holds erdma would load it as it
-    was built. It does not depend on what this run changed, but on the files' times: if a later role failed, that run did not rebuild
-    the images."""
+    """Return whether the options in modprobe.d are to be written or removed: an older initramfs that holds erdma would
+    load it as it was built. It does not depend on what this run changed, but on the files' times: if a later role
+    failed, that run did not rebuild the images."""
     block, state = ctx.fragment, ctx.facts.get(ERDMA)
     return block.fabric == "erdma" or catalogue.OPTIONS in dict(state.files)

@@ -12,11 +12,13 @@ from gpuprov.spec.url import build_pattern
 Parameter = Literal[
     "vector_num", "default_cc", "rand_qpn", "legacy_mode", "use_zeronet", "reserve_ports_base", "wwi_perf"
 ]
-"""Parameters of Alibaba's driver 0.2.37 except compat_mode: https://github.com/alibaba/elastic-rdma-drivers kernel/src"""
+"""Parameters of Alibaba's driver 0.2.37 except compat_mode: https://github.com/alibaba/elastic-rdma-drivers kernel/src
+"""
 
 
 class Erdma(Fragment, frozen=True):
-    """Alibaba's eRDMA: the source of its driver, which of its two modes it runs in, and the MTU that goes with the instance.
+    """Alibaba's eRDMA: the source of its driver, which of its two modes it runs in, and the MTU that goes with the
+    instance.
 
     Without installer, url, file and packages the driver must be installed already, as in Alibaba's own images.
     """

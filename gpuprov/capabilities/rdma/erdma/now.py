@@ -99,8 +99,8 @@ def source(ctx: Ctx) -> Outcome:
 @check("rdma.erdma_mode", ERDMA, DEVICES, fields=("erdma",), evidence=f"cat {SYSFS}/compat_mode; ibv_devinfo")
 @of_erdma
 def mode(ctx: Ctx) -> Outcome:
-    """The driver runs in the mode that the spec asks for, read back, and its devices are of that kind: CA in compat mode, else
-    RNIC."""
+    """The driver runs in the mode that the spec asks for, read back, and its devices are of that kind: CA in compat
+    mode, else RNIC."""
     state, compat = ctx.facts.get(ERDMA), bool(ctx.fragment.erdma.compat_mode)
     expected = f"compat_mode {catalogue.format_parameter(compat)}: {MODES[compat]}"
     if not state.loaded:
@@ -166,7 +166,8 @@ def parameter(name: str, value: str) -> Setting:
 )
 @of_erdma
 def mtu(ctx: Ctx) -> Group | Outcome:
-    """Each device's network interface has the MTU of the instance's jumbo frame setting; NCCL's LL128 corrupts data with another."""
+    """Each device's network interface has the MTU of the instance's jumbo frame setting; NCCL's LL128 corrupts data
+    with another."""
     state, target = ctx.facts.get(ERDMA), catalogue.get_mtu(ctx.fragment.erdma.mtu)
     expected = f"MTU {target} ({ctx.fragment.erdma.mtu})"
     if not state.pairs:
@@ -202,7 +203,8 @@ def mtu(ctx: Ctx) -> Group | Outcome:
 )
 @of_vendor
 def ports(ctx: Ctx) -> Outcome:
-    """In compat mode, no other program uses or may be assigned the driver's TCP ports, and no rxe device uses RoCE's UDP port."""
+    """In compat mode, no other program uses or may be assigned the driver's TCP ports, and no rxe device uses RoCE's
+    UDP port."""
     if not ctx.fragment.erdma.compat_mode:
         return not_asked("only compat mode needs ports")
     taken = clashes(ctx)

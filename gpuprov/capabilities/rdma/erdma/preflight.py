@@ -67,8 +67,8 @@ def function(ctx: Ctx) -> Outcome:
 )
 @of_vendor
 def users(ctx: Ctx) -> Outcome:
-    """No process uses a device of a driver that must be reloaded: for another build, or for its mode and parameters, which are
-    read-only while it is loaded."""
+    """No process uses a device of a driver that must be reloaded: for another build, or for its mode and parameters,
+    which are read-only while it is loaded."""
     state = ctx.facts.get(ERDMA)
     wrong = decide(ctx.fragment, ctx.facts).anew
     used = holders(state)
@@ -82,8 +82,8 @@ def users(ctx: Ctx) -> Outcome:
 @check("rdma.erdma_asked", fields=("erdma",), moment="preflight", evidence="gpuprov check")
 @of_erdma
 def check_settings(ctx: Ctx) -> Outcome:
-    """The settings of the block are consistent. `gpuprov check` proves this for an inventory; a play's variables may have changed
-    since."""
+    """The settings of the block are consistent. `gpuprov check` proves this for an inventory; a play's variables may
+    have changed since."""
     for problem in together(ctx.fragment):
         return fail("another rdma block", problem.message, problem.hint)
     return ok("eRDMA's settings go together")
@@ -107,7 +107,8 @@ def free(ctx: Ctx) -> Outcome:
 )
 @of_vendor
 def ofed(ctx: Ctx) -> Outcome:
-    """A tree of OFED's sources matches the kernel's ib_core: otherwise erdma is built against symbols that nothing provides."""
+    """A tree of OFED's sources matches the kernel's ib_core: otherwise erdma is built against symbols that nothing
+    provides."""
     state = ctx.facts.get(ERDMA)
     if not state.ofed:
         return skip("no tree of OFED: erdma is built for the kernel's own ib_core")

@@ -23,8 +23,8 @@ EXPORT_PROBES = (NCCL, DEVICES)
 
 
 def effective(lines: Iterable[str]) -> dict[str, str]:
-    """Return the settings that NCCL reads from a file: the first line of a name counts, and the name is everything before the first
-    =."""
+    """Return the settings that NCCL reads from a file: the first line of a name counts, and the name is everything
+    before the first =."""
     settings: dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition("=")
@@ -33,7 +33,8 @@ def effective(lines: Iterable[str]) -> dict[str, str]:
 
 
 def gone(value: str, names: Iterable[str]) -> list[str]:
-    """Return the entries of an NCCL_IB_HCA that match no device of the host; an entry is a prefix, without = before the first."""
+    """Return the entries of an NCCL_IB_HCA that match no device of the host; an entry is a prefix, without = before the
+    first."""
     if value.startswith("^"):
         return []
     exact = value.startswith("=")
@@ -167,8 +168,8 @@ def parts(ctx: Ctx) -> Outcome:
     evidence="ls -l TOPO_FILE; ldconfig -p | grep libnccl-net; ip -br link",
 )
 def named(ctx: Ctx) -> Outcome:
-    """Everything that the settings name is present before anything is changed, except what apply brings: the plugin of AWS's
-    installer, IPoIB's interfaces, and those of DOCA-OFED's drivers."""
+    """Everything that the settings name is present before anything is changed, except what apply brings: the plugin of
+    AWS's installer, IPoIB's interfaces, and those of DOCA-OFED's drivers."""
     block = ctx.fragment
     library = "" if installer_sha256(block) and block.fabric == "efa" else block.nccl.library
     come = block.ipoib or block.own_stack == "doca-ofed"

@@ -28,8 +28,8 @@ class ConfError(ValueError):
 
 
 def lines(block: Rdma, devices: Iterable[RdmaDevice]) -> tuple[str, ...]:
-    """Return the file's lines without comments. Raises ConfError if the host has no such device, or none of their GIDs matches the
-    spec."""
+    """Return the file's lines without comments. Raises ConfError if the host has no such device, or none of their GIDs
+    matches the spec."""
     nccl = block.nccl
     chosen = select_devices(block, tuple(devices))
     if not chosen:
@@ -55,8 +55,8 @@ def lines(block: Rdma, devices: Iterable[RdmaDevice]) -> tuple[str, ...]:
 
 
 def choosing(block: Rdma, devices: Iterable[RdmaDevice]) -> list[tuple[str, RdmaPort]]:
-    """Return the Ethernet ports whose GIDs NCCL chooses from, each with its place. NCCL connects its queue pairs itself, which an
-    iWARP device does not support."""
+    """Return the Ethernet ports whose GIDs NCCL chooses from, each with its place. NCCL connects its queue pairs
+    itself, which an iWARP device does not support."""
     return [
         (f"{device.name} port {port.number}", port)
         for device in select_devices(block, tuple(devices))
@@ -66,8 +66,8 @@ def choosing(block: Rdma, devices: Iterable[RdmaDevice]) -> list[tuple[str, Rdma
 
 
 def _network(block: Rdma, chosen: Sequence[RdmaDevice]) -> list[Line]:
-    """Return the lines for the devices that NCCL uses, and their GIDs. NCCL uses AWS's EFA through a plugin, which finds the devices
-    itself."""
+    """Return the lines for the devices that NCCL uses, and their GIDs. NCCL uses AWS's EFA through a plugin, which
+    finds the devices itself."""
     if block.fabric == "efa":
         return []
     usable = [device for device in chosen if device.node_type != IWARP]

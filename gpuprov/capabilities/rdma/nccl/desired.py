@@ -16,8 +16,8 @@ ABOUT = f"As a whole: lines of others would count before these or be out of date
 
 
 def plan_file(ctx: Context[Rdma]) -> dict[str, Any]:
-    """Return `manage`: whether gpuprov manages the file. `path` and `text` of the file, empty if it is left as it is; `problem`: why
-    it cannot be written. `keep`: the existing file is not gpuprov's, and a copy is kept beside it."""
+    """Return `manage`: whether gpuprov manages the file. `path` and `text` of the file, empty if it is left as it is;
+    `problem`: why it cannot be written. `keep`: the existing file is not gpuprov's, and a copy is kept beside it."""
     state = ctx.facts.get(NCCL)
     made = {
         "manage": ctx.fragment.nccl.manage,

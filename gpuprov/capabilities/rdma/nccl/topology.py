@@ -1,7 +1,7 @@
 """The part `rdma.nccl.topo_file`: whether NCCL can read the topology file, and whether it describes this machine.
 
-Clouds that hide a machine's PCIe tree provide such a file for each VM size; with the file of another size, NCCL neither fails nor gets
-faster.
+Clouds that hide a machine's PCIe tree provide such a file for each VM size; with the file of another size, NCCL neither
+fails nor gets faster.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def rules(block: Rdma) -> Iterable[Problem]:
     evidence="cat $(sed -n 's/^NCCL_TOPO_FILE=//p' /etc/nccl.conf); lspci -D",
 )
 def topology(ctx: Ctx) -> Outcome:
-    """NCCL can read the topology file, which names exactly this host's GPUs and RDMA devices, and matches the spec's file."""
+    """NCCL can read the topology file, which names exactly this host's GPUs and RDMA devices, and matches the spec's
+    file."""
     nccl, topology_state = ctx.fragment.nccl, ctx.facts.get(NCCL_TOPOLOGY)
     if not nccl.manage and not topology_state.path:
         return not_asked("/etc/nccl.conf names no topology file")

@@ -1,4 +1,5 @@
-"""Software that must not be installed beside DOCA-OFED, or DOCA-OFED beside it; and hosts on which it cannot be installed."""
+"""Software that must not be installed beside DOCA-OFED, or DOCA-OFED beside it; and hosts on which it cannot be
+installed."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ OFED_NAMES = ("doca-ofed", "mlnx-ofed-kernel-dkms", "mlnx-ofa_kernel", "mlnx-ofa
     evidence="dpkg -l 'mlnx-*'; rpm -qa 'mlnx-*'; dnf repolist -v",
 )
 def alone(ctx: Ctx) -> Outcome:
-    """There is one RDMA stack: no OFED beneath the kernel's own; with OFED, no older modules of others, and no package source that
-    would replace OFED's packages."""
+    """There is one RDMA stack: no OFED beneath the kernel's own; with OFED, no older modules of others, and no package
+    source that would replace OFED's packages."""
     state, packages = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
     stack = ctx.fragment.own_stack
     if stack == "inbox":
@@ -97,8 +98,8 @@ def fits(ctx: Ctx) -> Outcome:
     "zypper search -s doca-ofed; ofed_info -s",
 )
 def resolvable(ctx: Ctx) -> Outcome:
-    """The host's repositories have DOCA-OFED in the release that the spec asks for, it builds here, and no older OFED is in its
-    way."""
+    """The host's repositories have DOCA-OFED in the release that the spec asks for, it builds here, and no older OFED
+    is in its way."""
     if ctx.fragment.own_stack != "doca-ofed":
         return not_asked(f"the stack is {ctx.fragment.own_stack}")
     decision, expected = decide(ctx.fragment.ofed, ctx.facts), f"OFED {ctx.fragment.ofed.version or 'of any release'}"

@@ -66,7 +66,8 @@ def release(ctx: Ctx) -> Outcome:
 
 @check("rdma.ofed_held", PACKAGES, *answers.HOLDING, fields=("ofed",), moment="next-boot", evidence=answers.SHOWN)
 def held(ctx: Ctx) -> Outcome:
-    """Its packages are held, so that the distribution's own do not replace them; or none is held, if the spec asks for that."""
+    """Its packages are held, so that the distribution's own do not replace them; or none is held, if the spec asks for
+    that."""
     if answer := other_stack(ctx):
         return answer
     kind = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
@@ -113,7 +114,8 @@ def loaded(ctx: Ctx) -> Outcome:
 
 
 def foreign(facts: Facts) -> list[str]:
-    """Return the loaded modules that are not OFED's; none in a container, where they are the machine's and cannot be changed."""
+    """Return the loaded modules that are not OFED's; none in a container, where they are the machine's and cannot be
+    changed."""
     return (
         [] if facts.get(system.CONTAINER) else [module.name for module in facts.get(OFED).loaded if not module.of_ofed]
     )

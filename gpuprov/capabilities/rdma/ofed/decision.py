@@ -1,4 +1,5 @@
-"""Decision which packages of DOCA-OFED a host gets, and from where: by what is installed, what is offered, and what the spec names."""
+"""Decision which packages of DOCA-OFED a host gets, and from where: by what is installed, what is offered, and what the
+spec names."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ HINT = "url and sha256 of the doca-host package in rdma.ofed, or its repository 
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """`install`: packages, some as NAME=VERSION. `source`: the path on the host of the named doca-host package, which brings a package
-    source that is not yet present; `waits`: the packages are decided once it is. `problem`: why OFED cannot be installed, and the
-    fix."""
+    """`install`: packages, some as NAME=VERSION. `source`: the path on the host of the named doca-host package, which
+    brings a package source that is not yet present; `waits`: the packages are decided once it is. `problem`: why OFED
+    cannot be installed, and the fix."""
 
     install: tuple[str, ...] = ()
     source: str = ""

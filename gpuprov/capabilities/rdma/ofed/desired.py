@@ -59,9 +59,10 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 
 def plan_openibd(ctx: Ctx, decision: Decision) -> dict[str, Any]:
-    """Return `source`: the package on the host that brings a package source, which the spec names as `named`. `files`: text by path,
-    before anything is installed. `hold`, `release`: packages. `build`: commands that build modules which DKMS has not built. `reboot`:
-    why only a reboot loads its modules. `openibd`: None if it is not installed; see there."""
+    """Return `source`: the package on the host that brings a package source, which the spec names as `named`. `files`:
+    text by path, before anything is installed. `hold`, `release`: packages. `build`: commands that build modules which
+    DKMS has not built. `reboot`: why only a reboot loads its modules. `openibd`: None if it is not installed; see
+    there."""
     if not is_requested(ctx):
         return NOTHING
     state, installed = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
@@ -98,8 +99,9 @@ def configured(ctx: Ctx) -> Iterator[Lines | Unit]:
 
 
 def openibd(ctx: Ctx) -> dict[str, Any]:
-    """Return the arguments of step openibd. `replace`: modules that are not OFED's, for which it is restarted. `unload`: those that
-    hold ib_core, to be unloaded first. `start`: it was not running. `left`: the message if modules are not OFED's after its start."""
+    """Return the arguments of step openibd. `replace`: modules that are not OFED's, for which it is restarted.
+    `unload`: those that hold ib_core, to be unloaded first. `start`: it was not running. `left`: the message if modules
+    are not OFED's after its start."""
     out, others = waits(ctx), foreign(ctx.facts)
     left = out or (f"openibd ran, and {' '.join(others)} is still not OFED's" if others else "")
     way = "Fix: journalctl -u openibd, on the host; end what uses RDMA and apply again, or reboot the host"

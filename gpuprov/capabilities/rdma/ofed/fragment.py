@@ -25,8 +25,8 @@ Key = Literal[
 
 
 class Ofed(Fragment, frozen=True):
-    """NVIDIA's DOCA-OFED in place of the kernel's own RDMA drivers. Its packages come from the doca-host package named here, or from
-    repositories that the host already has."""
+    """NVIDIA's DOCA-OFED in place of the kernel's own RDMA drivers. Its packages come from the doca-host package named
+    here, or from repositories that the host already has."""
 
     version: Annotated[
         str,

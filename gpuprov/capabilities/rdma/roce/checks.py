@@ -74,7 +74,8 @@ def settings(ctx: Ctx) -> Group | Outcome:
 
 @check("rdma.roce_gids", rdma.DEVICES, fields=("fabric",), evidence="rdma link; ibv_devinfo -v | grep -A99 GID")
 def gids(ctx: Ctx) -> Outcome:
-    """Each port of a RoCE device is an Ethernet port, and has a GID of the RoCE version that the spec asks for, or else of v2."""
+    """Each port of a RoCE device is an Ethernet port, and has a GID of the RoCE version that the spec asks for, or else
+    of v2."""
     if answer := _elsewhere(ctx):
         return answer
     selected = select_devices(ctx.fragment, ctx.facts.get(rdma.DEVICES))
@@ -184,7 +185,8 @@ def later(ctx: Ctx) -> bool:
 
 
 def _ofed_runs(ctx: Ctx) -> bool:
-    """Return whether DOCA-OFED's drivers are already loaded, so that settings which they do not show will not appear later."""
+    """Return whether DOCA-OFED's drivers are already loaded, so that settings which they do not show will not appear
+    later."""
     state = ctx.facts.get(OFED)
     return "mlnx_qos" in ctx.facts.get(ROCE).tools and state.active == "active" and not foreign(ctx.facts)
 

@@ -17,8 +17,8 @@ Mapped = Annotated[int, msgspec.Meta(ge=0, le=7)]
 
 
 class Roce(Fragment, frozen=True):
-    """Settings of RoCE ports. They are the fabric's policy, which the switches share: none has a default, and settings that are not
-    given are left as they are."""
+    """Settings of RoCE ports. They are the fabric's policy, which the switches share: none has a default, and settings
+    that are not given are left as they are."""
 
     trust: Annotated[
         Literal["", "dscp", "pcp"],

@@ -48,7 +48,8 @@ def request(block: Rdma) -> Asked:
 
 
 def lines(block: Rdma) -> tuple[str, ...]:
-    """Return the configuration on the host: which devices, how many, and `set KEY VALUE`; empty if nothing is requested."""
+    """Return the configuration on the host: which devices, how many, and `set KEY VALUE`; empty if nothing is
+    requested."""
     values = list_values(block.roce)
     if not values or block.fabric != "roce":
         return ()

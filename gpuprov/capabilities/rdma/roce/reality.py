@@ -23,7 +23,8 @@ WORDS = {True: "yes", False: "no"}
 
 
 def roce(facts: Facts, block: Rdma) -> dict[str, Any]:
-    """Return the settings that all of the block's ports share; a setting in which they differ, or that nothing shows, is omitted."""
+    """Return the settings that all of the block's ports share; a setting in which they differ, or that nothing shows,
+    is omitted."""
     if block.fabric != "roce":
         return {}
     names = {device.name for device in select_devices(block, facts.get(rdma.DEVICES))}

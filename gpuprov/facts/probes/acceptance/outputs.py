@@ -35,7 +35,8 @@ class Diag(msgspec.Struct, frozen=True):
     skipped: tuple[str, ...] = ()
 
 
-# https://github.com/linux-rdma/perftest/blob/master/src/perftest_parameters.h: RESULT_FMT_G, RESULT_FMT_LAT and their REPORT_FMT.
+# https://github.com/linux-rdma/perftest/blob/master/src/perftest_parameters.h: RESULT_FMT_G, RESULT_FMT_LAT and their
+# REPORT_FMT.
 _BW_HEAD = re.compile(r"^ ?#bytes +#iterations +BW peak\[Gb/sec\] +BW average\[Gb/sec\] +MsgRate\[Mpps\]")
 _LAT_HEAD = re.compile(r"^ ?#bytes +#iterations +t_min\[usec\] +t_max\[usec\] +t_typical\[usec\] +t_avg\[usec\]")
 _NUMBER = re.compile(r"^-?\d+(\.\d+)?\Z")
@@ -97,9 +98,9 @@ def rping(text: str) -> int:
     return len(re.findall(r"^ping data: rdma-ping-\d+: ", text, re.MULTILINE))
 
 
-# https://github.com/NVIDIA/nccl-tests/blob/master/src/common.cu; NCCL_DEBUG=INFO says `[receive] via NET/IB/0/GDRDMA`, with a plugin
-# NET/IBext_v8 (https://github.com/NVIDIA/nccl/issues/1453); what it sends may go without GDRDMA where it does not read GPU memory
-# (https://github.com/NVIDIA/nccl-tests/issues/36).
+# https://github.com/NVIDIA/nccl-tests/blob/master/src/common.cu; NCCL_DEBUG=INFO says `[receive] via NET/IB/0/GDRDMA`,
+# with a plugin NET/IBext_v8 (https://github.com/NVIDIA/nccl/issues/1453); what it sends may go without GDRDMA where it
+# does not read GPU memory (https://github.com/NVIDIA/nccl-tests/issues/36).
 _AVERAGE = re.compile(r"# Avg bus bandwidth +: ([0-9.eE+-]+)\s")
 _WRONG = re.compile(r"# Out of bounds values : (\d+) (\w+)")
 _ROOM = re.compile(r"# Reducing maxBytes to (\d+) due to memory limitation")
@@ -126,8 +127,8 @@ def collective(text: str) -> Collective:
     return Collective(value, networks, bool(received) and all("GDRDMA" in more for more in received))
 
 
-# https://github.com/ColinIanKing/stress-ng/blob/master/stress-stream.c: one rate of an instance in old versions, two in newer ones; MB
-# are 1024 * 1024 bytes.
+# https://github.com/ColinIanKing/stress-ng/blob/master/stress-stream.c: one rate of an instance in old versions, two in
+# newer ones; MB are 1024 * 1024 bytes.
 _STREAM = re.compile(
     r"stream: memory rate: ([0-9.]{1,20}) MB(?: read)?/sec(?:, ([0-9.]{1,20}) MB write/sec)?, .*instance (\d{1,6})\)"
 )
@@ -179,7 +180,8 @@ def copies(text: str, test: str) -> float | None:
     return min(values)
 
 
-# DCGM 4: https://github.com/NVIDIA/DCGM/blob/master/testing/python3/test_utils.py (diag_verify_json); 3: nvvs, NvvsCommon.h
+# DCGM 4: https://github.com/NVIDIA/DCGM/blob/master/testing/python3/test_utils.py (diag_verify_json); 3: nvvs,
+# NvvsCommon.h
 _DIAGNOSTICS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from gpuprov.facts.probes.base import Probe
 from gpuprov.rules.engine_output import Engine, parse
 
-# What containerd's dump lists as imports are the files that it read (1.x, the main file among them) or the patterns that it looks
-# for (2.x). Without a main file, 1.x dumps nothing, and its defaults are in force. Two opening braces would be Ansible's own: the
-# role runs this script too. docker's unit comes after the question, which starts a daemon that waits behind its socket. Its
-# command line is the unit's; where that has variables, the process's.
+# What containerd's dump lists as imports are the files that it read (1.x, the main file among them) or the patterns
+# that it looks for (2.x). Without a main file, 1.x dumps nothing, and its defaults are in force. Two opening braces
+# would be Ansible's own: the role runs this script too. docker's unit comes after the question, which starts a daemon
+# that waits behind its socket. Its command line is the unit's; where that has variables, the process's.
 ENGINES: Probe[dict[str, Engine]] = Probe(
     "container_engines",
     r"""file() { [ -f "$1" ] && echo "@file $1 $(stat -c %.3Z "$1")" && sed 's/^/ /' "$1" && echo; }

@@ -61,8 +61,8 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
-    """A user, for rootless engines. `daemon`: the daemon.json in the home, None without one. `subordinate`: has ids of its own
-    in /etc/subuid; `lingers`: its services run without a login."""
+    """A user, for rootless engines. `daemon`: the daemon.json in the home, None without one. `subordinate`: has ids of
+    its own in /etc/subuid; `lingers`: its services run without a login."""
 
     home: str
     subordinate: bool

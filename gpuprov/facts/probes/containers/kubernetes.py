@@ -12,8 +12,8 @@ from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.host.roots import ROOTS
 
 DIRECTORY = "/etc/gpuprov/kubernetes"
-# The kubelet as kubeadm, k3s, RKE2 and MicroK8s start it: https://docs.k3s.io/architecture, https://docs.rke2.io/architecture,
-# https://microk8s.io/docs/configuring-services
+# The kubelet as kubeadm, k3s, RKE2 and MicroK8s start it: https://docs.k3s.io/architecture,
+# https://docs.rke2.io/architecture, https://microk8s.io/docs/configuring-services
 UNITS = (
     *("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service"),
     "snap.microk8s.daemon-kubelite.service",
@@ -27,8 +27,8 @@ KUBECONFIGS = (
 # Where the GPU operator's containers put the driver and the toolkit:
 # https://github.com/NVIDIA/gpu-operator/blob/main/deployments/gpu-operator/values.yaml (driverInstallDir, installDir)
 DRIVER_ROOT, TOOLKIT_ROOT = "/run/nvidia/driver", "/usr/local/nvidia/toolkit"
-# Names of processes, which the kernel cuts after 15 letters: nvidia-mig-manager, nvidia-device-plugin (NVIDIA's and HAMi's),
-# vGPUmonitor (HAMi's), gpushare-device-plugin-v2.
+# Names of processes, which the kernel cuts after 15 letters: nvidia-mig-manager, nvidia-device-plugin (NVIDIA's and
+# HAMi's), vGPUmonitor (HAMi's), gpushare-device-plugin-v2.
 MIG_MANAGER, PLUGIN, HAMI, GPUSHARE = "nvidia-mig-mana", "nvidia-device-p", "vGPUmonitor", "gpushare-device"
 DRIVER, TOOLKIT = "driver", "toolkit"
 
@@ -112,9 +112,9 @@ done; true""",
 )
 """The text of each file in gpuprov's folder, by name."""
 
-# Who it is by the kubelet's certificate, system:node:NAME: https://kubernetes.io/docs/reference/access-authn-authz/node/
-# --raw asks for the node alone, without a discovery of the whole API.
-# Two opening braces would be Ansible's own: the role runs this script too.
+# Who it is by the kubelet's certificate, system:node:NAME:
+# https://kubernetes.io/docs/reference/access-authn-authz/node/ --raw asks for the node alone, without a discovery of
+# the whole API. Two opening braces would be Ansible's own: the role runs this script too.
 NODE = Probe(
     "kubernetes_node",
     f"""for u in {" ".join(UNITS)}; do

@@ -17,8 +17,8 @@ COMPAT = "compat"
 
 
 def toolkit(host: Any, own: Any) -> str:
-    """Return the CUDA release of a spec with this block `gds` (`12.8`): its own, else the default or the newest of `cuda_toolkit`;
-    empty if none is named."""
+    """Return the CUDA release of a spec with this block `gds` (`12.8`): its own, else the default or the newest of
+    `cuda_toolkit`; empty if none is named."""
     cuda = host.capabilities.get("cuda_toolkit")
     if named := own.toolkit or getattr(cuda, "default", ""):
         return str(named)
@@ -27,9 +27,10 @@ def toolkit(host: Any, own: Any) -> str:
 
 
 class Gds(msgspec.Struct, frozen=True, kw_only=True):
-    """`link`: where /etc/cufile.json leads, itself for a file, empty if there is none. `module`: the version of the loaded nvidia-fs,
-    `on_disk` that of the running kernel's. `licence`: of the running kernel's NVIDIA module. `p2pdma`: the kernel has PCI P2PDMA;
-    None if it hides its symbols. `multipath`: nvme_core's parameter. `kernel`: its release. `ubuntu`: it is Ubuntu's."""
+    """`link`: where /etc/cufile.json leads, itself for a file, empty if there is none. `module`: the version of the
+    loaded nvidia-fs, `on_disk` that of the running kernel's. `licence`: of the running kernel's NVIDIA module.
+    `p2pdma`: the kernel has PCI P2PDMA; None if it hides its symbols. `multipath`: nvme_core's parameter. `kernel`: its
+    release. `ubuntu`: it is Ubuntu's."""
 
     link: str = ""
     module: str = ""
@@ -63,9 +64,10 @@ class CheckedGpu(msgspec.Struct, frozen=True):
 
 
 class GdsCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """The output of gdscheck -p. `installed`: there is such a program. `modes`: by file system, as gdscheck names it, how cuFile
-    reaches it (`supported`, `nvfs`, `p2pdma`, `dmabuf`, `compat`), nothing for Unsupported. `settings` of cuFile. `warnings`: its own,
-    and switches with ACS. `verified`: the platform verification succeeded. `last`: the last line that it printed."""
+    """The output of gdscheck -p. `installed`: there is such a program. `modes`: by file system, as gdscheck names it,
+    how cuFile reaches it (`supported`, `nvfs`, `p2pdma`, `dmabuf`, `compat`), nothing for Unsupported. `settings` of
+    cuFile. `warnings`: its own, and switches with ACS. `verified`: the platform verification succeeded. `last`: the
+    last line that it printed."""
 
     installed: bool = False
     release: str = ""
@@ -185,4 +187,5 @@ true""",
     asks=lambda host: {"toolkit": toolkit(host, host.capabilities["gds"])},
     blank=r"said\||none\|",
 )
-"""What gdscheck of the spec's release prints: the module, the file systems, cuFile's settings, the GPUs, IOMMU and ACS."""
+"""What gdscheck of the spec's release prints: the module, the file systems, cuFile's settings, the GPUs, IOMMU and ACS.
+"""

@@ -10,7 +10,8 @@ from gpuprov.core import safe_parse
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.host_code.packages.other_driver import PROGRAMS, RECORD
 
-# https://github.com/NVIDIA/nvidia-installer: backup.c (the record's first line is like "1.0-5809505 (580.95.05)"), nvidia-installer.c
+# https://github.com/NVIDIA/nvidia-installer: backup.c (the record's first line is like "1.0-5809505 (580.95.05)"),
+# nvidia-installer.c
 OURS = "/var/lib/gpuprov/runfile.json"
 
 

@@ -45,4 +45,5 @@ true""",
     parse,
     "cat /proc/cgpu_km/version; head -v /proc/cgpu_km/[0-9]*/policy",
 )
-"""cGPU as its procfs shows it, of whatever version. nvidia-cuda-mps are the first 15 letters of MPS's daemon and server."""
+"""cGPU as its procfs shows it, of whatever version. nvidia-cuda-mps are the first 15 letters of MPS's daemon and
+server."""

@@ -1,5 +1,5 @@
-"""The health that each GPU reports: ECC, row remapping, retired pages, slowdown, temperature, power, clocks, memory in use,
-PCIe replays, firmware."""
+"""The health that each GPU reports: ECC, row remapping, retired pages, slowdown, temperature, power, clocks, memory in
+use, PCIe replays, firmware."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from gpuprov.facts.probes.host.pci import VFIO
 SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
 """Slowdown reasons other than settings and the power limit, which every busy GPU reaches."""
 BROKEN = ("GPU is lost", "GPU requires reset")
-"""In place of values: NVML_ERROR_GPU_IS_LOST, _RESET_REQUIRED (https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html)."""
+"""In place of values: NVML_ERROR_GPU_IS_LOST, _RESET_REQUIRED
+(https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html)."""
 ERRORS = ("Unknown Error", "[Unknown Error]")
 JUDGED = ("ECC Mode", "Ecc Mode", "ECC Errors", "Remapped Rows", "Retired Pages", "GPU Recovery Action")
 """Headings below which an error would hide values that checks need."""
@@ -50,8 +51,9 @@ def parse(output: Output) -> State:
 
 
 def _confirm_slowdown(gpu: GpuHealth, later: tuple[str, ...] | None) -> GpuHealth:
-    """Replace a lone HW Slowdown by the reasons of the `later` reading, if any: without heat or power brake it may be a clock
-    change, which is over three seconds later: https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"""
+    """Replace a lone HW Slowdown by the reasons of the `later` reading, if any: without heat or power brake it may be a
+    clock change, which is over three seconds later:
+    https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"""
     if gpu.slow != SLOW[:1] or later is None:
         return gpu
     return msgspec.structs.replace(gpu, slow=later)
@@ -147,8 +149,8 @@ def _sum(counts: object) -> int | None:
 
 
 def _parse_ecc(values: Values, when: str) -> Ecc:
-    """Parse ECC counters: since Turing by SRAM and DRAM, with several lines for uncorrectable errors; before that by bits,
-    with a total."""
+    """Parse ECC counters: since Turing by SRAM and DRAM, with several lines for uncorrectable errors; before that by
+    bits, with a total."""
     counters = {path[2:]: value for path, value in values.items() if path[:2] == ("ECC Errors", when)}
     if any(path[0] in ("Single Bit", "Double Bit") for path in counters):
         return Ecc(
@@ -184,8 +186,8 @@ def _parse_clocks(values: Values) -> Clocks:
 
 
 def _parse_utilization(values: Values) -> int | None:
-    """Parse the utilization. Without persistence, nvidia-smi initializes the driver itself, which can count as 100 % without
-    any program: https://github.com/jina-ai/clip-as-service/issues/254"""
+    """Parse the utilization. Without persistence, nvidia-smi initializes the driver itself, which can count as 100 %
+    without any program: https://github.com/jina-ai/clip-as-service/issues/254"""
     if values.get(("Persistence Mode",)) != "Enabled" and _has_processes(values) is False:
         return None
     return _parse_with_unit(_get_either(values, "Utilization", "GPU", "Gpu"), "%")

@@ -10,18 +10,18 @@ from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.facts.probes.gpus.gpu_settings import HERE, SEEN
 
 CONTAINER = re.compile(r"(?<!conmon-)\b[0-9a-f]{64}\b(?!/conmon\b)")
-"""Pattern of a container's name in a cgroup, for docker, containerd, cri-o and podman; it excludes the cgroup of the monitor,
-which for a podman pod is POD/conmon."""
+"""Pattern of a container's name in a cgroup, for docker, containerd, cri-o and podman; it excludes the cgroup of the
+monitor, which for a podman pod is POD/conmon."""
 ENDED = ("", "Z", "X")
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """A process on a GPU. `state`: its letter in /proc/PID/stat (proc(5)); empty: the host has no such process. An ended
-    process was checked twice, a second apart, and a hanging one (D) after five seconds in which it did not run; nvidia-smi
-    listed it both times. `memory`: as nvidia-smi prints it. `name`: from the kernel, as nvidia-smi prints a newline in a name
-    unescaped, and with it could list a process that does not exist. `job`: the Slurm job that it was started in; `known`:
-    Slurm still manages it, or it no longer exists. `container`: it is in a container's cgroup; `orphan`: so is its last
-    ancestor before process 1, where a runtime's monitor would be."""
+    """A process on a GPU. `state`: its letter in /proc/PID/stat (proc(5)); empty: the host has no such process. An
+    ended process was checked twice, a second apart, and a hanging one (D) after five seconds in which it did not run;
+    nvidia-smi listed it both times. `memory`: as nvidia-smi prints it. `name`: from the kernel, as nvidia-smi prints a
+    newline in a name unescaped, and with it could list a process that does not exist. `job`: the Slurm job that it was
+    started in; `known`: Slurm still manages it, or it no longer exists. `container`: it is in a container's cgroup;
+    `orphan`: so is its last ancestor before process 1, where a runtime's monitor would be."""
 
     gpu: str
     pid: int
@@ -35,9 +35,9 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Processes(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them. `held`: processes on GPUs. `used`: MiB of each GPU's memory, by its address. `slurmd`: whether this host is
-    a Slurm node that is up; `jobs`: jobs with a step on this host, and jobs of processes on GPUs that the scheduler has not
-    ended; `unasked`: the scheduler could not be queried for the latter."""
+    """All of them. `held`: processes on GPUs. `used`: MiB of each GPU's memory, by its address. `slurmd`: whether this
+    host is a Slurm node that is up; `jobs`: jobs with a step on this host, and jobs of processes on GPUs that the
+    scheduler has not ended; `unasked`: the scheduler could not be queried for the latter."""
 
     held: tuple[Held, ...] = ()
     used: dict[str, int] = {}
@@ -47,9 +47,9 @@ class Processes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Rest(msgspec.Struct):
-    """Contents of the lines with @. `again`: the states at the second check, by GPU and process; None without a second check.
-    `runs`: how often the kernel had scheduled each waiting process, at both checks. `lives`: processes that still ran after
-    the search for steps."""
+    """Contents of the lines with @. `again`: the states at the second check, by GPU and process; None without a second
+    check. `runs`: how often the kernel had scheduled each waiting process, at both checks. `lives`: processes that
+    still ran after the search for steps."""
 
     whose: dict[int, list[str]] = {}
     used: dict[str, int] = {}
@@ -117,10 +117,10 @@ def _parse_rest(lines: list[str]) -> _Rest:
 
 
 def _add_owner(process: Held, lives: set[int], started: str, under: str, cgroup: str, oldest: str) -> Held:
-    """Add job and container to a process. The job's number is in a cgroup that Slurm made, else in the environment that the
-    process was started with; for a heterogeneous job (SLURM_HET_SIZE) the latter may belong to another component, which runs
-    elsewhere. `under`: root's slurmd, step or MPS is among its ancestors; then it belongs to a prolog, an epilog or the step,
-    or to MPS, which a prolog may start for one job and leave for the next:
+    """Add job and container to a process. The job's number is in a cgroup that Slurm made, else in the environment that
+    the process was started with; for a heterogeneous job (SLURM_HET_SIZE) the latter may belong to another component,
+    which runs elsewhere. `under`: root's slurmd, step or MPS is among its ancestors; then it belongs to a prolog, an
+    epilog or the step, or to MPS, which a prolog may start for one job and leave for the next:
     https://github.com/SchedMD/slurm/blob/master/etc/prolog.example"""
     made = re.search(r"/job_([0-9]{1,10})/step_", cgroup)
     match = re.fullmatch(r"SLURM_JOB_ID=([0-9]{1,10})", started)

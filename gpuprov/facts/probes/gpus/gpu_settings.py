@@ -1,5 +1,5 @@
-"""Settings of GPUs as nvidia-smi prints them, and those that gpuprov's unit applies at boot: ECC mode, power limit, clocks,
-compute mode."""
+"""Settings of GPUs as nvidia-smi prints them, and those that gpuprov's unit applies at boot: ECC mode, power limit,
+clocks, compute mode."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ FOLDER = "/usr/local/lib/gpuprov/gpu_settings"
 class GpuSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU's settings; watts and MHz. None, or empty, if the GPU does not have the setting or it was not printed.
 
-    `ecc` now and `ecc_pending` after the next boot: enabled or disabled. `power` is the configured limit, `power_enforced` the
-    effective one. `applications`: nvidia-smi's words in place of application clocks, if the GPU has none. `reasons`:
-    nvidia-smi's reasons that the clocks are not higher. `mig`: whether it is in MIG mode, None if nvidia-smi was not run.
+    `ecc` now and `ecc_pending` after the next boot: enabled or disabled. `power` is the configured limit,
+    `power_enforced` the effective one. `applications`: nvidia-smi's words in place of application clocks, if the GPU
+    has none. `reasons`: nvidia-smi's reasons that the clocks are not higher. `mig`: whether it is in MIG mode, None if
+    nvidia-smi was not run.
     """
 
     address: str
@@ -57,8 +58,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings kept for each boot: the unit is `enabled`, and `text` is what it reads. `locks`: clocks by PCI address that
-    its program has locked since the driver was loaded, which NVML does not report."""
+    """The settings kept for each boot: the unit is `enabled`, and `text` is what it reads. `locks`: clocks by PCI
+    address that its program has locked since the driver was loaded, which NVML does not report."""
 
     enabled: bool = False
     text: str = ""
@@ -66,8 +67,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Confidential(msgspec.Struct, frozen=True):
-    """`mode`: enabled, devtools, protected_pcie (nvidia-smi calls its state OFF), or disabled, also where no GPU is capable of
-    it; empty if nvidia-smi does not report it; then `complaint` has its output."""
+    """`mode`: enabled, devtools, protected_pcie (nvidia-smi calls its state OFF), or disabled, also where no GPU is
+    capable of it; empty if nvidia-smi does not report it; then `complaint` has its output."""
 
     mode: str = ""
     complaint: str = ""

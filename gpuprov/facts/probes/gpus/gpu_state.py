@@ -27,19 +27,20 @@ class Clocks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU by its address as sysfs writes it. Empty, or None: the GPU does not have it, or nvidia-smi does not print it.
-    `board`: the subsystem's id, assigned by the board's maker.
+    """A GPU by its address as sysfs writes it. Empty, or None: the GPU does not have it, or nvidia-smi does not print
+    it. `board`: the subsystem's id, assigned by the board's maker.
 
-    `ecc` is enabled or disabled; `volatile` counts since the driver was loaded, `aggregate` all its life; `sram_exceeded`:
-    enough SRAM errors that NVIDIA takes the card back. `remapped` rows for uncorrectable errors, `remapped_corrected` for
-    correctable ones; `remap_pending`, `remap_failed`. `repairs` of its memory or its shaders that wait for a reset, as
-    nvidia-smi names them; `unrepairable`: its memory cannot be repaired any more. `retired` pages, of which `retired_pending`.
-    `slow`: reasons for a slowdown other than settings. `degrees` now; `below`: degrees to the temperature at which it slows
-    down. Watts: `draw`, the limit in force (`enforced`) and the one that was set (`limit`); `draw_hidden`: an error is printed
-    in its place. `recovery`: the action that the driver recommends; `reset_required`, `reset_advised`. `width`: lanes of its
-    PCIe link now. `broken`: an error that it reports in place of all values; `untold`: nvidia-smi's headings below which an
-    error stands in place of a value. `used`: MiB of its memory; `processes`: whether any use it; `coherent`: its memory is
-    part of the host's, which the kernel may use as it likes. `serial`: the board's serial number.
+    `ecc` is enabled or disabled; `volatile` counts since the driver was loaded, `aggregate` all its life;
+    `sram_exceeded`: enough SRAM errors that NVIDIA takes the card back. `remapped` rows for uncorrectable errors,
+    `remapped_corrected` for correctable ones; `remap_pending`, `remap_failed`. `repairs` of its memory or its shaders
+    that wait for a reset, as nvidia-smi names them; `unrepairable`: its memory cannot be repaired any more. `retired`
+    pages, of which `retired_pending`. `slow`: reasons for a slowdown other than settings. `degrees` now; `below`:
+    degrees to the temperature at which it slows down. Watts: `draw`, the limit in force (`enforced`) and the one that
+    was set (`limit`); `draw_hidden`: an error is printed in its place. `recovery`: the action that the driver
+    recommends; `reset_required`, `reset_advised`. `width`: lanes of its PCIe link now. `broken`: an error that it
+    reports in place of all values; `untold`: nvidia-smi's headings below which an error stands in place of a value.
+    `used`: MiB of its memory; `processes`: whether any use it; `coherent`: its memory is part of the host's, which the
+    kernel may use as it likes. `serial`: the board's serial number.
     """
 
     address: str
@@ -89,9 +90,9 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """All GPUs that nvidia-smi shows in the order of their addresses, how many are on the PCI bus (`present`), not counting
-    those that vfio-pci has for virtual machines (`given`), those that no longer answer on the bus (`gone`), warning lines, and
-    its error if it shows none. `bus`: false in a record without the PCI bus."""
+    """All GPUs that nvidia-smi shows in the order of their addresses, how many are on the PCI bus (`present`), not
+    counting those that vfio-pci has for virtual machines (`given`), those that no longer answer on the bus (`gone`),
+    warning lines, and its error if it shows none. `bus`: false in a record without the PCI bus."""
 
     gpus: tuple[GpuHealth, ...] = ()
     present: int = 0

@@ -11,9 +11,9 @@ from gpuprov.facts.probes.base import Output, Probe
 
 
 class NvLinkErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """Errors of one GPU, all its links together; None if it does not have the counter. `faults` and the bit error rates of the
-    worst link: from Blackwell on; failed recoveries are faults. `uncounted`: names of counters that it reports as unsupported;
-    `unread`: values that are not numbers, each with its link and its name."""
+    """Errors of one GPU, all its links together; None if it does not have the counter. `faults` and the bit error rates
+    of the worst link: from Blackwell on; failed recoveries are faults. `uncounted`: names of counters that it reports
+    as unsupported; `unread`: values that are not numbers, each with its link and its name."""
 
     index: int
     links: int = 0
@@ -28,8 +28,8 @@ class NvLinkErrors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NvLinkState(msgspec.Struct, frozen=True, kw_only=True):
-    """All GPUs. `complaint`: the reason why nothing is known. `nameless`: the reason is that nvidia-smi printed no GPU, and no
-    error."""
+    """All GPUs. `complaint`: the reason why nothing is known. `nameless`: the reason is that nvidia-smi printed no GPU,
+    and no error."""
 
     gpus: tuple[NvLinkErrors, ...] = ()
     complaint: str = ""
@@ -39,8 +39,8 @@ class NvLinkState(msgspec.Struct, frozen=True, kw_only=True):
 class PortErrors(msgspec.Struct, frozen=True, kw_only=True):
     """Counters of a port since its driver was loaded; `errors` by the names of sysfs, without zeros.
 
-    `transport`: errors of RDMA's transport, from hw_counters; None where the port has none of them. Port 0: the device itself.
-    `link`: the port has counters of its link.
+    `transport`: errors of RDMA's transport, from hw_counters; None where the port has none of them. Port 0: the device
+    itself. `link`: the port has counters of its link.
     """
 
     device: str
@@ -64,7 +64,8 @@ FAULTS = (
     "Local link integrity Errors",
     "Link recovery failed events",
 )
-"""Lines of NVLink 5 that count errors, as public tools read them; symbols corrected by its error-correcting code do not count."""
+"""Lines of NVLink 5 that count errors, as public tools read them; symbols corrected by its error-correcting code do not
+count."""
 RECOVERED = "Link recovery successful events"
 COUNTED = ("Replay Errors", "Recovery Errors", "CRC Errors", *FAULTS, RECOVERED)
 RATES = ("Effective BER", "Symbol BER")

@@ -12,7 +12,8 @@ from gpuprov.facts.probes.host.boot_unit import UnitState
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A node of the domain in the control program's report: `READY`, `UNAVAILABLE`; `lost`: nodes that it is not connected to."""
+    """A node of the domain in the control program's report: `READY`, `UNAVAILABLE`; `lost`: nodes that it is not
+    connected to."""
 
     host: str
     status: str
@@ -28,9 +29,10 @@ class Domain(msgspec.Struct, frozen=True):
 
 class Imex(UnitState, frozen=True, kw_only=True):
     """`daemon`: its processes, version, the keys of config.cfg, and the log of its present run. `nodes`: lines of
-    nodes_config.cfg (None: no such file), `written` when it last changed (seconds since 1970). `ready`: the daemon's own state
-    by its control program (`READY`, or `INITIALIZING` ...). `domain`: of all nodes (None: not reported). `channel`: whether
-    the device of channel 0 exists; `parameter`: the loaded driver's setting for it. `addresses`: the host's."""
+    nodes_config.cfg (None: no such file), `written` when it last changed (seconds since 1970). `ready`: the daemon's
+    own state by its control program (`READY`, or `INITIALIZING` ...). `domain`: of all nodes (None: not reported).
+    `channel`: whether the device of channel 0 exists; `parameter`: the loaded driver's setting for it. `addresses`: the
+    host's."""
 
     daemon: Daemon
     nodes: tuple[str, ...] | None = None

@@ -1,5 +1,5 @@
-"""MIG as NVML reports it, read by a Python on the host; the units that restore it at boot; device files open to users without
-root."""
+"""MIG as NVML reports it, read by a Python on the host; the units that restore it at boot; device files open to users
+without root."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ MANAGER = "nvidia-mig-manager.service"
 
 
 class Compute(msgspec.Struct, frozen=True, kw_only=True):
-    """A compute instance; to its users a MIG device, `number` of its GPU. `uuid` is empty where NVML lists no such device."""
+    """A compute instance; to its users a MIG device, `number` of its GPU. `uuid` is empty where NVML lists no such
+    device."""
 
     id: int
     slices: int
@@ -40,8 +41,8 @@ class GpuInstance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile of the GPU by NVML, under nvidia-smi's id. `starts` may be empty if the driver does not report them. `number`,
-    `memory`: NVML's own number and MiB, if the driver reports no name."""
+    """A profile of the GPU by NVML, under nvidia-smi's id. `starts` may be empty if the driver does not report them.
+    `number`, `memory`: NVML's own number and MiB, if the driver reports no name."""
 
     name: str
     id: int
@@ -64,8 +65,8 @@ class Process(msgspec.Struct, frozen=True):
 class MigGpu(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU; `index` in the order of PCI addresses, `number` as NVML counts. A GPU that is not `capable` has no MIG.
 
-    `current`, `pending`: whether it is in MIG mode, and whether it will be after its next reset. `memory`: bytes, if they name
-    its profiles.
+    `current`, `pending`: whether it is in MIG mode, and whether it will be after its next reset. `memory`: bytes, if
+    they name its profiles.
     """
 
     index: int
@@ -101,8 +102,8 @@ class MigState(msgspec.Struct, frozen=True, kw_only=True):
 class CapabilityFile(msgspec.Struct, frozen=True, kw_only=True):
     """A driver capability: `path` below /proc/driver/nvidia/capabilities, and the mode of its device file.
 
-    `mode` is empty without a device file; `wanted` is the mode that the driver specifies, as four octal digits. `kept`: the
-    driver is configured to leave the file as the administrator made it.
+    `mode` is empty without a device file; `wanted` is the mode that the driver specifies, as four octal digits. `kept`:
+    the driver is configured to leave the file as the administrator made it.
     """
 
     path: str
@@ -247,4 +248,5 @@ done""",
     parse_holders,
     "fuser -v /dev/nvidia* /dev/nvidia-caps/*; nvidia-smi",
 )
-"""Processes with NVIDIA's device files open. In a container sharing the machine's kernel it sees only the container's own."""
+"""Processes with NVIDIA's device files open. In a container sharing the machine's kernel it sees only the container's
+own."""

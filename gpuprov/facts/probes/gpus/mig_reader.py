@@ -1,4 +1,5 @@
-"""Print NVML's view of MIG on this host, as JSON. It is sent to hosts as text, for any Python from 3.6 on; it changes nothing.
+"""Print NVML's view of MIG on this host, as JSON. It is sent to hosts as text, for any Python from 3.6 on; it changes
+nothing.
 
 Structures: https://docs.nvidia.com/deploy/nvml-api/ , nvml.h of CUDA 11.8 and newer.
 """
@@ -137,7 +138,8 @@ def read_profiles(nvml: Nvml, device: Any) -> Any:
 
 
 def read_profile(nvml: Nvml, device: Any, number: int) -> Any:
-    """Return a profile; before branch 510 NVML does not report its name: https://docs.nvidia.com/deploy/archive/R470/nvml-api/"""
+    """Return a profile; before branch 510 NVML does not report its name:
+    https://docs.nvidia.com/deploy/archive/R470/nvml-api/"""
     ask = ("DeviceGetGpuInstanceProfileInfo", device, UINT(number))
     if not hasattr(nvml.library, "nvmlDeviceGetGpuInstanceProfileInfoV"):
         return nvml.one(Unnamed, *ask)

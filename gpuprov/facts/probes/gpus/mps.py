@@ -1,5 +1,5 @@
-"""The MPS control daemons of a host, whoever started them: their start settings, and the answers of gpuprov's own within five
-seconds."""
+"""The MPS control daemons of a host, whoever started them: their start settings, and the answers of gpuprov's own
+within five seconds."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """A control daemon. `unit` is empty if it belongs to none. `percentage` is empty if it does not answer: then `complaint`
-    is its output. `limits` by device ordinal, as shown. `partitions`: chunks by the beginning of a UUID. `old`: its program
-    was replaced after it was started."""
+    """A control daemon. `unit` is empty if it belongs to none. `percentage` is empty if it does not answer: then
+    `complaint` is its output. `limits` by device ordinal, as shown. `partitions`: chunks by the beginning of a UUID.
+    `old`: its program was replaced after it was started."""
 
     pid: int
     unit: str = ""
@@ -51,7 +51,8 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU by nvidia-smi. `address` as sysfs writes it; `mode` is its compute mode; `mig_devices`: compute slices by UUID."""
+    """A GPU by nvidia-smi. `address` as sysfs writes it; `mode` is its compute mode; `mig_devices`: compute slices by
+    UUID."""
 
     index: int
     uuid: str
@@ -63,7 +64,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 class MpsState(msgspec.Struct, frozen=True, kw_only=True):
     """`units`: (ActiveState, whether it is enabled) of gpuprov's units by daemon. The state. `files`: files written for
-    clients, by path. `users`: numbers of users by name. `shm`: MiB of /dev/shm, None if unknown. `complaint`: nvidia-smi's."""
+    clients, by path. `users`: numbers of users by name. `shm`: MiB of /dev/shm, None if unknown. `complaint`:
+    nvidia-smi's."""
 
     daemons: tuple[Daemon, ...] = ()
     gpus: tuple[Gpu, ...] = ()

@@ -1,13 +1,14 @@
-"""The script that reads the MPS daemons of a host. Each question to a daemon has a time limit: the control program has none."""
+"""The script that reads the MPS daemons of a host. Each question to a daemon has a time limit: the control program has
+none."""
 
 from __future__ import annotations
 
 from gpuprov.facts.probes.host.systemd import UNIT_OF
 
-# Anybody may call a program so, give it any words, and say where its daemon's folders are: a line break in its words begins no line
-# here, and gpuprov's own units alone are asked, since the control program, which is root then, opens what lies in these folders.
-# Answers of protocol 2 carry no name, and some are empty: a percentage is asked for between the others, which look otherwise.
-# https://docs.nvidia.com/deploy/mps/mpsv2-interface.html, mpsv3-interface.html
+# Anybody may call a program so, give it any words, and say where its daemon's folders are: a line break in its words
+# begins no line here, and gpuprov's own units alone are asked, since the control program, which is root then, opens
+# what lies in these folders. Answers of protocol 2 carry no name, and some are empty: a percentage is asked for between
+# the others, which look otherwise. https://docs.nvidia.com/deploy/mps/mpsv2-interface.html, mpsv3-interface.html
 SCRIPT = (
     UNIT_OF
     + r"""c=nvidia-cuda-mps-control; n=0

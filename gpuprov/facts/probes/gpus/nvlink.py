@@ -10,15 +10,17 @@ from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.gpus.fabric import BUS
 
 ALONE = "as of a GPU that a machine was given alone: its links lead to none that it has"
-"""Seen on an H200 in pass-through (driver 580.159.04): `nvidia-smi nvlink -s` and `-e` print nothing, and end with status 0."""
+"""Seen on an H200 in pass-through (driver 580.159.04): `nvidia-smi nvlink -s` and `-e` print nothing, and end with
+status 0."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class LinkedGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU by nvidia-smi's index. `bus` as sysfs writes it. `links`: its number of NVLinks, `active` those that are up.
+    """A GPU by nvidia-smi's index. `bus` as sysfs writes it. `links`: its number of NVLinks, `active` those that are
+    up.
 
-    `pstate`: `P0` at work, higher numbers as it saves power. `persistent`: the driver keeps it initialized without clients;
-    else nvidia-smi itself has just woken it. `mig`: MIG mode is on.
+    `pstate`: `P0` at work, higher numbers as it saves power. `persistent`: the driver keeps it initialized without
+    clients; else nvidia-smi itself has just woken it. `mig`: MIG mode is on.
     """
 
     index: int
@@ -31,8 +33,8 @@ class LinkedGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NvLinks(msgspec.Struct, frozen=True, kw_only=True):
-    """`pairs`: number of NVLinks of each pair of indices that has any, by `nvidia-smi topo -m`; None if that printed nothing.
-    `complaint`: the reason why the NVLinks are unknown; empty if they are known.
+    """`pairs`: number of NVLinks of each pair of indices that has any, by `nvidia-smi topo -m`; None if that printed
+    nothing. `complaint`: the reason why the NVLinks are unknown; empty if they are known.
     """
 
     gpus: tuple[LinkedGpu, ...] = ()
@@ -117,5 +119,5 @@ wait; true""",
     "nvidia-smi nvlink -s; nvidia-smi topo -m",
     knows_missing=True,
 )
-"""All queries run at the same time, so that GPUs without persistence, which take seconds each, are woken once; -u: in whole
-lines."""
+"""All queries run at the same time, so that GPUs without persistence, which take seconds each, are woken once; -u: in
+whole lines."""

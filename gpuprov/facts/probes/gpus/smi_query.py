@@ -1,5 +1,6 @@
-"""`nvidia-smi -q` without text that users control: it prints process names unescaped, which may contain line breaks. Processes
-come last in a GPU's block, so nothing below them is read; the number of GPUs is printed before the first block.
+"""`nvidia-smi -q` without text that users control: it prints process names unescaped, which may contain line breaks.
+Processes come last in a GPU's block, so nothing below them is read; the number of GPUs is printed before the first
+block.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ LOST = "Unable to determine the device handle for"
 
 
 def explain_truncation(text: str) -> str:
-    """Explain that the output is truncated: it shows fewer GPUs than it says are attached, with no word about the rest, or
-    breaks off in the last one. Empty if it is complete."""
+    """Explain that the output is truncated: it shows fewer GPUs than it says are attached, with no word about the rest,
+    or breaks off in the last one. Empty if it is complete."""
     attached = _ATTACHED.search(text)
     shown = list(_GPU.finditer(text))
     if attached is None or LOST in text:

@@ -15,7 +15,8 @@ UNKNOWN_WIDTHS = frozenset({63, 255})
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """A PCIe link as reported by one of its ends: lanes, and GT/s per lane; 0 is unknown. `max_`: the maximum of this end."""
+    """A PCIe link as reported by one of its ends: lanes, and GT/s per lane; 0 is unknown. `max_`: the maximum of this
+    end."""
 
     width: int = 0
     speed: float = 0.0
@@ -24,10 +25,11 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Function(msgspec.Struct, frozen=True, kw_only=True):
-    """A PCI function. `root` is its host bridge with what is above it, `bridges` the bridges on the way from there, in order.
+    """A PCI function. `root` is its host bridge with what is above it, `bridges` the bridges on the way from there, in
+    order.
 
-    `numa_node` is -1 if the machine reports none. `virtual`: an SR-IOV function whose physical function this host sees, too.
-    `rdma`: it has an RDMA device.
+    `numa_node` is -1 if the machine reports none. `virtual`: an SR-IOV function whose physical function this host sees,
+    too. `rdma`: it has an RDMA device.
     """
 
     address: str
@@ -133,5 +135,5 @@ done; true""",
     "lspci -tv; lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:|NUMA node'; lscpu | grep NUMA",
     blank=r"node\|",
 )
-"""One fork for the whole bus: attributes are read by the shell itself. Bridges, NVIDIA's GPUs and NVSwitches, NVIDIA's network
-functions (15b3; except NVLink bridges without an RDMA device), and any other function with an RDMA device."""
+"""One fork for the whole bus: attributes are read by the shell itself. Bridges, NVIDIA's GPUs and NVSwitches, NVIDIA's
+network functions (15b3; except NVLink bridges without an RDMA device), and any other function with an RDMA device."""

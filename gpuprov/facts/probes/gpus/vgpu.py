@@ -17,7 +17,8 @@ from gpuprov.facts.probes.host.boot_unit import UnitState
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """A client configuration token. `mode` as `0744`; `expires` in seconds since 1970, 0 if the token does not state it."""
+    """A client configuration token. `mode` as `0744`; `expires` in seconds since 1970, 0 if the token does not state
+    it."""
 
     path: str
     mode: str
@@ -42,7 +43,8 @@ class Gridd(UnitState, frozen=True, kw_only=True):
 
 
 class Licence(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU's licence as nvidia-smi shows it. `mode` is VGPU, Pass-Through, None ...; `status` empty: no licensed product."""
+    """A GPU's licence as nvidia-smi shows it. `mode` is VGPU, Pass-Through, None ...; `status` empty: no licensed
+    product."""
 
     bus: str
     mode: str = ""
@@ -137,8 +139,8 @@ true""",
     asks=lambda host: {"tokens": getattr(host.capabilities.get("vgpu_guest"), "token_directory", "")},
     blank=boot_unit.BLANK,
 )
-"""nvidia-gridd, and the tokens in the folder that the spec or else gridd.conf names; paths as in NVIDIA's licensing guide:
-https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/"""
+"""nvidia-gridd, and the tokens in the folder that the spec or else gridd.conf names; paths as in NVIDIA's licensing
+guide: https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/"""
 LICENCES = Probe(
     "vgpu_licences",
     """command -v nvidia-smi >/dev/null || exit 127

@@ -12,9 +12,9 @@ from gpuprov.host_code.checkpoints import FOLDER as _FOLDER
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a host when verify passed. `spec`: the applied spec, with the exact versions that resulted. `digests`: by
-    capability, of the applied spec and of `spec`. `packages`: by name, at exact versions; `files`: package files that the host
-    keeps."""
+    """The state of a host when verify passed. `spec`: the applied spec, with the exact versions that resulted.
+    `digests`: by capability, of the applied spec and of `spec`. `packages`: by name, at exact versions; `files`:
+    package files that the host keeps."""
 
     run: str
     at: str
@@ -26,9 +26,9 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkpoints(msgspec.Struct, frozen=True):
-    """All checkpoints, the newest last. `last`: the checkpoint at the last passed verify, at `last_at`; empty: unknown time.
-    `target`: the target of an unfinished rollback. `half_way`: capabilities that an interrupted apply has begun. `damaged`:
-    number of unreadable checkpoints."""
+    """All checkpoints, the newest last. `last`: the checkpoint at the last passed verify, at `last_at`; empty: unknown
+    time. `target`: the target of an unfinished rollback. `half_way`: capabilities that an interrupted apply has begun.
+    `damaged`: number of unreadable checkpoints."""
 
     all: tuple[Checkpoint, ...] = ()
     last: Checkpoint | None = None

@@ -26,9 +26,9 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """All files and units. `entries` by path; `missing`: paths that do not exist; `units` by name; `drop_ins`: text by path,
-    `texts`: text of files in which lines are set. `pythons`: by unit file the interpreters of its commands; `sound`:
-    interpreters that root alone can change. `said`: by failed unit, the last output of its program."""
+    """All files and units. `entries` by path; `missing`: paths that do not exist; `units` by name; `drop_ins`: text by
+    path, `texts`: text of files in which lines are set. `pythons`: by unit file the interpreters of its commands;
+    `sound`: interpreters that root alone can change. `said`: by failed unit, the last output of its program."""
 
     entries: Mapping[str, Entry]
     missing: frozenset[str]
@@ -134,5 +134,5 @@ true""",
     speaks=True,
     blank="@contents",
 )
-"""Reads $paths and everything in $folders, the texts of $lines, and systemd's state of $units; also the paths in the receipt.
-With _SYSTEMD_UNIT the journal shows only the output of a unit's own programs: systemd.journal-fields(7)."""
+"""Reads $paths and everything in $folders, the texts of $lines, and systemd's state of $units; also the paths in the
+receipt. With _SYSTEMD_UNIT the journal shows only the output of a unit's own programs: systemd.journal-fields(7)."""

@@ -10,8 +10,8 @@ from gpuprov.host_code.at_boot.governor import Policy
 
 
 class Frequency(UnitState, frozen=True, kw_only=True):
-    """CPU frequency. `asked`: the governor that gpuprov's unit sets, empty without a unit. `rivals`: other active units that
-    set governors."""
+    """CPU frequency. `asked`: the governor that gpuprov's unit sets, empty without a unit. `rivals`: other active units
+    that set governors."""
 
     policies: tuple[Policy, ...] = ()
     asked: str = ""

@@ -50,8 +50,8 @@ def by_family(debian: str, redhat: str, suse: str) -> str:
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
-    """The commands of a family, without their operands. `start_kernel` and `make_initramfs` have a placeholder for the kernel,
-    `start_entry` one for its GRUB entry; it is empty if the family has no such command."""
+    """The commands of a family, without their operands. `start_kernel` and `make_initramfs` have a placeholder for the
+    kernel, `start_entry` one for its GRUB entry; it is empty if the family has no such command."""
 
     hold: str
     unhold: str

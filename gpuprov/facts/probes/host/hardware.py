@@ -11,8 +11,8 @@ from gpuprov.facts.probes.base import Output, Probe
 
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True):
-    """`sockets`, and `cores` of all of them (0: the kernel does not report them); memory and swap in MiB; `interfaces` that
-    are not loopback, by name, with their state (up, down, unknown)."""
+    """`sockets`, and `cores` of all of them (0: the kernel does not report them); memory and swap in MiB; `interfaces`
+    that are not loopback, by name, with their state (up, down, unknown)."""
 
     sockets: int = 0
     cores: int = 0
@@ -23,13 +23,13 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NUMBER = re.compile(r"[0-9]{1,20}")
-"""systemd sets the limit of open files to 2^63 - 1; CephFS reports 2^64 - 1 free inodes (ceph_statfs in fs/ceph/super.c of
-Linux)."""
+"""systemd sets the limit of open files to 2^63 - 1; CephFS reports 2^64 - 1 free inodes (ceph_statfs in fs/ceph/super.c
+of Linux)."""
 
 
 class FileSystem(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder's file system. `mounted`: its type, if mounted at this very path; `answers`: it reported its free space within
-    5 s. `space`, `inodes`: percent free for non-root users (None: it has no such number)."""
+    """A folder's file system. `mounted`: its type, if mounted at this very path; `answers`: it reported its free space
+    within 5 s. `space`, `inodes`: percent free for non-root users (None: it has no such number)."""
 
     path: str
     mounted: str = ""
@@ -39,8 +39,8 @@ class FileSystem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
-    """`handles`: open files of the whole host, and their limit. `asked`: whether file systems were specified; in a capture
-    none are."""
+    """`handles`: open files of the whole host, and their limit. `asked`: whether file systems were specified; in a
+    capture none are."""
 
     handles: tuple[int, int] | None = None
     systems: tuple[FileSystem, ...] = ()

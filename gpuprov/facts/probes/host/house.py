@@ -1,4 +1,5 @@
-"""State that gpuprov, the firmware and other installers keep on a host: receipt, lock, reboot reasons, Secure Boot, leftovers."""
+"""State that gpuprov, the firmware and other installers keep on a host: receipt, lock, reboot reasons, Secure Boot,
+leftovers."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ DRAINED_FILE = "/var/lib/gpuprov/drained.json"
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """One capability's entry in the receipt. `resources`: as `host_code.receipt` lists them; None: written by an earlier gpuprov
-    without them."""
+    """One capability's entry in the receipt. `resources`: as `host_code.receipt` lists them; None: written by an
+    earlier gpuprov without them."""
 
     digest: str
     applied_at: str = ""
@@ -25,8 +26,8 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """The capabilities applied to the host, with times. `damaged` is the error if the file cannot be read; then nothing is
-    known."""
+    """The capabilities applied to the host, with times. `damaged` is the error if the file cannot be read; then nothing
+    is known."""
 
     applied_at: str = ""
     gpuprov_version: str = ""

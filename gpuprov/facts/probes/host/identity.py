@@ -9,8 +9,8 @@ from gpuprov.facts.probes.base import Output, Probe
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine. Texts are empty where the firmware does not give them; serial numbers are root's to read. `booted`: in Unix
-    time, 0 if unknown; `boot_id`: the kernel's own name of this boot."""
+    """The machine. Texts are empty where the firmware does not give them; serial numbers are root's to read. `booted`:
+    in Unix time, 0 if unknown; `boot_id`: the kernel's own name of this boot."""
 
     name: str = ""
     vendor: str = ""

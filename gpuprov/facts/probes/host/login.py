@@ -20,8 +20,8 @@ def parse_python(output: Output) -> reach.Heard:
 
 
 def build_python_probe(named: str = "") -> Probe[reach.Heard]:
-    """Return the probe for a host whose inventory names this Python (none: any that works). The name of the probe stays the
-    same."""
+    """Return the probe for a host whose inventory names this Python (none: any that works). The name of the probe stays
+    the same."""
     return Probe("python", reach.pythons(MARKER, named), parse_python, "python3 --version")
 
 

@@ -21,8 +21,8 @@ def is_lent(driver: str) -> bool:
 
 
 class PciFunction(msgspec.Struct, frozen=True):
-    """`address` is `0000:3b:00.0`, `identifier` is `10de:2330`, `pci_class` six hex digits, `driver` empty if none is bound.
-    `gone`: it does not answer any more; lspci shows it with `(rev ff)`."""
+    """`address` is `0000:3b:00.0`, `identifier` is `10de:2330`, `pci_class` six hex digits, `driver` empty if none is
+    bound. `gone`: it does not answer any more; lspci shows it with `(rev ff)`."""
 
     address: str
     identifier: str

@@ -12,11 +12,11 @@ from gpuprov.host_code.at_boot.pcie import Function
 
 
 class Pcie(SetsAtBoot, frozen=True, kw_only=True):
-    """`functions` by address. `others`: ids of all NVIDIA and Mellanox functions. `irqbalance`: its command line, if it runs
-    (`balancer`); `balances`: it is installed. `setpci`: setpci is installed. `lockdown`: the kernel's mode (`none`,
-    `integrity`). `topo`: the path of rdma_topo; `topo_status`, `topo_wrong`: the exit status of its check and the faults that
-    it reports; `topo_grub`: `same`, `differs`, `absent`, or the reason why it is unknown; `topo_started`: whether the running
-    kernel's command line has the masks that rdma_topo would write."""
+    """`functions` by address. `others`: ids of all NVIDIA and Mellanox functions. `irqbalance`: its command line, if it
+    runs (`balancer`); `balances`: it is installed. `setpci`: setpci is installed. `lockdown`: the kernel's mode
+    (`none`, `integrity`). `topo`: the path of rdma_topo; `topo_status`, `topo_wrong`: the exit status of its check and
+    the faults that it reports; `topo_grub`: `same`, `differs`, `absent`, or the reason why it is unknown;
+    `topo_started`: whether the running kernel's command line has the masks that rdma_topo would write."""
 
     functions: dict[str, Function] = {}
     others: tuple[str, ...] = ()

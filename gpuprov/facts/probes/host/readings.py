@@ -1,5 +1,5 @@
-"""Drift readings that a host takes of itself: the time of the last one, changes between readings, and the service that takes
-them."""
+"""Drift readings that a host takes of itself: the time of the last one, changes between readings, and the service that
+takes them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Noted(msgspec.Struct, frozen=True, kw_only=True):
-    """A change after the reading `begin` and before the reading `end`. `kind`: file, unit, module, package or kernel. `at`: a
-    file's modification time, if it lies between the two: a restored file keeps an older one. `owner`: its user id."""
+    """A change after the reading `begin` and before the reading `end`. `kind`: file, unit, module, package or kernel.
+    `at`: a file's modification time, if it lies between the two: a restored file keeps an older one. `owner`: its user
+    id."""
 
     begin: datetime
     end: datetime
@@ -41,8 +42,8 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Readings(msgspec.Struct, frozen=True, kw_only=True):
-    """`clock` and `up`: the host's time, and seconds since its boot. `keep_days`: the option with which the service starts the
-    program. `last`: time of the last reading; None: none was taken yet."""
+    """`clock` and `up`: the host's time, and seconds since its boot. `keep_days`: the option with which the service
+    starts the program. `last`: time of the last reading; None: none was taken yet."""
 
     clock: datetime
     up: float = 0

@@ -8,6 +8,6 @@ ROOTS = r"""roots() {
   done
 }
 """
-"""Shell function `roots PATTERN`: prints /proc/PID of each such process. /proc/PID itself also belongs to root if a user has
-started su under another name; the real user id is the first in its status:
+"""Shell function `roots PATTERN`: prints /proc/PID of each such process. /proc/PID itself also belongs to root if a
+user has started su under another name; the real user id is the first in its status:
 https://man7.org/linux/man-pages/man5/proc_pid_status.5.html"""

@@ -37,10 +37,11 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 class Slurm(msgspec.Struct, frozen=True, kw_only=True):
-    """`slurmd`: its path, empty if it is not installed. `nvml`: it has the plugin for AutoDetect=nvml. `settings`: of KEYS in
-    slurm.conf (None: there is no such file), by their names in lower case. `gres_conf`: its text. `gres`: what slurmd makes of it,
-    `complaints` what it complains of. `wanted`: what gpuprov wrote for its own programs. `started`, `written`: when the running
-    slurmd was started, and when the files that it reads were last written, in seconds since 1970; 0 if it does not run."""
+    """`slurmd`: its path, empty if it is not installed. `nvml`: it has the plugin for AutoDetect=nvml. `settings`: of
+    KEYS in slurm.conf (None: there is no such file), by their names in lower case. `gres_conf`: its text. `gres`: what
+    slurmd makes of it, `complaints` what it complains of. `wanted`: what gpuprov wrote for its own programs. `started`,
+    `written`: when the running slurmd was started, and when the files that it reads were last written, in seconds since
+    1970; 0 if it does not run."""
 
     slurmd: str = ""
     version: str = ""

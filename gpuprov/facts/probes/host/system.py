@@ -11,8 +11,9 @@ from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 
 
 class OsRelease(msgspec.Struct, frozen=True):
-    """The distribution. `id` and `version` as in /etc/os-release: `debian`, `12`. `like` is ID_LIKE: the distributions it is
-    derived from. `is_text`: the file is valid UTF-8, as os-release(5) requires; otherwise Ansible reads nothing from it."""
+    """The distribution. `id` and `version` as in /etc/os-release: `debian`, `12`. `like` is ID_LIKE: the distributions
+    it is derived from. `is_text`: the file is valid UTF-8, as os-release(5) requires; otherwise Ansible reads nothing
+    from it."""
 
     id: str
     version: str
@@ -78,8 +79,8 @@ CONTAINER = Probe(
     speaks=True,
     blank="none$",
 )
-"""The kind of container that the host is (`podman`, `docker`, `lxc` ...), or empty: bare metal or a machine with its own
-kernel. /.dockerenv does not count: a machine made from a container image has it, too."""
+"""The kind of container that the host is (`podman`, `docker`, `lxc` ...), or empty: bare metal or a machine with its
+own kernel. /.dockerenv does not count: a machine made from a container image has it, too."""
 CLOCK = Probe("clock", "date +%s", parse_clock, "date", speaks=True)
 """The host's clock, in seconds since 1970; to be compared with the time the facts were read (`Facts.read_at`)."""
 SPACE = Probe(

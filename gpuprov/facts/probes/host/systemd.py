@@ -10,8 +10,8 @@ from gpuprov.facts.probes.base import Output, Probe
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """`load` is `not-found` for a unit that does not exist; `file` is what `systemctl is-enabled` prints; `start` is its command,
-    as systemd shows it."""
+    """`load` is `not-found` for a unit that does not exist; `file` is what `systemctl is-enabled` prints; `start` is
+    its command, as systemd shows it."""
 
     name: str
     load: str
@@ -34,12 +34,13 @@ unit_of() {
     if (u != "") { print u; exit } }' "$1"
 }
 """
-"""Shell function `unit_of FILE`: the unit of a process by its cgroup file, as `gpuprov.host_code.mig.units` finds it."""
+"""Shell function `unit_of FILE`: the unit of a process by its cgroup file, as `gpuprov.host_code.mig.units` finds it.
+"""
 
 
 class Units(dict[str, Unit]):
-    """Units by name. A unit that was requested and that systemd does not report is MISSING; looking up a unit that the probe
-    never requests is a defect of the check."""
+    """Units by name. A unit that was requested and that systemd does not report is MISSING; looking up a unit that the
+    probe never requests is a defect of the check."""
 
     def __init__(self, requested: Sequence[str], units: Mapping[str, Unit]) -> None:
         super().__init__({**dict.fromkeys(requested, MISSING), **units})
@@ -89,4 +90,5 @@ SYSTEMD_UNITS = build_units_probe("units", UNITS, "systemctl status 'nvidia-*'")
 DEFAULT_LIMITS = Probe(
     "default_limits", "systemctl show | grep ^DefaultLimit", parse_limits, "systemctl show | grep DefaultLimit"
 )
-"""Resource limits of services by lower-case name (`memlock`), `infinity` for no limit; `memlocksoft` is the soft limit."""
+"""Resource limits of services by lower-case name (`memlock`), `infinity` for no limit; `memlocksoft` is the soft limit.
+"""

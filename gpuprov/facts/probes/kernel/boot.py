@@ -106,8 +106,8 @@ true""",
 )
 """The command line of each bootloader entry, with its kernel; empty without GRUB.
 
-With Boot Loader Specification files (the Red Hat family), an entry's options can name variables of grub's environment: EL 8
-keeps the whole line there, as $kernelopts
+With Boot Loader Specification files (the Red Hat family), an entry's options can name variables of grub's environment:
+EL 8 keeps the whole line there, as $kernelopts
 (https://docs.redhat.com/en/documentation/red_hat_enterprise_linux/8/html/managing_monitoring_and_updating_the_kernel).
 """
 SYSCTL = Probe("sysctl", "sysctl -a 2>/dev/null; true", parse_sysctl, "sysctl -a", speaks=True)
@@ -118,7 +118,8 @@ SYSCTL_FIXED = Probe(
     "find /proc/sys -type f ! -writable",
     speaks=True,
 )
-"""Sysctls that not even root can write, named as by `sysctl -a`: a dot inside a level is written as a slash, sysctl(8)."""
+"""Sysctls that not even root can write, named as by `sysctl -a`: a dot inside a level is written as a slash, sysctl(8).
+"""
 BOOTLOADER = Probe(
     "bootloader",
     by_family(

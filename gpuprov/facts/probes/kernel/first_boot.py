@@ -15,10 +15,10 @@ from gpuprov.host_code import first_boot_grub, first_boot_systemd
 
 class FirstBoot(msgspec.Struct, frozen=True, kw_only=True):
     """The state. `why_not`: the reason why boots cannot be counted here. `counted`: the next step of `loader` (`once`,
-    `back`). `run`, `kernel`: the run before which the host's state was saved, and its kernel then; `tried`: the kernel that
-    was to start. `found`: faults of the boot. `off`: the saved state is without the NVIDIA driver. `settled`: a rollback ended
-    with it. `watchdog`: systemd lets a watchdog reset the machine. `pending`: files of GRUB's defaults that are newer than its
-    menu, if the first counted reboot regenerates the menu."""
+    `back`). `run`, `kernel`: the run before which the host's state was saved, and its kernel then; `tried`: the kernel
+    that was to start. `found`: faults of the boot. `off`: the saved state is without the NVIDIA driver. `settled`: a
+    rollback ended with it. `watchdog`: systemd lets a watchdog reset the machine. `pending`: files of GRUB's defaults
+    that are newer than its menu, if the first counted reboot regenerates the menu."""
 
     loader: str = first_boot_grub.NAME
     why_not: str = ""

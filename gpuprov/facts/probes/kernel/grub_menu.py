@@ -41,7 +41,8 @@ class Menu:
 def find_next_start(
     menu: Sequence[str], environment: Iterable[str], files: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
-    """Derive the fields of `NextBoot` from the lines of grub.cfg, of its environment and of boot loader entries (by id)."""
+    """Derive the fields of `NextBoot` from the lines of grub.cfg, of its environment and of boot loader entries (by
+    id)."""
     read = read_menu(menu, files)
     return {**_find_next_start(read, environment), "choices": map_choices(read.entries) if read.once else {}}
 
@@ -157,8 +158,8 @@ def parse_loader_entries(files: Mapping[str, Sequence[str]]) -> list[Entry]:
 
 
 def _get_sort_key(name: str) -> tuple[Any, ...]:
-    """Return the sort key of an entry: NAME-VERSION-RELEASE, each compared as by rpm, as blscfg does: machine ids come first,
-    so that the entries of another machine id stay together
+    """Return the sort key of an entry: NAME-VERSION-RELEASE, each compared as by rpm, as blscfg does: machine ids come
+    first, so that the entries of another machine id stay together
     (https://github.com/rhboot/grub2/blob/fedora-39/grub-core/commands/blscfg.c)."""
     first, *rest = name.rsplit("-", 2)
     return tuple(package_lists.rpm_order(part)[1:] for part in (first, *rest, "", "")[:3])
@@ -179,8 +180,8 @@ def map_choices(menu: Sequence[Entry], above: str = "") -> dict[str, str]:
 
 
 def find_started(menu: Sequence[Entry], choice: str) -> Entry | None:
-    """Find the entry that GRUB starts: by number, title or id, with `>` between the levels (`>>` is one `>` in a title). A
-    choice that is not in the menu starts the first entry, as an empty one does; likewise in each submenu."""
+    """Find the entry that GRUB starts: by number, title or id, with `>` between the levels (`>>` is one `>` in a
+    title). A choice that is not in the menu starts the first entry, as an empty one does; likewise in each submenu."""
     level: Sequence[Entry] | None = menu
     entry = None
     while level:

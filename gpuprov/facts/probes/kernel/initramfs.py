@@ -15,8 +15,8 @@ class Initramfs(msgspec.Struct, frozen=True):
     """`holds_configuration`: gpuprov's modprobe.d file is inside, and was not changed after the image was made.
 
     `by_dracut`: dracut made it (the Red Hat and SUSE families, Ubuntu from 25.10 on), not initramfs-tools. `old_copy`:
-    systemd-boot starts the host from a copy of an earlier state, which lacks what the image holds. `old_driver`: it holds
-    NVIDIA modules, and was made before those of its kernel were installed.
+    systemd-boot starts the host from a copy of an earlier state, which lacks what the image holds. `old_driver`: it
+    holds NVIDIA modules, and was made before those of its kernel were installed.
     """
 
     image: str
@@ -105,8 +105,8 @@ done; true""".replace("COPIES", " ".join(f'{place}/*/"${{r%.img}}/${{i##*/}}"' f
     parse,
     "lsinitramfs /boot/initrd.img-$(uname -r); lsinitrd /boot/initramfs-$(uname -r).img",
 )
-"""Skipped are rescue images (generic, never rebuilt), kdump images (no GPU driver runs there), and copies without a kernel
-(.old-dkms, .bak).
+"""Skipped are rescue images (generic, never rebuilt), kdump images (no GPU driver runs there), and copies without a
+kernel (.old-dkms, .bak).
 
 lsinitrd takes seconds per image; dracut's own skipcpio yields the same list of names in a tenth of the time."""
 

@@ -1,4 +1,5 @@
-"""The kernel log: lines about GPUs, NVSwitches, PCIe, RDMA devices and the kernel itself; since this boot, or since a time."""
+"""The kernel log: lines about GPUs, NVSwitches, PCIe, RDMA devices and the kernel itself; since this boot, or since a
+time."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Xids, or SXids, of one number on one device: their count, and the last one's time and text after the number. Fatal ones
-    are kept apart from the others."""
+    """Xids, or SXids, of one number on one device: their count, and the last one's time and text after the number.
+    Fatal ones are kept apart from the others."""
 
     device: str
     number: int
@@ -41,9 +42,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
-    """The log. `source`: journal or dmesg, empty if neither can be read. `first`: the log's first time, and `whole`: whether
-    it begins with the kernel's first line; `searched`: from a record that has NVIDIA's lines alone. `boot`: start of the
-    kernel, `since` the requested start, None: this boot. `lines`: relevant lines, the oldest first; of one kind the last ones."""
+    """The log. `source`: journal or dmesg, empty if neither can be read. `first`: the log's first time, and `whole`:
+    whether it begins with the kernel's first line; `searched`: from a record that has NVIDIA's lines alone. `boot`:
+    start of the kernel, `since` the requested start, None: this boot. `lines`: relevant lines, the oldest first; of one
+    kind the last ones."""
 
     source: str = ""
     now: float = 0
@@ -59,8 +61,9 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
         return self.boot if self.since is None else self.since
 
     def booted(self) -> float:
-        """The time from which lines belong to this boot. If only this boot was requested, all do: the first ones may bear the
-        time of a clock that was wrong until the network set it, and the kernel counts back from the right time."""
+        """The time from which lines belong to this boot. If only this boot was requested, all do: the first ones may
+        bear the time of a clock that was wrong until the network set it, and the kernel counts back from the right
+        time."""
         return 0.0 if self.since is None else self.boot
 
     def missing(self) -> float | None:
@@ -126,9 +129,10 @@ def _parse_line(row: str, fields: Mapping[str, str]) -> Line | None:
 
 NIC_DRIVERS = nic_drivers()
 NIC = f"({'|'.join(NIC_DRIVERS)}) {ADDRESS}( [^ :]+)?: |NETDEV WATCHDOG: |infiniband [a-z][a-zA-Z0-9_-]*: "
-"""Pattern of the beginnings of lines from network adapters' drivers: with the address of their function, as a module for RDMA logs
-them, too (__ibdev_printk, https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c); of the watchdog of kernels
-before 6.5; with the name of the RDMA device alone (dev_err of a device of the class infiniband), as mlx5_ib does, and drivers built
+"""Pattern of the beginnings of lines from network adapters' drivers: with the address of their function, as a module
+for RDMA logs them, too (__ibdev_printk,
+https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c); of the watchdog of kernels before 6.5;
+with the name of the RDMA device alone (dev_err of a device of the class infiniband), as mlx5_ib does, and drivers built
 for older kernels (https://github.com/amzn/amzn-drivers/blob/master/kernel/linux/efa/src/kcompat.h)."""
 
 
@@ -188,7 +192,8 @@ DRIVER = f"NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid|{beginnings(['driver_log'])
 KERNEL = f"{beginnings(['pcie_errors', 'kernel'])}|{NIC}"
 PROGRAMS = f"{beginnings(['programs'])}|{beginnings(['programs'], of_program=True)}"
 NUMBERS = "0x[0-9a-f]+|[0-9][0-9][0-9]+"
-"""Pattern of what differs in lines of one kind: times, memory addresses, process ids. A device's bus and a severity stay."""
+"""Pattern of what differs in lines of one kind: times, memory addresses, process ids. A device's bus and a severity
+stay."""
 KINDS = 200
 """Maximum number of kinds of lines."""
 _SCRIPT = f"""n=$(date +%s); echo "now|$n"

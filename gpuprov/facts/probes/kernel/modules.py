@@ -14,8 +14,8 @@ NAME = re.compile(r"[\w.+-]+", re.ASCII)
 
 
 class Modprobe(msgspec.Struct, frozen=True):
-    """modprobe's merged configuration. Module names have underscores, as the kernel writes them. `install`: commands in place
-    of modules. `before`: modules loaded before a module (softdep)."""
+    """modprobe's merged configuration. Module names have underscores, as the kernel writes them. `install`: commands in
+    place of modules. `before`: modules loaded before a module (softdep)."""
 
     blacklist: frozenset[str]
     options: dict[str, dict[str, str]]
@@ -24,13 +24,13 @@ class Modprobe(msgspec.Struct, frozen=True):
 
 
 class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
-    """One installed kernel: whether it can boot here (`bootable`: an image in /boot, or beside its modules where /boot has none,
-    as with unified images and ostree), its headers, its NVIDIA modules.
+    """One installed kernel: whether it can boot here (`bootable`: an image in /boot, or beside its modules where /boot
+    has none, as with unified images and ostree), its headers, its NVIDIA modules.
 
-    `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau`: it has nouveau. `built`: the kernel
-    that the NVIDIA module was built for, which is this one too if the symbol versions match; empty if the module does not
-    state it. `runs`: it is the running kernel. `initramfs`: it has one, or that is unknown. `strays`: other modules of the set
-    with another version, as NAME=VERSION.
+    `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau`: it has nouveau. `built`: the
+    kernel that the NVIDIA module was built for, which is this one too if the symbol versions match; empty if the module
+    does not state it. `runs`: it is the running kernel. `initramfs`: it has one, or that is unknown. `strays`: other
+    modules of the set with another version, as NAME=VERSION.
     """
 
     release: str
@@ -92,7 +92,8 @@ def parse_modprobe(output: Output) -> Modprobe:
 
 
 BESIDE = "2"
-"""Shell: only an image beside the modules counts. In a container that has the machine's /lib/modules, it is the machine's."""
+"""Shell: only an image beside the modules counts. In a container that has the machine's /lib/modules, it is the
+machine's."""
 
 
 def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
@@ -169,8 +170,8 @@ done""",
 
 
 class BuiltModule(msgspec.Struct, frozen=True):
-    """A module that the spec names, for one installed kernel. `path`: its file, `(builtin)`, or empty if there is none. `kernel`:
-    the release that it was built for, empty if the module does not state it."""
+    """A module that the spec names, for one installed kernel. `path`: its file, `(builtin)`, or empty if there is none.
+    `kernel`: the release that it was built for, empty if the module does not state it."""
 
     release: str
     name: str
@@ -179,7 +180,8 @@ class BuiltModule(msgspec.Struct, frozen=True):
 
     @property
     def fits(self) -> bool:
-        """True if this kernel can load it. One that weak-updates links was built for another kernel with the same symbols."""
+        """True if this kernel can load it. One that weak-updates links was built for another kernel with the same
+        symbols."""
         return bool(self.path) and ("/weak-updates/" in self.path or self.kernel in ("", self.release))
 
 

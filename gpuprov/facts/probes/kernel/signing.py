@@ -11,11 +11,13 @@ FOLDER = "/var/lib/gpuprov/signing"
 KEY_FILE, CERTIFICATE_FILE = f"{FOLDER}/modules.key", f"{FOLDER}/modules.crt"
 SETTINGS_FILE = "/etc/dkms/framework.conf.d/gpuprov.conf"
 DKMS_SINCE = "3.0.4"
-"""The first DKMS that reads drop-ins and signs with the key that they name (https://github.com/dell/dkms, tag v3.0.4, dkms.in)."""
+"""The first DKMS that reads drop-ins and signs with the key that they name (https://github.com/dell/dkms, tag v3.0.4,
+dkms.in)."""
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):
-    """The signature of a module: the signer's name and its certificate's serial number; both empty for an unsigned module."""
+    """The signature of a module: the signer's name and its certificate's serial number; both empty for an unsigned
+    module."""
 
     kernel: str
     module: str
@@ -24,8 +26,9 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModuleSigning(msgspec.Struct, frozen=True, kw_only=True):
-    """The state. `settings`: DKMS's settings, the last value of each. `key`: owner and mode of the site's key, empty without a
-    key. `certificate`: SHA-256 of its certificate's file. `pair`: whether the two belong together; None without openssl."""
+    """The state. `settings`: DKMS's settings, the last value of each. `key`: owner and mode of the site's key, empty
+    without a key. `certificate`: SHA-256 of its certificate's file. `pair`: whether the two belong together; None
+    without openssl."""
 
     settings: dict[str, str] = {}
     key: str = ""

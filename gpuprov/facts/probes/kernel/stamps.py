@@ -9,8 +9,8 @@ import msgspec
 
 
 class Stamped(msgspec.Struct, frozen=True, kw_only=True):
-    """A line without its stamp. `at`: seconds since 1970, or since the boot if `since_boot`; None if it has no time. `program`: what
-    wrote it, and `host`: where, both empty if the line does not say."""
+    """A line without its stamp. `at`: seconds since 1970, or since the boot if `since_boot`; None if it has no time.
+    `program`: what wrote it, and `host`: where, both empty if the line does not say."""
 
     text: str
     at: float | None = None

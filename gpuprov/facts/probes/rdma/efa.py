@@ -1,4 +1,5 @@
-"""AWS's EFA on a host: the driver of each kernel and in memory, libfabric's own view, the plugin for NCCL, and conflicts."""
+"""AWS's EFA on a host: the driver of each kernel and in memory, libfabric's own view, the plugin for NCCL, and
+conflicts."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from gpuprov.facts.probes.base import Output, Probe
 
 
 class EfaKernel(msgspec.Struct, frozen=True, kw_only=True):
-    """The efa module of an installed kernel; `path` is empty for none. AWS's own driver has a version, the kernel's has none."""
+    """The efa module of an installed kernel; `path` is empty for none. AWS's own driver has a version, the kernel's has
+    none."""
 
     release: str
     mine: bool
@@ -19,15 +21,16 @@ class EfaKernel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Efa(msgspec.Struct, frozen=True, kw_only=True):
-    """`product`: the instance type, as DMI has it. `functions`: PCI functions of EFA with the driver that each is bound to.
+    """`product`: the instance type, as DMI has it. `functions`: PCI functions of EFA with the driver that each is bound
+    to.
 
-    `loaded`, `version`: the module in memory, and its version. `stale`: another build than on disk; the kernel's own module
-    has no version, and on Debian no srcversion either. `p2p`: the provider of GPU memory that the driver shows, by device;
-    without an entry if the driver shows none. `installer`: the version that the installer recorded, `record`: gpuprov's record
-    of it. `domains`: from fi_info, None without fi_info; `complaint`: its last line. `plugins`: paths of libnccl-net*.so in
-    the order in which the dynamic linker finds them. `packages`: libfabric's and the plugin's versions. `environment`: (file,
-    name, value) of FI_ and RDMAV_ in the login environment. `core`: the path of ib_core. `users`: processes that have a device
-    open.
+    `loaded`, `version`: the module in memory, and its version. `stale`: another build than on disk; the kernel's own
+    module has no version, and on Debian no srcversion either. `p2p`: the provider of GPU memory that the driver shows,
+    by device; without an entry if the driver shows none. `installer`: the version that the installer recorded,
+    `record`: gpuprov's record of it. `domains`: from fi_info, None without fi_info; `complaint`: its last line.
+    `plugins`: paths of libnccl-net*.so in the order in which the dynamic linker finds them. `packages`: libfabric's and
+    the plugin's versions. `environment`: (file, name, value) of FI_ and RDMAV_ in the login environment. `core`: the
+    path of ib_core. `users`: processes that have a device open.
     """
 
     product: str = ""
@@ -149,4 +152,5 @@ EFA = Probe(
     "modinfo efa; cat /opt/amazon/efa_installed_packages; fi_info -p efa -t FI_EP_RDM; ldconfig -p | grep libnccl-net",
     speaks=True,
 )
-"""EFA, by its PCI ids 1d0f:efaX and its driver's name: https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/efa"""
+"""EFA, by its PCI ids 1d0f:efaX and its driver's name:
+https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/efa"""

@@ -15,9 +15,9 @@ from gpuprov.host_code.at_boot.erdma_state import Pair
 
 
 class ErdmaKernel(msgspec.Struct, frozen=True, kw_only=True):
-    """The erdma module of an installed kernel. `path` is empty for none; `parameters` are the names that it accepts. `mad`: it
-    was built with MAD, which compat mode's connection management needs. `mine`: the running kernel; in a container, which has
-    no kernel of its own, the newest.
+    """The erdma module of an installed kernel. `path` is empty for none; `parameters` are the names that it accepts.
+    `mad`: it was built with MAD, which compat mode's connection management needs. `mine`: the running kernel; in a
+    container, which has no kernel of its own, the newest.
     """
 
     release: str
@@ -37,12 +37,12 @@ class Erdma(SetsAtBoot, frozen=True, kw_only=True):
     """`functions`: PCI functions of eRDMA with the driver that each is bound to. `parameters`: of the loaded module.
 
     `stale`: another build than on disk is loaded. `options`: modprobe's options for the module, the last value of each.
-    `files`: lines about it in modprobe.d, by file. `vendor_file`: /etc/modprobe.d/erdma.conf, the driver package's, exists.
-    `users`: processes that hold a device: (pid, name). `holders`: modules that use it. `listening`: TCP ports. `ephemeral`,
-    `reserved`: ip_local_port_range, ip_local_reserved_ports. `ofed`: OFED's folder with Module.symvers. `core`: the path of
-    ib_core. `lacks`: the OFED symbol that erdma needs and no module of that kernel has. `registered`: dkms status. `record`:
-    SHA-256 of the installer that gpuprov ran, and its mode. `packages`: installed RDMA packages. `eadm`: output of `eadm ver`,
-    None without eadm.
+    `files`: lines about it in modprobe.d, by file. `vendor_file`: /etc/modprobe.d/erdma.conf, the driver package's,
+    exists. `users`: processes that hold a device: (pid, name). `holders`: modules that use it. `listening`: TCP ports.
+    `ephemeral`, `reserved`: ip_local_port_range, ip_local_reserved_ports. `ofed`: OFED's folder with Module.symvers.
+    `core`: the path of ib_core. `lacks`: the OFED symbol that erdma needs and no module of that kernel has.
+    `registered`: dkms status. `record`: SHA-256 of the installer that gpuprov ran, and its mode. `packages`: installed
+    RDMA packages. `eadm`: output of `eadm ver`, None without eadm.
     """
 
     kernels: tuple[ErdmaKernel, ...] = ()

@@ -11,8 +11,8 @@ from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages
 
 
 class Gdrcopy(msgspec.Struct, frozen=True, kw_only=True):
-    """`kernels`: by release, the version of gdrdrv on disk for it, empty if none. `node`: major number and mode of /dev/gdrdrv
-    ("237 666"), empty without one; `major`: the number that the kernel gave the module."""
+    """`kernels`: by release, the version of gdrdrv on disk for it, empty if none. `node`: major number and mode of
+    /dev/gdrdrv ("237 666"), empty without one; `major`: the number that the kernel gave the module."""
 
     kernels: dict[str, str] = {}
     loaded: bool = False

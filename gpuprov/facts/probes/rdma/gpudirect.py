@@ -1,5 +1,5 @@
-"""GPUDirect RDMA on a host: the peer memory API that each kernel's modules were built against, loaded modules, and kernel
-messages."""
+"""GPUDirect RDMA on a host: the peer memory API that each kernel's modules were built against, loaded modules, and
+kernel messages."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ Answer = Literal["yes", "no", "unknown"]
 
 
 class PeerModule(msgspec.Struct, frozen=True, kw_only=True):
-    """A peer memory module on disk. `symbols`: whether it uses ib_register_peer_memory_client: built without OFED it does not,
-    and always answers "Invalid argument". `checksum`: of that symbol, if the kernel checks symbol versions."""
+    """A peer memory module on disk. `symbols`: whether it uses ib_register_peer_memory_client: built without OFED it
+    does not, and always answers "Invalid argument". `checksum`: of that symbol, if the kernel checks symbol versions.
+    """
 
     path: str
     version: str = ""
@@ -31,10 +32,11 @@ class PeerModule(msgspec.Struct, frozen=True, kw_only=True):
 class KernelState(msgspec.Struct, frozen=True, kw_only=True):
     """One installed kernel. `nvidia`: version of its NVIDIA module, `open`: of the open flavour.
 
-    `core`, `core_exports`: the ib_core that modprobe would load for it, and whether that has peer memory. `uverbs`: whether
-    its ib_uverbs supports dma-buf. `options`: kernel options that are set; None if the configuration is missing. `symvers`:
-    the file in which a build would find the symbols, `checksum` their checksum in it; both empty if there is none. `dkms`:
-    NAME/VERSION of the driver in DKMS's tree that can rebuild its modules. `rebuild`: the reason to rebuild its peer module.
+    `core`, `core_exports`: the ib_core that modprobe would load for it, and whether that has peer memory. `uverbs`:
+    whether its ib_uverbs supports dma-buf. `options`: kernel options that are set; None if the configuration is
+    missing. `symvers`: the file in which a build would find the symbols, `checksum` their checksum in it; both empty if
+    there is none. `dkms`: NAME/VERSION of the driver in DKMS's tree that can rebuild its modules. `rebuild`: the reason
+    to rebuild its peer module.
     """
 
     release: str
@@ -53,9 +55,10 @@ class KernelState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gpudirect(msgspec.Struct, frozen=True, kw_only=True):
-    """`loaded`: use counts of peer modules, ib_core, nvidia. `holders`: the modules that use ib_core. `exported`: whether the running
-    kernel has peer memory now. `parameters`: of the loaded nvidia_peermem. `units` by name. `starts`: the module that the
-    boot unit loads. `log`: the kernel's lines about peer memory. `ofed`: OFED's version, or "yes"."""
+    """`loaded`: use counts of peer modules, ib_core, nvidia. `holders`: the modules that use ib_core. `exported`:
+    whether the running kernel has peer memory now. `parameters`: of the loaded nvidia_peermem. `units` by name.
+    `starts`: the module that the boot unit loads. `log`: the kernel's lines about peer memory. `ofed`: OFED's version,
+    or "yes"."""
 
     kernels: tuple[KernelState, ...] = ()
     running: str = ""
@@ -134,7 +137,8 @@ def _parse_answer(text: str) -> Answer:
     return "yes" if text == "yes" else "no" if text == "no" else "unknown"
 
 
-# A name that a module uses or exports stands in its string table, so the (unpacked) file has it; `__ksymtab_NAME` is an export.
+# A name that a module uses or exports stands in its string table, so the (unpacked) file has it; `__ksymtab_NAME` is an
+# export.
 _SCRIPT = r"""s=ib_register_peer_memory_client
 has() {
   case $2 in *.xz) c=xzcat ;; *.zst) c=zstdcat ;; *.gz) c=zcat ;; *) c=cat ;; esac

@@ -19,8 +19,8 @@ SAYS = (
     r"<[a-z]+> .{0,30}device \((\S+)\): (carrier: link connected|carrier: link disconnected|state change: \S+ -> unmanaged)\b",
     r"<[a-z]+> .{0,30}manager: \((\S+)\): (new) ",
 )
-"""mlx5e_update_carrier in the kernel's drivers/net/ethernet/mellanox/mlx5/core/en_main.c, which is silent if the interface is
-taken down; systemd-networkd and NetworkManager, which also report InfiniBand."""
+"""mlx5e_update_carrier in the kernel's drivers/net/ethernet/mellanox/mlx5/core/en_main.c, which is silent if the
+interface is taken down; systemd-networkd and NetworkManager, which also report InfiniBand."""
 UP, DOWN = ("Link up", "Gained carrier"), ("Link down", "Lost carrier", "carrier: link disconnected")
 AGAIN = "carrier: link connected"
 """NetworkManager logs it each time; for a link that was down for less than six seconds it logs nothing else."""
@@ -37,8 +37,8 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkFlaps(msgspec.Struct, frozen=True, kw_only=True):
-    """All interfaces. `journal`: whether there is one, and root reads it. `since`: the requested start in Unix time; 0: this
-    boot."""
+    """All interfaces. `journal`: whether there is one, and root reads it. `since`: the requested start in Unix time; 0:
+    this boot."""
 
     journal: bool
     now: float
@@ -80,8 +80,8 @@ def parse(output: Output) -> LinkFlaps:
 
 
 def _find_flaps(events: list[tuple[float, str, str]], loads: list[float], since: float) -> tuple[float, ...]:
-    """Find flaps (up, down, and up again) by the log source that saw most of them. A link that comes up after a boot has not
-    been up before."""
+    """Find flaps (up, down, and up again) by the log source that saw most of them. A link that comes up after a boot
+    has not been up before."""
     seen = [
         tuple(up for down, up in _find_outages([(at, text) for at, who, text in events if who == witness])
               if up >= since and not any(down <= load <= up for load in loads))
@@ -91,8 +91,8 @@ def _find_flaps(events: list[tuple[float, str, str]], loads: list[float], since:
 
 
 def _find_outages(events: list[tuple[float, str]]) -> list[tuple[float, float]]:
-    """Return the begin and end of each outage between two times at which the link was up. If the interface was taken down, or
-    is new, as after a move to a container's network, the state before is unknown."""
+    """Return the begin and end of each outage between two times at which the link was up. If the interface was taken
+    down, or is new, as after a move to a container's network, the state before is unknown."""
     outages: list[tuple[float, float]] = []
     was_up = False
     lost: float | None = None

@@ -8,8 +8,8 @@ from gpuprov.facts.probes.base import Output, Probe
 
 
 class TopologyFile(msgspec.Struct, frozen=True, kw_only=True):
-    """The file. `path` is empty if /etc/nccl.conf names none. `text` is None if there is no such file. `functions`: class by
-    address."""
+    """The file. `path` is empty if /etc/nccl.conf names none. `text` is None if there is no such file. `functions`:
+    class by address."""
 
     path: str = ""
     text: str | None = None

@@ -26,8 +26,8 @@ OTHERS = ("erdma", "nvidia_fs", "ko2iblnd")
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """A module in memory, and the file that modprobe would load for the running kernel. Checksum and version are empty if the
-    module has none."""
+    """A module in memory, and the file that modprobe would load for the running kernel. Checksum and version are empty
+    if the module has none."""
 
     name: str
     checksum: str = ""
@@ -43,8 +43,8 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
-    """An installed kernel: module files by name, DKMS modules built for it (`builds`: with their versions), and other vendors'
-    modules that are older than OFED's ib_core. `headers`: modules can be built for it."""
+    """An installed kernel: module files by name, DKMS modules built for it (`builds`: with their versions), and other
+    vendors' modules that are older than OFED's ib_core. `headers`: modules can be built for it."""
 
     release: str
     bootable: bool = False
@@ -56,15 +56,16 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ofed(UnitState, frozen=True, kw_only=True):
-    """The installation. `info` is the output of `ofed_info -s`, without the colon. `dkms`: versions of OFED's modules that DKMS
-    knows, by name; `trees`: each of them, as (name, version).
+    """The installation. `info` is the output of `ofed_info -s`, without the colon. `dkms`: versions of OFED's modules
+    that DKMS knows, by name; `trees`: each of them, as (name, version).
 
-    The unit is openibd.service; `skipped`: modules that it refused to load at its last start, as not OFED's. `settings`: of
-    openib.conf (None: no such file). `busy`: modules that use ib_core and are in use, with their use counts. `clients`:
-    programs that have an RDMA device open. `uplink`: the interface of the default route, if mlx5_core drives it, or a bond,
-    bridge or VLAN above such an interface; `talks`: such interfaces with their established TCP connections. `mft_open`: CUDA
-    repositories of dnf that also offer mft. `dkms_pinned`: apt excludes DOCA's dkms. `fetched`: names of doca-host packages
-    that gpuprov has installed, `sources`: files of DOCA's package sources.
+    The unit is openibd.service; `skipped`: modules that it refused to load at its last start, as not OFED's.
+    `settings`: of openib.conf (None: no such file). `busy`: modules that use ib_core and are in use, with their use
+    counts. `clients`: programs that have an RDMA device open. `uplink`: the interface of the default route, if
+    mlx5_core drives it, or a bond, bridge or VLAN above such an interface; `talks`: such interfaces with their
+    established TCP connections. `mft_open`: CUDA repositories of dnf that also offer mft. `dkms_pinned`: apt excludes
+    DOCA's dkms. `fetched`: names of doca-host packages that gpuprov has installed, `sources`: files of DOCA's package
+    sources.
     """
 
     info: str = ""

@@ -1,6 +1,6 @@
-"""The RoCE settings of each Ethernet port of an RDMA device, read where the kernel and the drivers show them: configfs of
-rdma_cm, `mlnx_qos` of NVIDIA's tools or else `dcb` of iproute2, and the driver's own sysfs (NVIDIA's OFED) or debugfs (the
-kernel's mlx5_ib).
+"""The RoCE settings of each Ethernet port of an RDMA device, read where the kernel and the drivers show them: configfs
+of rdma_cm, `mlnx_qos` of NVIDIA's tools or else `dcb` of iproute2, and the driver's own sysfs (NVIDIA's OFED) or
+debugfs (the kernel's mlx5_ib).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from gpuprov.host_code.at_boot.roce_ports import READER, RocePort
 
 
 class Roce(msgspec.Struct, frozen=True, kw_only=True):
-    """RoCE on a host. `tools` are the programs and interfaces present. `lldpad`: whether this daemon, which also sets DCB,
-    runs. `blocking`: rules of the host's packet filter that drop or reject UDP port 4791; `filter` is the program that showed
-    them, empty for none."""
+    """RoCE on a host. `tools` are the programs and interfaces present. `lldpad`: whether this daemon, which also sets
+    DCB, runs. `blocking`: rules of the host's packet filter that drop or reject UDP port 4791; `filter` is the program
+    that showed them, empty for none."""
 
     ports: tuple[RocePort, ...] = ()
     tools: tuple[str, ...] = ()

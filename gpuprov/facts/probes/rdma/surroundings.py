@@ -1,4 +1,5 @@
-"""The surroundings of a host's RDMA devices: packages, modules, network interfaces, soft devices' unit, limits of services."""
+"""The surroundings of a host's RDMA devices: packages, modules, network interfaces, soft devices' unit, limits of
+services."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ CONFIG = rdma.SOFT_CONFIG
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """Locked-memory limit of a running service (`unlimited` or bytes): of its process now, and of its unit at the next start."""
+    """Locked-memory limit of a running service (`unlimited` or bytes): of its process now, and of its unit at the next
+    start."""
 
     unit: str
     now: str
@@ -34,10 +36,10 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Silent(msgspec.Struct, frozen=True, kw_only=True):
-    """An NVIDIA network function that its driver did not start, or that failed since: its driver is mlx5_core or none, and it has
-    no RDMA device, netdev or mlx5_core.rdma. Excluded are SR-IOV functions, which may belong to a virtual machine, NVLink
-    bridges, functions for Data Direct, and devices of mlx4 (ConnectX-3 and older: drivers/net/ethernet/mellanox/mlx4/main.c), for
-    which new kernels have no driver.
+    """An NVIDIA network function that its driver did not start, or that failed since: its driver is mlx5_core or none,
+    and it has no RDMA device, netdev or mlx5_core.rdma. Excluded are SR-IOV functions, which may belong to a virtual
+    machine, NVLink bridges, functions for Data Direct, and devices of mlx4 (ConnectX-3 and older:
+    drivers/net/ethernet/mellanox/mlx4/main.c), for which new kernels have no driver.
 
     Both failures of an adapter, and the signs of a healthy one without an RDMA device:
     https://github.com/scitix/sichek/pull/118
@@ -50,10 +52,10 @@ class Silent(msgspec.Struct, frozen=True, kw_only=True):
 
 class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
     """The surroundings. `modules`: `loaded`, `there` (modprobe would find it) or `absent`. `default_route`: its network
-    interface. `port_users`: programs that hold UDP port 4791; `kernel` for a socket of the kernel, which has no program.
-    `managers`: processes of opensm. `umad`: ports through which user space may send management datagrams. `bound`: root on the
-    host cannot raise a limit of a running process: a container without CAP_SYS_RESOURCE, or in a user namespace (man 2
-    prlimit).
+    interface. `port_users`: programs that hold UDP port 4791; `kernel` for a socket of the kernel, which has no
+    program. `managers`: processes of opensm. `umad`: ports through which user space may send management datagrams.
+    `bound`: root on the host cannot raise a limit of a running process: a container without CAP_SYS_RESOURCE, or in a
+    user namespace (man 2 prlimit).
     """
 
     modules: dict[str, Literal["loaded", "there", "absent"]] = {}

@@ -6,10 +6,10 @@ NEVRA = "rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}"
 
 
 def search(*patterns: str, form: str = NEVRA, streams: bool = False) -> str:
-    """Return shell that prints a line in this form, `rpm|NAME|EPOCH|VERSION|RELEASE|ARCHITECTURE`, of every version that the
-    enabled repositories offer of these patterns. `streams`: also of module streams that are not enabled; dnf installs nothing
-    from those until they are. It waits for no lock and uses no network, and a repository that was never fetched does not hide
-    the others."""
+    """Return shell that prints a line in this form, `rpm|NAME|EPOCH|VERSION|RELEASE|ARCHITECTURE`, of every version
+    that the enabled repositories offer of these patterns. `streams`: also of module streams that are not enabled; dnf
+    installs nothing from those until they are. It waits for no lock and uses no network, and a repository that was
+    never fetched does not hide the others."""
     quoted = " ".join(f"'{pattern}'" for pattern in patterns)
     whatever = "--disable-modular-filtering " if streams else ""
     return (

@@ -1,8 +1,8 @@
 """The history of a host's package managers: packages changed, with time, command, and user if logged.
 
-apt's history.log, dpkg.log, dnf 4's dnf.log and dnf.rpm.log, libzypp's history. Shell histories are never read. apt, dpkg and
-libzypp write local time without a zone: the host reports its offset at these times, or, in older captures, only its present
-one.
+apt's history.log, dpkg.log, dnf 4's dnf.log and dnf.rpm.log, libzypp's history. Shell histories are never read. apt,
+dpkg and libzypp write local time without a zone: the host reports its offset at these times, or, in older captures,
+only its present one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from gpuprov.facts.probes.base import Output, Probe
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One package that was installed, upgraded, downgraded or removed. `before` and `after` are versions, empty if the log
-    names none; `command` is the logged command line, `user` the user who ran it."""
+    """One package that was installed, upgraded, downgraded or removed. `before` and `after` are versions, empty if the
+    log names none; `command` is the logged command line, `user` the user who ran it."""
 
     at: datetime
     action: str
@@ -171,8 +171,8 @@ def _is_dnf_query(command: str) -> bool:
 
 
 def _select_runs(lines: Iterable[tuple[datetime, str, str]]) -> list[tuple[datetime, str]]:
-    """Return begin and command of each run of dnf; programs that use dnf as a library, as Ansible does, log a begin only. A
-    command that changes no package is left out with its begin, as it may run beside one that does."""
+    """Return begin and command of each run of dnf; programs that use dnf as a library, as Ansible does, log a begin
+    only. A command that changes no package is left out with its begin, as it may run beside one that does."""
     runs: list[tuple[datetime, str]] = []
     for at, kind, value in lines:
         if kind == _DNF_BEGINS:

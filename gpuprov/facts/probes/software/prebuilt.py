@@ -1,4 +1,5 @@
-"""Packages of kernel modules that another host built: whether their files are unchanged, and the build host's record of them."""
+"""Packages of kernel modules that another host built: whether their files are unchanged, and the build host's record of
+them."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ __all__ = ["FOLDER", "PREBUILT", "SUFFIX", "Prebuilt", "parse_prebuilt"]
 
 
 class Prebuilt(msgspec.Struct, frozen=True, kw_only=True):
-    """`sums`: SHA-256 of the list of checksums in the package; `recorded`: the one that the build host recorded. `files`: each
-    module's path, and whether its checksum matches the list."""
+    """`sums`: SHA-256 of the list of checksums in the package; `recorded`: the one that the build host recorded.
+    `files`: each module's path, and whether its checksum matches the list."""
 
     package: str
     sums: str = ""

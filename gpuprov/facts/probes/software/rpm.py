@@ -26,8 +26,8 @@ class Nevra(msgspec.Struct, frozen=True):
 
 
 def compare(this: str, other: str) -> int:
-    """Compare versions as rpmvercmp does: -1, 0 or 1. Digits beat letters, a tilde is older than nothing, a caret newer than
-    nothing."""
+    """Compare versions as rpmvercmp does: -1, 0 or 1. Digits beat letters, a tilde is older than nothing, a caret newer
+    than nothing."""
     parts = re.compile(r"[0-9]+|[A-Za-z]+|~|\^")
     for a, b in zip_longest(parts.findall(this), parts.findall(other), fillvalue=""):
         if a == b:
@@ -47,7 +47,8 @@ def compare(this: str, other: str) -> int:
 
 
 def _get_size(digits: str) -> tuple[int, str]:
-    """Return the sort key of a number of any length, as rpm compares them: without leading zeros, by length and then by digit."""
+    """Return the sort key of a number of any length, as rpm compares them: without leading zeros, by length and then by
+    digit."""
     bare = digits.lstrip("0")
     return len(bare), bare
 
@@ -87,10 +88,11 @@ def _parse_lock(line: str, package: Nevra) -> dict[str, str] | None:
 
 
 def is_held(locks: list[str], package: Nevra, *, beside: bool = False) -> bool:
-    """Return whether dnf cannot replace the package by another version: every lock of its name means this one version. A lock
-    without a version, with a pattern, or of other versions allows upgrades; so does `!` (never that one). `beside`: the newest
-    of a package whose versions are kept in parallel, like kernels: dnf cannot add a newer one, as locks of it and older ones
-    allow no other (https://github.com/rpm-software-management/dnf-plugins-core/blob/master/plugins/versionlock.py).
+    """Return whether dnf cannot replace the package by another version: every lock of its name means this one version.
+    A lock without a version, with a pattern, or of other versions allows upgrades; so does `!` (never that one).
+    `beside`: the newest of a package whose versions are kept in parallel, like kernels: dnf cannot add a newer one, as
+    locks of it and older ones allow no other
+    (https://github.com/rpm-software-management/dnf-plugins-core/blob/master/plugins/versionlock.py).
     """
     meanings = [_parse_lock(line, package) for line in locks if line.strip() and line[0] not in "#!"]
     about = [meaning for meaning in meanings if meaning is not None]

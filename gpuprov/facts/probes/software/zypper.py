@@ -1,5 +1,5 @@
-"""zypper without side effects: versions that its repositories offer, from the metadata that the host has fetched, and its
-locks."""
+"""zypper without side effects: versions that its repositories offer, from the metadata that the host has fetched, and
+its locks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Kubernetes: nodes are cordoned by a change that names the run, pods leave by the Eviction API, GPU operands by their node labels.
+"""Kubernetes: nodes are cordoned by a change that names the run, pods leave by the Eviction API, GPU operands by their
+node labels.
 
-Each change of a node is one patch, made only if nobody has changed the node since it was read: a client that is killed leaves no
-half of one. A node that somebody else has cordoned is left as it is, and operators that would take ours are kept off it.
-https://kubernetes.io/docs/tasks/administer-cluster/safely-drain-node/
+Each change of a node is one patch, made only if nobody has changed the node since it was read: a client that is killed
+leaves no half of one. A node that somebody else has cordoned is left as it is, and operators that would take ours are
+kept off it. https://kubernetes.io/docs/tasks/administer-cluster/safely-drain-node/
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from gpuprov.fleet.drain.program import LIMIT, Unanswered
 NOTE = "gpuprov/drain"
 """The annotation that marks a node as ours."""
 OPERANDS, DRIVER, PAUSED = "nvidia.com/gpu.deploy.", "nvidia.com/gpu.deploy.driver", "paused-for-driver-upgrade"
-"""Labels by which the GPU operator's DaemonSets choose nodes, and the value by which NVIDIA's k8s-driver-manager takes them off:
-https://github.com/NVIDIA/k8s-driver-manager"""
+"""Labels by which the GPU operator's DaemonSets choose nodes, and the value by which NVIDIA's k8s-driver-manager takes
+them off: https://github.com/NVIDIA/k8s-driver-manager"""
 LAST = "nvidia.com/gpu.deploy.dra-driver"
 """The DRA driver's kubelet plugin: claims of other pods are given back through it, so that it goes after them."""
 UPGRADE, UPGRADED = "nvidia.com/gpu-driver-upgrade-state", "upgrade-done"
@@ -40,8 +41,8 @@ ELSEWHERE = "set host_kubernetes_node for the host, if the cluster calls it othe
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     """Content of the annotation: the run that has the node, and the labels that it has changed.
 
-    apply: an apply has it, for as long as it has the host's lock. paused: operands' labels that were "true". hands_off: labels that
-    keep other operators away, with their values before (None: absent).
+    apply: an apply has it, for as long as it has the host's lock. paused: operands' labels that were "true". hands_off:
+    labels that keep other operators away, with their values before (None: absent).
     """
 
     run: str
@@ -62,11 +63,12 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Kubernetes:
-    """The adapter, through kubectl. `nodes`: names of nodes that differ from the inventory's; `context`: one of kubectl's.
+    """The adapter, through kubectl. `nodes`: names of nodes that differ from the inventory's; `context`: one of
+    kubectl's.
 
-    `empty_dir`: evict pods that have an emptyDir, whose data is then lost; otherwise they are waited for. `apply`: for an apply,
-    which has the host's lock: a node that an earlier apply has left is its own, one that was not drained by an apply is not given
-    back, and no pod is evicted while there is one that cannot be, as in `kubectl drain`.
+    `empty_dir`: evict pods that have an emptyDir, whose data is then lost; otherwise they are waited for. `apply`: for
+    an apply, which has the host's lock: a node that an earlier apply has left is its own, one that was not drained by
+    an apply is not given back, and no pod is evicted while there is one that cannot be, as in `kubectl drain`.
     """
 
     name = "kubernetes"

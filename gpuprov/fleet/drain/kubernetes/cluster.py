@@ -15,7 +15,8 @@ from gpuprov.fleet.drain.program import Unanswered, ask, format_complaint
 T = TypeVar("T")
 
 MIRROR = "kubernetes.io/config.mirror"
-"""The annotation of a pod that kubelet made from a file: https://kubernetes.io/docs/concepts/workloads/pods/#static-pods"""
+"""The annotation of a pod that kubelet made from a file:
+https://kubernetes.io/docs/concepts/workloads/pods/#static-pods"""
 OVER = ("Succeeded", "Failed")
 PATH = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 """A name that can stand in a path: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"""
@@ -136,7 +137,8 @@ class Orders(msgspec.Struct, frozen=True):
 
 
 class Refused(Exception):
-    """The API server has answered with a refusal. `kind`: its reason, as NotFound, Conflict, Forbidden, TooManyRequests."""
+    """The API server has answered with a refusal. `kind`: its reason, as NotFound, Conflict, Forbidden,
+    TooManyRequests."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

@@ -1,12 +1,13 @@
 """Other operators that take nodes out of a cluster by themselves: NVSentinel and NodeWright, if they are installed.
 
-NVSentinel cordons, drains and reboots nodes whose GPUs report faults, as they do while a driver changes; it leaves alone a node
-that is labelled for planned maintenance. It regards a node that somebody uncordons as decided by an admin:
+NVSentinel cordons, drains and reboots nodes whose GPUs report faults, as they do while a driver changes; it leaves
+alone a node that is labelled for planned maintenance. It regards a node that somebody uncordons as decided by an admin:
 https://docs.nvidia.com/nvsentinel/components/cancelling-breakfix,
 https://docs.nvidia.com/nvsentinel/tutorials/requesting-node-maintenance
 
-NodeWright (before: Skyhook) installs packages, cordons and reboots for them, and uncordons what it has cordoned, even if somebody
-else wants it cordoned by then: https://github.com/NVIDIA/nodewright/blob/main/docs/interrupt_flow.md, docs/cli.md (node ignore)
+NodeWright (before: Skyhook) installs packages, cordons and reboots for them, and uncordons what it has cordoned, even
+if somebody else wants it cordoned by then: https://github.com/NVIDIA/nodewright/blob/main/docs/interrupt_flow.md,
+docs/cli.md (node ignore)
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ GONE = ("NotFound", "Conflict")
 def evict_pods(
     cluster: Cluster, pods: Sequence[Pod], *, empty_dir: bool, all_or_none: bool
 ) -> tuple[tuple[str, ...], Holds]:
-    """Ask for the eviction of each pod that can be recreated elsewhere; return why the others stay, and what they wait for.
+    """Ask for the eviction of each pod that can be recreated elsewhere; return why the others stay, and what they wait
+    for.
 
     all_or_none: ask for none while there is one that only a person can remove. Raises Refused, Unanswered.
     """

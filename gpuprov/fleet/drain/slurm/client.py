@@ -13,8 +13,9 @@ NO_JSON = (b"unrecognized option", b"serializer", b"plugin")
 """Complaints of a scontrol without --json (before 23.02), or without the plugin that writes it."""
 NO_NODE = (b"not found", b"Invalid node name")
 OWN = ("SQUEUE_", "SLURM_TIME_FORMAT")
-"""Prefixes of variables by which somebody has squeue leave jobs out (SQUEUE_STATES, SQUEUE_USERS, SQUEUE_PARTITION ...), or
-format the times behind a reason differently: https://slurm.schedmd.com/squeue.html#SECTION_ENVIRONMENT-VARIABLES
+"""Prefixes of variables by which somebody has squeue leave jobs out (SQUEUE_STATES, SQUEUE_USERS, SQUEUE_PARTITION
+...), or format the times behind a reason differently:
+https://slurm.schedmd.com/squeue.html#SECTION_ENVIRONMENT-VARIABLES
 """
 
 
@@ -45,7 +46,8 @@ class Client:
             raise Unanswered(f"scontrol show node {name}: {problem}") from None
 
     def jobs(self, name: str) -> tuple[str, ...]:
-        """List jobs on the node, suspended and completing ones too; none of other clusters of a federation. Raises Unanswered."""
+        """List jobs on the node, suspended and completing ones too; none of other clusters of a federation. Raises
+        Unanswered."""
         result = self._ask("squeue", "--noheader", "--all", "--local", f"--nodelist={name}", "--format=%i %T")
         if result.status != 0:
             raise Unanswered(format_complaint(result) or f"squeue ended with {result.status}")

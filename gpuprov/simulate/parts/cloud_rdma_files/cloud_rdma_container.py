@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""gpuprov simulation, in a container: a cloud's RDMA functions, and what sysfs would show while their driver is "loaded"."""
+"""gpuprov simulation, in a container: a cloud's RDMA functions, and what sysfs would show while their driver is
+"loaded"."""
 
 import ctypes
 import json

@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 """gpuprov simulation, in a container: mounts simulated PCI functions and RDMA devices into this container's /sys.
 
-`bus boot [DRIVER]` lays everything out as after a boot; DRIVER is the driver that has bound the GPUs. `bus reload [DRIVER]` changes
-only what faults, driver and packages affect and keeps what was written in the meantime, such as settings of bridges; `bus refresh`
-does the same with the current driver; `bus forget acs|requests|roce` resets such settings, as a reset of the functions does.
+`bus boot [DRIVER]` lays everything out as after a boot; DRIVER is the driver that has bound the GPUs. `bus reload
+[DRIVER]` changes only what faults, driver and packages affect and keeps what was written in the meantime, such as
+settings of bridges; `bus refresh` does the same with the current driver; `bus forget acs|requests|roce` resets such
+settings, as a reset of the functions does.
 
-The machine's own sysfs stays in place for everything else: its folders are bind-mounted into the new /sys/devices and /sys/class.
+The machine's own sysfs stays in place for everything else: its folders are bind-mounted into the new /sys/devices and
+/sys/class.
 """
 
 import fcntl
@@ -104,7 +106,8 @@ def link(path: str, target: str) -> str:
 
 
 def cpus(node: int) -> str:
-    """Return the processors in this NUMA node of the machine under the simulation; all processors if it has no such node."""
+    """Return the processors in this NUMA node of the machine under the simulation; all processors if it has no such
+    node."""
     for file in (f"/sys/devices/system/node/node{node}/cpulist", "/sys/devices/system/cpu/online"):
         if os.path.exists(file):
             return Path(file).read_text()
@@ -175,8 +178,8 @@ def foreign(module: str) -> bool:
 
 
 def disturbed(config: dict[str, Any], faults: Files) -> list[Function]:
-    """Return the functions with active faults applied. A fault's parameter is an index; for pcie-link-narrow, a role and an index:
-    hca3."""
+    """Return the functions with active faults applied. A fault's parameter is an index; for pcie-link-narrow, a role
+    and an index: hca3."""
     made: list[Function] = []
     for function in config["functions"]:
         active = {name for name, value in faults.items() if concerns(function, name, value)}

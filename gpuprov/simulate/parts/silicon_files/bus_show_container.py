@@ -1,9 +1,11 @@
 #!/usr/bin/python3
-"""gpuprov simulation, in a container: mounts the tree that `bus` made into /sys, and makes the network interfaces of RoCE ports.
+"""gpuprov simulation, in a container: mounts the tree that `bus` made into /sys, and makes the network interfaces of
+RoCE ports.
 
-Mounts one folder of /run over each of /sys/devices, /sys/bus/pci/devices, /sys/module, and the classes of RDMA devices. If the
-machine's kernel has no such class, there is no folder to cover, and all of /sys/class is covered. The machine's own folders are
-bind-mounted into the covering folder, so that the rest of sysfs stays as it is. Running it again changes nothing.
+Mounts one folder of /run over each of /sys/devices, /sys/bus/pci/devices, /sys/module, and the classes of RDMA devices.
+If the machine's kernel has no such class, there is no folder to cover, and all of /sys/class is covered. The machine's
+own folders are bind-mounted into the covering folder, so that the rest of sysfs stays as it is. Running it again
+changes nothing.
 """
 
 import ctypes
@@ -61,8 +63,8 @@ def known(place: Path, hull: Path) -> None:
 
 
 def cover(place: Path, hull: Path, ours: Mapping[str, Path]) -> None:
-    """Mount `hull` over a sysfs folder; the folder's own entries are bind-mounted into it, except those that `hull` has itself, and
-    `ours`."""
+    """Mount `hull` over a sysfs folder; the folder's own entries are bind-mounted into it, except those that `hull` has
+    itself, and `ours`."""
     if hull.exists() and os.path.samefile(hull, place):
         return
     hull.mkdir(exist_ok=True)
@@ -88,7 +90,8 @@ def bind(source: Path, target: Path) -> None:
 
 
 def interface(name: str, folder: Path, addresses: Mapping[str, str]) -> None:
-    """Create a network interface without a link, shown under its PCI function: our files, and the kernel's own for the rest."""
+    """Create a network interface without a link, shown under its PCI function: our files, and the kernel's own for the
+    rest."""
     virtual = SYS / "devices/virtual/net" / name
     # The folder is seen at two places, so that its links cannot be relative ones.
     (folder / "device").unlink(missing_ok=True)

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""gpuprov simulation, in a container: /proc/driver/nvidia and device files as on a booted GPU host; `bus` does its sysfs.
+"""gpuprov simulation, in a container: /proc/driver/nvidia and device files as on a booted GPU host; `bus` does its
+sysfs.
 
-A container has no kernel of its own, so nothing is really loaded. `silicon boot` works out once what a machine with these files on its
-disk would load at boot, and that stays until the container restarts; `silicon reload` only switches faults. The files of MIG instances
-are kept, not made, here: the stand-in NVML makes them with the instances.
+A container has no kernel of its own, so nothing is really loaded. `silicon boot` works out once what a machine with
+these files on its disk would load at boot, and that stays until the container restarts; `silicon reload` only switches
+faults. The files of MIG instances are kept, not made, here: the stand-in NVML makes them with the instances.
 """
 
 import json
@@ -102,7 +103,8 @@ def booted() -> State:
 
 
 def parameters(configuration: str, name: str, version: str) -> dict[str, str]:
-    """Return parameters as /proc/driver/nvidia/params shows them: the module's defaults, overridden by modprobe's options."""
+    """Return parameters as /proc/driver/nvidia/params shows them: the module's defaults, overridden by modprobe's
+    options."""
     given: dict[str, str] = {}
     for module in (name, "nvidia"):
         for line in configuration.splitlines():

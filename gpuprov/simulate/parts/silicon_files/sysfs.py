@@ -14,9 +14,11 @@ BRIDGE_CLASS = 0x060400
 BRIDGES: dict[Port, tuple[str, int, int]] = {
     "root-port": ("8086:352c", 4, 0x1F), "upstream": ("1000:c030", 5, 0), "downstream": ("1000:c030", 6, 0x5F),
 }  # fmt: skip
-"""PCI id (a root port of Xeon processors, a PEX890xx switch), type in the Express capability, its ACS capabilities (0: none).
+"""PCI id (a root port of Xeon processors, a PEX890xx switch), type in the Express capability, its ACS capabilities (0:
+none).
 
-https://pci-ids.ucw.cz/read/PC/8086/352c, https://pci-ids.ucw.cz/read/PC/1000/c030; PCI Express Base Specification, 7.5.3.2, 7.7.11.2
+https://pci-ids.ucw.cz/read/PC/8086/352c, https://pci-ids.ucw.cz/read/PC/1000/c030; PCI Express Base Specification,
+7.5.3.2, 7.7.11.2
 """
 ACS_ENABLED = 0x1D
 """SrcValid+ ReqRedir+ CmpltRedir+ UpstreamFwd+: enabled by Linux on each boot with an IOMMU (pci_std_enable_acs)."""
@@ -79,7 +81,8 @@ def _texts(numbers: list[int], speed: int, node: int, revision: int) -> dict[str
 
 
 def _generation(vendor: int, device: int) -> int:
-    """Return the PCI Express generation by device id: Turing and before 3; Hopper, Blackwell and ConnectX-7 5; others 4."""
+    """Return the PCI Express generation by device id: Turing and before 3; Hopper, Blackwell and ConnectX-7 5; others
+    4."""
     if vendor != 0x10DE:
         return 4 if device == 0x101B else 5
     if device >> 8 == 0x23 or device >> 8 >= 0x29:

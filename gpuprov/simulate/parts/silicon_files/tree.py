@@ -13,8 +13,8 @@ from gpuprov.simulate.parts.silicon_files import sysfs
 
 
 class Function(msgspec.Struct, frozen=True, kw_only=True):
-    """A PCI function at its place. `role` is `bridge` or from `gpuprov.simulate.devices`. `files` by name, each byte a character of
-    Latin-1; `config`, 4096 bytes, without zeros at its end."""
+    """A PCI function at its place. `role` is `bridge` or from `gpuprov.simulate.devices`. `files` by name, each byte a
+    character of Latin-1; `config`, 4096 bytes, without zeros at its end."""
 
     role: str
     index: int

@@ -107,7 +107,8 @@ def test_bridges() -> None:
 
 
 def run_state(folder: Path, query: str, long: str) -> str:
-    """What the snippet prints where nvidia-smi answers the query form and the long form so; an empty answer is a failure."""
+    """What the snippet prints where nvidia-smi answers the query form and the long form so; an empty answer is a
+    failure."""
     smi = folder / "nvidia-smi"
     smi.write_text(
         f"#!/bin/sh\n[ $1 = -q ] && {{ printf '{long}'; exit 0; }}\n"

@@ -165,8 +165,8 @@ def test_one_that_hangs_and_one_that_waits_again_and_again(tmp_path: Path) -> No
 
 
 def test_what_slurmd_starts_and_jobs_that_run_on_other_hosts(tmp_path: Path) -> None:
-    """A prolog's test of the GPUs has its job's number, and no step yet, and MPS that of an earlier job; mpiexec by ssh has ranks
-    where no step is."""
+    """A prolog's test of the GPUs has its job's number, and no step yet, and MPS that of an earlier job; mpiexec by ssh
+    has ranks where no step is."""
     (tmp_path / "squeue").write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/said\necho 4712\n')
     (tmp_path / "squeue").chmod(0o755)
     shell = shutil.copy("/bin/sh", tmp_path / "slurmd")

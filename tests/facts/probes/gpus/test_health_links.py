@@ -11,7 +11,8 @@ from gpuprov.facts.probes.gpus.health_links import PORT_ERRORS, parse_nvlinks, p
 from gpuprov.facts.probes.host.hardware import FILES, HARDWARE, parse, parse_files
 
 H100 = {"link_downed": 255, "port_rcv_errors": 14, "excessive_buffer_overrun_errors": 15, "symbol_error": 0}
-"""mlx5_1 of an H100 host: https://github.com/leptonai/gpud/tree/4a8de33a3f02e207f39e9023d67125592d599731/components/accelerator/nvidia
+"""mlx5_1 of an H100 host:
+https://github.com/leptonai/gpud/tree/4a8de33a3f02e207f39e9023d67125592d599731/components/accelerator/nvidia
 /infiniband/class/testdata/sys-class-infiniband-h100.0; link_downed is full there."""
 
 

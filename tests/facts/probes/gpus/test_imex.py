@@ -1,4 +1,5 @@
-"""What a compute tray says of nvidia-imex, read by the probe's own script from files and programs that look like the real ones."""
+"""What a compute tray says of nvidia-imex, read by the probe's own script from files and programs that look like the
+real ones."""
 
 from __future__ import annotations
 

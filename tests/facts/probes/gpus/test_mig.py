@@ -1,4 +1,5 @@
-"""The reader of MIG: asked of the stand-in NVML, compared with NVIDIA's own binding; and what it says where there is nothing."""
+"""The reader of MIG: asked of the stand-in NVML, compared with NVIDIA's own binding; and what it says where there is
+nothing."""
 
 from __future__ import annotations
 
@@ -111,7 +112,8 @@ def test_profiles_are_those_of_the_catalogue(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", [A100, H100])
 def test_a_driver_that_does_not_name_its_profiles(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NVML of branch 470 has no nvmlDeviceGetGpuInstanceProfileInfoV: https://docs.nvidia.com/deploy/archive/R470/nvml-api/"""
+    """NVML of branch 470 has no nvmlDeviceGetGpuInstanceProfileInfoV:
+    https://docs.nvidia.com/deploy/archive/R470/nvml-api/"""
     host = Host(tmp_path, model, 1)
     with host.client() as client:
         client.nvmlDeviceSetMigMode(client.nvmlDeviceGetHandleByIndex(0), 1)

@@ -1,4 +1,5 @@
-"""What the probe of the MPS daemons makes of its output: real answers of 535, and what the guide shows of later drivers."""
+"""What the probe of the MPS daemons makes of its output: real answers of 535, and what the guide shows of later
+drivers."""
 
 from __future__ import annotations
 
@@ -125,8 +126,8 @@ FORGED = "mps-control -f\ndaemon|7|gpuprov-mps@host.service|nvidia-cuda-mps-cont
 
 
 def test_a_users_program_forges_no_daemon_and_is_asked_nothing() -> None:
-    """comm is the name by which a program was called, its words and its environment are anybody's: root does not follow it into a
-    folder that the environment names."""
+    """comm is the name by which a program was called, its words and its environment are anybody's: root does not follow
+    it into a folder that the environment names."""
     sleep = shutil.which("sleep")
     assert sleep
     with TemporaryDirectory() as name:

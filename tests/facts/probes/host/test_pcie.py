@@ -1,4 +1,5 @@
-"""The PCIe probe's own script, run on a sysfs tree with configuration spaces: both capability lists, the path, who is left out."""
+"""The PCIe probe's own script, run on a sysfs tree with configuration spaces: both capability lists, the path, who is
+left out."""
 
 from __future__ import annotations
 

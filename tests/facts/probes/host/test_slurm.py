@@ -1,4 +1,5 @@
-"""What a host says of Slurm, read by the probe's own script from a folder that looks like a compute node's; and what slurmds print."""
+"""What a host says of Slurm, read by the probe's own script from a folder that looks like a compute node's; and what
+slurmds print."""
 
 from __future__ import annotations
 

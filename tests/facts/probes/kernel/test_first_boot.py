@@ -1,4 +1,5 @@
-"""What a host that systemd-boot has started says of counted boots: the probe's script, and the firmware's variables as files."""
+"""What a host that systemd-boot has started says of counted boots: the probe's script, and the firmware's variables as
+files."""
 
 from __future__ import annotations
 

@@ -153,7 +153,8 @@ FORGED = (
     "a[7]: segfault at 0 ip 0 sp 0 error 4 in mlx5_core 0000:5c:00.0: Port module event[error]: High Temperature[5+1]",
     "infiniband e: [7]: segfault at 0 ip 0 sp 0 error 4 in Admin queue is closed[5+1]",
 )
-"""What a user brings about who names a program, or its file, so: https://docs.kernel.org/admin-guide/sysctl/debug.html"""
+"""What a user brings about who names a program, or its file, so: https://docs.kernel.org/admin-guide/sysctl/debug.html
+"""
 
 
 def from_host(tmp_path: Path, rows: list[str], *, program: str = "journalctl") -> KernelLog:
@@ -193,7 +194,8 @@ FLOOD = (
     "mlx5_core 0000:5c:00.0: mlx5_cmd_out_err:838:(pid 7): ACCESS_REG(0x805) op_mod(0x1) failed, status bad resource(0x5)",
     "mlx5_core 0000:5c:00.0: print_health_info:431:(pid 0): Health issue observed, EQ error, severity(6) INFO:",
 )
-"""What real hosts say by the thousand: https://bugs.launchpad.net/bugs/1521173, and each program's Xid 13 takes a line of each SM."""
+"""What real hosts say by the thousand: https://bugs.launchpad.net/bugs/1521173, and each program's Xid 13 takes a line
+of each SM."""
 
 
 @pytest.mark.parametrize("program", ["journalctl", "dmesg"])

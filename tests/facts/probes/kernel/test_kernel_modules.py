@@ -1,4 +1,5 @@
-"""For which kernel the NVIDIA module on disk is: the probe's snippet over a tree of kernels, with kmod's answers made up."""
+"""For which kernel the NVIDIA module on disk is: the probe's snippet over a tree of kernels, with kmod's answers made
+up."""
 
 from __future__ import annotations
 
@@ -102,8 +103,8 @@ def test_no_module_and_what_runs(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_is_not_called_vmlinuz(tmp_path: Path) -> None:
-    """SLES has /boot/Image-K on aarch64 (https://github.com/SUSE/kernel-source, rpm/kernel-binary.spec.in); where the image was
-    built into another, or /boot is no part of the system, as with ostree, it lies beside the modules."""
+    """SLES has /boot/Image-K on aarch64 (https://github.com/SUSE/kernel-source, rpm/kernel-binary.spec.in); where the
+    image was built into another, or /boot is no part of the system, as with ostree, it lies beside the modules."""
     kernel(tmp_path, OLD, headers=False)
     (tmp_path / "boot" / f"vmlinuz-{OLD}").rename(tmp_path / "boot" / f"Image-{OLD}")
     kernel(tmp_path, NEW, headers=False)

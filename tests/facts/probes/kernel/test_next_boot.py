@@ -34,8 +34,9 @@ def without_choices(found: NextBoot) -> NextBoot:
     ],
 )
 def test_grub_of_a_debian_machine(name: str, found: NextBoot) -> None:
-    """Captured on one machine with two kernels, after `GRUB_DEFAULT`, `grub-set-default`, `grub-reboot`, and none of them: then a
-    saved_entry that is still there chooses nothing (https://github.com/Zakkaus/gentoo-install/pull/622)."""
+    """Captured on one machine with two kernels, after `GRUB_DEFAULT`, `grub-set-default`, `grub-reboot`, and none of
+    them: then a saved_entry that is still there chooses nothing (https://github.com/Zakkaus/gentoo-install/pull/622).
+    """
     read_ = parse_next_boot(captured("next_boot", name))
     assert without_choices(read_) == found
     assert read_.choices == {NEW: f"gnulinux-simple-{UUID}", OLD: BY_ID}
@@ -52,8 +53,8 @@ menuentry 'UEFI Firmware Settings' $menuentry_id_option 'uefi-firmware' {
 }
 @env
 """
-# https://github.com/rear/rear/issues/3578: the id, the title and the path are those of the host; GRUB took the first entry
-# once its environment was lost, as it does below.
+# https://github.com/rear/rear/issues/3578: the id, the title and the path are those of the host; GRUB took the first
+# entry once its environment was lost, as it does below.
 ROCKY = "5cf83cd1296b4ba88f9fc7e574b990f8-5.14.0-611.34.1.el9_7.x86_64"
 ROCKY_OLD = "5cf83cd1296b4ba88f9fc7e574b990f8-5.14.0-570.12.1.el9_6.x86_64"
 
@@ -81,7 +82,8 @@ def test_boot_loader_entries_of_el() -> None:
 
 
 def test_el_whose_grub_does_not_ask_what_grubby_set() -> None:
-    """As in the grub.cfg that a Rocky Linux 8.10 had after ELevate: no saved entry is read, so the first of the menu starts."""
+    """As in the grub.cfg that a Rocky Linux 8.10 had after ELevate: no saved entry is read, so the first of the menu
+    starts."""
     text = EL.replace('default="${saved_entry}"', 'default="0"') + f"saved_entry={ROCKY_OLD}\n"
     for name in (ROCKY_OLD, ROCKY):
         text += f"@entry {name}\nlinux /vmlinuz-{name.partition('-')[2]}\n"
@@ -156,8 +158,8 @@ def test_systemd_boot() -> None:
 
 
 def test_a_unified_image() -> None:
-    """https://github.com/systemd/systemd/issues/24500: the version is that of the distribution. With the kernel's, as systemd lists
-    it from https://github.com/systemd/systemd/pull/43312 on."""
+    """https://github.com/systemd/systemd/issues/24500: the version is that of the distribution. With the kernel's, as
+    systemd lists it from https://github.com/systemd/systemd/pull/43312 on."""
     image = """         type: Boot Loader Specification Type #2 (.efi)
         title: Fedora Linux 36 (Workstation Edition) (36 (Workstation Edition)) (default) (selected)
            id: linux-5.18.19-200.fc36.x86_64.efi

@@ -1,4 +1,5 @@
-"""A host's file tree for the probes of GPUDirect RDMA: modules that a compiler made (ELF objects), and stubs of programs."""
+"""A host's file tree for the probes of GPUDirect RDMA: modules that a compiler made (ELF objects), and stubs of
+programs."""
 
 from __future__ import annotations
 

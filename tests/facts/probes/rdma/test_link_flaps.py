@@ -20,7 +20,8 @@ KERNEL = """1763890000.000001 gpu1 kernel: mlx5_core 0000:01:00.0: firmware vers
 1763890101.1 gpu1 kernel: mlx5_core[4711]: segfault at 0 ip 0 sp 0 error 4 in enp1s0f0np0: Link up
 1763890130.1 gpu1 kernel: mlx5_core 0000:01:00.0 enp1s0f0np0: Link up
 """
-"""https://github.com/torvalds/linux/blob/master/drivers/net/ethernet/mellanox/mlx5/core/en_main.c; and a program of a user's."""
+"""https://github.com/torvalds/linux/blob/master/drivers/net/ethernet/mellanox/mlx5/core/en_main.c; and a program of a
+user's."""
 DAEMONS = """1763890007.5 gpu1 systemd-networkd[2666]: enp1s0f0np0: Gained carrier
 1763890007.6 gpu1 systemd-networkd[2666]: ib1: Gained carrier
 1763890100.5 gpu1 systemd-networkd[2666]: enp1s0f0np0: Lost carrier

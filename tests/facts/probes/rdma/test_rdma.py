@@ -178,7 +178,8 @@ def test_an_sriov_function_beside_its_physical_function(tmp_path: Path) -> None:
 def test_a_bond_that_lost_an_interface(
     tmp_path: Path, state: str, status: str, aggregator: str, told: tuple[str, ...]
 ) -> None:
-    """Its device has the first interface, and is ACTIVE while one of both is up: https://github.com/openucx/ucx/pull/5401"""
+    """Its device has the first interface, and is ACTIVE while one of both is up:
+    https://github.com/openucx/ucx/pull/5401"""
     hca(tmp_path, "mlx5_bond_0", "0000:3b:00.0", layer="Ethernet", lids=("0x0", "0x0"), net="ens1f0np0")
     bond = put(tmp_path / "net" / "bond0", address="b8:3f:d2:00:00:01", bonding__ad_aggregator="1")
     rows = {"ens1f0np0": ("up", "up", "1"), "ens1f1np1": (state, status, aggregator)}
@@ -196,7 +197,8 @@ def test_a_bond_that_lost_an_interface(
 
 
 def test_adapters_that_are_dead(tmp_path: Path) -> None:
-    """mlx5_core failed to start one; the firmware of another crashed. Beside them: healthy functions without an RDMA device."""
+    """mlx5_core failed to start one; the firmware of another crashed. Beside them: healthy functions without an RDMA
+    device."""
     (tmp_path / "drivers" / "mlx5_core").mkdir(parents=True)
     (tmp_path / "drivers" / "vfio-pci").mkdir()
     rows = {

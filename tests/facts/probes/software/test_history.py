@@ -50,7 +50,8 @@ DNF = """@zone -0500
 2024-01-29T10:14:23+0100 SUBDEBUG Erase: flac-1.3.3-3.fc29.x86_64
 2026-03-01T09:00:00+0000 DDEBUG Command: dnf makecache --timer
 """
-"""Lines of https://github.com/rpm-software-management/ci-dnf-stack (flac), of RHEL's and CentOS' logs in public tests and notes."""
+"""Lines of https://github.com/rpm-software-management/ci-dnf-stack (flac), of RHEL's and CentOS' logs in public tests
+and notes."""
 ZYPPER = """@zone +0100
 @zypper
 2008-09-24 11:48:58|rremove|packman
@@ -58,7 +59,8 @@ ZYPPER = """@zone +0100
 2008-09-24 11:53:10|install|amarok-yauap|1.4.10-25|x86_64||factory|4421dfa718ab73c805c1c695c97b1b67f39bf2f3
 2008-09-24 11:53:45|remove |amarok|1.4.10-100.pm.1|x86_64|root@kompost|
 """
-"""https://opensuse.github.io/libzypp/group__g__ZyppHistory.html; the line with the command is of the format told there."""
+"""https://opensuse.github.io/libzypp/group__g__ZyppHistory.html; the line with the command is of the format told there.
+"""
 
 
 def events(text: str) -> tuple[Event, ...]:

@@ -248,7 +248,8 @@ KERNEL_ROWS = "".join(f"rpm|kernel-core|0|5.14.0|{n}.el9|x86_64|kernel-5.14.0-{n
     ],
 )
 def test_kernels_that_stand_beside_each_other_are_held_by_a_lock_of_each(locked: tuple[str, ...], held: bool) -> None:
-    """dnf leaves what the locks of one name mean together, and no newer one: https://github.com/rpm-software-management/dnf5/issues/2368"""
+    """dnf leaves what the locks of one name mean together, and no newer one:
+    https://github.com/rpm-software-management/dnf5/issues/2368"""
     others = "".join(line for line in LOCKS.splitlines(keepends=True) if not line.startswith("lock|"))
     locks = "".join(f"lock|kernel-core-0:{one}\n" for one in locked)
     found = packages.parse_packages(Output(KERNEL_ROWS + others + locks))

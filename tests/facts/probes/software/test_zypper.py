@@ -118,7 +118,8 @@ def test_no_locks_and_no_packages_are_an_answer() -> None:
 
 
 NAME = "nvidia-open-driver-G06"
-"""Each as libzypp reads it: PoolQuery::recover, and PoolQueryMatcher::isAMatch, which takes what one of the attributes matches."""
+"""Each as libzypp reads it: PoolQuery::recover, and PoolQueryMatcher::isAMatch, which takes what one of the attributes
+matches."""
 
 
 @pytest.mark.parametrize(
