@@ -329,7 +329,7 @@ REST = [
     Row("a flapping port", PORTS, Health(link_downed=2), has("port_errors", ports(link_downed=14)), "fail", "down 14 times", "cable"),
     Row("port errors", PORTS, Health(port_errors=0), has("port_errors", ports(symbol_error=7)), "fail", "symbol_error 7", "perfquery"),
     Row("good ports", PORTS, Health(link_downed=2, port_errors=0), has("port_errors", ports(link_downed=2)), "pass", "1 port"),
-    Row("a port that does not tell", PORTS, Health(link_downed=2), has("port_errors", ports(link_downed="")), "skip", "not told"),
+    Row("a port that does not tell", PORTS, Health(link_downed=2), has("port_errors", ports(link_downed="")), "skip", "not reported"),
     Row("no ports", PORTS, Health(link_downed=2), has("port_errors", ""), "n/a", "no RDMA device"),
     Row("errors of the transport", "health.rdma_counters", Health(transport_errors=0),
         has("port_errors", "hw|mlx5_0|1|local_ack_timeout_err|3\n"), "fail", "local_ack_timeout_err 3", "switches"),
