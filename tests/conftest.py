@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import re
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,10 @@ import gpuprov
 from gpuprov.catalog import reader, symptoms
 from gpuprov.catalog.drivers.data import read_drivers_file
 from gpuprov.core.errors import GpuprovError
+
+# Python starts hundreds of times in the tests; where this is set, as in many container images, each compiles gpuprov again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 LAB = re.compile(r"\b(?:lab: Lab|first: First|moved: Moved|(?:newest|older): str|versions: tuple)\b")
 """Fixtures of tests/e2e that are, or are derived from, the lab."""
