@@ -102,39 +102,14 @@ def _open_previous(out: Path, signers: str) -> Manifest | None:
 def _write_bundle(
     fleet: Fleet, needs: Mapping[str, asking.Wanted], folder: Path, old: Manifest | None, options: Options, now: float
 ) -> Made:
-    kinds: dict[str, list[asking.Wanted]] = {}
-    previous = (
-        {previous_repository.folder: previous_repository for previous_repository in old.repositories} if old else {}
-    )
-    for raw, _ in fleet.pairs:
-        need = needs[raw.name]
-        place = folder / need.folder
-        place.mkdir(exist_ok=True)
-        kinds.setdefault(need.folder, []).append(need)
-        if need.packages:
-            before = options.out / need.folder if need.folder in previous else None
-            known = {each.file: each.sha256 for each in previous[need.folder].packages} if before else {}
-            resolve.fetch_packages(raw, need, place, before, known)
     until = now + options.days * 86_400
-    repositories = []
+    kinds = _fetch_packages(fleet, needs, folder, old, options)
     with repository.make_signer() as key:
         for name, hosts in kinds.items():
-            about = hosts[0]
-            repository.write_index(folder / name, about, until, now, key)
-            repositories.append(
-                Repository(
-                    folder=name,
-                    family=about.family,
-                    distribution=about.distribution,
-                    release=about.release,
-                    architecture=about.architecture,
-                    kernels=tuple(sorted({kernel for host in hosts for kernel in host.kernels})),
-                    packages=repository.list_packages(folder / name, about.family),
-                )
-            )
+            repository.write_index(folder / name, hosts[0], until, now, key)
         (folder / KEY).write_text(key.public(), encoding="utf-8")
         fingerprint = key.fingerprint
-    built = tuple(repositories)
+    built = tuple(_describe_repository(folder, hosts) for hosts in kinds.values())
     used = licences.judge(((p.name, p.section) for each in built for p in each.packages), options.accepted)
     downloads = tuple(sorted({each for need in needs.values() for each in need.downloads}))
     for each in {each.sha256: each for each in downloads}.values():
@@ -155,6 +130,37 @@ def _write_bundle(
     )
     kept = sum(1 for name, file in manifest.files.items() if old and old.files.get(name) == file)
     return Made(manifest=manifest, licences=tuple(used), kept=kept)
+
+
+def _fetch_packages(
+    fleet: Fleet, needs: Mapping[str, asking.Wanted], folder: Path, old: Manifest | None, options: Options
+) -> dict[str, list[asking.Wanted]]:
+    """Fetch each host's packages, or take them from the previous bundle; return the needs by folder."""
+    kinds: dict[str, list[asking.Wanted]] = {}
+    previous = {before.folder: before.packages for before in old.repositories} if old else {}
+    for raw, _ in fleet.pairs:
+        need = needs[raw.name]
+        place = folder / need.folder
+        place.mkdir(exist_ok=True)
+        kinds.setdefault(need.folder, []).append(need)
+        if need.packages:
+            before = options.out / need.folder if need.folder in previous else None
+            known = {each.file: each.sha256 for each in previous.get(need.folder, ())}
+            resolve.fetch_packages(raw, need, place, before, known)
+    return kinds
+
+
+def _describe_repository(folder: Path, hosts: list[asking.Wanted]) -> Repository:
+    about = hosts[0]
+    return Repository(
+        folder=about.folder,
+        family=about.family,
+        distribution=about.distribution,
+        release=about.release,
+        architecture=about.architecture,
+        kernels=tuple(sorted({kernel for host in hosts for kernel in host.kernels})),
+        packages=repository.list_packages(folder / about.folder, about.family),
+    )
 
 
 def _download(source: Named, target: Path, before: Path) -> None:

@@ -227,9 +227,8 @@ def _read_signature(key: dict[str, Any], body: bytes) -> None:
         return
     key["hashes"].add(body[3])
     when = int.from_bytes(subpackets.get(CREATED, b""), "big")
-    if when >= key["told"] and (
-        kind != DIRECT or EXPIRES in subpackets
-    ):  # a direct signature often names revokers only
+    # A direct signature often names revokers only.
+    if when >= key["told"] and (kind != DIRECT or EXPIRES in subpackets):
         key["told"] = when
         lasts = int.from_bytes(subpackets.get(EXPIRES, b""), "big")
         key["expires"] = key["created"] + lasts if lasts else 0

@@ -26,9 +26,8 @@ class Failed(Exception):
 
 def build(name: str, archive: str, folder: str, program: str, *, mpi: bool = False) -> None:
     """Build nccl or nvbandwidth, with the program in `bin`. The output goes to FOLDER.log. Raises Failed."""
-    for leftover in glob.glob(
-        f"{glob.escape(os.path.dirname(folder))}/*{glob.escape(WORK)}"
-    ):  # of a run that was killed
+    # Of a run that was killed.
+    for leftover in glob.glob(f"{glob.escape(os.path.dirname(folder))}/*{glob.escape(WORK)}"):
         shutil.rmtree(leftover, ignore_errors=True)
     work = folder + WORK
     source, new = f"{work}/source", f"{work}/new"

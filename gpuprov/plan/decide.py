@@ -46,48 +46,50 @@ def decide(
     capabilities that require it, because the playbook reboots only hosts that it works on.
     """
     _, spec = pair
-    receipt = facts.known(house.RECEIPT)
-    cut_off = bool(facts.known(house.MARKER))
     waiting = facts.known(house.REBOOT_REASONS) or {}
     permitted = reboot or spec.reboot == "if-needed"
-    judged = list(results)
+    bad: dict[str, list[str]] = {}
+    for result in results:
+        if result.moment != "preflight" and result.status in ("fail", "error"):
+            bad.setdefault(result.capability, []).append(result.check.removeprefix(f"{result.capability}."))
     present = digests(spec)
     run: dict[str, str] = {}
     skipped: dict[str, str] = {}
     for name in spec.capabilities:
-        bad = [
-            r.check
-            for r in judged
-            if r.capability == name and r.moment != "preflight" and r.status in ("fail", "error")
-        ]
-        applied = receipt.capabilities.get(name) if receipt and not receipt.damaged else None
         if only is not None and name not in only:
             skipped[name] = NOT_SELECTED
         elif full:
             run[name] = "--full"
-        elif bad:
-            run[name] = "fails: " + ", ".join(check.removeprefix(f"{name}.") for check in bad)
-        elif cut_off:
-            run[name] = "the last apply failed or was cut off"
-        elif receipt and receipt.damaged:
-            run[name] = "the receipt on the host is damaged"
-        elif applied is None:
-            run[name] = "never applied"
-        elif changed := _changed(applied, present[name]):
-            run[name] = changed
-        elif name in foreseen:
-            run[name] = foreseen[name]
+        elif name in bad:
+            run[name] = f"fails: {', '.join(bad[name])}"
+        elif reason := _find_reason_of_receipt(name, facts, present[name]) or foreseen.get(name, ""):
+            run[name] = reason
         elif permitted and name in waiting:
             run[name] = f"waits for a reboot: {waiting[name]}"
         else:
-            skipped[name] = "every check passes, nothing differs, and the same was applied" + (
-                f" {applied.applied_at}" if applied.applied_at else ""
-            )
+            skipped[name] = _describe_applied(name, facts)
     _follow(run, skipped)
     run = {name: run[name] for name in spec.capabilities if name in run} | ({HOST: prune} if prune else {})
     if permitted and waiting and not run and not full:
         return Decision({name: "a reboot is required" for name in skipped if skipped[name] != NOT_SELECTED}, {})
     return Decision(run, skipped)
+
+
+def _find_reason_of_receipt(name: str, facts: Facts, present: str) -> str:
+    """Return why what the host notes of the last apply asks for another; empty if it does not."""
+    receipt = facts.known(house.RECEIPT)
+    if facts.known(house.MARKER):
+        return "the last apply failed or was cut off"
+    if receipt and receipt.damaged:
+        return "the receipt on the host is damaged"
+    applied = receipt.capabilities.get(name) if receipt else None
+    return _changed(applied, present) if applied else "never applied"
+
+
+def _describe_applied(name: str, facts: Facts) -> str:
+    receipt = facts.known(house.RECEIPT)
+    when = receipt.capabilities[name].applied_at if receipt else ""
+    return "every check passes, nothing differs, and the same was applied" + (f" {when}" if when else "")
 
 
 def _follow(run: dict[str, str], skipped: dict[str, str]) -> None:

@@ -45,34 +45,34 @@ def list_rows(description: Description) -> Iterable[Row]:
         yield Row("GPU", "none", "nothing that needs one is proved")
         yield Row("NVIDIA driver packages", "real", "Debian's, with a real DKMS build")
         return
+    yield from _list_rows_of_gpus(description)
+    yield from _list_rows_of_hcas(description)
+    yield Row("package repository", "simulated", "on the host itself; reaching production's mirror is not proved")
+
+
+def _list_rows_of_gpus(description: Description) -> Iterable[Row]:
     yield Row("GPU on the PCI bus", "simulated", "PCI ids and addresses; not this machine's slots, links and topology")
     yield Row("NVML", "stand-in", "gpuprov's own, under the real nvidia-smi: no computation, memory, heat or errors")
-    if description.kind == "machine":
-        yield Row("NVIDIA kernel modules", "stand-in", "load, unload and use counts are real; no hardware is driven")
-    else:
-        yield Row("NVIDIA kernel modules", "stand-in", "built by DKMS, not loaded")
+    loaded = "load, unload and use counts are real; no hardware is driven"
+    text = loaded if description.kind == "machine" else "built by DKMS, not loaded"
+    yield Row("NVIDIA kernel modules", "stand-in", text)
     if description.driver:
-        yield Row(
-            f"NVIDIA driver {description.driver}",
-            "stand-in",
-            "Debian's files of another version under the right names",
-        )
+        text = "Debian's files of another version under the right names"
+        yield Row(f"NVIDIA driver {description.driver}", "stand-in", text)
     else:
-        yield Row(
-            "NVIDIA user space packages", "real", "Debian's; what touches the silicon is a stand-in of the same version"
-        )
+        text = "Debian's; what touches the silicon is a stand-in of the same version"
+        yield Row("NVIDIA user space packages", "real", text)
     if description.nvswitch:
         yield Row("NVSwitch, fabric manager", "stand-in", "PCI functions and a daemon's states; no fabric is trained")
-    if description.hcas and description.kind == "machine":
+
+
+def _list_rows_of_hcas(description: Description) -> Iterable[Row]:
+    if not description.hcas:
+        return
+    if description.kind == "machine":
         yield Row("HCAs", "simulated", "PCI functions; no RDMA device, link, fabric or firmware")
-    elif description.hcas:
-        text = "InfiniBand HCAs" if description.fabric == "infiniband" else "RoCE HCAs"
-        yield Row(
-            text,
-            "simulated",
-            "files in sysfs as of a live fabric: no verbs, no packets, no firmware, no subnet manager",
-        )
-        yield Row(
-            "PCIe switches and links", "simulated", "a board's usual tree, with registers that keep what is written"
-        )
-    yield Row("package repository", "simulated", "on the host itself; reaching production's mirror is not proved")
+        return
+    name = "InfiniBand HCAs" if description.fabric == "infiniband" else "RoCE HCAs"
+    text = "files in sysfs as of a live fabric: no verbs, no packets, no firmware, no subnet manager"
+    yield Row(name, "simulated", text)
+    yield Row("PCIe switches and links", "simulated", "a board's usual tree, with registers that keep what is written")

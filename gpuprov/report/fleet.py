@@ -100,64 +100,71 @@ def data(
     verbose: bool = False,
 ) -> dict[str, Any]:
     """Return columns for fleet.js: numbers stand for texts, results and sets of results."""
-    texts: Numbers[str] = Numbers()
-    checks: Numbers[tuple[int, ...]] = Numbers()
-    results: Numbers[tuple[int, ...]] = Numbers()
-    sets: Numbers[tuple[int, ...]] = Numbers()
-    pictures: Numbers[tuple[int, int]] = Numbers()
-    versions: Numbers[tuple[tuple[int, int], ...]] = Numbers()
-    statuses, kinds = list(EVERY if verbose else ORDER), list(LETTERS)
-    hosts = []
-    room = PICTURES
-    for host, host_results in rows.items():
-        of_host = []
-        for result in host_results:
-            if result.status not in statuses:
-                continue
-            check = checks[
-                texts[result.check], texts[result.capability], texts[", ".join(result.fields)], texts[result.moment]
-            ]
-            changes = "\n".join(map(_change, result.changes)) if result.status in FAILING else ""
-            columns = (
-                result.expected,
-                result.found,
-                result.evidence,
-                result.hint,
-                result.reboot,
-                result.version,
-                result.follows,
-                changes,
-            )
-            of_host.append(results[(check, statuses.index(result.status), *(texts[text] for text in columns))])
-        beside = known.get(host, Known())
-        drawn = []
-        for title, picture in beside.pictures:
-            if picture not in texts.known:
-                room -= len(picture)
-            if room > 0 or picture in texts.known:
-                drawn.append(pictures[texts[title], texts[picture]])
-        boot = boots[host]
-        hosts.append(
-            [
-                texts[host],
-                texts[group(beside.groups, beside.rack)],
-                sets[tuple(of_host)],
-                kinds.index(states[host]),
-                texts[boot.verdict],
-                texts["; ".join(boot.reasons)],
-                drawn,
-                [[texts[name], texts[value]] for name, value in beside.receipt],
-                versions[tuple((texts[name], texts[value]) for name, value in beside.versions)],
-            ]
-        )
+    kinds = list(LETTERS)
+    columns = _Columns(list(EVERY if verbose else ORDER))
+    hosts = [
+        [
+            *columns.add_results(host, results, known.get(host, Known())),
+            kinds.index(states[host]),
+            *columns.add_facts(boots[host], known.get(host, Known())),
+        ]
+        for host, results in rows.items()
+    ]
     return {
         "states": [[kind, LETTERS[kind], words[kind]] for kind in kinds],
-        "statuses": statuses,
-        "texts": list(texts.known),
-        "checks": list(checks.known),
-        "results": list(results.known),
-        "sets": list(sets.known),
-        "pictures": list(pictures.known),
-        "versions": list(versions.known),
+        "statuses": columns.statuses,
+        "texts": list(columns.texts.known),
+        "checks": list(columns.checks.known),
+        "results": list(columns.results.known),
+        "sets": list(columns.sets.known),
+        "pictures": list(columns.pictures.known),
+        "versions": list(columns.versions.known),
         "hosts": hosts,
     }
+
+
+class _Columns:
+    """What hosts have in common, each once."""
+
+    def __init__(self, statuses: Sequence[str]) -> None:
+        self.statuses = statuses
+        self.texts: Numbers[str] = Numbers()
+        self.checks: Numbers[tuple[int, ...]] = Numbers()
+        self.results: Numbers[tuple[int, ...]] = Numbers()
+        self.sets: Numbers[tuple[int, ...]] = Numbers()
+        self.pictures: Numbers[tuple[int, int]] = Numbers()
+        self.versions: Numbers[tuple[tuple[int, int], ...]] = Numbers()
+        self._room = PICTURES
+
+    def add_results(self, host: str, results: Sequence[Result], known: Known) -> list[int]:
+        """Return the numbers of the host's name, of its group, and of its set of results."""
+        numbers = tuple(self._add_result(result) for result in results if result.status in self.statuses)
+        return [self.texts[host], self.texts[group(known.groups, known.rack)], self.sets[numbers]]
+
+    def _add_result(self, result: Result) -> int:
+        texts = self.texts
+        check = (texts[result.check], texts[result.capability], texts[", ".join(result.fields)], texts[result.moment])
+        changes = "\n".join(map(_change, result.changes)) if result.status in FAILING else ""
+        columns = (
+            *(result.expected, result.found, result.evidence, result.hint),
+            *(result.reboot, result.version, result.follows, changes),
+        )
+        return self.results[
+            (self.checks[check], self.statuses.index(result.status), *(texts[text] for text in columns))
+        ]
+
+    def add_facts(self, boot: NextBoot, known: Known) -> list[Any]:
+        """Return the verdict for the next boot, the diagrams that there is room for, the receipt and the versions."""
+        texts, drawn = self.texts, []
+        for title, picture in known.pictures:
+            if picture not in texts.known:
+                self._room -= len(picture)
+            if self._room > 0 or picture in texts.known:
+                drawn.append(self.pictures[texts[title], texts[picture]])
+        return [
+            texts[boot.verdict],
+            texts["; ".join(boot.reasons)],
+            drawn,
+            [[texts[name], texts[value]] for name, value in known.receipt],
+            self.versions[tuple((texts[name], texts[value]) for name, value in known.versions)],
+        ]

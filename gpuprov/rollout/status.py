@@ -11,6 +11,7 @@ import msgspec
 
 from gpuprov.core.errors import Code, Outcome, choose_code, find_worst
 from gpuprov.fleet.policy.events import ENDED
+from gpuprov.fleet.policy.planned import Batch
 from gpuprov.fleet.policy.state import Host, State
 
 FORMAT = 1
@@ -124,43 +125,35 @@ def status(
     rollout: str, state: State, *, carried_out: bool, domains: Mapping[str, str], details: Mapping[str, str]
 ) -> Status:
     """Return the status. `details`: what hosts are waiting for now."""
-    hosts, batches = [], []
-    current = state.batch
-    for batch in state.plan.batches:
-        words = {name: word(state, name) for name in batch.hosts}
-        counted = Counter(words.values())
-        over: BatchState = (
-            "over"
-            if batch.number in state.over
-            else "current"
-            if batch is current and not state.finished
-            else "waiting"
-        )
-        batches.append(
-            BatchStatus(name=batch.name, state=over, hosts={label: counted[label] for label in WORDS if counted[label]})
-        )
-        for name, host in state.of(batch):
-            hosts.append(
-                HostStatus(
-                    host=name,
-                    batch=batch.name,
-                    domain=domains[name],
-                    state=words[name],
-                    result=host.result,
-                    message=details.get(name, host.message),
-                    kept_out=host.held and state.plan.policy.drain is not None,
-                    untold=host.untold,
-                )
-            )
     return Status(
         id=rollout,
         state=standing(state, carried_out),
         why=state.stopped or state.aborted or state.paused,
         begun=moment(state.begun),
-        batches=batches,
-        hosts=hosts,
+        batches=[_describe_batch(state, batch) for batch in state.plan.batches],
+        hosts=[
+            HostStatus(
+                host=name,
+                batch=batch.name,
+                domain=domains[name],
+                state=word(state, name),
+                result=host.result,
+                message=details.get(name, host.message),
+                kept_out=host.held and state.plan.policy.drain is not None,
+                untold=host.untold,
+            )
+            for batch in state.plan.batches
+            for name, host in state.of(batch)
+        ],
         exit_code=choose_code([choose_outcome(state)]),
     )
+
+
+def _describe_batch(state: State, batch: Batch) -> BatchStatus:
+    counts = Counter(word(state, name) for name in batch.hosts)
+    current = batch is state.batch and not state.finished
+    over: BatchState = "over" if batch.number in state.over else "current" if current else "waiting"
+    return BatchStatus(name=batch.name, state=over, hosts={label: counts[label] for label in WORDS if counts[label]})
 
 
 def by_state(hosts: Iterable[HostStatus]) -> dict[str, list[HostStatus]]:

@@ -61,9 +61,8 @@ class Store:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             refuse_anothers(self.folder)
-            if (lost := self._others()) and not os.path.lexists(
-                file
-            ):  # in this order: the file is there before a folder
+            # In this order: the file is there before a folder.
+            if (lost := self._others()) and not os.path.lexists(file):
                 raise self._damaged(f"beside it are the files of {names(lost)}", "missing")
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
             self._db = sqlite3.connect(file, timeout=PATIENCE, isolation_level=None)

@@ -49,9 +49,8 @@ def header_package(form: str, release: str) -> str:
         version, _, own = release.rpartition("-")
         return form.replace("{kernel_flavour}", own).replace("{kernel}", version)
     base, _, variant = release.rpartition("+")
-    if (
-        not base or "." in variant
-    ):  # none, or in the version: 5.14.0-687.42.1+2.1.el9_8_ciq.x86_64 of Rocky on Google Cloud
+    # None, or in the version: 5.14.0-687.42.1+2.1.el9_8_ciq.x86_64 of Rocky on Google Cloud.
+    if not base or "." in variant:
         base, variant = release, ""
     other = f"uek{variant}" if "uek." in release else variant
     if other and form.startswith("kernel-devel-"):

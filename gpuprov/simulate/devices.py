@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -49,43 +50,7 @@ class PciDevice:
 
 def devices(name: str, description: Description) -> tuple[PciDevice, ...]:
     """Return all functions of the host of this name, in bus order. The same name and description give the same devices."""
-    made: list[PciDevice] = []
-    if gpu := description.gpu:
-        known = gpu.known
-        pci_id = known.pci_ids[0]
-        subsystem = pci_id.subsystems[0] if pci_id.subsystems else pci_id.id
-        for index in range(gpu.count):
-            identity = str(uuid.uuid5(_NAMESPACE, f"{name}/{known.key}/{index}"))
-            made.append(
-                _one("gpu", index, 0x10, gpu.count, pci_id.id, subsystem, GPU_CLASS, known.name, f"GPU-{identity}")
-            )
-    if description.nvswitch in NVSWITCHES:
-        identifier, count = NVSWITCHES[description.nvswitch]
-        made += [
-            _one("nvswitch", index, 0xC0, count, identifier, identifier, NVSWITCH_CLASS, "NVSwitch")
-            for index in range(count)
-        ]
-    if description.nvswitch == 4:
-        made += [
-            _one(
-                "nvlink-bridge",
-                index,
-                0xD0,
-                BRIDGES,
-                CONNECTX7,
-                CONNECTX7,
-                INFINIBAND_CLASS,
-                "NVLink bridge",
-                vpd=BRIDGE_VPD,
-            )
-            for index in range(BRIDGES)
-        ]
-    identifier, adapter = HCAS[description.rate]
-    pci_class = ETHERNET_CLASS if description.fabric == "roce" else INFINIBAND_CLASS
-    made += [
-        _one("hca", index, 0x90, description.hcas, identifier, identifier, pci_class, adapter)
-        for index in range(description.hcas)
-    ]
+    made = [*_list_gpus(name, description), *_list_nvswitches(description), *_list_hcas(description)]
     if hung := tree(description, [(device.role, device.index) for device in made if device.role in NVLINK_ROLES]):
         places = [hung.places[device.role, device.index] for device in made]
         made = [
@@ -93,6 +58,35 @@ def devices(name: str, description: Description) -> tuple[PciDevice, ...]:
             for device, place in zip(made, places, strict=True)
         ]
     return tuple(sorted(made, key=lambda device: device.address))
+
+
+def _list_gpus(name: str, description: Description) -> Iterator[PciDevice]:
+    if not (gpu := description.gpu):
+        return
+    known = gpu.known
+    pci_id = known.pci_ids[0]
+    subsystem = pci_id.subsystems[0] if pci_id.subsystems else pci_id.id
+    for index in range(gpu.count):
+        uuid_ = f"GPU-{uuid.uuid5(_NAMESPACE, f'{name}/{known.key}/{index}')}"
+        yield _one("gpu", index, 0x10, gpu.count, pci_id.id, subsystem, GPU_CLASS, known.name, uuid_)
+
+
+def _list_nvswitches(description: Description) -> Iterator[PciDevice]:
+    """Yield the NVSwitches; those of generation 4 are reached through bridges."""
+    if description.nvswitch in NVSWITCHES:
+        identifier, count = NVSWITCHES[description.nvswitch]
+        for index in range(count):
+            yield _one("nvswitch", index, 0xC0, count, identifier, identifier, NVSWITCH_CLASS, "NVSwitch")
+    if description.nvswitch == 4:
+        bridge = (BRIDGES, CONNECTX7, CONNECTX7, INFINIBAND_CLASS, "NVLink bridge")
+        yield from (_one("nvlink-bridge", index, 0xD0, *bridge, vpd=BRIDGE_VPD) for index in range(BRIDGES))
+
+
+def _list_hcas(description: Description) -> Iterator[PciDevice]:
+    identifier, adapter = HCAS[description.rate]
+    pci_class = ETHERNET_CLASS if description.fabric == "roce" else INFINIBAND_CLASS
+    for index in range(description.hcas):
+        yield _one("hca", index, 0x90, description.hcas, identifier, identifier, pci_class, adapter)
 
 
 def _one(  # noqa: PLR0917

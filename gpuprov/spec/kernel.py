@@ -141,64 +141,60 @@ def merge(contributions: Iterable[Contribution]) -> tuple[Kernel, list[Conflict]
 
     If one source leaves the CPU governor or NUMA balancing alone (`keep`), another may set it.
     """
-    conflicts: list[Conflict] = []
-    owners: dict[str, str] = {}
-    command_line: dict[str, str] = {}
-    options: dict[str, dict[str, Scalar]] = {}
-    sysctl: dict[str, int | str] = {}
-    limits: dict[LimitName, Limit] = {}
-    blacklist: dict[str, None] = {}
-    modules: dict[str, None] = {}
-    built: dict[str, None] = {}
-    hugepages: dict[HugepageSize, int] = {}
-    words: dict[str, object] = {}
-
-    def agree(into: dict[str, object], new: Mapping[str, object], room: str, source: str) -> None:
-        for key, value in new.items():
-            setting = f"{room}.{key}" if room else key
-            if key in into and is_same(into[key], value):
-                continue
-            if key in into:
-                larger = choose_larger(room, key, into[key], value)
-                if larger is None:
-                    conflicts.append(Conflict(setting, (owners[setting], source), (into[key], value)))
-                    continue
-                value = larger
-            into[key] = value
-            owners.setdefault(setting, source)
-
+    merging = _Merging()
+    lists: dict[str, dict[str, None]] = {name: {} for name in ("blacklist", "modules_load", "modules_built")}
+    options: dict[str, dict[str, object]] = {}
     for contribution in contributions:
         kernel, source = contribution.kernel, contribution.source
-        agree(command_line, kernel.command_line, "command_line", source)  # type: ignore[arg-type]
+        for name in ("command_line", "sysctl", "limits", "hugepages"):
+            merging.add(name, getattr(kernel, name), source)
         for module, values in kernel.module_options.items():
-            agree(options.setdefault(module, {}), values, f"module_options.{module}", source)  # type: ignore[arg-type]
-        agree(sysctl, kernel.sysctl, "sysctl", source)  # type: ignore[arg-type]
-        agree(limits, kernel.limits, "limits", source)  # type: ignore[arg-type]
-        agree(hugepages, kernel.hugepages, "hugepages", source)  # type: ignore[arg-type]
+            options[module] = merging.add(f"module_options.{module}", values, source)
         settings = {"cpu_governor": kernel.cpu_governor, "numa_balancing": kernel.numa_balancing}
-        agree(words, {key: value for key, value in settings.items() if value != "keep"}, "", source)
-        blacklist.update(dict.fromkeys(kernel.blacklist))
-        modules.update(dict.fromkeys(kernel.modules_load))
-        built.update(dict.fromkeys(kernel.modules_built))
+        merging.add("", {key: value for key, value in settings.items() if value != "keep"}, source)
+        for name, names in lists.items():
+            names.update(dict.fromkeys(getattr(kernel, name)))
     merged = Kernel(
-        command_line=command_line,
-        blacklist=tuple(blacklist),
-        module_options=options,
-        modules_load=tuple(modules),
-        modules_built=tuple(built),
-        sysctl=sysctl,
-        limits=limits,
-        hugepages=hugepages,
-        **words,  # type: ignore[arg-type]
+        **{name: merging[name] for name in ("command_line", "sysctl", "limits", "hugepages")},  # type: ignore[arg-type]
+        **{name: tuple(names) for name, names in lists.items()},  # type: ignore[arg-type]
+        module_options=options,  # type: ignore[arg-type]
+        **merging[""],  # type: ignore[arg-type]
     )
     more = add_implied(merged)
-    agree(command_line, more.command_line, "command_line", "kernel.hugepages")  # type: ignore[arg-type]
-    for (
-        key
-    ) in more.command_line:  # last, whoever else has said them: the kernel reads a number of pages after their size
+    command_line = merging.add("command_line", more.command_line, "kernel.hugepages")
+    # Last, whoever else has said them: the kernel reads a number of pages after their size.
+    for key in more.command_line:
         command_line[key] = command_line.pop(key)
-    agree(sysctl, more.sysctl, "sysctl", "kernel's hugepages or numa_balancing")  # type: ignore[arg-type]
-    return merged, conflicts
+    merging.add("sysctl", more.sysctl, "kernel's hugepages or numa_balancing")
+    return merged, merging.conflicts
+
+
+class _Merging:
+    """Settings by room (`sysctl`; empty for a field of the block itself), each with the source that set it first."""
+
+    def __init__(self) -> None:
+        self.conflicts: list[Conflict] = []
+        self._rooms: dict[str, dict[str, object]] = {}
+        self._owners: dict[str, str] = {}
+
+    def __getitem__(self, room: str) -> dict[str, object]:
+        return self._rooms.setdefault(room, {})
+
+    def add(self, room: str, new: Mapping[str, object], source: str) -> dict[str, object]:
+        """Add a source's settings to a room, and return the room. What does not agree is a conflict."""
+        into = self[room]
+        for key, value in new.items():
+            setting = f"{room}.{key}" if room else key
+            if key not in into:
+                into[key], self._owners[setting] = value, source
+            elif not is_same(into[key], value):
+                larger = choose_larger(room, key, into[key], value)
+                if larger is None:
+                    owners = (self._owners[setting], source)
+                    self.conflicts.append(Conflict(setting, owners, (into[key], value)))
+                else:
+                    into[key] = larger
+        return into
 
 
 def is_same(old: object, new: object) -> bool:

@@ -83,32 +83,26 @@ def find_problems(site: Mapping[str, object], capabilities: Iterable[str]) -> It
             message = f'{name} is "{site[name]}"; allowed: seconds, a whole number'
             yield Problem(path=(name,), message=message, hint=f"such as {name}: {example}")
     if COMPONENTS in site and format_word(site[COMPONENTS]) not in YES | NO:
-        yield Problem(
-            path=(COMPONENTS,),
-            message=f'{COMPONENTS} is "{site[COMPONENTS]}"; allowed: true, false',
-            hint=f"such as {COMPONENTS}: false",
-        )
+        message = f'{COMPONENTS} is "{site[COMPONENTS]}"; allowed: true, false'
+        yield Problem(path=(COMPONENTS,), message=message, hint=f"such as {COMPONENTS}: false")
     services = site.get(SERVICES, "")
-    if not isinstance(services, str) and not (
-        isinstance(services, list | tuple) and all(isinstance(service, str) for service in services)
-    ):
-        yield Problem(
-            path=(SERVICES,),
-            message=f'{SERVICES} is "{services}"; allowed: a list of units',
-            hint=f"such as {SERVICES}: [lightdm.service]",
-        )
+    units = services if isinstance(services, list | tuple) else [services]
+    if not all(isinstance(unit, str) for unit in units):
+        message = f'{SERVICES} is "{services}"; allowed: a list of units'
+        yield Problem(path=(SERVICES,), message=message, hint=f"such as {SERVICES}: [lightdm.service]")
     hint = f"such as host_free_space: {{kernel: {{path: /boot, mib: 200}}}}; {' or '.join(FOLDERS)}, in MiB"
+    for message in _find_problems_of_rooms(site, list(capabilities)):
+        yield Problem(path=(ROOM,), message=message, hint=hint)
+
+
+def _find_problems_of_rooms(site: Mapping[str, object], capabilities: list[str]) -> Iterable[str]:
     try:
         rooms = free_space(site, {})
     except msgspec.ValidationError as error:
-        message = f'host_free_space is "{site[ROOM]}": {error}'
-        yield Problem(path=(ROOM,), message=message, hint=hint)
+        yield f'host_free_space is "{site[ROOM]}": {error}'
         return
-    known = list(capabilities)
     for name, room in rooms.items():
-        if name not in known:
-            message = f'host_free_space has "{name}"; allowed: {", ".join(known)}'
-            yield Problem(path=(ROOM,), message=message, hint=hint)
+        if name not in capabilities:
+            yield f'host_free_space has "{name}"; allowed: {", ".join(capabilities)}'
         if room.path not in FOLDERS:
-            message = f'host_free_space.{name}.path is "{room.path}"; allowed: {", ".join(FOLDERS)}'
-            yield Problem(path=(ROOM,), message=message, hint=hint)
+            yield f'host_free_space.{name}.path is "{room.path}"; allowed: {", ".join(FOLDERS)}'

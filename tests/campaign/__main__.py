@@ -136,9 +136,8 @@ def campaign(
             for future in [pool.submit(do, group, way) for group, way in groups]:
                 try:
                     future.result()
-                except (
-                    Exception
-                ) as error:  # a fault of the campaign's own, not of what it tries: said, and the rest goes on
+                # A fault of the campaign's own, not of what it tries: said, and the rest goes on.
+                except Exception as error:
                     print(f"a group was not judged: {type(error).__name__}: {error}", flush=True)
                     unjudged.append(str(error))
     return len(broken) + len(unjudged)

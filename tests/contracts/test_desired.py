@@ -52,9 +52,8 @@ class Recorder(dict[str, Any]):
         return super().__getitem__(key)
 
     def __missing__(self, key: str) -> Any:
-        if not self or self.its_place.endswith(
-            ".tasks"
-        ):  # what is empty says nothing of its keys; a task may not be needed
+        # What is empty says nothing of its keys; a task may not be needed.
+        if not self or self.its_place.endswith(".tasks"):
             return ChainableUndefined()
         raise AssertionError(f"the role asks for {self.its_place}.{key}, which is not worked out")
 

@@ -61,9 +61,8 @@ def difference(text: str | None, expected: dict[str, Any] | None) -> str:
         return "is not YAML"
     if not isinstance(read, dict):
         return "is no mapping"
-    if (
-        COUNTS not in read
-    ):  # a spec that an export made says how many GPUs there are, and the one that it was applied by did not
+    # A spec that an export made says how many GPUs there are, and the one that it was applied by did not.
+    if COUNTS not in read:
         expected = {key: value for key, value in expected.items() if key != COUNTS}
     keys = [key for key in {**expected, **read} if read.get(key) != expected.get(key)]
     return f"differs in {', '.join(map(str, keys))}" if keys else ""

@@ -75,9 +75,8 @@ class Rounds:
                 time.sleep(PAUSE)
         for name in waiting:
             self._again[name]()
-        if (
-            self._again and not self._let_in
-        ):  # they drop one alone, too: that is no reason to be slow with all the others
+        # They drop one alone, too: that is no reason to be slow with all the others.
+        if self._again and not self._let_in:
             self._pace.forks = forks
 
     def _promising(self, names: Sequence[str], most: int, jobs: Mapping[str, Job], left: list[str]) -> Iterator[Job]:

@@ -71,9 +71,8 @@ def _build_answer(settings: Settings, ended: Ended, timeout: float) -> Answer:
         return _build_unreached(settings, ended.reason)
     if frames.split(both) is not None:
         return both
-    if (
-        frames.begun(both) and b"not responding" in ended.error[-300:]
-    ):  # ssh's own words for a question without an answer
+    # Ssh's own words for a question without an answer.
+    if frames.begun(both) and b"not responding" in ended.error[-300:]:
         return _build_unreached(settings, f"it stopped answering while it was read: silent for {SILENCE} s")
     if frames.begun(both):
         why = how.connection(ended.status) if how.by_signal(ended.status) else "the connection was lost"

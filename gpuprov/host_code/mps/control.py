@@ -124,42 +124,8 @@ class Control:
         return self.settle3(change) if self.v3 else self.settle2(change)
 
     def settle2(self, change: bool) -> list[str]:
-        config, changes = self.config, []
-        percentage = f"{config['percentage']:.1f}"
-        pairs = [
-            (
-                "get_default_active_thread_percentage",
-                percentage,
-                f"set_default_active_thread_percentage {config['percentage']}",
-            ),
-            ("get_default_client_priority", config["priority"], "set_default_client_priority " + config["priority"]),
-        ]
-        for ordinal, _, limit in self.limits():
-            ask = f"get_default_device_pinned_mem_limit {ordinal}"
-            if limit:
-                pairs.append((ask, format_limit(limit), f"set_default_device_pinned_mem_limit {ordinal} {limit}"))
-            elif self.ask(ask):
-                raise Restart(
-                    f"it has a memory limit of device {ordinal} that the spec has not, and no command takes one away"
-                )
-        for server in self.servers() if not config["partitions"] else []:
-            pairs.append(
-                (
-                    "get_active_thread_percentage " + server,
-                    percentage,
-                    f"set_active_thread_percentage {server} {config['percentage']}",
-                )
-            )
-            pairs += [
-                (
-                    f"get_device_pinned_mem_limit {server} {ordinal}",
-                    format_limit(limit),
-                    f"set_device_pinned_mem_limit {server} {ordinal} {limit}",
-                )
-                for ordinal, _, limit in self.limits()
-                if limit
-            ]
-        for ask, desired, command in pairs:
+        changes = []
+        for ask, desired, command in [*self.list_defaults(), *self.list_limits_of_servers()]:
             actual = self.ask(ask)
             if actual == desired:
                 continue
@@ -167,10 +133,38 @@ class Control:
             if change:
                 self.ask(command)
                 if self.ask(ask) != desired:
-                    raise Problem(
-                        f"gpuprov-mps@{self.daemon['name']}: {command} had no effect: see {self.daemon['log']}/control.log"
-                    )
+                    log = f"{self.daemon['log']}/control.log"
+                    raise Problem(f"gpuprov-mps@{self.daemon['name']}: {command} had no effect: see {log}")
         return changes
+
+    def list_defaults(self) -> list[tuple[str, str, str]]:
+        """Return what new servers get: the question, the answer that it should have, and the command for that."""
+        percentage, priority = self.config["percentage"], self.config["priority"]
+        rows = [
+            ("active_thread_percentage", f"{percentage:.1f}", f"{percentage}"),
+            ("client_priority", priority, priority),
+        ]
+        for ordinal, _, limit in self.limits():
+            name = f"device_pinned_mem_limit {ordinal}"
+            if limit:
+                rows.append((name, format_limit(limit), f"{limit}"))
+            elif self.ask(f"get_default_{name}"):
+                message = f"it has a memory limit of device {ordinal} that the spec has not"
+                raise Restart(f"{message}, and no command takes one away")
+        return [(f"get_default_{name}", desired, f"set_default_{name} {value}") for name, desired, value in rows]
+
+    def list_limits_of_servers(self) -> list[tuple[str, str, str]]:
+        """Return the same for the servers that run."""
+        percentage = self.config["percentage"]
+        rows = []
+        for server in self.servers() if not self.config["partitions"] else []:
+            rows.append((f"active_thread_percentage {server}", f"{percentage:.1f}", f"{percentage}"))
+            rows += [
+                (f"device_pinned_mem_limit {server} {ordinal}", format_limit(limit), f"{limit}")
+                for ordinal, _, limit in self.limits()
+                if limit
+            ]
+        return [(f"get_{name}", desired, f"set_{name} {value}") for name, desired, value in rows]
 
     def settle3(self, change: bool) -> list[str]:
         changes = []

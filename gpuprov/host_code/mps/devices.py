@@ -190,54 +190,55 @@ def can_be_named(config: Config, name: str) -> bool:
 
 def list_daemons(config: Config, gpus: list[Gpu]) -> list[Daemon]:
     """Return the daemons of a configuration: name, devices in the daemon's order, GPUs, directories."""
-    scope = config["scope"]
-    rows: list[tuple[str, list[Gpu], str]] = []
+    scope, paths = config["scope"], config["paths"]
     if scope == "none":
         return []
     if not gpus:
         raise Gone("mps: the driver has no GPU")
     if scope == "host":
-        rows.append(("host", require_whole(gpus, "scope: host"), ""))
-    elif scope == "gpu":
-        rows += [(f"gpu{gpu['index']}", require_whole([gpu], "scope: gpu"), "") for gpu in gpus]
+        pipe, log = paths["pipes"][config["protocol"]], paths["logs"]
+        return [make_daemon("host", require_whole(gpus, "scope: host"), "", pipe, log)]
+    if scope == "gpu":
+        rows = [(f"gpu{gpu['index']}", require_whole([gpu], "scope: gpu"), "") for gpu in gpus]
     elif scope == "groups":
-        taken: dict[int, str] = {}
-        for number, name in enumerate(group_names(config)):
-            groups = [select_gpu(selector, gpus) for selector in config["groups"][number]["gpus"]]
-            for gpu in groups:
-                if gpu["index"] in taken:
-                    raise Problem(f"mps.groups: GPU {gpu['index']} is in {taken[gpu['index']]} and again in {name}")
-                taken[gpu["index"]] = name
-            rows.append((name, require_whole(groups, "group " + name), ""))
+        rows = list_groups(config, gpus)
     else:
-        for gpu in gpus:
-            for device in gpu["devices"]:
-                shared = [other for other in gpu["devices"] if other["start"] == device["start"]]
-                name = f"gpu{gpu['index']}-mig{device['start']}"
-                rows.append((name + (f"-ci{device['compute']}" if len(shared) > 1 else ""), [gpu], device["uuid"]))
-    paths = config["paths"]
-    if scope != "host":
-        return [
-            {
-                "name": name,
-                "gpus": members,
-                "devices": [mig] if mig else [gpu["uuid"] for gpu in members],
-                "mig": bool(mig),
-                "pipe": f"{paths['pipe_base']}/{name}",
-                "log": f"{paths['logs']}/{name}",
-            }
-            for name, members, mig in rows
-        ]
+        rows = list_mig_devices(gpus)
     return [
-        {
-            "name": "host",
-            "gpus": gpus,
-            "devices": [gpu["uuid"] for gpu in gpus],
-            "mig": False,
-            "pipe": paths["pipes"][config["protocol"]],
-            "log": paths["logs"],
-        }
+        make_daemon(name, members, mig, f"{paths['pipe_base']}/{name}", f"{paths['logs']}/{name}")
+        for name, members, mig in rows
     ]
+
+
+def make_daemon(name: str, members: list[Gpu], mig: str, pipe: str, log: str) -> Daemon:
+    devices = [mig] if mig else [gpu["uuid"] for gpu in members]
+    return {"name": name, "gpus": members, "devices": devices, "mig": bool(mig), "pipe": pipe, "log": log}
+
+
+def list_groups(config: Config, gpus: list[Gpu]) -> list[tuple[str, list[Gpu], str]]:
+    """Return a daemon for each group. Raises Problem if a GPU is in two of them."""
+    rows: list[tuple[str, list[Gpu], str]] = []
+    taken: dict[int, str] = {}
+    for number, name in enumerate(group_names(config)):
+        members = [select_gpu(selector, gpus) for selector in config["groups"][number]["gpus"]]
+        for gpu in members:
+            if gpu["index"] in taken:
+                raise Problem(f"mps.groups: GPU {gpu['index']} is in {taken[gpu['index']]} and again in {name}")
+            taken[gpu["index"]] = name
+        rows.append((name, require_whole(members, "group " + name), ""))
+    return rows
+
+
+def list_mig_devices(gpus: list[Gpu]) -> list[tuple[str, list[Gpu], str]]:
+    """Return a daemon for each MIG device, named by the memory slice at which it begins."""
+    rows: list[tuple[str, list[Gpu], str]] = []
+    for gpu in gpus:
+        starts = [device["start"] for device in gpu["devices"]]
+        for device in gpu["devices"]:
+            name = f"gpu{gpu['index']}-mig{device['start']}"
+            shared = starts.count(device["start"]) > 1
+            rows.append((name + (f"-ci{device['compute']}" if shared else ""), [gpu], device["uuid"]))
+    return rows
 
 
 def check_limits(config: Config, gpus: Sequence[Gpu]) -> None:

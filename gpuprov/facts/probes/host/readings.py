@@ -4,6 +4,7 @@ takes them."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import msgspec
@@ -57,47 +58,48 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(output: Output) -> Readings:
-    clock, up, last, lost = None, 0.0, None, ""
-    start = ""
-    timer = {"UnitFileState": "", "ActiveState": ""}
+    """Parse lines of `@KIND VALUE`, and the readings themselves, each a line of JSON."""
     files: dict[str, str] = {}
-    noted: list[Noted] = []
-    for line in output.text.splitlines():
-        kind, _, value = line.partition(" ")
-        if kind == "@clock":
-            clock = _parse_time(value)
-        elif kind == "@up":
-            up = float(value)
-        elif kind == "@last":
-            last = _parse_time(value)
-        elif kind == "@sum":
+    values = {"clock": "", "up": "0", "last": "", "start": ""}
+    timer = {"UnitFileState": "", "ActiveState": ""}
+    for kind, value in re.findall(r"^@(\w+) (.*)$", output.text, re.MULTILINE):
+        if kind == "sum":
             digest, _, path = value.partition("  ")
             files[path] = digest
-        elif kind == "@start":
-            start = value
-        elif kind == "@unit":
+        elif kind == "unit":
             name, _, state = value.partition("=")
             timer[name] = state
-        elif line.startswith("{"):
-            try:
-                entry = parse_typed_json(line, Line)
-                noted += _list_changes(entry)
-                lost = entry.lost or lost
-            except (Unreadable, ValueError) as error:
-                lost = f"a line of {CHANGES} cannot be read: {error}"
-    if clock is None:
+        else:
+            values[kind] = value
+    if not values["clock"]:
         raise ValueError("the host's clock is not told")
+    noted, lost = _parse_noted(line for line in output.text.splitlines() if line.startswith("{"))
+    option = _STARTED.search(values["start"])
     return Readings(
-        clock=clock,
-        up=up,
+        clock=_parse_time(values["clock"]),
+        up=float(values["up"]),
         timer=timer["UnitFileState"],
         active=timer["ActiveState"],
-        keep_days=int(option[1]) if (option := _STARTED.search(start)) else None,
+        keep_days=int(option[1]) if option else None,
         files=files,
-        last=last,
-        noted=tuple(noted),
+        last=_parse_time(values["last"]) if values["last"] else None,
+        noted=noted,
         lost=lost,
     )
+
+
+def _parse_noted(lines: Iterable[str]) -> tuple[tuple[Noted, ...], str]:
+    """Return the changes, and why some are lost; empty if none is."""
+    noted: list[Noted] = []
+    lost = ""
+    for line in lines:
+        try:
+            entry = parse_typed_json(line, Line)
+            noted += _list_changes(entry)
+            lost = entry.lost or lost
+        except (Unreadable, ValueError) as error:
+            lost = f"a line of {CHANGES} cannot be read: {error}"
+    return tuple(noted), lost
 
 
 def _list_changes(line: Line) -> list[Noted]:
