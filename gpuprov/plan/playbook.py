@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -22,6 +22,9 @@ from gpuprov.facts.collect.environment import FORCED, in_utf8, is_kept
 from gpuprov.facts.collect.settings import ansible_config
 from gpuprov.plan.interrupt import GRACE, interruptible
 from gpuprov.render.checkout import acts_of
+
+if TYPE_CHECKING:
+    from ansible_runner.config.runner import RunnerConfig
 
 MOST_FORKS = 50
 REMOTE_TEMP = "~/.ansible/tmp/gpuprov"
@@ -57,32 +60,20 @@ def run(
     called at once when a user or a signal ends it.
     """
     from ansible_runner import Runner
-    from ansible_runner.config.runner import RunnerConfig
 
-    number = len(list((folder / "runner").iterdir())) + 1
-    private = folder / "runner" / str(number)
+    private = folder / "runner" / str(len(list((folder / "runner").iterdir())) + 1)
     private.mkdir(mode=0o700)
     pid_file = private / "pid"
     (private / "hosts").write_text("".join(f"{name}\n" for name in hosts), encoding="utf-8")
     (private / "extra.yml").write_text(unsafe_yaml.document(msgspec.to_builtins(extra)), encoding="utf-8")
-    config = RunnerConfig(
-        private_data_dir=str(private),
-        playbook="site.yml",
-        envvars={},
-        settings={"pexpect_timeout": 1, "suppress_output_file": True},
-        quiet=True,
-    )
-    config.prepare()
-    config.cwd = os.getcwd()
-    config.env = environment(folder, config.env, check=check) | _events_of_runner()
+    config = _configure(folder, private, check=check)
     narrow(folder / "project", extra.get("gpuprov_only"))
-    arguments = ["-i", str(folder / "project" / "inventory.yml"), "--limit", f"@{private / 'hosts'}"]
-    arguments += ["-e", f"@{private / 'extra.yml'}", "--forks", str(forks or min(max(len(hosts), 1), MOST_FORKS))]
-    arguments += ["--check", "--diff"] if check else []
-    child = Path(__file__).with_name("child.py")
     # -P: the folder of child.py is no place to import from.
-    config.command = [sys.executable, "-P", str(child), str(pid_file), str(os.getpid()), *arguments]
-    config.command += [str(folder / "project" / "site.yml")]
+    child = [sys.executable, "-P", str(Path(__file__).with_name("child.py")), str(pid_file), str(os.getpid())]
+    options = ["-i", str(folder / "project" / "inventory.yml"), "--limit", f"@{private / 'hosts'}"]
+    options += ["-e", f"@{private / 'extra.yml'}", "--forks", str(forks or min(max(len(hosts), 1), MOST_FORKS))]
+    options += ["--check", "--diff"] if check else []
+    config.command = [*child, *options, str(folder / "project" / "site.yml")]
     failure: list[BaseException] = []
 
     def handler(event: Event) -> bool:
@@ -102,6 +93,22 @@ def run(
     if interrupt.asked:
         return Ended("interrupted", 130)
     return Ended("ended", int(runner.rc if runner.rc is not None else 250))
+
+
+def _configure(folder: Path, private: Path, *, check: bool) -> RunnerConfig:
+    from ansible_runner.config.runner import RunnerConfig
+
+    config = RunnerConfig(
+        private_data_dir=str(private),
+        playbook="site.yml",
+        envvars={},
+        settings={"pexpect_timeout": 1, "suppress_output_file": True},
+        quiet=True,
+    )
+    config.prepare()
+    config.cwd = os.getcwd()
+    config.env = environment(folder, config.env, check=check) | _events_of_runner()
+    return config
 
 
 def narrow(project: Path, only: object) -> None:
