@@ -105,7 +105,7 @@ def test_a_record_with_a_file_that_cannot_be_read_is_not_green(
     place = write(tmp_path, smi_xml=XML) / name
     place.write_bytes(content) if content is not None else os.mkfifo(place)
     (record,) = read(tmp_path)
-    fleet = specs("all: {hosts: {gpu017: {gpuprov: {health: {}}}}}\n")
+    fleet = specs("all: {hosts: {gpu017: {gpuprov: {health: {ecc: any}}}}}\n")
     results = recorded.verify(fleet, [record], named=True)
     (told,) = (result for result in results if result.check == RECORDED)
     assert (told.status, why in told.found, told.found) == ("error", True, record.cut)
