@@ -231,8 +231,8 @@ def find_symptom(words: str) -> list[Symptom]:
     """
     if not (query := fold(words)):
         return []
-    if number := find_sxid(words):
-        return [resolve_for_line(symptom, number, words) for symptom in list_symptoms() if symptom.key == SXIDS]
+    if sxid := find_sxid(words):
+        return [resolve_for_line(symptom, sxid, words) for symptom in list_symptoms() if symptom.key == SXIDS]
     if named := find_xid(words):
         number = parse_whole(named)
         return [resolve_for_line(symptom, number or 0, words) for symptom in list_symptoms() if number in symptom.xids]
