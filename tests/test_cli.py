@@ -464,7 +464,15 @@ def test_the_inventory_is_never_what_is_written(good: Path, words: str) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["verify --html -", "verify --junit -", "show gpu01 --html -", "plan -o -", "capture gpu01 -o -", "render -o -"],
+    [
+        "verify --html -",
+        "verify --junit -",
+        "show gpu01 --html -",
+        "plan -o -",
+        "capture gpu01 -o -",
+        "render -o -",
+        "init -o -",
+    ],
 )
 def test_a_dash_is_no_file_to_write(good: Path, words: str) -> None:
     done = CliRunner().invoke(cli, [*words.split(), "-i", str(good)])

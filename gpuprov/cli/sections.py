@@ -36,8 +36,8 @@ READING = {"check", "plan", "verify", "health", "drift", "diff", "show", "export
 READ = ("sources", "inventories", "vault_password_files", "fleet", "records")
 
 
-class Written(click.Path):
-    """A file that a command writes, or a folder. A `-`, standard output to other programs, is neither."""
+class Named(click.Path):
+    """A file to write, or a folder. A `-`, standard output to other programs, is neither."""
 
     def __init__(self, *, folder: bool = False) -> None:
         super().__init__(dir_okay=folder, file_okay=not folder, path_type=Path)
@@ -48,6 +48,10 @@ class Written(click.Path):
             other = "" if self.dir_okay else ", or /dev/stdout for standard output"
             self.fail(f"- is no name of a {kind}: give it one{other}", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class Written(Named):
+    """A file, or a folder, that must not be what the command reads."""
 
 
 def describe_interrupt(command: str, work: str) -> str:

@@ -79,7 +79,7 @@ def _print_problems(form: CheckFormat, fleet: Fleet | None, problems: Sequence[P
             terminal.result(annotations.as_github(problem), order="::")
     else:
         for problem in problems:
-            terminal.result(str(problem))
+            terminal.result(str(problem), wrap=True)
 
 
 FEW = 4
