@@ -70,12 +70,13 @@ def test_the_list_of_commands_is_whole_at_80_columns() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_word_of_a_help_text_is_broken_at_80_columns(name: str) -> None:
-    def words(width: int) -> set[str]:
+    def lines(width: int) -> list[str]:
         above = cli.make_context("gpuprov", [], resilient_parsing=True, terminal_width=width, max_content_width=width)
         context = COMMANDS[name].context_class(COMMANDS[name], above, info_name=name)
-        return set(COMMANDS[name].get_help(context).split())
+        return COMMANDS[name].get_help(context).splitlines()
 
-    assert words(80) == words(400)
+    assert {*" ".join(lines(80)).split()} - {"\\"} == {*" ".join(lines(400)).split()} - {"\\"}
+    assert not [line for line in lines(80) if len(line) > 80]
 
 
 @pytest.mark.parametrize("old", RENAMED)
@@ -244,7 +245,7 @@ def test_json_is_printed_whatever_went_wrong(tmp_path: Path) -> None:
 def test_explanations_are_as_wide_as_the_terminal(word: str) -> None:
     whole = gpuprov("explain", word, env={"COLUMNS": "1000"}).stdout
     titles = [answer["lines"] for answer in json.loads(gpuprov("explain", word, "--json").stdout)]
-    copied = {text for lines in titles for title, text in lines if title in ("check", "see it")}
+    copied = {text for lines in titles for title, text in lines if title in ("check", "see it", "source")}
     for columns in (40, 80):
         lines = gpuprov("explain", word, env={"COLUMNS": str(columns)}).stdout.splitlines()
         assert {text for text in copied if not any(line.endswith(text) for line in lines)} == set()
@@ -459,6 +460,24 @@ def test_the_inventory_is_never_what_is_written(good: Path, words: str) -> None:
     done = gpuprov(*words.split(), cwd=good.parent)
     assert (done.returncode, "would be overwritten, and is what is read" in done.stderr) == (2, True), done.stderr
     assert good.read_text() == GOOD
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "verify --html -",
+        "verify --junit -",
+        "show gpu01 --html -",
+        "plan -o -",
+        "capture gpu01 -o -",
+        "render -o -",
+        "init -o -",
+    ],
+)
+def test_a_dash_is_no_file_to_write(good: Path, words: str) -> None:
+    done = CliRunner().invoke(cli, [*words.split(), "-i", str(good)])
+    assert (done.exit_code, "- is no name of a f" in done.stderr) == (2, True), done.stderr
+    assert not Path("-").exists()
 
 
 def test_a_name_too_long_for_a_file_is_refused(good: Path) -> None:

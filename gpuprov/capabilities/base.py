@@ -175,7 +175,7 @@ def check(
             probes,
             function,
             moment,
-            (function.__doc__ or "").strip(),
+            " ".join((function.__doc__ or "").split()),
             evidence or "; ".join(commands),
             gate,
         )

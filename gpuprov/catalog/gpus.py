@@ -121,10 +121,16 @@ def index_by_label() -> dict[str, Gpu]:
     return {words: gpu for words, gpu in index.items() if words not in several}
 
 
+_COUNTED = re.compile(r"([1-9][0-9]?) ?[x\N{MULTIPLICATION SIGN}*] ?(\S.*)")
+"""A count written before a model: 8xH100."""
+
+
 def explain_unknown(text: str) -> tuple[str, str]:
     """Describe a name that is no GPU of the catalogue, with the fix."""
     if vendor := find_vendor(text):
         return f"is {vendor} hardware", "gpuprov manages NVIDIA GPUs: leave gpu out where the host has none"
+    if match := _COUNTED.fullmatch(text.strip()):
+        return "is a count and a model", f'write model: "{match[2]}" and count: {match[1]}'
     if generation := generation_of(text):
         modules = NEEDS[generation.flavour]
         last = f", branch {generation.last_branch} is its last" if generation.last_branch else ""

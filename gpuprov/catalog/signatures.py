@@ -11,7 +11,8 @@ import msgspec
 
 from gpuprov.catalog.context import XID, compile_any, find_xid, fold, is_whole_line, strip_host
 from gpuprov.catalog.nics import NicLine, find_nic_line, find_speakers, read_nics_file
-from gpuprov.catalog.symptoms import Symptom, list_symptoms, resolve_for_line
+from gpuprov.catalog.symptoms import SXIDS, Symptom, list_symptoms, resolve_for_line
+from gpuprov.catalog.xids import describe_sxid
 from gpuprov.core.safe_parse import is_whole, parse_whole
 
 DENIED = re.compile(r"\w*\s*:\s*(not active|inactive|no|none|n/a|not supported|disabled|0|\d+ us)\s*\Z")
@@ -19,6 +20,7 @@ DENIED = re.compile(r"\w*\s*:\s*(not active|inactive|no|none|n/a|not supported|d
 counted."""
 ANY = "*"
 """In a signature: any text without a blank; at its end, may be empty."""
+_SXID = re.compile(r"(?:\A|\bsxid(?: \(pci:[^)]*\):?)? )([0-9]{5})(?=,|\Z)")
 _WORD = re.compile(r"[a-z0-9_]+")
 _OPEN = "0x"
 """The end of a signature that is followed by a number."""
@@ -213,6 +215,13 @@ def rank_match(query: str, terms: list[str], symptom: Symptom) -> int:
     return best
 
 
+def find_sxid(text: str) -> int:
+    """Return the number of the SXid that a text names, or that it is; 0 if it names none that NVIDIA's tables have."""
+    match = _SXID.search(fold(text))
+    number = int(match[1]) if match else 0
+    return number if describe_sxid(number) else 0
+
+
 def find_symptom(words: str) -> list[Symptom]:
     """Return matching symptoms, best first: those with a message in the words; else with a number ("79", "802"), a key,
     or a part of a message. Two and three words match anywhere; more are a message, as is text with a colon. A single
@@ -222,6 +231,8 @@ def find_symptom(words: str) -> list[Symptom]:
     """
     if not (query := fold(words)):
         return []
+    if sxid := find_sxid(words):
+        return [resolve_for_line(symptom, sxid, words) for symptom in list_symptoms() if symptom.key == SXIDS]
     if named := find_xid(words):
         number = parse_whole(named)
         return [resolve_for_line(symptom, number or 0, words) for symptom in list_symptoms() if number in symptom.xids]

@@ -10,7 +10,10 @@ from gpuprov.catalog.kernel import Context, KernelLine, kernel_file
 from gpuprov.catalog.nics import NicLine, read_nics_file
 from gpuprov.catalog.rdma.gpudirect import Message, read_gpudirect_file
 from gpuprov.catalog.reader import Fact, File, load
-from gpuprov.catalog.xids import Xid, find_action, find_resolution, read_xids_file
+from gpuprov.catalog.xids import Xid, describe_sxid, find_action, find_resolution, read_xids_file
+
+SXIDS = "nvswitch-sxid"
+"""Key of the one symptom of all SXids."""
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -124,6 +127,9 @@ def build_from_xid(xid: Xid) -> Symptom:
 
 def resolve_for_line(symptom: Symptom, number: int, line: str) -> Symptom:
     """Return a symptom with the action of this very line, if the line specifies it."""
+    if symptom.key == SXIDS:
+        meaning = describe_sxid(number)
+        return msgspec.structs.replace(symptom, cause=meaning[0], fix=meaning[1]) if meaning else symptom
     known = find_resolution(find_action(number, line))
     if known is None:
         return symptom

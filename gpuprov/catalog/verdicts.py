@@ -14,7 +14,7 @@ from gpuprov.catalog.context import fold
 from gpuprov.catalog.kernel import NVIDIA, Check, find_kernel_line, kernel_file
 from gpuprov.catalog.nics import NicLine, find_nic_line, speaker
 from gpuprov.catalog.signatures import find_held
-from gpuprov.catalog.symptoms import Symptom, list_symptoms, resolve_for_line
+from gpuprov.catalog.symptoms import SXIDS, Symptom, list_symptoms, resolve_for_line
 from gpuprov.catalog.xids import (
     RECOVERY,
     SEVERITY,
@@ -112,7 +112,7 @@ def judge_sxid(number: int, text: str, device: str = "") -> Verdict:
     """Judge an SXid by the text after its number, which begins with Fatal or Non-fatal."""
     course = find_sxid_course(number, fatal=text.lower().startswith("fatal"))
     return Verdict(
-        key="nvswitch-sxid",
+        key=SXIDS,
         check="sxid",
         standing="unfit" if course.action != "none" else "reported",
         action=course.action,
@@ -172,7 +172,7 @@ def _by_key() -> dict[str, Symptom]:
 def explained(verdict: Verdict) -> Symptom | None:
     """Return the symptom of a verdict, with the action of its very line; None if it has none."""
     entry = _by_key().get(verdict.key)
-    if entry is None or not entry.xids:
+    if entry is None or not (entry.xids or entry.key == SXIDS):
         return entry
     entry = resolve_for_line(entry, verdict.number, verdict.text)
     return msgspec.structs.replace(entry, fix=verdict.fix) if verdict.fix else entry
@@ -182,7 +182,8 @@ def fix_of(verdict: Verdict) -> str:
     """Return what a person does about a line, and how to read more of it."""
     symptom = explained(verdict)
     fix = verdict.fix or verdict.words or (symptom.fix if symptom else "")
-    return f"{fix}{'' if fix.endswith('.') else ';'} gpuprov explain {verdict.number or verdict.key}"
+    word = f"'SXid {verdict.number}'" if verdict.key == SXIDS else verdict.number or verdict.key
+    return f"{fix}{'' if fix.endswith('.') else ';'} gpuprov explain {word}"
 
 
 def in_health(verdict: Verdict, *, decided: bool = False, past: str = "") -> str:

@@ -82,12 +82,24 @@ class Course(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     words: str
 
 
+class QuietSXid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """SXids that are logged as non-fatal, or for information: `means` there, whatever the line says."""
+
+    numbers: tuple[int, ...]
+    name: str
+    means: str
+    fix: str
+
+
 class SXids(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`fatal`: the action for a fatal SXid; `always`: the action for one of `always_fatal`."""
+    """`fatal`: the action for a fatal SXid; `always`: the action for one of `always_fatal`. `names`: of those that are
+    fatal, always or where the line says so."""
 
     fatal: Course
     always: Course
     always_fatal: tuple[int, ...]
+    names: dict[int, str]
+    quiet: tuple[QuietSXid, ...]
 
 
 class XidsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -188,6 +200,22 @@ def find_sxid_course(number: int, *, fatal: bool) -> Course:
     if number in known.always_fatal:
         return known.always
     return known.fatal if fatal else Course(action="none", words="nothing is to be done")
+
+
+def describe_sxid(number: int) -> tuple[str, str] | None:
+    """Return the meaning of an SXid and what is done about it; None for one that NVIDIA's tables do not have."""
+    known = read_xids_file().sxids
+    for row in known.quiet:
+        if number in row.numbers:
+            return f"SXid {number}, {row.name}. {row.means}", row.fix
+    if number not in known.names:
+        return None
+    if number in known.always_fatal:
+        return f"SXid {number}, {known.names[number]}. It is always fatal to the whole fabric.", known.always.words
+    return (
+        f"SXid {number}, {known.names[number]}. Where the line says Fatal, a GPU at that port logs Xid 74 too.",
+        f"Fatal: {known.fatal.words}. Non-fatal: nothing is to be done.",
+    )
 
 
 def find_worst(actions: tuple[Action, ...]) -> Action:

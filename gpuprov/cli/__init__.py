@@ -105,7 +105,7 @@ def check(
 
 @cli.command(short_help="Write the Ansible project that apply runs.")
 @options.inventory
-@click.option("-o", "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write.")
+@click.option("-o", "--out", required=True, type=Written(folder=True), help="Folder to write.")
 def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
     """Write the Ansible project that apply runs, for ansible-playbook or AWX with gpuprov installed beside
     ansible-core.
@@ -241,7 +241,7 @@ def verify(
 )
 @click.option("--junit", type=FILE, help="Write JUnit XML to this file.")
 @click.option("--html", type=FILE, help="Write one self-contained HTML page to this file.")
-@click.option("--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the logs of the runs.")
+@click.option("--log-dir", type=Written(folder=True), help="Folder for the logs of the runs.")
 @options.json_flag
 def rehearse(sources: tuple[str, ...], as_json: bool, junit: Path | None, html: Path | None, **given: Any) -> int:
     """Try the whole run on simulated hosts: apply, verify, reboot, verify, apply again. Contacts no host of the

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gpuprov.cli import options
-from gpuprov.cli.sections import Command
+from gpuprov.cli.sections import Command, Written
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -25,7 +25,7 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     help="Folder with the wheels of gpuprov and what it needs, for the image's Python.",
 )
 @options.act_limit
-@click.option("--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the log of the run.")
+@click.option("--log-dir", type=Written(folder=True), help="Folder for the log of the run.")
 @options.json_flag
 def bake(sources: tuple[str, ...], root: Path, wheels: Path, as_json: bool, **given: Any) -> int:
     """Bring the image in a folder to the spec of one host, as far as no hardware is needed; its first boot does the rest.

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from gpuprov.cli import options
-from gpuprov.cli.sections import Command
+from gpuprov.cli.sections import Command, Written
 from gpuprov.core.sanitize import counted
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -25,7 +25,7 @@ OF_PULL = ("wheels", "source", "results", "mode", "reboot", "serial")
     "--pull", is_flag=True, help="Write a bundle for each host, which the host fetches, judges and applies by itself."
 )
 @click.option("--key", required=True, type=FILE, help="The ssh key to sign with; its .pub where an agent has the key.")
-@click.option("-o", "--out", required=True, type=FOLDER, help="Folder to write.")
+@click.option("-o", "--out", required=True, type=Written(folder=True), help="Folder to write.")
 @click.option(
     "--expires",
     metavar="DAYS",

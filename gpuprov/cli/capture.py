@@ -10,13 +10,13 @@ import click
 from gpuprov.cli import complete, options
 from gpuprov.cli.host_argument import former_order, of_host
 from gpuprov.cli.seconds import Seconds
-from gpuprov.cli.sections import Command
+from gpuprov.cli.sections import Command, Written
 
 
 @click.command(cls=Command, short_help="Record what the checks read, to be judged elsewhere.")
 @click.argument("host", metavar="HOST", shell_complete=complete.hosts)
 @options.inventory
-@click.option("-o", "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write.")
+@click.option("-o", "--out", required=True, type=Written(folder=True), help="Folder to write.")
 @click.option(
     "--timeout", metavar="SECONDS", type=Seconds(1), default=120.0, show_default=True, help="Time limit of one host."
 )

@@ -152,7 +152,7 @@ def plan(
     help="After this long without a sign of its run, another run may take a host over.",
 )
 @options.act_limit
-@click.option("--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the log of the run.")
+@click.option("--log-dir", type=Written(folder=True), help="Folder for the log of the run.")
 @click.option("--html", type=FILE, help="Also write the outcome to this file, as one HTML page.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.json_flag

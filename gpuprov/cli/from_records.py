@@ -13,14 +13,15 @@ if TYPE_CHECKING:
     from gpuprov.verify.verify import Pairs
 
 
-def read_records(paths: tuple[Path, ...]) -> Iterator[Record]:
-    """Yield the records at these paths, one after another. Warns about incomplete ones, with the reason."""
+def read_records(paths: tuple[Path, ...], *, warn: bool = True) -> Iterator[Record]:
+    """Yield the records at these paths, one after another. warn: about incomplete ones, with the reason; results name
+    them anyway."""
     from gpuprov.core import terminal
     from gpuprov.facts.captures import iterate
 
     for path in paths:
         for record in iterate(path):
-            if record.cut:
+            if warn and record.cut:
                 terminal.progress(f"{record.path}: the record is incomplete: {record.cut}")
             yield record
 
@@ -34,7 +35,7 @@ def verify_records(
     from gpuprov.verify import recorded
 
     results = recorded.verify(
-        pairs, read_records(paths), only=only, named=bool(reading["limit"]), others=fleet.left_out
+        pairs, read_records(paths, warn=False), only=only, named=bool(reading["limit"]), others=fleet.left_out
     )
     if left := recorded.left_out(pairs, results):
         terminal.progress(f"not judged, since no record is of them: {fold_names(left)}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuprov.cli import complete, options
-from gpuprov.cli.sections import Command
+from gpuprov.cli.sections import Command, Named
 
 if TYPE_CHECKING:
     from gpuprov.fleet.specs import Fleet
@@ -27,7 +27,7 @@ READ = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "-o",
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=Named(),
     default=Path("inventory.yaml"),
     show_default=True,
     help="The file to write.",

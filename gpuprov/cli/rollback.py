@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from gpuprov.cli import complete, options
-from gpuprov.cli.sections import Command
+from gpuprov.cli.sections import Command, Written
 
 TAKEN = ("reboot", "yes", "break_lock", "timeout", "drain", "max_fail", "verbose", "as_json", "log_dir")
 
@@ -26,7 +25,7 @@ TAKEN = ("reboot", "yes", "break_lock", "timeout", "drain", "max_fail", "verbose
 )
 @options.break_lock
 @options.act_limit
-@click.option("--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the log of the run.")
+@click.option("--log-dir", type=Written(folder=True), help="Folder for the log of the run.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.json_flag
 def rollback(host: str, sources: tuple[str, ...], to: str, serial: str, **given: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -35,11 +36,22 @@ READING = {"check", "plan", "verify", "health", "drift", "diff", "show", "export
 READ = ("sources", "inventories", "vault_password_files", "fleet", "records")
 
 
-class Written(click.Path):
-    """A file that a command writes."""
+class Named(click.Path):
+    """A file to write, or a folder. A `-`, standard output to other programs, is neither."""
 
-    def __init__(self) -> None:
-        super().__init__(dir_okay=False, path_type=Path)
+    def __init__(self, *, folder: bool = False) -> None:
+        super().__init__(dir_okay=folder, file_okay=not folder, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value) == "-":
+            kind = "folder" if self.dir_okay else "file"
+            other = "" if self.dir_okay else ", or /dev/stdout for standard output"
+            self.fail(f"- is no name of a {kind}: give it one{other}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Written(Named):
+    """A file, or a folder, that must not be what the command reads."""
 
 
 def describe_interrupt(command: str, work: str) -> str:
@@ -65,7 +77,22 @@ class Shared(click.Option):
     """An option for reading inventories and connecting to hosts, the same for every command that has it."""
 
 
+_EXAMPLE = re.compile(r"(\s+(?:Example: )?)\S.*\Z")
+_BREAK = re.compile(r" (?=-|&& )")
 HYPHEN, UNBROKEN = "-", "\N{NON-BREAKING HYPHEN}"
+
+
+def continue_command(line: str, width: int) -> list[str]:
+    """Return the lines of an example that is wider than `width`: they end with a backslash, and can be pasted."""
+    example = _EXAMPLE.match(line)
+    lines, hang = [line], " " * (len(example[1]) + 4) if example else ""
+    while example and len(lines[-1]) > width:
+        last = lines.pop()
+        at = max((seen.start() for seen in _BREAK.finditer(last) if len(hang) < seen.start() < width - 1), default=0)
+        if not at:
+            return [*lines, last]
+        lines += [f"{last[:at]} \\", hang + last[at + 1 :]]
+    return lines
 
 
 class Formatter(click.HelpFormatter):
@@ -81,7 +108,8 @@ class Formatter(click.HelpFormatter):
         super().write_dl([(term, text.replace(HYPHEN, UNBROKEN)) for term, text in rows], col_max, col_spacing)
 
     def getvalue(self) -> str:
-        return super().getvalue().replace(UNBROKEN, HYPHEN)
+        lines = super().getvalue().replace(UNBROKEN, HYPHEN).split("\n")
+        return "\n".join(piece for line in lines for piece in continue_command(line, self.width))
 
 
 class Context(click.Context):

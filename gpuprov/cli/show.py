@@ -88,7 +88,7 @@ def _write_page(fleet: Fleet, names: Any, records: tuple[Path, ...], timeout: fl
     file, origin, reading = page
     raw, spec = require_one_host(fleet.pairs)
     if records:
-        host = read_recorded(raw, spec, read_records(records), fleet.left_out)
+        host = read_recorded(raw, spec, read_records(records, warn=False), fleet.left_out)
     else:
         host = read_host(raw, spec, timeout=timeout, pace=options.pace(reading))
     write_atomic(file, render(host, origin))

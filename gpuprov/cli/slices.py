@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpuprov.plan.read import Pair
 
 FILE = click.Path(dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
+FOLDER, WRITTEN_FOLDER = click.Path(file_okay=False, path_type=Path), Written(folder=True)
 
 
 @click.command(cls=Command, short_help="Write a resolved inventory to a file, without secrets.")
@@ -67,7 +67,7 @@ def freeze(sources: tuple[str, ...], out: Path, domains: tuple[str, ...], **read
     default="",
     help="Never put hosts of two of these groups, or values, into one job.",
 )
-@click.option("-o", "--out", required=True, type=FOLDER, help="Folder to write.")
+@click.option("-o", "--out", required=True, type=WRITTEN_FOLDER, help="Folder to write.")
 @options.common
 def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
     """Cut a frozen inventory into job files, which gpuprov fleet work does on any machine that can reach the hosts.
@@ -93,7 +93,11 @@ def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
 @click.command(cls=Command, short_help="Do one job: verify, plan or apply its hosts.")
 @click.argument("job", metavar="JOB", type=FILE, shell_complete=complete.files)
 @click.option(
-    "--results", required=True, metavar="DIR", type=FOLDER, help="Folder for the results, one file for each host."
+    "--results",
+    required=True,
+    metavar="DIR",
+    type=WRITTEN_FOLDER,
+    help="Folder for the results, one file for each host.",
 )
 @click.option(
     "--act",
@@ -110,7 +114,7 @@ def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
 @click.option("--drain", metavar="COMMAND", help="As with gpuprov apply.")
 @options.break_lock
 @options.act_limit
-@click.option("--log-dir", type=FOLDER, help="Folder for the log of an apply.")
+@click.option("--log-dir", type=WRITTEN_FOLDER, help="Folder for the log of an apply.")
 @options.inventories("secrets", "Take the secrets that the job names from this inventory; repeatable.", "--secrets")
 @click.option("--without-secrets", is_flag=True, help="Work without the secrets: keys or an agent are enough.")
 @options.vault

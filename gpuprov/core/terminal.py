@@ -69,14 +69,14 @@ def paint(text: str, code: str, stream: TextIO | None) -> str:
     return shown.paint(text, code) if coloured(stream) else text
 
 
-def result(text: str, *, in_colour: bool = False, order: str = "") -> None:
+def result(text: str, *, in_colour: bool = False, order: str = "", wrap: bool = False) -> None:
     """Print a result to standard output. Raises GpuprovError if it cannot be written (a full disk).
 
-    in_colour: made with `paint`, of parts that were cleaned before. order: the prefix that makes it a command to a CI system, if it
-    is to be one.
+    in_colour: made with `paint`, of parts that were cleaned before. order: the prefix that makes it a command to a CI
+    system, if it is to be one. wrap: long lines break between words on a terminal.
     """
     try:
-        _write(text, sys.stdout, in_colour=in_colour, order=order)
+        _write(_broken(text, sys.stdout) if wrap else text, sys.stdout, in_colour=in_colour, order=order)
     except OSError as problem:
         raise GpuprovError(
             f"standard output cannot be written: {problem.strerror}", "send it where there is space"
@@ -86,12 +86,12 @@ def result(text: str, *, in_colour: bool = False, order: str = "") -> None:
 def progress(text: str, *, in_colour: bool = False) -> None:
     """Print progress to standard error; dropped if that cannot be written. in_colour: as in `result`."""
     with suppress(OSError):
-        _write(text if in_colour else _broken(text), sys.stderr, in_colour=in_colour)
+        _write(text if in_colour else _broken(text, sys.stderr), sys.stderr, in_colour=in_colour)
 
 
-def _broken(text: str) -> str:
-    """Break lines longer than the terminal's width between words."""
-    space = room(sys.stderr)
+def _broken(text: str, stream: TextIO | None) -> str:
+    """Break lines longer than the terminal's width between words; elsewhere none, so that each can be searched."""
+    space = room(stream)
     return "\n".join("\n".join(hanging(line, space)) if 0 < space < len(line) else line for line in text.split("\n"))
 
 
@@ -134,7 +134,7 @@ def error(problem: GpuprovError) -> None:
 
 def _told(kind: str, colour: str, text: str) -> None:
     with suppress(OSError):
-        body = _broken(f"{kind} {cleaned(text)}").removeprefix(kind)
+        body = _broken(f"{kind} {cleaned(text)}", sys.stderr).removeprefix(kind)
         _write(f"{paint(kind, colour, sys.stderr)}{body}", sys.stderr, in_colour=True)
 
 

@@ -13,8 +13,8 @@ import msgspec
 from gpuprov.capabilities.health.past import find_endings
 from gpuprov.catalog.context import find_xid, fold
 from gpuprov.catalog.signatures import Rank as Specificity
-from gpuprov.catalog.signatures import find_held
-from gpuprov.catalog.symptoms import Symptom, list_symptoms
+from gpuprov.catalog.signatures import find_held, find_sxid
+from gpuprov.catalog.symptoms import Symptom, list_symptoms, resolve_for_line
 from gpuprov.catalog.verdicts import Verdict, explained, judge_line, judge_xid
 from gpuprov.catalog.xids import Action
 from gpuprov.core.masking import masked
@@ -88,7 +88,11 @@ class _Log:
 
     def note(self, line: str, shown: list[_Shown]) -> None:
         for rank, symptom, verdict in shown:
-            key = (symptom.key, symptom.action, verdict.action if verdict and verdict.number else "")
+            key = (
+                symptom.key,
+                f"{symptom.action} {symptom.cause}",
+                verdict.action if verdict and verdict.number else "",
+            )
             best, seen = self.known.get(key, (rank, Seen(symptom, 0, _short(line))))
             seen = msgspec.structs.replace(seen, count=seen.count + 1, verdict=seen.verdict or verdict)
             self.known[key] = (min(best, rank), seen)
@@ -148,7 +152,9 @@ def _shown_in(line: str) -> list[_Shown]:
         )
     held = [entry for entry in find_held(fold(line)) if not (verdict and entry.symptom.key == verdict.key)]
     follows = bool(held) and held[0].symptom.follows
-    return shown + [_Shown((follows, last, entry.rank), entry.symptom) for entry in held]
+    return shown + [
+        _Shown((follows, last, entry.rank), resolve_for_line(entry.symptom, find_sxid(line), line)) for entry in held
+    ]
 
 
 @cache

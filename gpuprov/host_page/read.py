@@ -25,7 +25,7 @@ from gpuprov.hardware.topology.model import PROBES as WIRING
 from gpuprov.report import known
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify import recorded
-from gpuprov.verify.evaluate import Result, evaluate
+from gpuprov.verify.evaluate import Result
 from gpuprov.verify.listing import probes_of
 from gpuprov.verify.verify import Pairs, unreachable, verify_each
 
@@ -75,6 +75,6 @@ def read_recorded(raw: RawHost, spec: HostSpec, records: Iterable[Record], other
     facts = recorded.read([(raw, spec)], records, named=True, others=others).get(raw.name)
     if facts is None:
         raise GpuprovError(f"--from names no record of {raw.name}", "name its record, or a folder that has it")
-    results = [unreachable(raw.name, facts)] if isinstance(facts, Unreached) else evaluate(watched(spec), facts)
+    results = [unreachable(raw.name, facts)] if isinstance(facts, Unreached) else recorded.judge(watched(spec), facts)
     record = facts.record if isinstance(facts, RecordedFacts) else None
     return ReadHost(raw=raw, spec=spec, results=results, facts=facts, record=record)

@@ -9,7 +9,8 @@ from typing import Any, get_args
 from gpuprov.capabilities.container_toolkit.fragment import Runtime
 from gpuprov.catalog.drivers import choose_kernel_modules, end_of_life, explain_refusal, find_branch, list_branches
 from gpuprov.catalog.fabric import BOARD
-from gpuprov.catalog.gpus import Gpu, find_gpu, find_nearest
+from gpuprov.catalog.gpus import Gpu, explain_unknown, find_gpu
+from gpuprov.catalog.instances import find_instance
 from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.safe_parse import Unreadable, parse_whole
@@ -74,7 +75,9 @@ def draft(given: Mapping[str, str] | None = None) -> Draft:
     model = find_gpu(named)
     count = 0
     if model:
-        count = int(ask("count", "GPUs in each host", str(_count(model)), _number))
+        instance = find_instance(named)
+        usual = instance.count if instance else _count(model)
+        count = int(ask("count", "GPUs in each host", str(usual), _number))
         spec["gpu"] = {"model": model.key, "count": count}
     version = ask(
         "driver", f"Driver: any, a branch ({_offered(model)}) or a version", "any", lambda text: _version(text, model)
@@ -119,10 +122,9 @@ def _model(text: str) -> str:
         return text
     gpu = find_gpu(text)
     if not gpu:
-        near = find_nearest(text)
-        hint = f"is it {', '.join(near)}?" if near else "gpuprov catalog gpus lists all; none leaves it out"
-        raise GpuprovError(f'"{text}" is not in the catalogue', hint)
-    return gpu.key
+        what, hint = explain_unknown(text)
+        raise GpuprovError(f'"{text}" {what}', hint)
+    return text if find_instance(text) else gpu.key
 
 
 def _count(model: Gpu) -> int:

@@ -48,6 +48,10 @@ def judge(name: str) -> None:
             raise Unreadable(f"{show(name)} has a number of too many digits", f"{DIGITS}")
         if bounds[2] == 0:
             raise Unreadable(f"{show(name)} is a range with a step of 0", "1 or more")
+        if bounds[0] is not None and bounds[1] is not None and bounds[0] > bounds[1]:
+            raise Unreadable(
+                f"{show(name)} is a range that counts down", name.replace(f"{first}:{last}", f"{last}:{first}")
+            )
         if bounds[0] is not None and bounds[1] is not None and bounds[2]:
             count *= len(range(bounds[0], bounds[1] + 1, bounds[2]))
     if count > MOST:

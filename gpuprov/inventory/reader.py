@@ -100,10 +100,10 @@ def _read(
     warnings += manager.warnings
     for problem in loud:
         findings.take(problem)
+    warnings += find_unreached(manager, loader, list_variable_folders(manager._sources, loader.get_basedir()), findings)
     if not rows and not findings:
         place = Origin(show_path(sources[0])) if len(sources) == 1 else None
         findings.take(Problem(message="the inventory has no hosts", origin=place, hint="add one under hosts"))
-    warnings += find_unreached(manager, loader, list_variable_folders(manager._sources, loader.get_basedir()), findings)
     if findings:
         raise SpecError(findings.problems())
     warnings += manager.data.unread.problems()

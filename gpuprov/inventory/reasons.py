@@ -71,7 +71,7 @@ def convert_error(error: BaseException, file: str, subject: str = "the file") ->
         place = Origin(show_path(file) if file else place.file, *position) if position else place
         allowed = f"allowed: {beyond.allowed}" if beyond.allowed else ""
         return Problem(message=beyond.message, origin=place, hint=f"it said: {stderr}" if stderr else allowed)
-    for explained in (spelling.open_quote, spelling.find_shell_range):
+    for explained in (spelling.open_quote, spelling.open_bracket, spelling.find_shell_range):
         if problem := explained(whole, place, read_lines(place, file)):
             return problem
     if problem := find_wrong_indentation(whole, place, file) or find_line_without_key(whole, place, file):

@@ -9,6 +9,10 @@ from gpuprov.inventory import ranges
 from gpuprov.spec.problem import Origin, Problem
 
 _YAML = re.compile(r"line (\d+), column \d+")
+_BRACKET = re.compile(
+    r"while parsing a flow (?:mapping|sequence)\s+in \"[^\"]*\", line (?P<line>\d+), column (?P<column>\d+)"
+    r"\s+did not find expected ',' or '(?P<end>[}\]])'\s+in \"[^\"]*\", line (?P<later>\d+), column (?P<at>\d+)"
+)
 _OPENED = re.compile(r"""(?:^[ ]*|[:,\[{-][ ]+|[\[{])(?P<quote>["'])""")
 _KEY = re.compile(r"([\w.-]+)[ ]*:[ ]*\Z")
 
@@ -27,6 +31,23 @@ def open_quote(error_text: str, place: Origin, lines: Sequence[str]) -> Problem 
         message = "the quote that opens here is not closed in this line"
         return Problem(message=message, origin=Origin(place.file, number, column + 1), hint=f"end {where} with {quote}")
     return None
+
+
+def open_bracket(error_text: str, place: Origin, _: Sequence[str]) -> Problem | None:
+    """Return a problem for a bracket that is not closed, which YAML notices at some later line."""
+    seen = _BRACKET.search(error_text)
+    if not seen:
+        return None
+    line, column, later, at = (int(seen[name]) for name in ("line", "column", "later", "at"))
+    opened, closed = ("{", "}") if seen["end"] == "}" else ("[", "]")
+    if later == line:
+        message, hint = (
+            f'a "," or "{closed}" is missing before this',
+            f'separate what is inside {opened}{closed} by ","',
+        )
+        return Problem(message=message, origin=Origin(place.file, later, at), hint=hint)
+    message = f"the {opened} that opens here is not closed"
+    return Problem(message=message, origin=Origin(place.file, line, column), hint=f"end it with {closed}")
 
 
 def find_unclosed(line: str) -> int | None:

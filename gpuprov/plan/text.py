@@ -90,7 +90,8 @@ def _block(group: Group, printed: dict[tuple[Line, ...], str], verbose: bool) ->
         yield Line(f"{title}: nothing to do{_but(plan)}{applied}", bold=bold)
         yield from _unmended(plan)
     elif not plan.blocked:
-        which = f"{len(plan.run)} of {len(plan.run) + len(plan.skipped)} capabilities to apply"
+        of = f" of {len(plan.run) + len(plan.skipped)}" if plan.skipped else ""
+        which = f"{len(plan.run)}{of} {'capabilities' if of or len(plan.run) > 1 else 'capability'} to apply"
         yield Line(f"{title}: {which}{applied}", bold=bold)
     if plan.out:
         yield Line(plan.out, 2)

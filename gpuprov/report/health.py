@@ -10,6 +10,7 @@ import msgspec
 from gpuprov.catalog.xids import Action
 from gpuprov.core.sanitize import CYAN, GREEN, RED, YELLOW, cleaned, paint
 from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
+from gpuprov.report.lacking import fold_lacking
 from gpuprov.report.prometheus import sample
 from gpuprov.report.text import following, labelled
 from gpuprov.verify.evaluate import Result, ResultStatus
@@ -60,7 +61,10 @@ def _host(fitness: Fitness, *, colour: bool, width: int) -> list[str]:
         lines += following(fitness.followers.get(cause.check, ()), width)
     for row in fitness.told:
         lines += labelled("told", f"{row.check} [{row.action}]: {row.found}", width)
-    for row in fitness.unproven:
+    alone, folded = fold_lacking((row, fitness.host, row) for row in fitness.unproven)
+    for reason, rows in folded.items():
+        lines += labelled("unproven", f"{reason}: {', '.join(row.check for row in rows)}", width)
+    for row in alone:
         lines += labelled("unproven", f"{row.check}: {row.found}", width)
         lines += labelled("do", row.hint, width)
     return lines

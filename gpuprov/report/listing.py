@@ -49,7 +49,7 @@ def show(
     if as_json:
         terminal.result(document(listings, unread))
     elif listings:
-        terminal.result("\n\n".join(as_text(listing, verbose=verbose) for listing in listings))
+        terminal.result("\n\n".join(as_text(listing, verbose=verbose) for listing in listings), wrap=True)
     differs = any(listing.unknown or any(item.differs for item in listing.items) for listing in listings)
     return CODES["unreachable" if unread else "differs" if differs else "ok"]
 

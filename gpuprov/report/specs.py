@@ -79,7 +79,11 @@ def _print_problems(form: CheckFormat, fleet: Fleet | None, problems: Sequence[P
             terminal.result(annotations.as_github(problem), order="::")
     else:
         for problem in problems:
-            terminal.result(str(problem))
+            terminal.result(str(problem), wrap=True)
+
+
+FEW = 4
+"""Number of messages of one symptom that its title names; --json has all."""
 
 
 def show_explanations(explanations: Sequence[Explanation], *, as_json: bool) -> None:
@@ -92,17 +96,21 @@ def show_explanations(explanations: Sequence[Explanation], *, as_json: bool) -> 
 
 
 def _explained(explanation: Explanation, width: int, *, blank: bool) -> Iterator[str]:
-    """Yield title and text side by side, or one below the other if that leaves too little room."""
+    """Yield title and text side by side; a title that would leave too little room stands above its text."""
     if blank:
         yield ""
-    yield from _wrapped(f"{explanation.kind}: {explanation.name}", width, indent=4)
-    longest = min(max((len(title) for title, _ in explanation.lines), default=0), 40)
-    beside = width - longest - 4 >= 30
+    first, *others = explanation.name.split(" | ")
+    more = f" | and {len(others) - 2} more" if len(others) > FEW else ""
+    shown = " | ".join([first, *(others[:2] if more else others)])
+    yield from _wrapped(f"{explanation.kind}: {shown}{more}", width, indent=4)
+    longest = min(max((len(title) for title, _ in explanation.lines), default=0), max(width // 4, 12))
+    indent = longest + 4
     for title, text in explanation.lines:
-        head, indent = (f"  {title.ljust(longest)}  ", longest + 4) if beside else ("    ", 4)
+        beside = len(title) <= longest
+        head = f"  {title.ljust(longest)}  " if beside else " " * indent
         if not beside:
             yield f"  {title}"
-        if title in COMMANDS:
+        if title in COMMANDS or (title == "source" and " " not in text):
             yield head + text
         else:
             yield from _wrapped(head + text, width, indent) if text else [head.rstrip()]

@@ -10,9 +10,10 @@ from gpuprov.core.sanitize import BOLD, CYAN, FAINT, GREEN, MAGENTA, RED, YELLOW
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.report.fold import brief, findings, host_lines, summed
 from gpuprov.report.folded import LOUD, WORDS, Finding, HostLine, Summed, that_follow
+from gpuprov.report.lacking import FEW, fold_lacking, make_one
 from gpuprov.report.many import Many
 from gpuprov.verify.evaluate import Result
-from gpuprov.verify.verify import Verdict
+from gpuprov.verify.verify import NextBoot, Verdict
 
 COLOURS = {"unreachable": MAGENTA, "fail": RED, "error": YELLOW, "skip": CYAN, "pass": GREEN, "n/a": FAINT}
 """Colours by status."""
@@ -51,11 +52,16 @@ def render(
             "",
         ]
     quiet = findings(results, ("skip", "pass", "n/a") if verbose else ("skip",))
-    for finding in quiet:
-        lines += _quiet(finding, cleaned(shown(finding.hosts)), paint, width)
+    alone, folded = (quiet, {}) if verbose else fold_lacking((one.result, one.hosts, one) for one in quiet)
+    for finding in alone:
+        lines += _quiet(finding.result, cleaned(shown(finding.hosts)), paint, width)
+    for reason, members in folded.items():
+        whole = make_one(reason, [one.result for one in members])
+        lines += _quiet(whole, cleaned(shown(members[0].hosts)), paint, width)
     lines += [""] if quiet else []
     for line in host_lines(results):
-        lines += _host(line, cleaned(shown(line.hosts)), paint, width, room)
+        boot = line.next_boot if verbose else _shorten(line.next_boot)
+        lines += _host(line, cleaned(shown(line.hosts)), boot, paint, width, room)
     return "\n".join([*lines, "", *_summary(numbers, paint, room)]) + "\n"
 
 
@@ -88,8 +94,7 @@ def _loud(finding: Finding, where: str, paint: _Paint, width: int, room: int) ->
     return lines + labelled("fix", result.hint, width)
 
 
-def _quiet(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]:
-    result = finding.result
+def _quiet(result: Result, where: str, paint: _Paint, width: int) -> list[str]:
     head = f"{result.status}  {cleaned(result.check)}"
     text = f"{head}  {cleaned(result.found)}" + (f"  [{where}]" if where else "")
     first, *rest = wrapped(text, max(width, 40), hang=" " * 6) or [head]
@@ -97,13 +102,20 @@ def _quiet(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]
     return [first.replace(result.status, paint(result.status, result.status), 1), *rest, *fix]
 
 
-def _host(line: HostLine, where: str, paint: _Paint, width: int, room: int) -> list[str]:
+def _shorten(boot: NextBoot) -> NextBoot:
+    """Return the verdict with the first of its reasons, and the number of the others."""
+    if (more := len(boot.reasons) - FEW) <= 1:
+        return boot
+    return NextBoot(boot.verdict, (*boot.reasons[:FEW], f"and {more:,} more, which -v names"))
+
+
+def _host(line: HostLine, where: str, boot: NextBoot, paint: _Paint, width: int, room: int) -> list[str]:
     pieces = [(plain, paint.bold(plain)) for plain, _ in _parts(where, room)]
     more = _where(line.hosts, where).removeprefix(where) + "  "
     counts = [(plain, paint(plain, line.worst)) for plain, _ in _parts(line.summary, room)]
     lines = _flow([*pieces, (more, more), *counts], room, " " * 2)
     if line.worst != "unreachable":
-        lines += labelled("next boot", str(line.next_boot), width)
+        lines += labelled("next boot", str(boot), width)
     return lines
 
 

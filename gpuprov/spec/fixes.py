@@ -17,6 +17,8 @@ ON, OFF = ("enabled", "unlimited", "if-needed", "on", "yes"), ("disabled", "neve
 """Words that people use for true and false."""
 YAML_BOOLEANS = " (YAML reads yes, no, on and off as true and false)"
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_NUMBER = re.compile(r"(-?[0-9]{1,15})(?: ?(W|MHz))?", re.IGNORECASE)
+_FROM_TO = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
 _SPLIT = re.compile(r"[,\s]+")
 
 
@@ -62,9 +64,9 @@ def fix_for_member(value: object, kind: shape.Type) -> Iterator[Fix]:
     if isinstance(kind, shape.StrType | shape.LiteralType):
         yield from fix_text(value, kind)
     elif isinstance(kind, shape.IntType):
-        whole = int(value) if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,15}", value.strip()) else None
-        if whole is not None and is_fitting(whole, kind):
-            yield Fix(whole, f"write {whole} without quotes")
+        number = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) else None
+        if number and is_fitting(whole := int(number[1]), kind):
+            yield Fix(whole, f"write {whole}" + (" (the unit is known)" if number[2] else " without quotes"))
     elif isinstance(kind, shape.BoolType):
         meaning = _WORDS.get(value.strip().casefold()) if isinstance(value, str) else None
         meaning = bool(value) if isinstance(value, int) and value in (0, 1) else meaning
@@ -125,7 +127,9 @@ def fix_list(value: object, kind: shape.VarTupleType | shape.ListType) -> Iterat
         return
     if isinstance(value, int) or isinstance(unwrap(kind.item_type), shape.AnyType):
         return  # a number is hardly a name, and rules alone know what may be in such a list
-    items = [part for part in _SPLIT.split(value) if part] if isinstance(value, str) else [value]
+    items: list[object] = [part for part in _SPLIT.split(value) if part] if isinstance(value, str) else [value]
+    if (span := _FROM_TO.fullmatch(str(value))) and is_accepted(0, kind.item_type):
+        items = [*range(int(span[1]), int(span[2]) + 1)]
     made = [item if is_accepted(item, kind.item_type) else fix_for(item, kind.item_type) for item in items]
     if made and not any(item is None or _is_unknown(item) for item in made):
         plain = [item.value if isinstance(item, Fix) else item for item in made]
@@ -137,6 +141,8 @@ def fix_block(value: object, kind: shape.StructType) -> Iterator[Fix]:
     if isinstance(value, Mapping | list | tuple):
         return
     needed = [field.encode_name for field in kind.fields if field.required]
+    if value == "{}" and not needed:
+        yield Fix({}, "write {} without quotes")
     if value is True and not needed:
         yield Fix({}, "write {} for the defaults")
     if isinstance(value, bool):

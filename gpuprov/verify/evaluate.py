@@ -24,6 +24,8 @@ MOMENTS: tuple[Moment, ...] = ("now", "next-boot")
 
 JUDGED = "host.judged"
 """The check of which no host is asked, and that fails where gpuprov itself breaks."""
+RECORDED = "host.recorded"
+"""The result of a host whose record could not be read whole."""
 IN_SERVICE = "host.in_service"
 """The check of a host that is out of its scheduler: about where the host is, not what it is."""
 

@@ -10,7 +10,7 @@ import msgspec
 from gpuprov.catalog.xids import SEVERITY, Action
 from gpuprov.catalog.xids import find_worst as highest
 from gpuprov.core.errors import Code, Outcome, choose_code
-from gpuprov.verify.evaluate import FAILING, JUDGED, Result
+from gpuprov.verify.evaluate import FAILING, JUDGED, RECORDED, Result
 from gpuprov.verify.verify import judge_hosts
 
 Fit = Literal["yes", "until", "no", "not proven"]
@@ -72,7 +72,7 @@ def of_health(results: Iterable[Result]) -> list[Result]:
     return [
         result
         for result in results
-        if result.capability == CAPABILITY or result.status == "unreachable" or result.check == JUDGED
+        if result.capability == CAPABILITY or result.status == "unreachable" or result.check in (JUDGED, RECORDED)
     ]
 
 

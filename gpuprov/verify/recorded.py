@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.captures import Record, RecordedFacts
 from gpuprov.facts.collect.unreached import Unreached
-from gpuprov.verify.evaluate import Result, evaluate
+from gpuprov.spec.model import HostSpec
+from gpuprov.verify.evaluate import RECORDED, Result, evaluate
 from gpuprov.verify.verify import Pairs, unreachable
 
 
@@ -27,7 +28,7 @@ def verify(
         if isinstance(known, Unreached):
             results[name] = [unreachable(name, known)]
         else:
-            results[name] = list(evaluate(specs[name], known, only=only))
+            results[name] = judge(specs[name], known, only)
     return [result for raw, _ in fleet for result in results.get(raw.name, ())]
 
 
@@ -58,6 +59,26 @@ def _matched(
             )
         paths[name] = record.path
         yield name, _facts(name, record)
+
+
+def judge(spec: HostSpec, facts: RecordedFacts, only: Collection[str] | None = None) -> list[Result]:
+    """Return the results of one host. A record that could not be read whole is one of them, and an error: what it lacks
+    could be what fails."""
+    results = evaluate(spec, facts, only=only)
+    if not facts.record.cut:
+        return results
+    return [
+        Result(
+            host=spec.name,
+            capability="host",
+            check=RECORDED,
+            status="error",
+            expected=f"a {facts.record.kind} that can be read whole",
+            found=facts.record.cut,
+            hint="make the record again; a file in it that belongs to no host can be left out",
+        ),
+        *results,
+    ]
 
 
 def _facts(name: str, record: Record) -> RecordedFacts | Unreached:

@@ -6,6 +6,7 @@ import pytest
 
 from gpuprov.catalog import find_symptom
 from gpuprov.catalog.xids import find_resolution, read_xids_file
+from gpuprov.explain import explain, in_text
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,30 @@ def test_every_resolution_of_an_xid_is_known() -> None:
     assert sum(bool(name) for name in named.values()) == 161
     assert all(find_resolution(name) for name in named.values() if name)
     assert len(named) == sum(len(one.xids) for one in read_xids_file().xids), "an Xid stands twice"
+
+
+@pytest.mark.parametrize(
+    ("words", "cause", "fix"),
+    [
+        ("SXid 12028", "SXid 12028, egress nonposted PRIV error.", "Restart the virtual machine"),
+        ("12020", "It is always fatal to the whole fabric.", "restart the host"),
+        (
+            "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+            "SXid 20034, LTSSM Fault Up.",
+            "Fatal: reset all GPUs and NVSwitches together",
+        ),
+        ("SXid 11012", "The NVSwitch corrects it by itself.", "Nothing is to be done."),
+        ("SXid 99999", "An NVSwitch reported an error.", "Fatal: see the Fabric Manager log"),
+    ],
+)
+def test_an_sxid_is_explained_by_its_number(words: str, cause: str, fix: str) -> None:
+    for lines in (dict(explain(words)[0].lines), dict(in_text(words.replace("12020", "SXid 12020"), "log")[0].lines)):
+        assert cause in lines["cause"]
+        assert lines["fix"].startswith(fix)
+
+
+def test_each_sxid_has_one_row() -> None:
+    known = read_xids_file().sxids
+    numbers = [*known.names, *(number for row in known.quiet for number in row.numbers)]
+    assert len(numbers) == len({*numbers})
+    assert {*known.always_fatal} <= known.names.keys()

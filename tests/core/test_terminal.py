@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.core import terminal
 from tests.test_cli import ROOT, gpuprov
 
 pytestmark = pytest.mark.install
@@ -155,3 +156,18 @@ def test_where_no_locale_will_do_the_way_out_is_named(tmp_path: Path) -> None:
     done = gpuprov("check", "--no-cache", file, env=latin)
     assert done.returncode == 2, "1 would say that a host differs from its spec"
     assert done.stderr.endswith("hint: begin the command with LC_ALL=C.UTF-8\n")
+
+
+def test_lines_of_a_result_break_between_words_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "gpu.yaml:6:32: a message of many words\n  /a/long/path/that/stays/whole"
+    terminal.result(text, wrap=True)
+    assert capsys.readouterr().out == f"{text}\n"
+    monkeypatch.setattr(terminal, "room", lambda _: 24)
+    terminal.result(text, wrap=True)
+    assert capsys.readouterr().out.splitlines() == [
+        "gpu.yaml:6:32: a message",
+        "  of many words",
+        "  /a/long/path/that/stays/whole",
+    ]

@@ -16,7 +16,7 @@ import yaml
 
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.export import Exported
-from gpuprov.init import Draft, Group, hosts, judged
+from gpuprov.init import Draft, Group, hosts, judged, questions
 from gpuprov.init.written import written
 from tests.export.test_export import FULL, exported
 
@@ -207,3 +207,12 @@ def test_each_block_has_its_meaning_above_it_and_notes_stay_comments() -> None:
     for name in spec:
         assert lines[lines.index(f"          {name}: {{}}") - 1].strip().startswith("#"), name
     assert len(lines) < 300
+
+
+@pytest.mark.parametrize(
+    ("given", "model", "count"),
+    [("ecs.gn7-c13g1.13xlarge", "A100-SXM4-40GB", 4), ("p5.48xlarge", "H100-SXM5-80GB", 8), ("L40S", "L40S", 1)],
+)
+def test_an_instance_type_brings_its_count(given: str, model: str, count: int) -> None:
+    (group,) = questions.draft({"hosts": "gpu01", "gpu": given}).groups
+    assert group.spec["gpu"] == {"model": model, "count": count}

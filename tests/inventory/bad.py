@@ -166,7 +166,7 @@ TEXT = [
     yaml(
         "an open brace",
         "all:\n  hosts: {gpu01: {}\n",
-        ":3:1: not valid YAML: while parsing a flow mapping did not find expected ',' or '}'",
+        ":2:10: the { that opens here is not closed; end it with }",
     ),
     yaml(
         "indentation",

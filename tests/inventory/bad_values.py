@@ -10,6 +10,26 @@ VALUES = [
     yaml("gpuprov as text", spec("yes please"), f':3:14: gpuprov is "yes please"; {MAPPING}'),
     yaml("gpuprov empty", spec(""), f":3:5: gpuprov is empty; {MAPPING}"),
     yaml("gpuprov false", spec("false"), f":3:5: gpuprov is false; {MAPPING}"),
+    yaml(
+        "a brace left open",
+        spec("\n      mig: {layout: []\n      mps: {}"),
+        ":4:12: the { that opens here is not closed; end it with }",
+    ),
+    yaml(
+        "a bracket left open",
+        spec("\n      mig: [a\n      mps: {}"),
+        ":4:12: the [ that opens here is not closed; end it with ]",
+    ),
+    yaml(
+        "no comma",
+        spec("{mig: false mps: {}}"),
+        ':3:29: a "," or "}" is missing before this; separate what is inside {} by ","',
+    ),
+    yaml(
+        "a range that counts down",
+        "all: {hosts: {'gpu[08:01]': {gpuprov: {}}}}\n",
+        ':1:15: "gpu[08:01]" is a range that counts down; allowed: gpu[01:08]',
+    ),
     Bad(
         "gpuprov in files",
         {"inventory.yaml": GOOD, "group_vars/all.yml": "gpuprov: 5\n", "host_vars/gpu01.yml": "gpuprov:\n  - a\n"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
@@ -169,3 +171,18 @@ def test_a_number_of_hosts_has_its_verb() -> None:
         verdict(rows), {"a": "right", "b": "right", "c": "fail"}, [NextBoot("right"), NextBoot("wrong")], 0
     )
     assert told.more.startswith("1 failed; 2 match the spec. ")
+
+
+def test_what_is_in_part_not_proven_has_no_colour_of_what_is_right() -> None:
+    """Neither light nor dark, and with a mark of its own."""
+    css = (Path(html.__file__).parent / "assets" / "page.css").read_text()
+    colours = {name: re.findall(rf"--{name}: (#\w+);", css) for name in ("part", "unproven", "right")}
+    assert len(colours["part"]) == 2
+    assert colours["part"] == colours["unproven"]
+    assert not {*colours["part"]} & {*colours["right"]}
+    assert '.part > .mark::before { content: "~"; }' in css
+
+
+def test_an_option_in_a_fix_is_one_piece_of_a_page() -> None:
+    told = Result(host="a", capability="x", check="x.y", status="fail", found="f", hint="nvidia-smi --gpu-reset -i 0")
+    assert '<span class="one">--gpu-reset</span>' in html.render([told])

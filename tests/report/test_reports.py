@@ -316,3 +316,23 @@ def test_what_is_not_proven_has_its_way_out() -> None:
     shown = text.render(rows, verbose=True)
     assert "skip  host.in_service  drained  [gpu1]\n  fix       gpuprov undrain gpu1\n" in shown
     assert "not shown" not in shown
+
+
+def test_checks_skipped_for_one_reason_are_one_line() -> None:
+    """A short record leaves a hundred checks open; what passes stays in sight."""
+    why = "not in this kernel log: "
+    asked = [f"{owner}.{number}" for owner in ("rdma", "mig") for number in range(30)]
+    results = [
+        Result(host="gpu1", capability=name.partition(".")[0], check=name, status="skip", found=f"{why}{name}",
+               moment="next-boot")
+        for name in asked
+    ]  # fmt: skip
+    results.append(Result(host="gpu1", capability="a", check="a.b", status="skip", found="no boot"))
+    shown = text.render(results, width=80)
+    assert "skip  60 checks  not in this kernel log: rdma, mig; -v names them  [gpu1]\n" in shown
+    assert "skip  a.b  no boot  [gpu1]\n" in shown
+    assert "rdma.2: not in this kernel log: rdma.2; and 57 more, which -v names" in " ".join(shown.split())
+    assert max(map(len, shown.splitlines())) <= 80
+    whole = text.render(results, verbose=True)
+    assert all(f"skip  {name}  {why}{name}" in whole for name in asked)
+    assert text.render(results[:3]).count("skip  rdma.") == 3, "few have a line each"

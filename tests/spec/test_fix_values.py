@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import inspect as shape
 
+from gpuprov.capabilities.persistence.fragment import Persistence
 from gpuprov.spec.fixes import Unknown, explain, fix_for
 from gpuprov.spec.model import GpuSpec
 
@@ -22,3 +23,23 @@ def test_by_itself_it_is_told() -> None:
     assert fix
     assert fix.value is Unknown
     assert fix.words == "quote it as it was written: YAML read a number"
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "fixed", "words"),
+    [
+        ("300W", int, 300, "write 300 (the unit is known)"),
+        ("1410 MHz", int, 1410, "write 1410 (the unit is known)"),
+        ("300", int, 300, "write 300 without quotes"),
+        ("{}", Persistence, {}, "write {} without quotes"),
+        ("0-3", tuple[int | str, ...], [0, 1, 2, 3], "write [0, 1, 2, 3]"),
+    ],
+)
+def test_units_quotes_and_ranges_around_a_value(value: str, kind: Any, fixed: object, words: str) -> None:
+    fix = fix_for(value, shape.type_info(kind))
+    assert fix
+    assert (fix.value, fix.words) == (fixed, words)
+
+
+def test_a_size_is_no_number_with_a_unit() -> None:
+    assert fix_for("64G", shape.type_info(int)) is None, "the field counts KiB"

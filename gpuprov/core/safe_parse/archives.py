@@ -267,7 +267,7 @@ def walk_folder(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tupl
             full_path = os.path.join(folder, name)
             inside = os.path.relpath(full_path, path).replace(os.sep, "/")
             try:
-                if is_selected(inside) and stat.S_ISREG(os.lstat(full_path).st_mode):
+                if is_selected(inside) and not stat.S_ISLNK(os.lstat(full_path).st_mode):
                     yield inside, read_contents(full_path, MEMBER)
             except Unreadable as error:
                 yield inside, error

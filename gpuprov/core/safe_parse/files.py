@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 
 from gpuprov.core.safe_parse.limits import FILE, HOST_TEXT, LINE, Unreadable, make_size_error
@@ -21,6 +22,9 @@ _SPECIAL = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
+KERNEL = "a file of the running kernel"
+_KERNEL = re.compile("/(?:proc|sys)(?:/|\\Z)")
+"""A read of some of them waits for ever, and takes away what it returns: /proc/kmsg."""
 
 
 def explain_refusal(path: str) -> str:
@@ -30,7 +34,8 @@ def explain_refusal(path: str) -> str:
         mode = os.stat(path).st_mode
     except OSError as error:
         return LOOP if error.errno == errno.ELOOP else ""
-    return next((name for is_one, name in _SPECIAL if is_one(mode)), "")
+    special = next((name for is_one, name in _SPECIAL if is_one(mode)), "")
+    return special or (KERNEL if _KERNEL.match(os.path.realpath(path)) else "")
 
 
 def is_planted(path: str) -> bool:

@@ -62,7 +62,7 @@ class RecordedFacts(Facts):
         if probe.name not in self.record.outputs:
             kind = self.record.kind
             if self.record.readable and probe.name not in self.record.readable:
-                raise NotRecorded(f"gpuprov does not read {probe.name} from such a record ({kind})")
+                raise NotRecorded(f"gpuprov does not read this from a {kind}: {probe.name}")
             incomplete = ", which is incomplete" if self.record.cut else ""
             raise NotRecorded(f"not in this {kind}{incomplete}: {probe.name}")
         return super().get(probe)

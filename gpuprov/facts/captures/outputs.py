@@ -52,6 +52,8 @@ def combine(path: str, place: str, files: Mapping[str, bytes | Unreadable]) -> l
             if isinstance(data, Unreadable):
                 raise data
             command, text = plain.identify(archives.decode_text(archives.unpack_inner(data)))
+            if not command and _COMMAND.fullmatch(stem):
+                raise Unreadable("it holds no output of that name")
         except Unreadable as error:
             faults[stem] = error
             continue
@@ -90,12 +92,16 @@ def _add_faults(
         if not records:
             host = place.rpartition("/")[2] or next(iter(faults))
             return [Record(host=host, path=where, kind="command output", outputs={}, fault=why)]
-        return [msgspec.structs.replace(record, cut=record.cut or f"{why}") for record in records]
+        return [_cut(record, why) for record in records]
     for stem, fault in faults.items():
         path = f"{where}/{stem}.*"
         beside = [record for record in records if record.path == path]
         if beside:
-            records[records.index(beside[0])] = msgspec.structs.replace(beside[0], cut=beside[0].cut or str(fault))
+            records[records.index(beside[0])] = _cut(beside[0], str(fault))
         else:
             records.append(Record(host=stem, path=path, kind="command output", outputs={}, fault=str(fault)))
     return records
+
+
+def _cut(record: Record, why: str) -> Record:
+    return msgspec.structs.replace(record, cut="; ".join(part for part in (record.cut, why) if part))

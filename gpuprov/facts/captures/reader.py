@@ -37,9 +37,9 @@ def iterate(path: Path) -> Iterator[Record]:
     """Yield every record at the path, one after another, so that a folder of many takes the memory of one. Raises as
     `read` does."""
     found = False
+    if what := explain_refusal(str(path)):
+        raise GpuprovError(f"{path} is {what}, and no record", "write what it says to a file: dmesg > dmesg.log")
     try:
-        if what := explain_refusal(str(path)):
-            raise Unreadable(f"this is {what}", "a file or folder")
         for record in _read_folder(path) if path.is_dir() or archives.is_archive(path) else [_read_single(path)]:
             found = True
             yield record

@@ -138,7 +138,7 @@ def test_what_a_record_lacks_and_what_gpuprov_does_not_read_are_two_things(tmp_p
     facts = RecordedFacts(only(written(tmp_path, reports.bug_report())))
     with pytest.raises(NotRecorded, match=r"^not in this bug report: packages$"):
         facts.get(packages.PACKAGES)
-    with pytest.raises(NotRecorded, match=r"^gpuprov does not read gpu_processes from such a record \(bug report\)$"):
+    with pytest.raises(NotRecorded, match=r"^gpuprov does not read this from a bug report: gpu_processes$"):
         facts.get(PROCESSES)
 
 

@@ -127,10 +127,13 @@ def test_damage_is_one_clear_error_and_what_is_cut_off_is_read_as_far_as_it_goes
 
 
 def test_pipes_and_devices_are_refused_at_once(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
+    pipe, kernel = tmp_path / "pipe", tmp_path / "kernel"
     os.mkfifo(pipe)
-    refused(pipe, "this is a pipe")
-    refused(Path("/dev/zero"), "this is a device")
+    kernel.symlink_to("/proc/kmsg")
+    refused(pipe, "is a pipe, and no record")
+    refused(Path("/dev/zero"), "is a device, and no record")
+    for path in (kernel, Path("/proc/kmsg"), Path("/proc"), Path("/sys/class")):
+        refused(path, f"{path} is a file of the running kernel, and no record")
 
 
 def sized(path: Path, size: int, name: str, *, form: int = tarfile.PAX_FORMAT, wanted: bool = True) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,11 @@ from gpuprov.cli import cli
 from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.captures import Record, read
 from gpuprov.verify import recorded
+from gpuprov.verify.evaluate import RECORDED
+from gpuprov.verify.fitness import fitness
+from gpuprov.verify.verify import exit_code
 from tests.facts.captures.test_plain import DOWN, IBSTAT, XML
-from tests.facts.captures.test_reports import pair
+from tests.facts.captures.test_reports import pair, specs
 
 INVENTORY = "all: {hosts: {gpu017: {}, gpu018: {}}, vars: {gpuprov: {health: {}}}}\n"
 BROKEN = XML[: len(XML) // 2]
@@ -82,6 +87,35 @@ def test_a_broken_file_of_another_host_is_not_this_ones(tmp_path: Path) -> None:
     whole, broken = read(tmp_path)
     assert (whole.host, whole.fault, whole.cut) == ("gpu017", "", "")
     assert (broken.host, "not well-formed" in broken.fault) == ("gpu018", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("ibstat.txt", b"\x00\x01\xfe" * 500, "ibstat: it holds no output of that name"),
+        ("dmesg.txt", b"", "dmesg: it holds no output of that name"),
+        ("lspci.txt", gzip.compress(b"x" * 5000)[:20], "lspci: "),
+        ("journal.log", None, "journal: this is a pipe"),
+    ],
+)
+def test_a_record_with_a_file_that_cannot_be_read_is_not_green(
+    name: str, content: bytes | None, why: str, tmp_path: Path
+) -> None:
+    """The checks that the other files answer still pass."""
+    place = write(tmp_path, smi_xml=XML) / name
+    place.write_bytes(content) if content is not None else os.mkfifo(place)
+    (record,) = read(tmp_path)
+    fleet = specs("all: {hosts: {gpu017: {gpuprov: {health: {ecc: any}}}}}\n")
+    results = recorded.verify(fleet, [record], named=True)
+    (told,) = (result for result in results if result.check == RECORDED)
+    assert (told.status, why in told.found, told.found) == ("error", True, record.cut)
+    assert exit_code(results) == 1
+    assert [fit.fit for fit in fitness(results)] == ["not proven"]
+    place.unlink()
+    whole = recorded.verify(fleet, read(tmp_path), named=True)
+    assert exit_code(whole) == 0, "the same without the file"
+    others = [(result.check, result.status) for result in results if result.check != RECORDED]
+    assert others == [(result.check, result.status) for result in whole]
 
 
 @pytest.mark.parametrize(
