@@ -27,7 +27,7 @@ _OF_CUDA = re.compile(r"cuda|(?<![a-z])torch|(?<![a-z])gpu")
 _OF_A_CALL = re.compile(r"cuda|(?<![a-z])torch|\.cuh?(?!\w)|gpuassert")
 _NAME = re.compile(r"(?<!\w)cuda_?error_?[a-z]\w+")
 _LEAD = (
-    r"(?:cuda.{0,60}?(?:error|failure|failed|exception|status)|gpuassert|cudasuccess|cudaerror\w*|cuda_error_\w+)"
+    r"(?:cuda.{0,60}?(?:error|failure|failed|exception|status)|gpuassert|cudasuccess|triton error \[cuda\]|cudaerror\w*|cuda_error_\w+)"
     r"[^\w]{0,4}(?:\d+[^\w]{1,4})?(?:cuda_?error_?\w+[^\w]{1,4})?"
 )
 """What stands before a text of CUDA's that other programs print too."""
