@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
 import msgspec
 
+from gpuprov.catalog.codes import find_codes, list_code_words
 from gpuprov.catalog.context import XID, compile_any, find_xid, fold, is_whole_line, strip_host
 from gpuprov.catalog.nics import NicLine, find_nic_line, find_speakers, read_nics_file
 from gpuprov.catalog.symptoms import SXIDS, Symptom, list_symptoms, resolve_for_line
@@ -35,25 +36,29 @@ _COMMON = frozenset(
 
 class Signature(NamedTuple):
     """A signature, folded. `entire`: those of its words that must be whole words of a line, too; `word`: the word by
-    which it is looked up."""
+    which it is looked up; `fallback`: whether it names only the part of a program that printed the line; `coded`:
+    whether it is an error of CUDA's, in a line of any program."""
 
     text: str
     words: frozenset[str]
     entire: frozenset[str]
     word: str
+    fallback: bool = False
+    coded: bool = False
 
 
 @cache
 def list_signatures(symptom: Symptom) -> tuple[Signature, ...]:
-    return tuple(parse_signature(fold(text)) for text in symptom.signatures)
+    messages = (parse_signature(fold(text)) for text in symptom.signatures)
+    return (*messages, *(parse_signature(fold(text), fallback=True) for text in symptom.fallbacks))
 
 
 @cache
-def parse_signature(text: str) -> Signature:
+def parse_signature(text: str, *, fallback: bool = False) -> Signature:
     words = frozenset(_WORD.findall(text))
     entire = frozenset(match[0] for match in re.finditer(rf"(?<![*\w]){_WORD.pattern}(?![*\w])", text)) - {_OPEN}
     word = min(entire, key=lambda candidate: (candidate in _COMMON, -len(candidate), candidate))
-    return Signature(text, words, entire, word)
+    return Signature(text, words, entire, word, fallback)
 
 
 @cache
@@ -87,12 +92,25 @@ def index_by_word() -> dict[str, tuple[tuple[Signature, tuple[Symptom, ...]], ..
 def list_choosing_words() -> dict[str, tuple[frozenset[str], ...]]:
     """Return the word sets for choosing lines: a folded line with any signature has one of these words, and all of one
     of its sets."""
-    return {word: tuple({signature.entire for signature, _ in pairs}) for word, pairs in index_by_word().items()}
+    sets = {word: {signature.entire for signature, _ in pairs} for word, pairs in index_by_word().items()}
+    for words in list_code_words():
+        sets.setdefault(max(words, key=len), set()).add(frozenset(words))
+    return {word: tuple(those) for word, those in sets.items()}
+
+
+@cache
+def index_by_code() -> dict[int, tuple[Symptom, ...]]:
+    """Return, by number of a CUDA error, the symptoms that have it."""
+    holders: dict[int, tuple[Symptom, ...]] = {}
+    for symptom in list_symptoms():
+        for code in symptom.codes:
+            holders[code] = (*holders.get(code, ()), symptom)
+    return holders
 
 
 MANY = 20
 """Number of messages above which a symptom is of a whole kind of them."""
-Rank = tuple[bool, bool, int]
+Rank = tuple[bool, bool, bool, int]
 
 
 class Held(NamedTuple):
@@ -103,40 +121,63 @@ class Held(NamedTuple):
 
     @property
     def rank(self) -> Rank:
-        """Rank of an answer, the most specific first: a message before a single word, a symptom of few messages before
-        one of a whole kind, long messages before short ones."""
-        return len(self.signature.words) < 2, len(self.symptom.signatures) > MANY, -len(self.signature.text)
+        """Rank of an answer, the most specific first: a message before the name of a part of a program, and before a
+        single word, a symptom of few messages before one of a whole kind, long messages before short ones."""
+        signature = self.signature
+        of_a_kind = signature.coded or len(self.symptom.signatures) > MANY
+        return signature.fallback, len(signature.words) < 2, of_a_kind, -len(signature.text)
 
 
 def find_held(line: str) -> list[Held]:
     """Return the symptoms with a message in a folded line, the most specific first. If one message is a part of
-    another, the longer counts."""
-    known, matches = index_by_word(), []
-    words = dict.fromkeys(_WORD.findall(line))
-    for word in words:
-        for signature, those in known.get(word, ()):
-            if not signature.entire <= words.keys():
-                continue
-            match = next(
-                (m for m in build_pattern(signature.text).finditer(line) if not DENIED.match(line, m.end())), None
-            )
-            fitting = [symptom for symptom in those if is_fitting(symptom, signature.text, line)] if match else []
-            if match and fitting:
-                matches.append((signature, match.span(), fitting))
+    another, the longer counts; the name of a part of a program only counts in a line without any message."""
+    matches = [*_match_signatures(line), *_match_codes(line)]
+    if any(not match.signature.fallback for match in matches):
+        matches = [match for match in matches if not match.signature.fallback]
     telling = [
-        Held(entry, symptom)
-        for entry, (start, end), fitting in matches
-        if not any(
-            other.text != entry.text
-            and (entry.text in other.text or (first <= start and end <= last and last - first > end - start))
-            for other, (first, last), _ in matches
-        )
-        for symptom in fitting
+        Held(match.signature, symptom)
+        for match in matches
+        if not any(other.covers(match) for other in matches)
+        for symptom in match.symptoms
     ]
     first_of: dict[str, Held] = {}
     for held in sorted(telling, key=lambda held: held.rank):
         first_of.setdefault(held.symptom.key, held)
     return list(first_of.values())
+
+
+class _Match(NamedTuple):
+    """A signature at a place of a line, and the symptoms that the line fits."""
+
+    signature: Signature
+    start: int
+    end: int
+    symptoms: list[Symptom]
+
+    def covers(self, other: _Match) -> bool:
+        """True if another message is a part of this one."""
+        longer = self.end - self.start > other.end - other.start
+        around = self.start <= other.start and other.end <= self.end and longer
+        return self.signature.text != other.signature.text and (other.signature.text in self.signature.text or around)
+
+
+def _match_signatures(line: str) -> Iterator[_Match]:
+    known, words = index_by_word(), dict.fromkeys(_WORD.findall(line))
+    for word in words:
+        for signature, those in known.get(word, ()):
+            if not signature.entire <= words.keys():
+                continue
+            found = build_pattern(signature.text).finditer(line)
+            match = next((match for match in found if not DENIED.match(line, match.end())), None)
+            fitting = [symptom for symptom in those if is_fitting(symptom, signature.text, line)] if match else []
+            if match and fitting:
+                yield _Match(signature, *match.span(), fitting)
+
+
+def _match_codes(line: str) -> Iterator[_Match]:
+    for code, text, (start, end) in find_codes(line):
+        if those := [symptom for symptom in index_by_code().get(code, ()) if not is_excluded(symptom, line)]:
+            yield _Match(parse_signature(text)._replace(coded=True), start, end, those)
 
 
 @cache
@@ -168,14 +209,20 @@ def is_fitting(symptom: Symptom, signature: str, line: str) -> bool:
     line = strip_host(line)
     if symptom.xids and XID.match(signature):
         return is_whole_line(signature, line)
-    needs, unless = compile_words(symptom)
-    if unless is not None and unless.search(line):
+    if is_excluded(symptom, line):
         return False
+    needs, _ = compile_words(symptom)
     drivers = compile_driver_names(symptom.key)
     if drivers is not None and len(signature.split()) > 3 and line.startswith(signature):
         return True
     needed = needs.get(signature) or drivers
     return needed is None or needed.search(line) is not None or is_whole_line(signature, line)
+
+
+def is_excluded(symptom: Symptom, line: str) -> bool:
+    """True if a folded line has words that lines of this symptom do not have."""
+    _, unless = compile_words(symptom)
+    return unless is not None and unless.search(strip_host(line)) is not None
 
 
 @cache
@@ -241,7 +288,8 @@ def find_symptom(words: str) -> list[Symptom]:
         spoken = [
             s
             for s in list_symptoms()
-            if not s.xids and any(query in signature.words for signature in list_signatures(s))
+            if not s.xids
+            and (int(query) in s.codes or any(query in signature.words for signature in list_signatures(s)))
         ]
         return exact + spoken
     held = [entry.symptom for entry in find_held(query)]

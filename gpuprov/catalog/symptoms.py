@@ -27,6 +27,9 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`signatures`: text as printed. `xids`: kernel error numbers. `check`: a read-only command that shows it, or "".
 
+    `codes`: numbers of CUDA's errors, in whatever words a program prints them. `fallbacks`: text by which a part of a
+    program is known; a line with it is of this symptom if no row has its message.
+
     `cause`, `check` and `fix` are of the likeliest cause; `others` follow in order of likelihood. `action`: of an Xid,
     the action that NVIDIA specifies. `decided_by`: keys of symptoms that decide its cause if they are seen beside it.
     `follows`: the message says that something failed, and another line says why: the answers to other lines come before
@@ -41,6 +44,8 @@ class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     needs: tuple[Context, ...] = ()
     unless: tuple[str, ...] = ()
     xids: tuple[int, ...] = ()
+    codes: tuple[int, ...] = ()
+    fallbacks: tuple[str, ...] = ()
     cause: str
     check: str = ""
     fix: str

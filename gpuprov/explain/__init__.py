@@ -100,6 +100,7 @@ def _answers(seen: list[Seen], where: str = "") -> list[Explanation]:
             decided=by,
             health=in_health(sighting.verdict, decided=sighting.ended, past=sighting.past) if sighting.verdict else "",
             past=bool(sighting.past),
+            certainty=BY_PART if sighting.by_part else "",
         )
         for sighting, by in sorted(decided, key=lambda pair: pair[1] is not None)
     ]
@@ -111,6 +112,10 @@ CERTAINTY: dict[Confidence, str] = {
     "unconfirmed": "unconfirmed: no source says that this is the cause",
 }
 """Caveat for a cause that no source documents."""
+
+
+BY_PART = "by the part of the program that printed it: gpuprov does not know this message, but what this part fails of"
+"""Caveat for a message that no row has."""
 
 
 def all_checks() -> list[Check]:
@@ -181,16 +186,22 @@ def _symptoms(text: str) -> list[Explanation]:
 
 
 def _symptom(
-    symptom: Symptom, *seen: tuple[str, str], decided: Beside | None = None, health: str = "", past: bool = False
+    symptom: Symptom,
+    *seen: tuple[str, str],
+    decided: Beside | None = None,
+    health: str = "",
+    past: bool = False,
+    certainty: str = "",
 ) -> Explanation:
     """Explain a symptom. `decided`: a neighbouring message that shows the actual cause, so that the other causes are
-    left out; `health`: what health makes of its line; `past`: something ended it, so that nothing is to be done."""
+    left out; `health`: what health makes of its line; `past`: something ended it, so that nothing is to be done;
+    `certainty`: a caveat in the place of the symptom's own."""
     causes = _decided(decided) if decided else _causes(symptom)
     lines = (
         *seen,
         *(line for line in causes if not past or line[0] in ("cause", "or")),
         ("health", health),
-        ("certainty", CERTAINTY[symptom.confidence]),
+        ("certainty", certainty or CERTAINTY[symptom.confidence]),
         *(("source", address) for address in dict.fromkeys(list_addresses(symptom))),
     )
     named = tuple(line for line in lines if line[1])

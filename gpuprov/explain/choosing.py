@@ -40,8 +40,10 @@ def _words() -> dict[bytes, tuple[frozenset[bytes], ...]]:
 
 
 def _list_ending_words() -> dict[bytes, tuple[frozenset[bytes], ...]]:
-    """Return the same for lines that end what earlier ones asked for: they hold no message."""
-    begins = [begin.lower() for line in kernel_file().lines if line.ends for begin in line.begins]
+    """Return the same for lines that end what earlier ones asked for, a boot's first among them: they hold no
+    message."""
+    begins = ["linux version", "booting linux on"]
+    begins += [begin.lower() for line in kernel_file().lines if line.ends for begin in line.begins]
     sets = [frozenset(word.encode() for word in re.findall("[a-z]+", begin)) for begin in begins]
     return {max(words, key=len): (words,) for words in sets}
 

@@ -20,7 +20,7 @@ from gpuprov.catalog.xids import Action
 from gpuprov.core.masking import masked
 from gpuprov.explain.choosing import LONGEST_LINE, chosen
 from gpuprov.explain.lines import devices_in, gpu_addresses, statements
-from gpuprov.facts.probes.kernel.kernel_log import KernelLog, Line
+from gpuprov.facts.probes.kernel.kernel_log import FIRST, KernelLog, Line
 from gpuprov.facts.probes.kernel.stamps import read_stamp
 from gpuprov.host_code.kernel_lines import OF_A_PROGRAM, STAMP, join_messages
 
@@ -38,7 +38,8 @@ class Seen(msgspec.Struct, frozen=True):
     """A symptom in a text: its count, and the first line that shows it.
 
     `verdict`: of the first line that the kernel logged; `ended`: whether no such line asks for anything any more, since
-    something ended them or an Xid 154 of the same GPU decides; `past`: what ended the last of them.
+    something ended them or an Xid 154 of the same GPU decides; `past`: what ended the last of them; `by_part`: whether
+    only the part of the program that printed it is known, not the message.
     """
 
     symptom: Symptom
@@ -47,6 +48,7 @@ class Seen(msgspec.Struct, frozen=True):
     verdict: Verdict | None = None
     ended: bool = False
     past: str = ""
+    by_part: bool = False
 
 
 class _Shown(NamedTuple):
@@ -55,6 +57,7 @@ class _Shown(NamedTuple):
     rank: Rank
     symptom: Symptom
     verdict: Verdict | None = None
+    by_part: bool = False
 
 
 class _Pending(NamedTuple):
@@ -72,11 +75,14 @@ class _Log:
         self.known: dict[tuple[str, str, str], tuple[Rank, Seen]] = {}
         self.pending: list[_Pending] = []
         self.judged: deque[Line] = deque(maxlen=_MOST_PENDING)
+        self.boot = 0.0
 
     def read(self, line: str) -> None:
         shown = _shown_in(line)
         self.note(line, shown)
         stamped = read_stamp(line, _LEAP_YEAR)
+        if stamped.at is not None and not stamped.since_boot and FIRST.match(stamped.text):
+            self.boot = stamped.at
         if stamped.of_kernel and stamped.at is not None and judge_line(stamped.text):
             self.judged.append(Line(stamped.at, stamped.text))
         devices = devices_in(line)
@@ -87,14 +93,16 @@ class _Log:
                 self.pending.append(_Pending(devices, line, more))
 
     def note(self, line: str, shown: list[_Shown]) -> None:
-        for rank, symptom, verdict in shown:
+        for rank, symptom, verdict, by_part in shown:
             key = (
                 symptom.key,
                 f"{symptom.action} {symptom.cause}",
                 verdict.action if verdict and verdict.number else "",
             )
-            best, seen = self.known.get(key, (rank, Seen(symptom, 0, _short(line))))
-            seen = msgspec.structs.replace(seen, count=seen.count + 1, verdict=seen.verdict or verdict)
+            best, seen = self.known.get(key, (rank, Seen(symptom, 0, _short(line), by_part=by_part)))
+            seen = msgspec.structs.replace(
+                seen, count=seen.count + 1, verdict=seen.verdict or verdict, by_part=seen.by_part and by_part
+            )
             self.known[key] = (min(best, rank), seen)
 
     def end(self, of_a_gpu: set[str]) -> list[Seen]:
@@ -102,7 +110,7 @@ class _Log:
             if entry.devices & of_a_gpu:
                 self.note(entry.line, entry.more)
         sightings = [seen for _, seen in sorted(self.known.values(), key=lambda pair: pair[0])]
-        ends = _find_ends(tuple(self.judged))
+        ends = _find_ends(tuple(self.judged), self.boot)
         return [
             msgspec.structs.replace(sighting, ended=True, past=ends[key])
             if sighting.verdict and (key := (sighting.verdict.key, sighting.verdict.action)) in ends
@@ -111,10 +119,10 @@ class _Log:
         ]
 
 
-def _find_ends(lines: tuple[Line, ...]) -> dict[tuple[str, Action], str]:
+def _find_ends(lines: tuple[Line, ...], boot: float) -> dict[tuple[str, Action], str]:
     """Return what ended the last line of each key and action that asks for something, if no line of these stands; empty
-    where an Xid 154 decides in its place."""
-    endings = find_endings(KernelLog(lines=lines))
+    where an Xid 154 decides in its place. `boot`: the last one in the log, 0 if it has none."""
+    endings = find_endings(KernelLog(lines=lines, boot=boot, since=0.0 if boot else None))
     ends: dict[tuple[str, Action], str] = {}
     stand = set()
     for place, line in enumerate(lines):
@@ -148,12 +156,17 @@ def _shown_in(line: str) -> list[_Shown]:
     if verdict and (symptom := explained(verdict)):
         at = _places()[symptom.key] if symptom.xids else last
         shown.append(
-            _Shown((symptom.follows, at, (False, False, -LONGEST_LINE * (not symptom.xids))), symptom, verdict)
+            _Shown((symptom.follows, at, (False, False, False, -LONGEST_LINE * (not symptom.xids))), symptom, verdict)
         )
     held = [entry for entry in find_held(fold(line)) if not (verdict and entry.symptom.key == verdict.key)]
     follows = bool(held) and held[0].symptom.follows
     return shown + [
-        _Shown((follows, last, entry.rank), resolve_for_line(entry.symptom, find_sxid(line), line)) for entry in held
+        _Shown(
+            (follows, last, entry.rank),
+            resolve_for_line(entry.symptom, find_sxid(line), line),
+            by_part=entry.signature.fallback,
+        )
+        for entry in held
     ]
 
 

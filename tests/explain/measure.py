@@ -59,14 +59,15 @@ def table(those: Iterable[Line]) -> str:
     return "\n".join(rows)
 
 
-NEWEST = "2026-11-29"
+THIN, ALL = "2026-11-29", "2026-11-29, all layers"
 PARTS = {
     "the half that the catalogue is written by": [line for line in lines() if not line.held_out],
     "the half set aside": [line for line in lines() if line.held_out and not line.fresh],
     "gathered after the catalogue had been written": [
-        line for line in lines() if line.fresh and line.gathered != NEWEST
+        line for line in lines() if line.fresh and line.gathered not in (THIN, ALL)
     ],
-    "gathered last, of layers that had few lines": [line for line in lines() if line.fresh and line.gathered == NEWEST],
+    "gathered of layers that had few lines": [line for line in lines() if line.fresh and line.gathered == THIN],
+    "gathered last, of all layers": [line for line in lines() if line.fresh and line.gathered == ALL],
 }
 
 

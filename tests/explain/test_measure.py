@@ -13,7 +13,7 @@ from gpuprov.explain.messages import symptoms_in
 from tests.explain.corpus import Line, lines, may_be_held_out
 from tests.explain.measure import PARTS, judge
 
-WRITTEN, ASIDE, FRESH, NEWEST = PARTS.values()
+WRITTEN, ASIDE, FRESH, THIN, NEWEST = PARTS.values()
 
 
 def verdicts(those: list[Line], *, piped: bool = False) -> Counter[str]:
