@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -14,6 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from tests.commands import run_main
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -102,19 +103,16 @@ def test_a_release_only_hands_out_what_make_release_makes() -> None:
     assert kept.split() == ["dist/release/*.whl", "dist/release/gpuprov-[0-9]*.tar.gz"], "what PyPI takes"
 
 
-def test_the_hook_for_sites_checks_an_inventory(tmp_path: Path) -> None:
+def test_the_hook_for_sites_checks_an_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [hook] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
     assert (hook["language"], hook["pass_filenames"]) == ("python", False)
-    command = [sys.executable, "-m", *shlex.split(hook["entry"])]
-
-    def check(text: str) -> int:
+    program, *words = shlex.split(hook["entry"])
+    assert program == "gpuprov"
+    monkeypatch.chdir(tmp_path)
+    for capability, code in (("nouveau", 0), ("nouveu", 2)):
+        text = f"all: {{hosts: {{gpu1: {{gpuprov: {{{capability}: {{}}}}}}}}}}\n"
         (tmp_path / "inventory.yaml").write_text(text, encoding="utf-8")
-        return subprocess.run(
-            [*command, "inventory.yaml"], cwd=tmp_path, capture_output=True, check=False, env=os.environ
-        ).returncode
-
-    assert check("all: {hosts: {gpu1: {gpuprov: {nouveau: {}}}}}\n") == 0
-    assert check("all: {hosts: {gpu1: {gpuprov: {nouveu: {}}}}}\n") == 2
+        assert run_main(monkeypatch, *words, "inventory.yaml") == code
 
 
 def test_our_own_hooks_call_what_make_setup_installs() -> None:

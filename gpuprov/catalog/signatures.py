@@ -246,20 +246,41 @@ def find_decisive(symptom: Symptom, seen: Iterable[Beside]) -> Beside | None:
     return next((known[key] for key in symptom.decided_by if key in known), None)
 
 
-def rank_match(query: str, terms: list[str], symptom: Symptom) -> int:
-    """Return the rank of a match: 3 if it is a signature or the key; 2 if a longer message has it; 1 if all words are
-    in one message; 0 for no match."""
-    if query == symptom.key:
-        return 3
-    best = 0
-    for signature in list_signatures(symptom):
-        if query == signature.text:
-            return 3
-        if len(terms) > 1 and query in signature.text:
-            best = max(best, 2)
-        elif len(terms) > 1 and signature.words.issuperset(terms):
-            best = max(best, 1)
-    return best
+@cache
+def index_texts() -> dict[str, tuple[int, ...]]:
+    """Return, by the text of each signature, the places of its symptoms in `list_symptoms`."""
+    index: dict[str, list[int]] = {}
+    for place, symptom in enumerate(list_symptoms()):
+        for signature in list_signatures(symptom):
+            index.setdefault(signature.text, []).append(place)
+    return {text: tuple(places) for text, places in index.items()}
+
+
+@cache
+def index_texts_by_word() -> dict[str, frozenset[str]]:
+    """Return the texts of the signatures that have a word, by the word."""
+    index: dict[str, set[str]] = {}
+    for text in index_texts():
+        for word in parse_signature(text).words:
+            index.setdefault(word, set()).add(text)
+    return {word: frozenset(texts) for word, texts in index.items()}
+
+
+def rank_matches(query: str, terms: list[str]) -> dict[int, int]:
+    """Return the rank of each symptom that matches, by its place in `list_symptoms`: 3 if the query is a signature or
+    the key; 2 if a longer message has it; 1 if all words are in one message."""
+    texts, ranks = index_texts(), dict[str, int]()
+    if len(terms) > 1:
+        by_word = index_texts_by_word()
+        ranks = dict.fromkeys(frozenset.intersection(*(by_word.get(term, frozenset()) for term in terms)), 1)
+        ranks |= dict.fromkeys((text for text in texts if query in text), 2)
+    if query in texts:
+        ranks[query] = 3
+    best = {place: 3 for place, symptom in enumerate(list_symptoms()) if symptom.key == query}
+    for text, rank in ranks.items():
+        for place in texts[text]:
+            best[place] = max(best.get(place, 0), rank)
+    return dict(sorted(best.items()))
 
 
 def find_sxid(text: str) -> int:
@@ -285,20 +306,19 @@ def find_symptom(words: str) -> list[Symptom]:
         return [resolve_for_line(symptom, number or 0, words) for symptom in list_symptoms() if number in symptom.xids]
     if is_whole(query):
         exact = [symptom for symptom in list_symptoms() if int(query) in symptom.xids]
+        places = {place for text in index_texts_by_word().get(query, ()) for place in index_texts()[text]}
         spoken = [
-            s
-            for s in list_symptoms()
-            if not s.xids
-            and (int(query) in s.codes or any(query in signature.words for signature in list_signatures(s)))
+            symptom
+            for place, symptom in enumerate(list_symptoms())
+            if not symptom.xids and (place in places or int(query) in symptom.codes)
         ]
         return exact + spoken
     held = [entry.symptom for entry in find_held(query)]
     terms = _WORD.findall(query)
-    scored = [
-        (symptom, rank_match(query, terms, symptom)) for symptom in list_symptoms() if is_possible_for(symptom, query)
-    ]
-    best = max((score for _, score in scored), default=0)
+    known = list_symptoms()
+    ranks = {place: rank for place, rank in rank_matches(query, terms).items() if is_possible_for(known[place], query)}
+    best = max(ranks.values(), default=0)
     message = ":" in words or len(terms) > 3  # a message of its own, which has words in common with another
     least = 2 if held or best == 3 or message else 1
-    others = [symptom for symptom, score in sorted(scored, key=lambda pair: -pair[1]) if score >= least]
+    others = [known[place] for place in sorted(ranks, key=lambda place: -ranks[place]) if ranks[place] >= least]
     return [*held, *(symptom for symptom in others if symptom not in held)]

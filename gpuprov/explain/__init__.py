@@ -148,9 +148,9 @@ def _fields(text: str) -> list[Explanation]:
 
 
 def _checks(text: str) -> list[Explanation]:
-    answers = []
+    answers, name = [], text.casefold()
     for check in all_checks():
-        if check.id == text.casefold():
+        if check.id == name:
             lines = (
                 ("asks", check.description),
                 ("when", check.moment),

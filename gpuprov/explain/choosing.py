@@ -39,6 +39,13 @@ def _words() -> dict[bytes, tuple[frozenset[bytes], ...]]:
     return word_sets | ending | xids | {b"sxid": _ALONE}
 
 
+@cache
+def _keys() -> tuple[frozenset[bytes], frozenset[bytes]]:
+    """Return the words of lines that may hold a message, and those with the words of lines that name GPUs."""
+    keys = frozenset(_words())
+    return keys, keys | OF_A_GPU
+
+
 def _list_ending_words() -> dict[bytes, tuple[frozenset[bytes], ...]]:
     """Return the same for lines that end what earlier ones asked for, a boot's first among them: they hold no
     message."""
@@ -52,8 +59,7 @@ def chosen(stream: IO[bytes], note: Callable[[str], None]) -> Iterator[str]:
     """Yield the lines that may hold a message, with those around them; an empty line marks omitted ones. `note` is
     called with each line that names a GPU, whether it is yielded or not. Never more than a block of the log is kept."""
     beside = _words()
-    keys = frozenset(beside)
-    either = keys | OF_A_GPU
+    keys, either = _keys()
     before: deque[bytes] = deque(maxlen=AROUND)
     rest, gap = 0, False
     for block in _blocks(stream):

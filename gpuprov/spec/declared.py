@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -36,7 +37,7 @@ def find_undecided(value: object, block: type[Fragment], path: Path) -> Iterator
     its default, another choice that nobody made. A default of `auto` is no choice. Path, message, hint."""
     if not isinstance(value, Mapping):
         return
-    defaults = {field.encode_name: field.default for field in msgspec.structs.fields(block)}
+    defaults = _list_defaults(block) if block.IMPLIES else {}
     decided = {field for name, (field, _) in block.IMPLIES.items() if isinstance(value.get(name), Mapping)}
     for name, (field, meaning) in block.IMPLIES.items():
         default = defaults[field]
@@ -50,6 +51,11 @@ def find_undecided(value: object, block: type[Fragment], path: Path) -> Iterator
     for name, inner in value.items():
         if kind := find_inner_block(block, name):
             yield from find_undecided(inner, kind, (*path, name))
+
+
+@cache
+def _list_defaults(block: type[Fragment]) -> dict[str, object]:
+    return {field.encode_name: field.default for field in msgspec.structs.fields(block)}
 
 
 def find_contradictions(value: object, block: type[Fragment], path: Path) -> Iterator[tuple[Path, str, str]]:

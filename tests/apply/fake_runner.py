@@ -14,7 +14,7 @@ import msgspec
 from gpuprov.apply import execution
 from gpuprov.apply.first_look import first_look
 from gpuprov.facts.probes.base import Facts, Output
-from gpuprov.plan import playbook
+from gpuprov.plan import playbook, workspace
 from gpuprov.plan.read import Pair, Reading
 from gpuprov.verify.evaluate import MOMENTS, Result
 from tests.apply import fleet
@@ -88,5 +88,7 @@ def running(
         mock.patch.object(execution, "first_look", look),
         mock.patch.object(execution, "leave", return_value={}),
         mock.patch.object(playbook, "run", run),
+        mock.patch.object(workspace, "render"),
+        mock.patch.object(workspace, "write"),
     ):
         yield batches

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from typing import Literal
 
 from gpuprov.catalog.symptoms import list_symptoms
@@ -22,9 +23,15 @@ Verdict = Literal["right", "silent", "wrong"]
 
 def keys_of(answer: Explanation) -> set[str]:
     """The keys of the symptoms that an answer may be of; none of an answer of another kind."""
-    if answer.kind != "symptom":
-        return set()
-    return {one.key for one in list_symptoms() if " | ".join(one.signatures) == answer.name}
+    return _keys_by_name().get(answer.name, set()) if answer.kind == "symptom" else set()
+
+
+@cache
+def _keys_by_name() -> dict[str, set[str]]:
+    keys: dict[str, set[str]] = {}
+    for symptom in list_symptoms():
+        keys.setdefault(" | ".join(symptom.signatures), set()).add(symptom.key)
+    return keys
 
 
 def judge(line: Line, *, piped: bool = False) -> tuple[Verdict, set[str]]:

@@ -27,9 +27,8 @@ def test_an_instance_type_is_its_gpus_its_fabric_and_how_to_begin() -> None:
     assert dict(explain_one("a4-highgpu-8g").lines)["fabric"] == "none, or not known"
 
 
-@pytest.mark.parametrize("name", list(index_by_type()))
-def test_every_instance_type_is_known(name: str) -> None:
-    assert explain_one(name).kind == "instance type"
+def test_every_instance_type_is_known() -> None:
+    assert {name for name in index_by_type() if explain_one(name).kind != "instance type"} == set()
 
 
 @pytest.mark.parametrize(

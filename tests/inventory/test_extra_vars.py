@@ -36,6 +36,7 @@ def test_they_win_over_the_inventory_and_reach_templates() -> None:
     assert [host.values["mig"] for host in hosts] == [{"mode": "enabled"}] * 2
 
 
+@pytest.mark.install  # it starts Ansible
 def test_what_they_set_is_what_ansible_sets() -> None:
     given = ["-e", "ansible_user=deploy", "-e", '{"ansible_port": 2222}', "-e", "@more.yml"]
     command = [sys.executable, "-m", "ansible", "adhoc", "-i", "inventory.yaml", "all", "-c", "local", *given]

@@ -57,12 +57,12 @@ class Server(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _dribble(self, head: bytes, word: bytes) -> None:
-        """A byte or so ten times a second, for as long as somebody listens: no read ever times out."""
+        """A byte or so twenty times a second, for as long as somebody listens: no read ever times out."""
         with suppress(OSError):
             self.wfile.write(head)
             while True:
                 self.wfile.write(word)
-                time.sleep(0.1)
+                time.sleep(0.05)
 
     def do_PUT(self) -> None:
         if "slow" in self.path:
@@ -77,29 +77,26 @@ class Server(BaseHTTPRequestHandler):
         """Nobody reads it."""
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[config.Config]:
-    """A server with a certificate of its own, and the configuration that knows it."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "ca.pem"
-    words = [
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A key, and its certificate for localhost."""
+    folder = tmp_path_factory.mktemp("tls")
+    key, certificate = folder / "key.pem", folder / "ca.pem"
+    words = "-x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost".split()
     words += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run(["openssl", "req", *words], check=True, capture_output=True)
+    return key, certificate
+
+
+@pytest.fixture
+def served(tmp_path: Path, pair: tuple[Path, Path]) -> Iterator[config.Config]:
+    """A server with a certificate of its own, and the configuration that knows it."""
+    key, certificate = pair
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     token = tmp_path / "token"
     token.write_text("s3cret-token\n")
     token.chmod(0o600)
@@ -144,16 +141,16 @@ def test_what_is_not_as_it_should_be_is_refused(served: config.Config) -> None:
 
 @pytest.mark.parametrize("where", DRIBBLES)
 def test_a_server_that_dribbles_is_given_up(served: config.Config, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "FETCH", 1.0)
+    monkeypatch.setattr(web, "FETCH", 0.4)
     began = time.monotonic()
-    with pytest.raises(Unfetched, match=rf"{where}: it did not come within 1 s"):
+    with pytest.raises(Unfetched, match=rf"{where}: it did not come within 0\.4 s"):
         web.get(served, where, 1 << 20)
     assert time.monotonic() - began < 3
 
 
 def test_a_result_that_is_taken_slowly_is_given_up(served: config.Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "FETCH", 1.0)
-    with pytest.raises(Unfetched, match="did not come within 1 s"):
+    monkeypatch.setattr(web, "FETCH", 0.4)
+    with pytest.raises(Unfetched, match=r"did not come within 0\.4 s"):
         results.upload(served._replace(result="slow.json"), b"{}")
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 
 from gpuprov.report.annotations import as_github, as_sarif
 from gpuprov.spec.problem import Origin, Problem
+from tests.commands import run_main
 
 PLACED = Problem(
     path=("mig", "mode"), message='mig.mode is "100%\r\nx"', hint="allowed: a, b", origin=Origin("a,b:c.yaml", 3, 7)
@@ -91,37 +90,45 @@ def test_commands_to_github_are_escaped_as_github_says() -> None:
     assert as_github(BARE) == "warning title=gpuprov check%3A inventory::no host has a spec (h1 ...)"
 
 
-def check(folder: Path, text: str, *words: str) -> subprocess.CompletedProcess[str]:
-    (folder / "i.yaml").write_text(text)
-    command = [sys.executable, "-m", "gpuprov", "check", "i.yaml", "--no-cache", *words]
-    env = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE")}
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, timeout=120, env=env)
+Check = Callable[..., tuple[int, str, str]]
 
 
-def test_check_prints_each_format(tmp_path: Path) -> None:
+@pytest.fixture
+def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Check:
+    """Returns what checks an inventory: its exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(text: str, *words: str) -> tuple[int, str, str]:
+        (tmp_path / "i.yaml").write_text(text)
+        return run_main(monkeypatch, "check", "i.yaml", "--no-cache", *words), *capsys.readouterr()
+
+    return run
+
+
+def test_check_prints_each_format(check: Check) -> None:
     bad = "all: {hosts: {a: {}}, vars: {gpuprov: {mig: {mode: x}, mps: 5}}}\n"
-    count = len(json.loads(check(tmp_path, bad, "--json").stdout)["problems"])
+    _, document, _ = check(bad, "--json")
+    count = len(json.loads(document)["problems"])
     assert count > 1
-    done = check(tmp_path, bad, "--format", "github")
-    lines = done.stdout.splitlines()
-    assert (done.returncode, len(lines)) == (2, count)
-    assert all(line.startswith("::error file=i.yaml,line=1,col=") for line in lines)
-    done = check(tmp_path, bad, "--format", "sarif")
-    assert (done.returncode, len(json.loads(done.stdout)["runs"][0]["results"])) == (2, count)
-    judge(json.loads(done.stdout))
-    assert check(tmp_path, bad, "--format", "json").stdout == check(tmp_path, bad, "--json").stdout
-    assert check(tmp_path, bad, "--format", "sarif", "--json").returncode == 2
+    code, out, _ = check(bad, "--format", "github")
+    assert (code, len(out.splitlines())) == (2, count)
+    assert all(line.startswith("::error file=i.yaml,line=1,col=") for line in out.splitlines())
+    code, out, _ = check(bad, "--format", "sarif")
+    assert (code, len(json.loads(out)["runs"][0]["results"])) == (2, count)
+    judge(json.loads(out))
+    assert check(bad, "--format", "json")[1] == document
+    assert check(bad, "--format", "sarif", "--json")[0] == 2
 
 
-def test_a_hostile_inventory_gives_github_no_commands_of_its_own(tmp_path: Path) -> None:
+def test_a_hostile_inventory_gives_github_no_commands_of_its_own(check: Check) -> None:
     text = 'all: {hosts: {a: {}}, vars: {gpuprov: {"\\n::set-env name=x::y": 1, mig: {mode: "\\n::error::x"}}}}\n'
-    done = check(tmp_path, text, "--format", "github")
-    assert done.returncode == 2
-    assert [line for line in done.stdout.splitlines() if not line.startswith("::error file=i.yaml,")] == []
+    code, out, _ = check(text, "--format", "github")
+    assert code == 2
+    assert [line for line in out.splitlines() if not line.startswith("::error file=i.yaml,")] == []
 
 
-def test_a_good_inventory_has_its_warnings_as_annotations_alone(tmp_path: Path) -> None:
+def test_a_good_inventory_has_its_warnings_as_annotations_alone(check: Check) -> None:
     good = "all: {hosts: {a: {}}, vars: {gpuprov: {gpu: {model: p5.48xlarge}, nvidia_driver: {}}}}\n"
-    done = check(tmp_path, good, "--format", "github")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("::warning file=i.yaml,line=1,col=")
+    code, out, errors = check(good, "--format", "github")
+    assert (code, errors) == (0, "")
+    assert out.startswith("::warning file=i.yaml,line=1,col=")

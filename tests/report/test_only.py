@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from gpuprov import __main__
+from tests.commands import run_main
 
 INVENTORY = (
     "all: {hosts: {gpu1: {ansible_connection: local}, gpu2: {}}, vars: {gpuprov: {nouveau: {}, persistence: {}}}}\n"
@@ -20,11 +19,7 @@ def test_only_that_asks_nothing_names_what_there_is(
 ) -> None:
     file = tmp_path / "inventory.yaml"
     file.write_text(INVENTORY)
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    monkeypatch.setattr(sys, "argv", ["gpuprov", command, str(file), "--only", "rdma"])
-    with pytest.raises(SystemExit) as ended:
-        __main__.main()
-    assert ended.value.code == 2
+    assert run_main(monkeypatch, command, str(file), "--only", "rdma") == 2
     said = capsys.readouterr()
     assert "none of these hosts has rdma in its spec; they have: kernel, nouveau, persistence" in said.err
     assert not said.out

@@ -28,7 +28,7 @@ def raw(name: str, **connection: object) -> RawHost:
 def names(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(host: str, *_: Any, **__: Any) -> list[Any]:
         if host == "slow.example":
-            time.sleep(2)
+            time.sleep(0.5)
         if host not in NAMES and not host.startswith(("192.", "2001:")):
             raise socket.gaierror(socket.EAI_NONAME, "unknown")
         return [(0, 0, 0, "", (NAMES.get(host, host), 0))]
@@ -78,7 +78,7 @@ def test_a_fleet_has_a_host_by_one_name(first: RawHost) -> None:
 
 @pytest.mark.usefixtures("names")
 def test_a_name_that_is_not_answered_is_known_by_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(addresses, "LIMIT", 0.2)
+    monkeypatch.setattr(addresses, "LIMIT", 0.1)
     assert [*reached([raw("slow", ansible_host="slow.example")])] == [("slow", "slow.example")]
 
 

@@ -17,14 +17,14 @@ import jsonschema
 import msgspec
 import pytest
 
-from gpuprov.__main__ import main
 from gpuprov.cli.reference import document_schema
 from gpuprov.fleet.policy import events
 from gpuprov.fleet.policy.state import Job
+from gpuprov.rollout import addresses, command, engine, project, store
 from gpuprov.rollout import approvals as said
-from gpuprov.rollout import command, engine, project, store
 from gpuprov.rollout.embedded import Embedded
 from gpuprov.rollout.jobs import Worker
+from tests.commands import run_main
 from tests.rollout import made
 
 INVENTORY = """\
@@ -55,16 +55,13 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return real(words=(words[0], str(STUB), *words[6:]), folder=folder)
 
     monkeypatch.setattr(command, "Given", given)
+    monkeypatch.setattr(addresses, "_numbers", lambda _host, _port: ())
+    monkeypatch.setitem(engine.Engine.__init__.__kwdefaults__, "tick", 0.02)
     return tmp_path
 
 
 def gpuprov(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["gpuprov", "rollout", *words])
-    before = sys.excepthook
-    with pytest.raises(SystemExit) as ended:
-        main()
-    sys.excepthook = before
-    return int(ended.value.code or 0)
+    return run_main(monkeypatch, "rollout", *words)
 
 
 def start(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -329,7 +326,4 @@ def test_a_worker_that_ends_with_an_error_is_told_by_it_and_not_by_its_hint(tmp_
 def test_a_process_that_has_temporals_sdk_goes_on_after_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ended at once, with status 0: pytest, too, as if all tests had passed."""
     monkeypatch.setitem(sys.modules, "gpuprov.rollout.temporal.connect", sys)
-    monkeypatch.setattr(sys, "argv", ["gpuprov", "--version"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
+    assert run_main(monkeypatch, "--version") == 0

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.__main__ import main
 from gpuprov.core.errors import GpuprovError
 from gpuprov.fleet.policy import events
 from gpuprov.rollout.store import Store
+from tests.commands import run_main
 from tests.rollout.test_store import FIRST, HOSTS, kept
 
 FLIPS = 300
@@ -118,10 +118,7 @@ def test_a_store_that_was_lost_is_not_begun_anew_over_its_files(
     state = file.parent / "state" / "gpuprov"
     monkeypatch.setenv("XDG_STATE_HOME", str(file.parent / "state"))
     (state / "rollout" / "friday").mkdir(parents=True)
-    monkeypatch.setattr("sys.argv", ["gpuprov", "rollout", "status", "friday"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
+    assert run_main(monkeypatch, "rollout", "status", "friday") == 2
     assert "is missing: beside it are the files of friday" in capsys.readouterr().err
 
 

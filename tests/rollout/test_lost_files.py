@@ -6,20 +6,19 @@ import fcntl
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from gpuprov.__main__ import main
 from gpuprov.core.errors import GpuprovError
 from gpuprov.fleet.policy import events
 from gpuprov.fleet.policy.policy import read
 from gpuprov.jobs.model import digest_of
 from gpuprov.rollout import project
 from gpuprov.rollout.store import Store
+from tests.commands import run_main
 from tests.rollout import made
 
 POLICY = b"gpuprov_rollout: 1\n"
@@ -46,12 +45,7 @@ def begin(store: Store, name: str, host: int) -> None:
 
 
 def gpuprov(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["gpuprov", "rollout", *words])
-    before = sys.excepthook
-    with pytest.raises(SystemExit) as ended:
-        main()
-    sys.excepthook = before
-    return int(ended.value.code or 0)
+    return run_main(monkeypatch, "rollout", *words)
 
 
 def damage(place: Path, how: str) -> None:

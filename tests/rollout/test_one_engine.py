@@ -52,6 +52,7 @@ ROWS: list[tuple[dict[str, str], str, dict[str, str], str]] = [
 def _in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs of the roll-out are done here and at once, and its fleet has racks of three hosts as groups."""
     monkeypatch.setattr("gpuprov.rollout.jobs.subprocess.Popen", AtOnce)
+    monkeypatch.setattr("gpuprov.rollout.addresses._numbers", lambda _host, _port: ())
     monkeypatch.setenv("STUB", str(tmp_path / "rollout"))
     hosts = tuple(Host(name=name(n), groups=("all", f"rack{n // 3}"), spec="one") for n in range(HOSTS))
     racked = Fleet(specs={"one": {"nouveau": {}}}, groups={"all": ()}, hosts=hosts)

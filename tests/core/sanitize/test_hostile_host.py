@@ -6,7 +6,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import unescape
 from importlib import import_module
@@ -18,7 +17,6 @@ import msgspec
 import pytest
 import yaml
 
-from gpuprov import __main__
 from gpuprov import apply as applying
 from gpuprov.accept import model as accepted
 from gpuprov.accept import show as acceptance
@@ -48,6 +46,7 @@ from gpuprov.simulate import hosts
 from gpuprov.spec.model import RawHost
 from gpuprov.verify import Result
 from tests.capabilities.asking import good
+from tests.commands import run_main
 
 EVIL = "\x1b]0;OWNED\x07\x1b[2J\x9b31m\u202e[red]x[/red][link=http://x.test]y[/link]\x1b[32mPASS\x1b[0m\x00\x7f\u200b"
 MARK = "OWNED"
@@ -149,17 +148,11 @@ class Said:
 
 
 @pytest.fixture
-def gpuprov(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
+def gpuprov(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     def run(*words: str | Path) -> Said:
-        monkeypatch.setattr(sys, "argv", ["gpuprov", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            __main__.main()
-        printed = capsys.readouterr()
-        return Said(int(ended.value.code or 0), printed.out, printed.err)
+        return Said(run_main(monkeypatch, *map(str, words)), *capsys.readouterr())
 
-    hook = sys.excepthook
-    yield run
-    sys.excepthook = hook
+    return run
 
 
 def strings(value: Any) -> Iterator[str]:

@@ -33,12 +33,12 @@ PARAMIKO = "Error reading SSH protocol banner[Errno 104] Connection reset by pee
 # MaxStartups).
 STAND_IN = """#!/bin/bash
 mkdir -p PLACE; mine=PLACE/$$; : >$mine; trap 'rm -f $mine' EXIT
-sleep 0.05; echo >>PLACE.tried
+sleep 0.03; echo >>PLACE.tried
 if [ "$(ls PLACE | wc -l)" -gt LIMIT ]; then
-  sleep 0.3; echo 'kex_exchange_identification: read: Connection reset by peer' >&2
+  sleep 0.1; echo 'kex_exchange_identification: read: Connection reset by peer' >&2
   echo 'Connection reset by 192.0.2.7 port 22' >&2; exit 255
 fi
-sleep 0.2; sh
+sleep 0.15; sh
 """
 
 

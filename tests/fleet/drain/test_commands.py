@@ -13,6 +13,7 @@ import pytest
 from gpuprov.fleet.drain import Step, green, many
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify import Result
+from tests.commands import run_main
 from tests.fleet.drain.cluster import Cluster
 
 INVENTORY = """\
@@ -52,12 +53,17 @@ def test_drain_waits_no_longer_than_it_should(cluster: Cluster) -> None:
     assert (told["run"], told["hosts"][0]["host"], told["hosts"][0]["node"]) == ("fri", "login", "gpu1")
 
 
-def test_drain_refuses_and_says_why(cluster: Cluster) -> None:
+def test_drain_refuses_and_says_why(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     cluster.put("IDLE+DRAIN", "bad \x1b[31mHCA")
-    done = run(cluster, "drain", "gpu1")
-    assert (done.returncode, "\x1b" in done.stdout + done.stderr) == (3, False), done
-    assert "somebody else (root) has taken it out, DRAIN: bad \\u001b[31mHCA" in done.stdout
-    assert "give them back" not in done.stderr
+    monkeypatch.chdir(cluster.folder)
+    monkeypatch.setenv("PATH", f"{cluster.folder}:/usr/bin:/bin")
+    assert run_main(monkeypatch, "drain", "gpu1", "inventory.yaml", "--by", "slurm", "--poll", "0.1") == 3
+    out, errors = capsys.readouterr()
+    assert "\x1b" not in out + errors
+    assert "somebody else (root) has taken it out, DRAIN: bad \\u001b[31mHCA" in out
+    assert "give them back" not in errors
 
 
 @pytest.mark.install

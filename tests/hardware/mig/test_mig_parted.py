@@ -78,13 +78,11 @@ def on(pci: str, *, subsystem: str = "0x000010DE", capable: bool = True, index: 
 
 @pytest.mark.parametrize(("label", "entries"), default_configuration().items())
 def test_every_label_fits_on_the_gpus_it_filters_for(label: str, entries: list[dict[str, Any]]) -> None:
-    asked = 0
+    asked, layout = 0, normalize_layout("enabled", [], entries)
     for model in list_gpus():
         found = find_class(model)
         for pci in model.pci_ids:
-            target = select_targets(normalize_layout("enabled", [], entries), [on(f"0x{pci.id[5:].upper()}10DE")]).get(
-                0
-            )
+            target = select_targets(layout, [on(f"0x{pci.id[5:].upper()}10DE")]).get(0)
             # Where nothing is filtered the label is for the GPUs that have its profiles.
             if (
                 not target
