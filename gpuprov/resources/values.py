@@ -40,6 +40,10 @@ def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
 
 
 def started(unit: Unit, fix: str = "") -> dict[str, Any]:
-    """Return the options of gpuprov_unit for a unit that should run. fix: what to do where it does not."""
-    state = "restarted" if unit.outdated else "started"
-    return {"name": unit.name, "state": state, **({"way_out": fix} if fix else {})}
+    """Return the options of gpuprov_unit for a unit that should run: what reads files is restarted after them. fix: what to
+    do where it does not."""
+    more = {"way_out": fix} if fix else {}
+    if not unit.reads:
+        return {"name": unit.name, "state": "restarted" if unit.outdated else "started", **more}
+    more |= {key: text for key, text in (("differs", unit.outdated), ("process", unit.process)) if text}
+    return {"name": unit.name, "state": "alive", "files": list(unit.reads), **more}

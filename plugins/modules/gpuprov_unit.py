@@ -35,6 +35,11 @@ options:
     type: list
     elements: str
     default: []
+  written:
+    description: Files that this run has written, or would write; a daemon that reads one of them is old.
+    type: list
+    elements: str
+    default: []
   ask:
     description: A program that asks what was started, and its arguments. It is asked again for half a minute; not in check mode.
     type: list
@@ -51,7 +56,7 @@ options:
     type: str
     default: ""
   differs:
-    description: What is not as asked for; empty if nothing differs.
+    description: What is not as asked for; empty if nothing differs. A daemon that is alive is restarted for it, too.
     type: str
     default: ""
   program:
@@ -95,6 +100,7 @@ SPEC = {
     "enabled": {"type": "bool", "default": False},
     "process": {"type": "str", "default": ""},
     "files": {"type": "list", "elements": "str", "default": []},
+    "written": {"type": "list", "elements": "str", "default": []},
     "ask": {"type": "list", "elements": "str", "default": []},
     "answer": {"type": "str", "default": ""},
     "unanswered": {"type": "str", "default": ""},
