@@ -29,7 +29,7 @@ from gpuprov.facts.probes.host import contents, house
 from gpuprov.facts.probes.host.reads import READS
 from gpuprov.host_code import wanted_units
 from gpuprov.host_code.files import select_own_folders
-from gpuprov.host_code.unit_files import derive_unit, is_drop_in
+from gpuprov.host_code.unit_files import Loaded, derive_unit, is_drop_in
 from gpuprov.resources import Difference, File, Lines, Program, Resource, Unit, differences
 from gpuprov.spec.model import HostSpec
 
@@ -80,6 +80,7 @@ def asks(host: HostSpec, known: Mapping[str, Capability]) -> dict[str, str]:
             lines += own
             paths |= dict.fromkeys((*resources.paths(host, block), *own))
             units |= dict.fromkeys(resources.units(host, block) if resources.units else ())
+            units |= dict.fromkeys(resources.reads(host, block) if resources.reads else ())
     units |= dict.fromkeys(filter(None, map(derive_unit, paths)))
     questions = {"paths": paths, "lines": lines, "folders": sorted(select_own_folders(paths)), "units": units}
     return {name: "\n".join(each) for name, each in questions.items()}
@@ -151,12 +152,13 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
         for difference in wanted_units.list_differences([unit.wanted for unit in managed], states)
         if difference.moment == moment
     ]
-    if not wrong and not any(unit.enabled if boot else unit.active for unit in managed):
+    if not wrong and not any(unit.enabled if boot else unit.active or _only_reads(unit, states) for unit in managed):
         if waits := [unit.waits for unit in units if unit.waits]:
             return skip(waits[0])
         return not_asked("the spec asks for no unit")
-    words = ("enabled", "off") if boot else ("active", "stopped")
-    expected = ", ".join(f"{unit.name} {words[not (unit.enabled if boot else unit.active)]}" for unit in managed)
+    now: dict[bool | None, str] = {True: "active", False: "stopped", None: "newer than its files"}
+    words = {**now, True: "enabled", False: "off"} if boot else now
+    expected = ", ".join(f"{unit.name} {words[unit.enabled if boot else unit.active]}" for unit in managed)
     if not wrong:
         return ok(expected)
     by_name = {unit.name: unit for unit in managed}
@@ -173,6 +175,11 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     shown = f"systemctl status {' '.join(difference.name for difference in wrong)}"
     hint = f"{APPLY}, then a reboot" if reboots else _fix(wrong, by_name)
     return fail(expected, "; ".join(messages), hint, changes=changes, reboot="; ".join(reboots), evidence=shown)
+
+
+def _only_reads(unit: Unit, states: Mapping[str, Loaded]) -> bool:
+    """Return whether it need not run and does, so that it has read files."""
+    return unit.active is None and states[unit.name].active in wanted_units.RUNS
 
 
 def _told(difference: wanted_units.Difference, unit: Unit, message: str) -> str:
@@ -239,7 +246,7 @@ def without_spec(probes: Iterable[Probe[Any]], known: Mapping[str, Capability]) 
 def generated_checks(capability: Capability) -> tuple[Check, ...]:
     """Return the checks of a capability that are generated from its resources."""
     resources = capability.resources
-    names = (resources.files_check, *(("enabled", "active") if resources.units else ())) if resources else ()
+    names = (resources.files_check, "enabled", "active") if resources else ()
     return tuple(check for check in capability.checks if check.id.partition(".")[2] in names)
 
 
@@ -257,5 +264,6 @@ def _checks(capability: Capability, probe: Probe[Any], reads: Probe[Any]) -> Ite
     yield made(resources.files_check, words, lambda ctx: judge_files(capability, ctx), "next-boot", house.RECEIPT)
     if resources.units:
         yield made("enabled", ENABLED, lambda ctx: judge_units(capability, ctx, "next-boot"), "next-boot")
+    if resources.units or resources.reads:
         more, words = ((reads,), ACTIVE + READ) if resources.reads else ((), ACTIVE)
         yield made("active", words, lambda ctx: judge_units(capability, ctx, "now"), "now", *more)

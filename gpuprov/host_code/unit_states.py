@@ -30,6 +30,8 @@ def bring(params: Asked, *, check: bool) -> tuple[dict[str, Any], str]:
     if state == "observed":
         return {"changed": enabled, "daemon": daemon}, ""
     written = any(reads.is_read(path, params["files"]) for path in params["written"])
+    if state == "renewed" and daemon == "dead":
+        return {"changed": enabled, "daemon": daemon}, ""
     if daemon == "alive" and (params["differs"] or written):
         daemon = "old"
     return keep_alive(params, enabled, daemon, check=check)
