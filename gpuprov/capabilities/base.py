@@ -209,7 +209,8 @@ class Resources(Generic[F]):
 
     Checks are generated from it: `NAME.files` compares all files by content; if it has `units`, `NAME.enabled` compares what starts at
     a boot, and `NAME.active` what runs. `paths`: every path that it may write on a host with this spec, `lines`: every foreign file in
-    which it may set keys, by the spec where that decides, `units`: every unit that it may set; `states`: systemd's state of other
+    which it may set keys, by the spec where that decides, `units`: every unit that it may set, `reads`: what those may have read
+    that run; `states`: systemd's state of other
     units, whose names depend on the host, by a probe of its own. `coming`: the desired resources once the packages of this run are
     installed, by the probes of the role; None: the same. `files_check`: the name of the check of its files. `proves`: by such a check,
     the fields of the spec that it proves.
@@ -220,6 +221,7 @@ class Resources(Generic[F]):
     probes: tuple[Probe[Any], ...] = ()
     lines: tuple[str, ...] | Callable[[HostSpec, F], Iterable[str]] = ()
     units: Callable[[HostSpec, F], Iterable[str]] | None = None
+    reads: Callable[[HostSpec, F], Mapping[str, Iterable[str]]] | None = None
     coming: Callable[[Context[F]], Iterable[Resource]] | None = None
     states: Callable[[Context[F]], Mapping[str, Loaded]] | None = None
     files_check: str = "files"

@@ -10,13 +10,26 @@ from pathlib import Path
 from typing import Any
 
 from gpuprov.capabilities.answers import APPLY, by_unit, enabling
-from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import (
+    Capability,
+    Change,
+    Check,
+    Context,
+    Moment,
+    Outcome,
+    fail,
+    not_asked,
+    ok,
+    skip,
+)
+from gpuprov.capabilities.read_files import asks_reads, bind_reads, judge_age, list_restarts
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import Probe, ProbeFailed
 from gpuprov.facts.probes.host import contents, house
+from gpuprov.facts.probes.host.reads import READS
 from gpuprov.host_code import wanted_units
 from gpuprov.host_code.files import select_own_folders
-from gpuprov.host_code.unit_files import derive_unit, is_drop_in
+from gpuprov.host_code.unit_files import Loaded, derive_unit, is_drop_in
 from gpuprov.resources import Difference, File, Lines, Program, Resource, Unit, differences
 from gpuprov.spec.model import HostSpec
 
@@ -43,6 +56,7 @@ FILES = (
 LINES = " The lines that it sets in files of others have their values, and root alone may write these."
 ENABLED = "Its units start at a boot, and those that would compete with them do not."
 ACTIVE = "Its units run, and those that would compete with them do not."
+READ = " What they have read at their start, programs among it, has the same content still."
 UNITS_SHOWN = "systemctl list-units --all 'nvidia*' 'gpuprov-*'; systemctl list-unit-files 'nvidia*' 'gpuprov-*'"
 
 
@@ -66,6 +80,7 @@ def asks(host: HostSpec, known: Mapping[str, Capability]) -> dict[str, str]:
             lines += own
             paths |= dict.fromkeys((*resources.paths(host, block), *own))
             units |= dict.fromkeys(resources.units(host, block) if resources.units else ())
+            units |= dict.fromkeys(resources.reads(host, block) if resources.reads else ())
     units |= dict.fromkeys(filter(None, map(derive_unit, paths)))
     questions = {"paths": paths, "lines": lines, "folders": sorted(select_own_folders(paths)), "units": units}
     return {name: "\n".join(each) for name, each in questions.items()}
@@ -105,6 +120,7 @@ def judge_files(capability: Capability, ctx: Context[Any]) -> Outcome:
         Change(kind="file", name=difference.path, before=difference.before, after=difference.after)
         for difference in wrong
     ]
+    changes += list_restarts(resources, wrong, known)
     unit = derive_unit(wrong[0].path)
     show = f"{'cat' if wrong[0].path in lines else 'ls -l'} {wrong[0].path}" + (
         f"; systemctl cat {unit}" if unit else ""
@@ -122,8 +138,13 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     known, resources = ctx.facts.get(contents.CONTENTS), capability.resources
     own = resources.states(ctx) if resources and resources.states else {}
     states = {**own, **known.units}
-    units = [resource for resource in desired(capability, ctx) if isinstance(resource, Unit)]
-    managed = [unit for unit in units if (unit.enabled if boot else unit.active) is not None]
+    newer = ctx.facts.get(READS) if resources and resources.reads and not boot else {}
+    units = [judge_age(resource, newer) for resource in desired(capability, ctx) if isinstance(resource, Unit)]
+    managed = [
+        unit
+        for unit in units
+        if (unit.enabled if boot else unit.active) is not None or (unit.reads and not (boot or unit.waits))
+    ]
     if silent := [unit.name for unit in managed if unit.name not in states]:
         raise ProbeFailed(f"systemd of the host did not say how it has {silent[0]}")
     wrong = [
@@ -131,12 +152,13 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
         for difference in wanted_units.list_differences([unit.wanted for unit in managed], states)
         if difference.moment == moment
     ]
-    if not wrong and not any(unit.enabled if boot else unit.active for unit in managed):
+    if not wrong and not any(unit.enabled if boot else unit.active or _only_reads(unit, states) for unit in managed):
         if waits := [unit.waits for unit in units if unit.waits]:
             return skip(waits[0])
         return not_asked("the spec asks for no unit")
-    words = ("enabled", "off") if boot else ("active", "stopped")
-    expected = ", ".join(f"{unit.name} {words[not (unit.enabled if boot else unit.active)]}" for unit in managed)
+    now: dict[bool | None, str] = {True: "active", False: "stopped", None: "newer than its files"}
+    words = {**now, True: "enabled", False: "off"} if boot else now
+    expected = ", ".join(f"{unit.name} {words[unit.enabled if boot else unit.active]}" for unit in managed)
     if not wrong:
         return ok(expected)
     by_name = {unit.name: unit for unit in managed}
@@ -153,6 +175,11 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     shown = f"systemctl status {' '.join(difference.name for difference in wrong)}"
     hint = f"{APPLY}, then a reboot" if reboots else _fix(wrong, by_name)
     return fail(expected, "; ".join(messages), hint, changes=changes, reboot="; ".join(reboots), evidence=shown)
+
+
+def _only_reads(unit: Unit, states: Mapping[str, Loaded]) -> bool:
+    """Return whether it need not run and does, so that it has read files."""
+    return unit.active is None and states[unit.name].active in wanted_units.RUNS
 
 
 def _told(difference: wanted_units.Difference, unit: Unit, message: str) -> str:
@@ -194,8 +221,14 @@ def with_checks(capabilities: Sequence[Capability]) -> tuple[Capability, ...]:
     """Return the capabilities, each with the checks that are generated from its resources."""
     known = {capability.name: capability for capability in capabilities}
     probe = replace(contents.CONTENTS, asks=lambda host: asks(host, known))
+    reads = replace(READS, asks=lambda host: asks_reads(host, known))
     return tuple(
-        replace(capability, checks=(*capability.checks, *_checks(capability, probe))) for capability in capabilities
+        replace(
+            capability,
+            checks=(*capability.checks, *_checks(capability, probe, reads)),
+            desired=bind_reads(capability.desired, reads),
+        )
+        for capability in capabilities
     )
 
 
@@ -204,30 +237,33 @@ def without_spec(probes: Iterable[Probe[Any]], known: Mapping[str, Capability]) 
     written."""
     blocks = {name: capability.fragment() for name, capability in known.items() if capability.resources}
     by_name = {probe.name: probe for probe in probes}
-    if (probe := by_name.get(contents.CONTENTS.name)) is not None:
-        by_name[probe.name] = probe.of(HostSpec(name="", capabilities=blocks))
+    for name in (contents.CONTENTS.name, READS.name):
+        if (probe := by_name.get(name)) is not None:
+            by_name[name] = probe.of(HostSpec(name="", capabilities=blocks))
     return tuple(by_name.values())
 
 
 def generated_checks(capability: Capability) -> tuple[Check, ...]:
     """Return the checks of a capability that are generated from its resources."""
     resources = capability.resources
-    names = (resources.files_check, *(("enabled", "active") if resources.units else ())) if resources else ()
+    names = (resources.files_check, "enabled", "active") if resources else ()
     return tuple(check for check in capability.checks if check.id.partition(".")[2] in names)
 
 
-def _checks(capability: Capability, probe: Probe[Any]) -> Iterator[Check]:
+def _checks(capability: Capability, probe: Probe[Any], reads: Probe[Any]) -> Iterator[Check]:
     resources = capability.resources
     if resources is None:
         return
 
     def made(name: str, words: str, run: Callable[[Context[Any]], Outcome], moment: Moment, *more: Probe[Any]) -> Check:
         shown = probe.evidence if name == resources.files_check else UNITS_SHOWN
-        probes = (*resources.probes, probe, *more)
+        probes = tuple({each.name: each for each in (*resources.probes, probe, *more)}.values())
         return Check(f"{capability.name}.{name}", resources.proves.get(name, ()), probes, run, moment, words, shown)
 
     words = FILES + (LINES if resources.lines else "")
     yield made(resources.files_check, words, lambda ctx: judge_files(capability, ctx), "next-boot", house.RECEIPT)
     if resources.units:
         yield made("enabled", ENABLED, lambda ctx: judge_units(capability, ctx, "next-boot"), "next-boot")
-        yield made("active", ACTIVE, lambda ctx: judge_units(capability, ctx, "now"), "now")
+    if resources.units or resources.reads:
+        more, words = ((reads,), ACTIVE + READ) if resources.reads else ((), ACTIVE)
+        yield made("active", words, lambda ctx: judge_units(capability, ctx, "now"), "now", *more)

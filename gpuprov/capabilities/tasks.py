@@ -92,6 +92,11 @@ def unit(title: str, key: str = "unit", **more: Any) -> Task:
     return Task(title=title, module="gpuprov_unit", key=key, **more)
 
 
+def daemon(title: str, key: str = "unit", **more: Any) -> Task:
+    """Return a task that has a unit run that reads files of the capability: with what they say now."""
+    return unit(title, key, takes={"written": "files.written"}, **more)
+
+
 def packages(
     title: str, action: str = "settle", *, part: str = "", options: Options | None = None, **more: Any
 ) -> Task:
@@ -108,7 +113,7 @@ def try_packages(*, part: str = "", **more: Any) -> Task:
 
 def files(title: str, *, part: str = "", **more: Any) -> Task:
     """Return a task for the capability's files, and its units at each boot. part: as of `packages`."""
-    return Task(title=title, module="gpuprov_files", options=_part(part), **more)
+    return Task(title=title, module="gpuprov_files", options=_part(part), **{"key": "" if part else "files", **more})
 
 
 def repository(title: str, *, part: str = "", **more: Any) -> Task:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-EQUAL, LEAST = "equal", "least"
-"""Predicates. EQUAL: the same words. LEAST: a number that is at least as large, or no limit."""
+EQUAL, LEAST, EXACT = "equal", "least", "exact"
+"""Predicates. EQUAL: the same words. LEAST: a number that is at least as large, or no limit. EXACT: the same text."""
 ENDLESS = ("unlimited", "infinity")
 
 
@@ -14,6 +14,8 @@ def is_met(desired: str, actual: str | None, how: str = EQUAL) -> bool:
     one."""
     if actual is None:
         return False
+    if how == EXACT:
+        return actual == desired
     if how != LEAST:
         return actual.split() == desired.split()
     if actual in ENDLESS:

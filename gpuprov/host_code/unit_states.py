@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from . import systemd, units, wanted_units
+from . import reads, systemd, units, wanted_units
 
 Asked = Mapping[str, Any]
 
@@ -29,6 +29,11 @@ def bring(params: Asked, *, check: bool) -> tuple[dict[str, Any], str]:
     daemon = units.judge_daemon(name, params["process"], params["files"])
     if state == "observed":
         return {"changed": enabled, "daemon": daemon}, ""
+    written = any(reads.is_read(path, params["files"]) for path in params["written"])
+    if state == "renewed" and daemon == "dead":
+        return {"changed": enabled, "daemon": daemon}, ""
+    if daemon == "alive" and (params["differs"] or written):
+        daemon = "old"
     return keep_alive(params, enabled, daemon, check=check)
 
 

@@ -9,27 +9,25 @@ import subprocess
 import time
 from typing import Iterator, Sequence
 
+from . import reads
 from .process import read_stat
 from .systemd import is_active, show, systemctl
-
-LATE = 0.2
-"""Seconds by which a process's start may seem too early: the kernel counts in ticks, and the clock is read in between.
-"""
 
 LIMIT = 20
 """Maximum number of seconds for a program that queries a daemon."""
 
 
 def judge_daemon(unit: str, process: str, files: Sequence[str]) -> str:
-    """Return `dead`, `alive`, or `old`: alive, and one of the files (its program, its settings) has changed since its
-    start.
+    """Return `dead`, `alive`, or `old`: alive, and one of the files (its program, its settings) has got another
+    content since its start.
 
     process: the program's name, among all processes of the unit; empty for its main process.
     """
-    ages = [age for pid in list_processes(unit, process) for age in find_start(pid)]
-    if not ages or not is_active(unit):
+    starts = {pid: start for pid in list_processes(unit, process) for start in find_start(pid)}
+    if not starts or not is_active(unit):
         return "dead"
-    return "old" if any(changed > min(ages) for changed in list_changes(files)) else "alive"
+    running = [reads.find_program(pid) for pid in starts]
+    return "old" if reads.list_newer(files, min(starts.values()), running) else "alive"
 
 
 def list_processes(unit: str, process: str) -> Iterator[int]:
@@ -53,16 +51,7 @@ def find_start(pid: int) -> Iterator[float]:
     fields = read_stat(pid)
     if fields and fields[0] not in "ZX":
         uptime = float(_read("/proc/uptime").split()[0])
-        yield time.time() - uptime + int(fields[19]) / os.sysconf("SC_CLK_TCK") + LATE
-
-
-def list_changes(files: Sequence[str]) -> Iterator[float]:
-    """Yield the time of the last change of each file, and of the contents of a folder."""
-    for path in files:
-        inside = (os.path.join(place, name) for place, folders, names in os.walk(path) for name in (*folders, *names))
-        for file in (path, *inside):
-            with contextlib.suppress(OSError):
-                yield os.lstat(file).st_ctime
+        yield time.time() - uptime + int(fields[19]) / os.sysconf("SC_CLK_TCK") + reads.LATE
 
 
 def _read(path: str) -> str:

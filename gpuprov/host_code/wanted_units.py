@@ -46,7 +46,7 @@ def compare(desired: Wanted, actual: Loaded) -> Iterator[Difference]:
     runs = actual.active in RUNS
     if desired.active and not runs:
         yield Difference(desired.name, NOW, actual.active if known else actual.load, "active")
-    elif desired.active and desired.outdated:
+    elif runs and desired.active is not False and desired.outdated:
         yield Difference(desired.name, NOW, desired.outdated, "started anew")
     elif desired.active is False and runs:
         yield Difference(desired.name, NOW, actual.active, "inactive")

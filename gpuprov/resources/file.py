@@ -19,6 +19,8 @@ from gpuprov.resources.difference import Difference
 ABSENT, ANOTHER_TEXT = "absent", "another text"
 KINDS = {"l": "a symbolic link", "d": "a folder", "p": "a pipe", "s": "a socket", "b": "a device", "c": "a device"}
 PLAIN, PROGRAM = 0o644, 0o755
+RIGHTS = ("mode ", "of ")
+"""How a difference of mode or owner begins."""
 
 
 class File(msgspec.Struct, frozen=True):
@@ -91,7 +93,7 @@ def differences(resources: Iterable[object], contents: Contents) -> Iterator[Dif
         raise ProbeFailed(f"{unread[0]} was not read on the host")
     for file in desired:
         if reason := _file(file, contents):
-            yield Difference(file.path, reason, lacking=reason == ABSENT)
+            yield Difference(file.path, reason, lacking=reason == ABSENT, same=reason.startswith(RIGHTS))
         else:
             yield from _loaded(file, contents, own_paths)
     for path in absent:
@@ -139,7 +141,8 @@ def _lines(desired: Lines, contents: Contents) -> Difference | None:
     except json_members.NotJson as error:
         return Difference(path, str(error), "refused: correct it, or install the package that brings it again")
     if entry is not None and not wrong:
-        return Difference(path, reason) if (reason := _rights(entry, lines.limit_mode(entry.mode))) else None
+        reason = _rights(entry, lines.limit_mode(entry.mode))
+        return Difference(path, reason, same=True) if reason else None
     before = ", ".join(line.strip()[:200] or f"{key} is not set" for key, line in wrong.items())
     reason = before if entry else ABSENT
     after = ", ".join(f"{key}={desired.keys[key]}" for key in wrong)

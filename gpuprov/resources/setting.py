@@ -12,7 +12,7 @@ from gpuprov.resources.difference import Difference
 
 Values = Mapping[tuple[str, str], str]
 """Values of a host, by device and key."""
-How = Literal["equal", "least"]
+How = Literal["equal", "least", "exact"]
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):

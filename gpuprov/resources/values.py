@@ -34,12 +34,17 @@ def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
         elif isinstance(resource, Unit):
             if resource.enabled is not None:
                 values["on" if resource.enabled else "off"].append(resource.name)
-            if resource.active and not resource.reboot and "run" in values:
+            runs = resource.active or (resource.active is None and resource.reads and not resource.waits)
+            if runs and not resource.reboot and "run" in values:
                 values["run"].append(started(resource))
     return values
 
 
 def started(unit: Unit, fix: str = "") -> dict[str, Any]:
-    """Return the options of gpuprov_unit for a unit that should run. fix: what to do where it does not."""
-    state = "restarted" if unit.outdated else "started"
-    return {"name": unit.name, "state": state, **({"way_out": fix} if fix else {})}
+    """Return the options of gpuprov_unit for a unit that should run: what reads files is restarted after them. fix: what to
+    do where it does not."""
+    more = {"way_out": fix} if fix else {}
+    if not unit.reads:
+        return {"name": unit.name, "state": "restarted" if unit.outdated else "started", **more}
+    more |= {key: text for key, text in (("differs", unit.outdated), ("process", unit.process)) if text}
+    return {"name": unit.name, "state": "alive" if unit.active else "renewed", "files": list(unit.reads), **more}

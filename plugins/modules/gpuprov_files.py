@@ -109,6 +109,11 @@ paths:
   type: list
   elements: str
   returned: always
+written:
+  description: Those of them that got another content, or are gone.
+  type: list
+  elements: str
+  returned: always
 units:
   description: The units that were switched on or off.
   type: list
@@ -119,9 +124,10 @@ units:
 import os
 import sys
 
-from ansible.module_utils.gpuprov_host_code import reasons, receipt, systemd, unit_files, wanted_units
+from ansible.module_utils.gpuprov_host_code import reads, reasons, receipt, systemd, unit_files, wanted_units
 from ansible.module_utils.gpuprov_host_code.files import (
     PYTHON,
+    Difference,
     Refused,
     Wanted,
     bring_about,
@@ -191,7 +197,7 @@ def main() -> None:
         texts_of = {entry.path: entry.content for entry in desired if entry.content is not None and entry.whole}
         late = unit_files.list_late(texts_of)
         aside = unit_files.set_aside(texts_of, check=check)
-        changed = list_differences(desired) if check else bring_about(desired)
+        changed = list_differences(desired) if check else _write(desired)
         moved = [change.path for change in changed] + aside
         if not check and (late or aside or any(map(unit_files.derive_unit, moved))):
             systemd.systemctl("daemon-reload")
@@ -216,8 +222,19 @@ def main() -> None:
     shown += [
         {"before_header": path, "after_header": path, "before": "", "after": "read by systemd\n"} for path in late
     ]
-    changed_paths = [change.path for change in changed]
-    module.exit_json(changed=bool(moved or late or turned), paths=changed_paths, units=turned, diff=shown)
+    answer = {"paths": [change.path for change in changed], "written": _list_written(changed), "units": turned}
+    module.exit_json(changed=bool(moved or late or turned), **answer, diff=shown)
+
+
+def _write(desired: list[Wanted]) -> list[Difference]:
+    """Write what differs; units that have read what was there before are known by that."""
+    changed: list[Difference] = bring_about(desired)
+    reads.note_written(_list_written(changed))
+    return changed
+
+
+def _list_written(changed: list[Difference]) -> list[str]:
+    return [change.path for change in changed if not change.mode]
 
 
 def _turned(names: list[str], on: list[str]) -> list[dict[str, str]]:

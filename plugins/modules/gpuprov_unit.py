@@ -17,11 +17,11 @@ options:
     type: str
   state:
     description: >-
-      observed only looks; alive starts a daemon that is dead and restarts one that is old; ran runs a unit that sets something, where
-      O(differs) says what is not set, or where it did not run; one that can be reloaded is not restarted; started starts one that does
-      not run, restarted also one that does.
+      observed only looks; alive starts a daemon that is dead and restarts one that is old; renewed restarts one that is old, and
+      leaves one that is dead; ran runs a unit that sets something, where O(differs) says what is not set, or where it did not run;
+      one that can be reloaded is not restarted; started starts one that does not run, restarted also one that does.
     type: str
-    choices: [observed, alive, ran, started, restarted]
+    choices: [observed, alive, renewed, ran, started, restarted]
   enabled:
     description: Whether it is to be enabled for every boot, with its file as it is now.
     type: bool
@@ -32,6 +32,11 @@ options:
     default: ""
   files:
     description: A daemon's program, and the files or folders of its settings.
+    type: list
+    elements: str
+    default: []
+  written:
+    description: Files that this run has written, or would write; a daemon that reads one of them is old.
     type: list
     elements: str
     default: []
@@ -51,7 +56,7 @@ options:
     type: str
     default: ""
   differs:
-    description: What is not as asked for; empty if nothing differs.
+    description: What is not as asked for; empty if nothing differs. A daemon that is alive is restarted for it, too.
     type: str
     default: ""
   program:
@@ -83,7 +88,7 @@ RETURN = """
 daemon:
   description: dead, alive or old, before anything was done.
   type: str
-  returned: state is observed or alive
+  returned: state is observed, alive or renewed
 """
 
 from ansible.module_utils.gpuprov_host_code import unit_states
@@ -91,10 +96,11 @@ from ansible.module_utils.gpuprov_host_code.module import AnsibleModule
 
 SPEC = {
     "name": {"type": "str"},
-    "state": {"type": "str", "choices": ["observed", "alive", "ran", "started", "restarted"]},
+    "state": {"type": "str", "choices": ["observed", "alive", "renewed", "ran", "started", "restarted"]},
     "enabled": {"type": "bool", "default": False},
     "process": {"type": "str", "default": ""},
     "files": {"type": "list", "elements": "str", "default": []},
+    "written": {"type": "list", "elements": "str", "default": []},
     "ask": {"type": "list", "elements": "str", "default": []},
     "answer": {"type": "str", "default": ""},
     "unanswered": {"type": "str", "default": ""},

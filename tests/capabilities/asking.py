@@ -95,20 +95,17 @@ def daemon(
     version: str = "535.261.03",
     *commands: str,
     settings: Mapping[str, object] | None = None,
-    written: float = STARTED - 9,
-    program: float = STARTED - 99,
     log: str = "Connected to 1 node.",
     state: str = "S",
     errors: Sequence[str] = (),
 ) -> str:
-    """What the Fabric Manager probe prints: the clock, live processes of the unit, its program, its configuration, its
-    log."""
+    """What the Fabric Manager probe prints: live processes of the unit, its program, its configuration, its log."""
     stat = f"{state} 1 {'0 ' * 17}{(STARTED - BOOTED) * 100} 0"
-    lines = [f"clock|{BOOTED + 100_000}.5|100000.5|100"]
+    lines = ["looked|"]
     lines += [f"process|{700 + n}|{stat}|{command} " for n, command in enumerate(commands or (FM,)) if command]
-    lines += [f"program|{program}", f"version|Fabric Manager version is : {version}"] if version else []
+    lines += [f"version|Fabric Manager version is : {version}"] if version else []
     values = {"FABRIC_MODE": 0, "LOG_LEVEL": 4} if settings is None else settings
-    lines += [f"config|{written}"] * bool(values) + [f"setting|{key}={value}" for key, value in values.items()]
+    lines += ["config|"] * bool(values) + [f"setting|{key}={value}" for key, value in values.items()]
     lines += [f"log|{log}"] if log else []
     return "\n".join([*lines, *(f"error|{line}" for line in errors)]) + "\n"
 
@@ -131,7 +128,7 @@ BARE: dict[str, Output | str] = {
     "cpu_frequency": "LoadState|not-found\nActiveState|inactive\nUnitFileState|\n",
     "efa": "product|\nkernel|6.1.0-47-amd64|1||\ncore|\n",
     "erdma": "tcp|2024\nephemeral|32768 60999\nreserved|\ncore|\n",
-    "fabric_manager": f"clock|{BOOTED}.5|100000.5|100\n",
+    "fabric_manager": "looked|\n",
     "gpudirect": "running|6.1.0-47-amd64\n",
     "mps": "gpu|sh: 3: nvidia-smi: not found\nshm|24106\n",
     "nccl": "netdev|eth0\n",
@@ -148,6 +145,7 @@ GOOD: dict[str, Output | str] = {
     "login": "login system Linux\nlogin user 0\nlogin path /usr/sbin:/usr/bin\nlogin umask 0022\nlogin init systemd\n",
     "python": "login python 3.11 /usr/bin/python3\n",
     "container": "none\n",
+    "unit_reads": "@reads\n",
     "space": "512000 /boot\n10485760 /var\n",
     "nvidia_functions": H100 + NVSWITCH,
     "fabric_bridges": "",
@@ -233,6 +231,13 @@ GOOD: dict[str, Output | str] = {
     "readings": readings_host.told(),
     "limits_drop_ins": "",
 }
+
+
+def older(unit: str, *paths: str) -> str:
+    """What is printed of a unit that has run since before these were written."""
+    return "\n".join(
+        ["@reads", f"start|{unit}|{STARTED}", *(f"changed|{unit}|{STARTED + 1}|ab|{path}" for path in paths), ""]
+    )
 
 
 def facts(**texts: Output | str) -> Facts:

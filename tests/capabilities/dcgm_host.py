@@ -37,16 +37,16 @@ def units(engine: tuple[str, str] = ("active", "enabled"), exporter: tuple[str, 
 
 
 def said(
-    engine: str = ENGINE, *, start: str = ENGINE, state: str = "new", installed: str = "4.4.2", running: str = "4.4.2",
-    discovery: str = "1 GPU found (Active).", exporter: str = "", sends: str = "", told: str = TOLD, sender: str = "new",
+    engine: str = ENGINE, *, start: str = ENGINE, installed: str = "4.4.2", running: str = "4.4.2",
+    discovery: str = "1 GPU found (Active).", exporter: str = "", sends: str = "", told: str = TOLD,
     metrics: str = "", counters: bool = True,
 ) -> str:  # fmt: skip
     """What the probe `dcgm` prints. `engine` and `exporter` are the processes' command lines, `start` and `sends` the
     units'."""
     lines = [f"start|engine|{start}", "environment|engine|DCGM_HOME_DIR=/var/log/nvidia-dcgm"]
-    lines += [f"process|engine|800|{state}|{engine} "] * bool(engine)
+    lines += [f"process|engine|800|S|{engine} "] * bool(engine)
     lines += [f"start|exporter|{sends or exporter}", f"environment|exporter|{told if sends or exporter else ''}"]
-    lines += [f"process|exporter|900|{sender}|{exporter} ", f"metrics|{metrics}"] if exporter else []
+    lines += [f"process|exporter|900|S|{exporter} ", f"metrics|{metrics}"] if exporter else []
     lines += ["counters|"] * counters + [f"installed|{installed}"] * bool(installed)
     lines += [f"discovery|{line}" for line in discovery.splitlines()] + [f"running|{running}"]
     return "\n".join(lines) + "\n"

@@ -44,9 +44,7 @@ def tray(
     *more: str,
     version: str = VERSION,
     process: bool = True,
-    program: float = STARTED - 99,
     nodes: tuple[str, ...] | None = (HERE, THERE),
-    written: float = STARTED - 9,
     settings: tuple[str, ...] = SETTINGS,
     unit: tuple[str, str, str] = ("loaded", "active", "enabled"),
     ready: str = "READY",
@@ -57,12 +55,12 @@ def tray(
 ) -> str:
     """What the probe prints of a tray that is as wanted, but for what is named."""
     lines = [f"address|{address}"] * bool(address)
-    lines += [f"clock|{BOOTED + 100_000}.5|100000.5|100"]
+    lines += ["looked|"]
     stat = f"S 1 {'0 ' * 17}{(STARTED - BOOTED) * 100} 0"
     lines += [f"process|700|{stat}|/usr/bin/nvidia-imex -c /etc/nvidia-imex/config.cfg "] * process
-    lines += [f"program|{program}", f"version|IMEX version is: {version}"] if version else []
-    lines += [f"config|{written}", *(f"setting|{row}" for row in settings)]
-    lines += [f"nodes|{written}", *(f"node|{node}" for node in nodes)] if nodes is not None else []
+    lines += [f"version|IMEX version is: {version}"] if version else []
+    lines += ["config|", *(f"setting|{row}" for row in settings)]
+    lines += ["nodes|", *(f"node|{node}" for node in nodes)] if nodes is not None else []
     lines += [f"LoadState|{unit[0]}", f"ActiveState|{unit[1]}", f"UnitFileState|{unit[2]}", f"ready|{ready}"]
     lines += [f"domain|{row}" for row in (domain("READY", "READY") if told is None else told).splitlines()]
     lines += ["channel|"] * channel + [f"parameter|{parameter}"] * bool(parameter)

@@ -35,7 +35,6 @@ def told(
     nvml: bool = False,
     header: str = HEADER,
     health: str = "0|310|",
-    clock: str = "1000.5 500.0 300000000 790",
     wanted: str = "",
 ) -> str:
     """What the probe prints. `lines` of gres.conf, what slurmd `found` and `said`, `settings` of slurm.conf (None:
@@ -45,7 +44,7 @@ def told(
     rows += ["nvml|"] * nvml + [f"gres|{line}" for line in (header.rstrip("\n"), *lines) if lines]
     rows += [f"said|{line}" for line in (*said, *gres(*found))] + [f"wanted|{wanted}"] * bool(wanted)
     rows += [f"health|{health}"] * bool(health)
-    return "\n".join([*rows, f"clock|{clock}", ""])
+    return "\n".join([*rows, ""])
 
 
 PROBES = {"slurm": told()}

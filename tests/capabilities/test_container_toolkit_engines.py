@@ -226,6 +226,7 @@ ROWS = [
     ),
     row("cri-o says nothing", "registered", ContainerToolkit(runtimes=("crio",)), engines(crio(live=None)), "pass"),
     row("auto", "mode", None, {}, "pass", f"cdi with {VERSION}"),
+    row("auto and a blank", "mode", None, {"container_toolkit": toolkit(VERSION, "auto ")}, "fail", "mode auto "),
     row("auto of an old release", "mode", None, {"container_toolkit": toolkit(OLD)}, "pass", f"legacy with {OLD}"),
     row(
         "another mode",

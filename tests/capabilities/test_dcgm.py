@@ -10,7 +10,7 @@ from gpuprov.capabilities.dcgm.fragment import Dcgm, listens
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus.dcgm import parse_dcgm
 from tests.capabilities import dcgm_host as host
-from tests.capabilities.asking import CHECKS, GIVEN, H100, NO_GPU, PODMAN, Row, judge
+from tests.capabilities.asking import CHECKS, GIVEN, H100, NO_GPU, PODMAN, Row, judge, older
 from tests.capabilities.contents_host import Also, unit
 from tests.capabilities.dcgm_host import CORE, CUDA, ENGINE, EXPORTER, SENDER, packages, said
 
@@ -21,7 +21,6 @@ V100 = {"nvidia_functions": "0000:19:00.0 0x10de 0x1db6 0x10de 0x124a 0x030200 n
 SERVED = {"dcgm_packages": packages(*host.SET, datacenter_gpu_manager_exporter="4.7.1-1")}
 UNIT, SENDS = "nvidia-dcgm.service", "nvidia-dcgm-exporter.service"
 METRICS = said(exporter=SENDER, metrics="3")
-OLD = said(exporter=SENDER, metrics="3", sender="old")
 WITH = Dcgm(exporter=True)
 
 
@@ -86,10 +85,11 @@ ROWS = [
     Row("runs", "dcgm.active", None, {}, "pass", "nvidia-dcgm.service active"),
     Row("dead", "dcgm.active", None, {"contents": unit(UNIT, "failed", "enabled", "cannot bind")}, "fail",
         'nvidia-dcgm.service is failed ("cannot bind")', "journalctl", change="service nvidia-dcgm.service: failed -> active"),
-    Row("not restarted after its settings", "dcgm.active", None, {"dcgm": said(state="old", running="")}, "fail",
-        "is older than its program, a library that it loads or its settings", "gpuprov apply"),
+    Row("not restarted after its settings", "dcgm.active", None, {"unit_reads": older(UNIT, "/usr/bin/nv-hostengine")}, "fail",
+        "is older than /usr/bin/nv-hostengine", "gpuprov apply"),
     Row("the exporter is off", "dcgm.enabled", WITH, {"contents": unit(SENDS, "inactive", "disabled")}, "fail", "is disabled"),
-    Row("the exporter is old", "dcgm.active", WITH, {"dcgm": OLD}, "fail", "older than its program or settings"),
+    Row("the exporter is old", "dcgm.active", WITH, {"unit_reads": older(SENDS, "/etc/dcgm-exporter/default-counters.csv")}, "fail",
+        "older than /etc/dcgm-exporter/default-counters.csv"),
     Row("an exporter that nobody asked for", "dcgm.active", None, {"contents": unit(SENDS, "active", "enabled")}, "pass"),
     Row("the unit of line 3", "dcgm.active", None, THREE | {"contents": unit("dcgm.service", "active", "enabled")}, "fail",
         "dcgm.service is active", "systemctl stop dcgm.service"),

@@ -8,7 +8,7 @@ import pytest
 
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.dcgm.fragment import Dcgm
-from gpuprov.capabilities.fabric_manager.desired import DESIRED, NODES_HEADER
+from gpuprov.capabilities.fabric_manager.desired import DESIRED, NODES_HEADER, reads
 from gpuprov.capabilities.fabric_manager.desired import daemon as configured_daemon
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
@@ -18,7 +18,7 @@ from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.repository import Repository
 from tests.capabilities import imex_host
-from tests.capabilities.asking import CHECKS, FABRIC_MANAGER, STARTED, daemon, facts, good, packages, units
+from tests.capabilities.asking import CHECKS, FABRIC_MANAGER, daemon, facts, good, older, packages, units
 from tests.capabilities.test_fabric_manager_hardware import B200, SUBNET
 from tests.capabilities.test_fabric_manager_spec import NAME, VERSION, offered
 
@@ -42,7 +42,7 @@ TRAY_PROBES = {
     "loaded_driver": f"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  {imex_host.VERSION}  Release Build\n",
     "imex": imex_host.tray(),
 }
-LATER = STARTED + 60
+OLD = older("nvidia-fabricmanager.service", CONFIG)
 MIG = "gpu0/mig/gi1/access|1|292||444|root:root\n"
 
 
@@ -76,7 +76,7 @@ def made(*asked: Any, **changed: Any) -> dict[str, Any]:
         "stop": "stop" in tasks,
         **{key: tasks.get(key, {}).get("argv", []) for key in ("reset_before", "reset_after")},
     }
-    daemon_ = {"unit": own.unit, "process": own.process, "read": list(own.files)}
+    daemon_ = {"unit": own.unit, "process": own.process, "read": reads(ctx.host, ctx.fragment)[own.unit]}
     return {**values, **daemon_, "stop": "replace" in tasks, "runtime": runtime}
 
 
@@ -231,18 +231,18 @@ def test_a_package_without_its_configuration_is_refused() -> None:
 
 
 def test_a_daemon_with_an_older_configuration_is_restarted_with_gpus_reset() -> None:
-    old = made(fabric_manager=daemon(written=LATER))["runtime"]
+    old = made(unit_reads=OLD)["runtime"]
     assert (old["stop"], old["reset_before"], old["reset_after"]) == (True, ["nvidia-smi", "-r"], [])
-    parted = made(fabric_manager=daemon(written=LATER), mig_capabilities=MIG)["runtime"]
+    parted = made(unit_reads=OLD, mig_capabilities=MIG)["runtime"]
     assert (parted["stop"], parted["reset_before"]) == (True, [])
     assert "they have MIG instances, which a reset would lose" in parted["told"]
-    program = made(fabric_manager=daemon(program=LATER))["runtime"]
+    program = made(unit_reads=older("nvidia-fabricmanager.service", "/usr/bin/nv-fabricmanager"))["runtime"]
     assert program["reset_before"] == ["nvidia-smi", "-r"]
-    inside = made(fabric_manager=daemon(written=LATER), container="podman\n")["runtime"]
+    inside = made(unit_reads=OLD, container="podman\n")["runtime"]
     assert (inside["stop"], inside["reset_before"]) == (True, []), "the GPUs are the machine's"
     a100 = "0000:07:00.0 0x10de 0x1af1 0x10de 0x1463 0x068000 \n"
-    assert made(fabric_manager=daemon(written=LATER), nvidia_functions=a100)["runtime"]["reset_before"] == []
-    waits = made(fabric_manager=daemon("535.183.06", written=LATER))["runtime"]
+    assert made(unit_reads=OLD, nvidia_functions=a100)["runtime"]["reset_before"] == []
+    waits = made(fabric_manager=daemon("535.183.06"), unit_reads=OLD)["runtime"]
     assert (waits["starts"], waits["stop"], waits["reset_before"]) == (False, False, [])
 
 
@@ -269,7 +269,9 @@ def test_a_tray_gets_imex_with_its_domain() -> None:
     assert (lines["path"], lines["keys"]["IMEX_CMD_ENABLED"]) == ("/etc/nvidia-imex/config.cfg", "1")
     assert "/etc/nvidia-imex/nodes_config.cfg" in found["read"]
     assert (found["runtime"]["starts"], found["runtime"]["stop"], found["reboot"]) == (True, False, "")
-    old = made(TRAY, None, **{**TRAY_PROBES, "imex": imex_host.tray(written=LATER)})["runtime"]
+    old = made(TRAY, None, **TRAY_PROBES, unit_reads=older("nvidia-imex.service", "/etc/nvidia-imex/nodes_config.cfg"))[
+        "runtime"
+    ]
     assert (old["stop"], old["reset_before"]) == (True, []), "the rack's switches are not its business"
 
 

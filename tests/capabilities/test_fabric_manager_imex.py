@@ -16,14 +16,13 @@ from gpuprov.facts.probes.gpus.imex import parse, parse_domain
 from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
-from tests.capabilities.asking import BARE, CHECKS, FABRIC_MANAGER, facts, good, units, with_own_files
+from tests.capabilities.asking import BARE, CHECKS, FABRIC_MANAGER, facts, good, older, units, with_own_files
 from tests.capabilities.contents_host import Also, unit, with_lines
-from tests.capabilities.imex_host import HERE, PACKAGE, STARTED, THERE, TRAY, VERSION, domain, tray
+from tests.capabilities.imex_host import HERE, PACKAGE, THERE, TRAY, VERSION, domain, tray
 from tests.facts.probes import published
 
 BLOCK = FabricManager(imex=Imex(nodes=(HERE, THERE)))
 DRIVER = f"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  {VERSION}  Release Build\n"
-LATER = STARTED + 60
 GPU, CLUSTER = "GPU 00000000:19:00.0\n", "9c6f5af3-53bf-49b5-a436-b66766c413c3"
 # The values of a healthy tray and of one without its rack's fabric: https://github.com/leptonai/gpud/pull/1106 and 1108
 ATTACHED = (
@@ -84,8 +83,8 @@ ROWS = [
     ("active", {}, "pass", "nvidia-imex.service active"),
     ("active", {"contents": unit(UNIT, "failed", "enabled", "no interface")}, "fail", 'is failed ("no interface")'),
     ("active", {"imex": tray(process=False)}, "fail", "is active without a process"),
-    ("active", {"imex": tray(program=LATER)}, "fail", "is older than its program"),
-    ("active", {"imex": tray(written=LATER)}, "fail", "is older than its configuration"),
+    ("active", {"unit_reads": older(UNIT, "/usr/bin/nvidia-imex")}, "fail", "is older than /usr/bin/nvidia-imex"),
+    ("active", {"unit_reads": older(UNIT, IMEX_NODES)}, "fail", f"is older than {IMEX_NODES}"),
     ("active", {"imex": "", "container": "podman\n", "loaded_driver": ""}, "skip", "none is loaded there"),
     ("imex_alive", {}, "pass", "process 700, READY"),
     ("imex_alive", {"imex": tray(process=False)}, "fail", "is active, no process"),

@@ -51,6 +51,16 @@ ROWS = [
     ),
     Row("started without", HUGE, GIANT, {}, "fail", "0 x 1G", "reboot", reboot="memory for 2 x 1G"),
     Row(
+        "memory too small, and pages of 2M are few as well",
+        HUGE,
+        Kernel(hugepages={"1G": 2, "2M": 64}),
+        {"hugepages": "2048 8\n1048576 1\n", "command_line": "quiet hugepagesz=1G hugepages=2"},
+        "fail",
+        "8 x 2M; 1 x 1G, although the kernel was started with 2 x 1G",
+        change="setting hugepages 2M: 8 -> 64",
+        reboot="memory for 2 x 1G, 64 x 2M",
+    ),
+    Row(
         "memory too small",
         HUGE,
         GIANT,

@@ -167,5 +167,10 @@ def test_a_plan_names_what_changes() -> None:
     assert (change.name, change.before, change.after) == (f"{LEFT} ACSCtl", "001d", "0000")
     (change,) = ask("max_read_request", BIG).changes
     assert (change.name, change.before, change.after) == (f"{HCA} MaxReadReq", "512", "4096")
+    (change,) = ask("acs", COMPUTED, said(*STALE)).changes
+    assert (change.name, change.after) == ("ACS", "as rdma_topo computes it")
+    assert not ask("acs", COMPUTED, said(*STALE, "topo_started|")).changes, "apply can do nothing about it"
+    (change,) = ask("affinity", LOCAL, said("irqbalance|/usr/sbin/irqbalance --foreground ")).changes
+    assert (change.kind, change.name, change.after) == ("service", "irqbalance.service", "restarted")
     assert ask("acs", COMPUTED, said(*STALE)).reboot, "the masks are written, and the kernel has not read them"
     assert not ask("acs", COMPUTED, said(*NEW)).reboot

@@ -11,7 +11,7 @@ import pytest
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.persistence.desired import drop_in, make, offered
-from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, LEGACY, LEGACY_FILE, Persistence
+from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, LEGACY_FILE, PROGRAM, Persistence
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.driver.persistence import PERSISTENCED, Persistenced, parse
 from gpuprov.spec.build import convert
@@ -36,7 +36,10 @@ UBUNTUS = (
 
 def on(unit: str, other: str, state: str = "started") -> dict[str, Any]:
     """What the role gets of the units."""
-    task = {"name": unit, "state": state, "way_out": f"journalctl -u {unit}, on the host"}
+    task: dict[str, Any] = {"name": unit, "state": "started", "way_out": f"journalctl -u {unit}, on the host"}
+    if unit == DAEMON:
+        own = {"files": [PROGRAM, f"/etc/systemd/system/{unit}.d"], "process": "nvidia-persistenced"}
+        task |= {"state": "alive", **own} | ({"differs": f"active with {IDLE}"} if state == "restarted" else {})
     return {"on": [unit], "off": [other], "unit": task if state else None}
 
 

@@ -19,14 +19,14 @@ from gpuprov.host_code.at_boot import slurm as onhost
 from gpuprov.host_code.at_boot.slurm import HEADER
 from gpuprov.spec.model import GpuSpec, HostSpec
 from tests.capabilities import mig_host
-from tests.capabilities.asking import CHECKS, NO_GPU, Row, facts, good, judge
+from tests.capabilities.asking import CHECKS, NO_GPU, Row, facts, good, judge, older
+from tests.capabilities.contents_host import unit
 from tests.capabilities.slurm_host import SETTINGS, told
 
-NODE, AUTODETECT, OWN, GRES, CONSTRAINED, CURRENT, CHECKED, FILES = (
-    f"slurm.{name}" for name in ("node", "autodetect", "own", "gres", "constrained", "current", "health_check", "files")
+NODE, AUTODETECT, OWN, GRES, CONSTRAINED, ACTIVE, CHECKED, FILES = (
+    f"slurm.{name}" for name in ("node", "autodetect", "own", "gres", "constrained", "active", "health_check", "files")
 )
 NVML, WATCHED = Slurm(gres="nvml"), Slurm(health_check=True)
-NONE = "clock|1000.5 500.0 0 0\n"
 GONE = "slurmd: fatal: can't stat gres.conf file /dev/nvidia7: No such file or directory"
 WITHOUT_NVML = "slurmd: We were configured with nvml functionality, but that lib wasn't found on the system."
 CUT = mig_host.state(mig_host.gpu(("3g.40gb", 0, (3,)), ("1g.10gb", 4, (1,))))
@@ -87,10 +87,10 @@ ROWS = [
     Row("with another tracking", CONSTRAINED, None,
         {"slurm": told(settings=("taskplugin = task/cgroup", "ProctrackType=proctrack/linuxproc"))},
         "fail", "proctrack/linuxproc", "ProctrackType=proctrack/cgroup"),
-    Row("slurmd newer than its files", CURRENT, None, {}, "pass"),
-    Row("slurmd off", CURRENT, None, {"slurm": told(clock="1000.5 500.0 0 900")}, "skip", "gpuprov leaves it off"),
-    Row("slurmd older", CURRENT, None, {"slurm": told(clock="1000.5 500.0 300000000 990")}, "fail", "before its files",
-        "systemctl restart"),
+    Row("slurmd newer than its files", ACTIVE, None, {}, "pass", "newer than its files"),
+    Row("slurmd off", ACTIVE, None, {"contents": unit(probe.UNIT, "inactive", "disabled")}, "n/a", "no unit"),
+    Row("slurmd older", ACTIVE, None, {"unit_reads": older(probe.UNIT, onhost.GRES)}, "fail", f"is older than {onhost.GRES}",
+        "systemctl restart", change=f"service {probe.UNIT}: older than {onhost.GRES} -> started anew"),
     Row("no health check", CHECKED, None, {}, "n/a"),
     Row("a health check", CHECKED, WATCHED, {}, "pass", "every 300 s, in 310 ms"),
     Row("one that is not there", CHECKED, WATCHED, {"slurm": told(health="")}, "fail", "not there", "gpuprov apply"),

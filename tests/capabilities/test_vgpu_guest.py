@@ -11,7 +11,7 @@ from gpuprov.capabilities.vgpu_guest import export
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
 from gpuprov.facts.probes.base import Output
 from tests.capabilities import vgpu_host as vm
-from tests.capabilities.asking import facts
+from tests.capabilities.asking import facts, older
 from tests.capabilities.contents_host import unit
 
 FILES, TOKEN, ENABLED, ACTIVE, LICENSED = (
@@ -130,10 +130,7 @@ UNIT = "nvidia-gridd.service"
         (ENABLED, vm.gridd(), unit(UNIT, "inactive", ""), f"{UNIT} is not-found", "enabled"),
         (ACTIVE, vm.gridd(), "", f"{UNIT} active", ""),
         (ACTIVE, vm.gridd(log=FAILED), unit(UNIT, "failed", "enabled"), f'{UNIT} is failed ("{FAILED}', "active"),
-        (ACTIVE, vm.gridd(started=0), unit(UNIT, "inactive", "enabled"), f"{UNIT} is inactive", "active"),
-        (ACTIVE, vm.gridd(started=vm.NOW - 200), "", f"{UNIT} is older than its configuration", "started anew"),
-        (ACTIVE, vm.gridd(tokens=vm.token_row(changed=vm.NOW)), "", f"{UNIT} is older than its", "started anew"),
-        (ACTIVE, vm.gridd(started=0), "", f"{UNIT} active", ""),
+        (ACTIVE, vm.gridd(), unit(UNIT, "inactive", "enabled"), f"{UNIT} is inactive", "active"),
     ],
 )
 def test_daemon(check: str, text: str, state: str, found: str, change: str) -> None:
@@ -141,6 +138,13 @@ def test_daemon(check: str, text: str, state: str, found: str, change: str) -> N
     assert (outcome.status, found in outcome.found) == ("fail" if change else "pass", True), outcome
     assert [one.after for one in outcome.changes] == ([change] if change else [])
     assert ("its .run brings a unit" in outcome.hint) == ("not-found" in outcome.found)
+
+
+def test_a_daemon_that_has_read_another_token() -> None:
+    token = f"{vm.DIRECTORY}/{vm.NAME}"
+    outcome = vm.ask(ACTIVE, PLAIN, unit_reads=older(UNIT, CONFIG, token))
+    assert (outcome.status, outcome.found) == ("fail", f"{UNIT} is older than {CONFIG}, {token}"), outcome
+    assert [one.after for one in outcome.changes] == ["started anew"]
 
 
 WHOLE = VgpuGuest(feature_type="vcs")

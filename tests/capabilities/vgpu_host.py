@@ -56,27 +56,24 @@ def function(
     return f"gpu|{address}|{kind}|{host if kind == 'vgpu' else '|'}|{reset}\n{bars}"
 
 
-def token_row(
-    mode: str = "744", owner: str = "root", sha: str = SHA, expires: str = "", name: str = NAME, changed: int = NOW - 99
-) -> str:
-    return f"token|{mode}|{owner}|{changed}|{sha}|{expires}|{DIRECTORY}/{name}\n"
+def token_row(mode: str = "744", owner: str = "root", sha: str = SHA, expires: str = "", name: str = NAME) -> str:
+    return f"token|{mode}|{owner}|{NOW - 99}|{sha}|{expires}|{DIRECTORY}/{name}\n"
 
 
 def gridd(
     *settings: str,
     tokens: str | None = None,
     unit: tuple[str, str, str] = ("loaded", "active", "enabled"),
-    started: int = NOW - 50,
     log: str = "",
     program: bool = True,
     config: bool = True,
 ) -> str:
     """nvidia-gridd, its configuration, its tokens, its unit."""
-    lines = ["program|/usr/bin/nvidia-gridd"] * program + [f"config|{NOW - 99}"] * config
+    lines = ["program|/usr/bin/nvidia-gridd"] * program + ["config|"] * config
     lines += [f"setting|{one}" for one in settings or ("FeatureType=1",)] * config
     text = "\n".join(lines) + "\n" + (token_row() if tokens is None else tokens)
     text += f"LoadState|{unit[0]}\nActiveState|{unit[1]}\nUnitFileState|{unit[2]}\n"
-    return text + (f"started|{started}\n" if started else "") + (f"log|{log}\n" if log else "")
+    return text + (f"log|{log}\n" if log else "")
 
 
 def licence(
@@ -98,6 +95,7 @@ GOOD: dict[str, Output | str] = {
     "container": "none\n",
     "clock": f"{NOW}\n",
     "contents": "",
+    "unit_reads": "@reads\n",
     "receipt": "",
     "gridd": gridd(),
     "vgpu_licences": licence(),

@@ -13,6 +13,7 @@ import io
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ def show(name: str, state: dict[str, Any]) -> dict[str, str]:
         "UnitFileState": state["file"].get(name, "disabled") if found else "",
         "WantedBy": "multi-user.target" if state["file"].get(name) == "enabled" else "",
         "MainPID": "0",
+        "ExecMainStartTimestampMonotonic": str(int(state.get("started", {}).get(name, 0) * 1e6)),
     }
 
 
@@ -89,6 +91,7 @@ def main(words: Sequence[str]) -> int:
                 state["active"][name] = "inactive"
             elif verb not in ("enable", "disable"):
                 state["active"][name] = "active"
+                state.setdefault("started", {})[name] = time.monotonic()
     else:
         print(f"the stand-in does not know {words}", file=sys.stderr)
         return 64

@@ -13,7 +13,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,16 @@ from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.generated import asks, desired, generated_checks
 from gpuprov.capabilities.persistence import Persistence
 from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.read_files import asks_reads
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.host.contents import CONTENTS
 from gpuprov.facts.probes.host.house import RECEIPT_FILE
+from gpuprov.facts.probes.host.reads import READS
 from gpuprov.host_code.files import ABOVE
+from gpuprov.host_code.reads import LATE, NOTES, is_read
 from gpuprov.host_code.unit_files import derive_unit
 from gpuprov.plan.foresee import foresee
-from gpuprov.resources import Absent, File, Lines, Resource, Unit, role_values
+from gpuprov.resources import Absent, File, Lines, Resource, Unit, role_values, started
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.verify.unmanaged import Unmanaged, find_unmanaged, prune_values
 from tests.capabilities import erdma_host
@@ -45,8 +49,11 @@ from tests.contracts.test_desired import MORE
 from tests.host_code.modules import on_host, ran
 
 WITH_RESOURCES = [one.name for one in CAPABILITIES if one.resources]
+WITH_READS = [one.name for one in CAPABILITIES if one.resources and one.resources.reads]
 WITH_UNITS = [one.name for one in CAPABILITIES if one.resources and one.resources.units]
 KINDS = ("files", "programs", "units", "program", "absent", "lines", "on", "off")
+CLOCK = 0.03
+"""Seconds within which the clocks of files and of processes agree."""
 UNDECIDED = {"fabric_manager"}
 """Capabilities without packages on the good host, a Debian with driver 535, for this spec: the role is refused, and no
 files are predicted."""
@@ -82,6 +89,10 @@ class Tree:
         monkeypatch.setattr(systemctl, "ROOT", root)
         for module in [on_host("systemd"), on_host("units")]:  # both are loaded before one is another's
             monkeypatch.setattr(module, "systemctl", systemctl.answer)
+        monkeypatch.setattr(on_host("units"), "list_processes", lambda unit, _process: [unit])
+        monkeypatch.setattr(on_host("units"), "find_start", self.find_start)
+        monkeypatch.setattr(on_host("reads"), "NOTES", f"{root}{NOTES}")
+        (root / NOTES[1:]).parent.mkdir(parents=True)
         monkeypatch.setattr(on_host("systemd"), "FILES", f"{root}/etc/systemd/system/")
         monkeypatch.setattr(on_host("files"), "ABOVE", f"{root}{ABOVE}")
         told = {key: text for key, text in good().items() if key != "contents"}
@@ -132,6 +143,31 @@ class Tree:
         done = subprocess.run(["sh", "-c", script], env=environment, check=False, capture_output=True)
         return done.stdout.decode(errors="replace").replace(str(self.root), "")
 
+    def find_start(self, unit: str) -> Iterator[float]:
+        """Yield when a unit that runs was started, as a host's process says."""
+        state = json.loads((self.root / "systemctl.json").read_text())
+        if state["active"].get(unit) == "active" and unit in state.get("started", {}):
+            yield time.time() - time.monotonic() + state["started"][unit] + LATE
+
+    def reads(self) -> str:
+        """Return what the probe prints of what running units have read."""
+        pairs = [line.partition("|")[::2] for line in asks_reads(self.spec, BY_NAME)["reads"].splitlines()]
+        if not pairs:
+            return "@reads\n"
+        asked = {"reads": "\n".join(f"{unit}|{self.root}{path}" for unit, path in pairs)}
+        script = READS.script.replace(NOTES, f"{self.root}{NOTES}")
+        done = subprocess.run(["sh", "-c", script], env={**os.environ, **asked}, check=True, capture_output=True)
+        return done.stdout.decode().replace(str(self.root), "")
+
+    def start_anew(self, ahead: float = 0) -> None:
+        """Let the units that run have been started just now, so that what is written from here on is newer; ahead: or
+        these seconds later."""
+        file = self.root / "systemctl.json"
+        state = json.loads(file.read_text())
+        state["started"] = dict.fromkeys(state.get("started", {}), time.monotonic() + ahead - LATE + CLOCK)
+        file.write_text(json.dumps(state))
+        time.sleep(0 if ahead else 3 * CLOCK)
+
     def unmanaged(self) -> tuple[tuple[Unmanaged, ...], dict[str, Any]]:
         """Return the leftovers of a host whose spec no longer requests the capability, and the configuration that
         removes them."""
@@ -155,7 +191,8 @@ class Tree:
     def failing(self, contents: str = "") -> dict[str, set[str]]:
         """Return, for each failing check, what it would change. `contents`: the probe's output, where it was read
         already."""
-        ctx: Context[Any] = Context(self.spec, self.block, facts(**self.told, contents=contents or self.contents()))
+        told = {**self.told, "contents": contents or self.contents(), "unit_reads": self.reads()}
+        ctx: Context[Any] = Context(self.spec, self.block, facts(**told))
         found = {}
         for check in generated_checks(self.capability):
             outcome = check.run(ctx)
@@ -189,8 +226,9 @@ class Tree:
         assert done["changed"] == bool(found), done
         for one in self.resources:
             if isinstance(one, Unit) and one.active:
-                state = "restarted" if one.outdated else "started"
-                if self.ran("gpuprov_unit", name=one.name, state=state, check=check)["changed"]:
+                options = started(one)
+                files = [f"{self.root}{path}" for path in options.pop("files", ())]
+                if self.ran("gpuprov_unit", **options, files=files, written=done["written"], check=check)["changed"]:
                     found.add(one.name)
         return found
 
@@ -370,7 +408,9 @@ def test_lines_in_files_of_others(with_lines: Tree) -> None:
             path.chmod(0o644)
             os.chown(path, 0, 0)
             alter(path, key)
-            assert settles(tree, way, differs=differs) == ({shared.path} if differs else set()), way
+            tree.start_anew(3600)
+            named = settles(tree, way, differs=differs)
+            assert {one for one in named if one.startswith("/")} == ({shared.path} if differs else set()), way
 
 
 @pytest.mark.parametrize("with_lines", LINES, indirect=True)
@@ -379,16 +419,17 @@ def test_what_no_lines_can_be_set_in(with_lines: Tree) -> None:
     made."""
     tree = with_lines
     tree.apply(check=False)
+    tree.start_anew(3600)
     (shared,) = tree.lines
     path = Path(f"{tree.root}{shared.path}")
     given = role_values([shared], "lines")["lines"]
     given[0]["path"] = str(path)
     path.rename(f"{path}.kept")
     path.symlink_to(f"{path}.kept")
-    assert tree.failing() == {f"{tree.capability.name}.files": {shared.path}}
+    assert shared.path in tree.failing()[f"{tree.capability.name}.files"]
     assert "is a symbolic link" in ran(tree.capsys, "gpuprov_files", lines=given)["msg"]
     path.unlink()
-    assert tree.failing() == {f"{tree.capability.name}.files": {shared.path}}
+    assert shared.path in tree.failing()[f"{tree.capability.name}.files"]
     done = ran(tree.capsys, "gpuprov_files", lines=given)
     assert done["changed"] if shared.made else "Fix: install what brings it" in done["msg"]
     path.write_text("x" * (64 << 10) + "\n")
@@ -411,6 +452,52 @@ def test_units_in_every_state(tree: Tree) -> None:
             before["file"][name], before["active"][name] = file, active
             state.write_text(json.dumps(before))
             settles(tree, f"{name} {file} {active}", differs=None, units=True)
+
+
+def rewritten(path: Path) -> None:
+    """Replace a file by one with another content, as package managers do."""
+    beside = path.with_name(f".{path.name}")
+    beside.write_text(f"{path.read_text() if path.exists() else ''}\n# another\n")
+    beside.replace(path)
+
+
+def changed_mode(path: Path, mode: int) -> bool:
+    path.chmod(mode)
+    return True
+
+
+READ_WAYS: dict[str, tuple[Callable[[Path], object], bool]] = {
+    "rewritten": (rewritten, True),
+    "written in place": (lambda path: path.write_text("another\n"), True),
+    "touched": (lambda path: path.touch(), False),
+    "with another mode and back": (lambda path: (changed_mode(path, 0o600), changed_mode(path, 0o644)), False),
+}
+"""What happens to a file that a running unit reads, and whether it runs with another content then, if gpuprov wrote it."""
+
+
+@pytest.mark.parametrize("way", READ_WAYS)
+@pytest.mark.parametrize("tree", WITH_READS, indirect=True)
+def test_units_that_have_read_what_is_not_there_any_more(tree: Tree, way: str) -> None:
+    """Of gpuprov's own files a touch is no change: it has noted their contents. Of others, as programs, it cannot be known."""
+    tree.apply(check=False)
+    files, own = (
+        {one.path for one in tree.files},
+        {*(one.path for one in tree.files), *(one.path for one in tree.lines)},
+    )
+    alter, differs = READ_WAYS[way]
+    for unit in [one for one in tree.resources if isinstance(one, Unit) and one.active and one.reads]:
+        for place in unit.reads:
+            path = next((one for one in own if is_read(one, [place])), place)
+            if path not in own:
+                tree.write(path, "as it came\n")
+                tree.apply(check=False)
+            elif path in files and way == "rewritten":
+                continue  # its file differs, which another row covers
+            tree.start_anew()
+            assert settles(tree, f"{path}, as it is", differs=False, units=True) == set()
+            alter(Path(f"{tree.root}{path}"))
+            named = settles(tree, f"{path} {way}", differs=differs or path not in own, units=True)
+            assert (unit.name in named) == (differs or path not in own), (unit.name, path, named)
 
 
 @pytest.mark.parametrize("tree", WITH_RESOURCES, indirect=True)

@@ -38,7 +38,7 @@ SIDEWAYS = {
     ("report", "explain"),
     ("report", "export"),
 }
-SHARED = {"answers", "at_boot", "base", "booting", "compared", "driver", "package_sources", "tasks"}
+SHARED = {"answers", "at_boot", "base", "booting", "compared", "driver", "package_sources", "read_files", "tasks"}
 """What capabilities import from beside them."""
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -10,7 +10,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.rules import resolve
 from tests.capabilities import contents_host
-from tests.capabilities.asking import daemon, units
+from tests.capabilities.asking import daemon, older, units
 from tests.capabilities.test_nvidia_driver_source import dpkg, repoquery, rpm
 from tests.facts.probes import captured
 from tests.historic.families import (
@@ -130,7 +130,8 @@ def test_06_user_space_of_el_moved_under_the_loaded_module() -> None:
         along=["persistence.mode_on", "fabric_manager.version", "fabric_manager.active"],
         packages=planted,
         fabric_packages=PLUGIN + el_fabric(NEW),
-        fabric_manager=daemon(NEW, program=2_000_000_000),
+        fabric_manager=daemon(NEW),
+        unit_reads=older("nvidia-fabricmanager.service", "/usr/bin/nv-fabricmanager"),
         kernels=f"{EL_KERNEL}|1|1|{NEW}|1\n",
         driver_libraries=f"/usr/lib64/libcuda.so.{NEW}\n/usr/lib64/libnvidia-ml.so.{NEW}\n",
         nvidia_smi=captured("nvidia_smi", "mismatch", 18),

@@ -32,7 +32,10 @@ def ran(
     """What the module prints. Its warnings are noted here: where a test has loaded Ansible's controller, they go to its
     display."""
     warnings: list[str] = []
+    reads = on_host("reads")
+    notes = "/nowhere/written.json" if reads.NOTES.startswith("/var/") else reads.NOTES
     with (
+        mock.patch.object(reads, "NOTES", notes),
         patch_module_args({**arguments, "_ansible_check_mode": check, "_ansible_diff": diff}),
         mock.patch.object(AnsibleModule, "warn", lambda _self, warning, **_more: warnings.append(warning)),
         pytest.raises(SystemExit),

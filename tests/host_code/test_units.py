@@ -109,6 +109,31 @@ def test_a_daemon_is_alive_old_or_dead(place: Path, ask: Ask, process: subproces
     assert observed(ask, place) == "dead"
 
 
+RENEWALS: dict[str, tuple[dict[str, Any], bool]] = {
+    "as it is": ({}, False),
+    "as the spec says": ({"differs": "active with --no-persistence-mode"}, True),
+    "after a file of this run": ({"written": ["/settings/conf"]}, True),
+    "after another's file": ({"written": ["/settings2"]}, False),
+}
+
+
+@pytest.mark.parametrize("state", ["alive", "renewed"])
+@pytest.mark.parametrize("way", RENEWALS)
+def test_a_daemon_is_renewed(way: str, state: str, place: Path, ask: Ask, process: subprocess.Popen[bytes]) -> None:
+    more, renewed = RENEWALS[way]
+    given = {
+        **more,
+        "files": [str(place / "settings")],
+        "written": [f"{place}{one}" for one in more.get("written", ())],
+    }
+    assert ask(state=state, **given, check=True)["changed"] is renewed
+    assert log(place) == []
+    assert ask(state=state, **given)["changed"] is renewed
+    assert ("restart" in log(place)) is renewed
+    put(place, "state", "inactive")
+    assert ask(state=state, **given, check=True)["changed"] is (state == "alive"), "whether it runs is the site's"
+
+
 def test_one_among_the_processes_of_a_unit(place: Path, ask: Ask, process: subprocess.Popen[bytes]) -> None:
     put(place, "group", Path(f"/proc/{process.pid}/cgroup").read_text().splitlines()[-1].partition("::")[2] or "/")
     for name, wanted in (("nv-thing", "alive"), ("nv-thin", "dead"), ("thing", "dead"), ("nv.thing", "dead")):

@@ -146,9 +146,10 @@ def registered(ctx: Ctx) -> Outcome:
 
 
 def in_config(key: str, value: str, words: str, before: str) -> Setting:
-    """Return a setting of the runtime's configuration, by which apply sets it."""
-    shown = f"{key} = {value}"
-    return Setting(kind=key, key=key, value=value, words=words, shown=shown, before=before, file=catalogue.CONFIG)
+    """Return a setting of the runtime's configuration, by which apply sets it; the runtime compares whole texts:
+    https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/info/auto.go"""
+    shown, file = f"{key} = {value}", catalogue.CONFIG
+    return Setting(kind=key, key=key, value=value, how="exact", words=words, shown=shown, before=before, file=file)
 
 
 @compared(

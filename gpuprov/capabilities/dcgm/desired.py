@@ -11,9 +11,9 @@ from gpuprov.capabilities.dcgm.decision import PROBES, Decision, decided
 from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, find_installed, installed
 from gpuprov.capabilities.driver import branch_now
 from gpuprov.catalog import dcgm as catalogue
-from gpuprov.facts.probes.gpus import dcgm
 from gpuprov.resources import Absent, File, Resource, Unit, role_values
 from gpuprov.rules.followers import LIBRARY_FILES
+from gpuprov.spec.model import HostSpec
 
 ENGINE, EXPORTER = catalogue.drop_in(catalogue.UNIT), catalogue.drop_in(catalogue.EXPORTER_UNIT)
 WAY_OUT = "journalctl -u {}, and /var/log/nvidia-dcgm and /var/log/dcgm-exporter.log, on the host"
@@ -49,40 +49,34 @@ RestartSec=5
 """
 
 
-def resources(ctx: Ctx, state: dcgm.Dcgm) -> Iterator[Resource]:
+def reads(_host: HostSpec, block: Dcgm) -> dict[str, tuple[str, ...]]:
+    """Return what the daemons have read at their start, by unit."""
+    engine = (catalogue.PROGRAM, *LIBRARY_FILES, _folder(ENGINE))
+    exporter = (catalogue.EXPORTER_PROGRAM, _folder(EXPORTER), block.exporter_counters)
+    return {catalogue.UNIT: engine, **({catalogue.EXPORTER_UNIT: exporter} if block.exporter else {})}
+
+
+def desired(ctx: Ctx) -> Iterator[Resource]:
     """Yield the units, the host engine first, and their settings. The deprecated unit of line 3, which conflicts with
     it, is off."""
     files = settings(ctx.fragment)
     yield from (File(path, text) for path, text in files.items())
     if ENGINE not in files:
         yield Absent(ENGINE)
-    old = "older than its program, a library that it loads or its settings"
-    yield Unit(name=catalogue.UNIT, enabled=True, active=True, outdated=old if state.engine.old else "")
-    if ctx.fragment.exporter:
-        old = "older than its program or settings"
-        yield Unit(name=catalogue.EXPORTER_UNIT, enabled=True, active=True, outdated=old if state.exporter.old else "")
+    read = reads(ctx.host, ctx.fragment)
+    yield from (Unit(name=name, enabled=True, active=True, reads=paths) for name, paths in read.items())
     cuda = builds(ctx.fragment, branch_now(ctx.facts), ctx.facts)
     if catalogue.find_line(ctx.fragment.version, installed(ctx.facts), cuda) == "3":
         yield Unit(name=catalogue.OLD_UNIT, enabled=False, active=False)
 
 
-def desired(ctx: Ctx) -> Iterator[Resource]:
-    """Yield the resources, and which units are older than their programs: in a role, gpuprov_unit finds that once the
-    packages are installed."""
-    return resources(ctx, ctx.facts.get(dcgm.DCGM))
-
-
-def daemons(ctx: Ctx, names: Iterable[str]) -> Iterator[dict[str, Any]]:
+def daemons(ctx: Ctx, run: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield these units as the module gpuprov_unit takes them."""
     ask = ["dcgmi", "discovery", "--host", catalogue.derive_address(ctx.fragment.listen), "-l"]
-    files = {
-        catalogue.UNIT: [catalogue.PROGRAM, _folder(ENGINE), *LIBRARY_FILES],
-        catalogue.EXPORTER_UNIT: [catalogue.EXPORTER_PROGRAM, _folder(EXPORTER)],
-    }
-    for name in names:
-        questions = ask if name == catalogue.UNIT else []
-        own = {"name": name, "state": "alive", "enabled": True, "files": files[name], "answer": ANSWER}
-        yield {**own, "ask": questions, "way_out": WAY_OUT.format(name)}
+    for unit in run:
+        questions = ask if unit["name"] == catalogue.UNIT else []
+        more = {"enabled": True, "ask": questions, "answer": ANSWER}
+        yield {**unit, **more, "way_out": WAY_OUT.format(unit["name"])}
 
 
 def _folder(path: str) -> str:
@@ -118,11 +112,12 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 def make(ctx: Ctx) -> dict[str, Any]:
     """Return the role's values. `install`, `remove`, `hold`, `release`: packages. The values of its resources; its
     units run, in this order. `later`: what the packages wait for; none are named until then."""
-    decision, values = decided(ctx), role_values(resources(ctx, dcgm.Dcgm()), "files", "absent", "on", "off")
+    decision, values = decided(ctx), role_values(desired(ctx), "files", "absent", "on", "off", "run")
+    del values["on"]  # each is switched on as it is started
     return {
         "later": waiting(ctx, decision),
         **packages(ctx, Decision() if decision.problem else decision),
-        "tasks": {"unit": list(daemons(ctx, values.pop("on")))},
+        "tasks": {"unit": list(daemons(ctx, values.pop("run")))},
         **values,
     }
 
@@ -130,7 +125,8 @@ def make(ctx: Ctx) -> dict[str, Any]:
 RESOURCES = Resources(
     desired,
     lambda _host, _block: (ENGINE, EXPORTER),
-    (*BASE_PROBES, dcgm.DCGM),
+    BASE_PROBES,
+    reads=reads,
     units=lambda _host, _block: (catalogue.UNIT, catalogue.EXPORTER_UNIT, catalogue.OLD_UNIT),
     proves={
         "files": ("listen", "exporter_port", "exporter_counters"),

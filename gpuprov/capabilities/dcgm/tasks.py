@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.tasks import Stages, files, judge_after_driver, packages, try_packages, unit
+from gpuprov.capabilities.tasks import Stages, daemon, files, judge_after_driver, packages, try_packages
 
 TASKS: Stages = {
     "assert": (
@@ -18,5 +18,5 @@ TASKS: Stages = {
         ),
         files("Write drop-ins for the units"),
     ),
-    "service": (unit("Start the DCGM host engine and exporter, now and at boot", each="name"),),
+    "service": (daemon("Start the DCGM host engine and exporter, now and at boot", each="name"),),
 }

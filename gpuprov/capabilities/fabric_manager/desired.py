@@ -28,12 +28,12 @@ from gpuprov.facts.probes.gpus import fabric, mig
 from gpuprov.facts.probes.gpus.imex import IMEX
 from gpuprov.facts.probes.host import system, systemd
 from gpuprov.facts.probes.host.family import words
+from gpuprov.facts.probes.host.reads import READS, explain_age
 from gpuprov.resources import File, Lines, Resource, Unit, role_values
+from gpuprov.spec.model import HostSpec
 
 Ctx = Context[FabricManager]
 Life = Literal["dead", "alive", "old"]
-SLACK = 0.2
-"""Tolerance in seconds of a start time, which the kernel gives in ticks."""
 RESET = ["nvidia-smi", "-r"]
 # As earlier versions wrote it: another text would have every running daemon restarted.
 NODES_HEADER = "#\n# Ansible managed\n#\n"
@@ -51,29 +51,23 @@ RestartSec=5
 
 class Daemon(msgspec.Struct, frozen=True):
     """Fabric Manager, or nvidia-imex in its place: its unit, its program's name and path, its configuration file, and
-    its current state. `files`: the files that a running daemon has read."""
+    its current state. `age`: what a running daemon is older than."""
 
     unit: str
     process: str
     program: str
     config: str
-    files: tuple[str, ...]
     seen: fabric.Daemon
     active: bool
-    written: float = 0
+    age: str
 
     @property
     def outdated(self) -> str:
         """The reason to restart a daemon whose unit is active (a oneshot unit stays active without a process); empty
         without one."""
-        running = self.seen.process(self.process)
-        if running is None:
+        if self.seen.process(self.process) is None:
             return "active without a process" if self.active else ""
-        if self.seen.installed > running.started + SLACK:
-            return "older than its program"
-        return (
-            "older than its configuration" if max(self.seen.configured, self.written) > running.started + SLACK else ""
-        )
+        return self.age
 
     def life(self) -> Life:
         """Return the daemon's state. `old`: it is running, and its program or its configuration has changed since it
@@ -83,17 +77,25 @@ class Daemon(msgspec.Struct, frozen=True):
         return "old" if self.outdated else "alive"
 
 
+def reads(_host: HostSpec, block: FabricManager) -> dict[str, tuple[str, ...]]:
+    """Return what the daemon has read at its start, by unit."""
+    if of_tray(block):
+        return {catalogue.IMEX_UNIT: (catalogue.IMEX_PROGRAM, catalogue.IMEX_CONFIG, catalogue.IMEX_NODES)}
+    return {catalogue.UNIT: (catalogue.PROGRAM, catalogue.get_configuration_file())}
+
+
 def daemon(ctx: Ctx) -> Daemon:
     """Return the daemon that the block configures."""
+    newer = ctx.facts.get(READS)
     if of_tray(ctx.fragment):
         state = ctx.facts.get(IMEX)
         program, config = catalogue.IMEX_PROGRAM, catalogue.IMEX_CONFIG
-        files = (program, config, catalogue.IMEX_NODES)
-        active = state.active == "active"
-        return Daemon(catalogue.IMEX_UNIT, "nvidia-imex", program, config, files, state.daemon, active, state.written)
+        age, active = explain_age(catalogue.IMEX_UNIT, newer), state.active == "active"
+        return Daemon(catalogue.IMEX_UNIT, "nvidia-imex", program, config, state.daemon, active, age)
     unit = ctx.facts.get(systemd.SYSTEMD_UNITS)[catalogue.UNIT]
     program, config, seen = catalogue.PROGRAM, catalogue.get_configuration_file(), ctx.facts.get(fabric.DAEMON)
-    return Daemon(catalogue.UNIT, "nv-fabricmanager", program, config, (program, config), seen, unit.active == "active")
+    age, active = explain_age(catalogue.UNIT, newer), unit.active == "active"
+    return Daemon(catalogue.UNIT, "nv-fabricmanager", program, config, seen, active, age)
 
 
 def settings(block: FabricManager) -> dict[str, str]:
@@ -153,6 +155,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
         waits=why,
         reboot=needs_reboot(ctx, service),
         outdated=service.outdated,
+        reads=reads(ctx.host, ctx.fragment)[service.unit],
+        process=service.process,
         note=note(ctx, service),
     )
 
@@ -188,13 +192,7 @@ def runtime(ctx: Ctx, service: Daemon, values: Mapping[str, Any]) -> dict[str, A
             "they have MIG instances, which a reset would lose"
         )
     fix = f"journalctl -u {service.unit}, on the host; gpuprov explain finds most of its messages"
-    own = {
-        "name": service.unit,
-        "state": "alive",
-        "process": service.process,
-        "files": list(service.files),
-        "way_out": fix,
-    }
+    own = {**run, "way_out": fix} if (run := next(iter(values["run"]), None)) else {}
     needed = {
         "waits": ({"msg": message}, message),
         "unit": (own, starts),
@@ -277,12 +275,13 @@ def make(ctx: Ctx) -> Mapping[str, object]:
 RESOURCES = Resources(
     desired,
     lambda _host, block: files(block),
-    (fabric.DAEMON, fabric.STATE, IMEX, systemd.SYSTEMD_UNITS, nvidia.DRIVER, system.CONTAINER),
+    (fabric.DAEMON, fabric.STATE, IMEX, READS, systemd.SYSTEMD_UNITS, nvidia.DRIVER, system.CONTAINER),
+    reads=reads,
     lines=(catalogue.get_configuration_file(), catalogue.IMEX_CONFIG),
     units=lambda _host, block: (catalogue.IMEX_UNIT if of_tray(block) else catalogue.UNIT,),
     proves={"files": ("fabric_mode", "settings", "imex"), "enabled": ("imex",), "active": ("imex",)},
 )
 DESIRED = Desired(
-    (*PROBES, fabric.DAEMON, IMEX, mig.CAPABILITIES, systemd.SYSTEMD_UNITS, system.CONTAINER),
+    (*PROBES, fabric.DAEMON, IMEX, READS, mig.CAPABILITIES, systemd.SYSTEMD_UNITS, system.CONTAINER),
     make,
 )

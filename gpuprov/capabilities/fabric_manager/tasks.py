@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuprov.capabilities.tasks import (
     Block,
     Stages,
+    daemon,
     files,
     judge,
     judge_after_driver,
@@ -14,7 +15,6 @@ from gpuprov.capabilities.tasks import (
     step,
     stop_clients,
     try_packages,
-    unit,
 )
 
 KEEPS = "the GPUs were not reset, and keep their registration with the fabric. If fabric_manager.registered fails now, reboot the host"
@@ -65,7 +65,7 @@ TASKS: Stages = {
                 step(
                     "Reset the GPUs, to register with the fabric again", "command", "reset_before", {"tolerate": KEEPS}
                 ),
-                unit("Start or restart the daemon"),
+                daemon("Start or restart the daemon"),
                 step("Reset the GPUs, to clear old partitions", "command", "reset_after", {"tolerate": MAY_HOLD}),
             ),
             key="unit",

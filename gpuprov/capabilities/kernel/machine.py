@@ -9,7 +9,7 @@ from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.host import cpu, system, virtualization
 from gpuprov.facts.probes.kernel import boot
 from gpuprov.host_code.at_boot.governor import select_differing
-from gpuprov.resources import Setting
+from gpuprov.resources import Setting, Values
 from gpuprov.spec.kernel import HUGEPAGE_KIB, NUMA_SYSCTL, Kernel, add_implied
 
 Ctx = Context[Kernel]
@@ -56,7 +56,11 @@ def hugepages(ctx: Ctx) -> Group | Outcome:
     command_line, few = add_implied(ctx.fragment).command_line, have.get("1G", 0) < requested.get("1G", 0)
     if few and command_line.items() <= ctx.facts.get(boot.COMMAND_LINE).items():
         actual = f"{have['1G']} x 1G, although the kernel was started with {command_line['hugepages']} x 1G"
-        return fail(pages, actual, "fewer, or more memory; dmesg | grep HugeTLB")
+        others = tuple(setting for setting in hugepage_settings(ctx.fragment) if setting.key != "1G")
+        values: Values = {("", size): str(count) for size, count in have.items()}
+        return Group(
+            others, values, expected=pages, beside=(actual,), fix="fewer, or more memory; dmesg | grep HugeTLB"
+        )
     return Group(
         hugepage_settings(ctx.fragment),
         {("", size): str(count) for size, count in have.items()},

@@ -8,7 +8,7 @@ import msgspec
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.compared import Group, compared
+from gpuprov.capabilities.compared import Group, compared, list_changes, restart_unit
 from gpuprov.capabilities.pcie.fragment import REASON, Ctx, guest, model
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.core.sanitize import counted
@@ -148,7 +148,10 @@ def _computed(state: State) -> Outcome:
             hint = "dmesg | grep -i acs: a kernel that does not know pci=config_acs needs a newer one; or acs: keep"
             return fail(expected, f"{message}, with its masks on the command line", hint)
         reason = REASON if state.topo_grub == "same" else ""
-        return fail(expected, message, f"{APPLY}, then a reboot; rdma_topo check", reboot=reason)
+        computed = Setting(kind="ACS", value=expected, shown="as rdma_topo computes it", missing=message)
+        changes = list_changes(filter(None, [computed.compare({})]))
+        hint = f"{APPLY}, then a reboot; rdma_topo check"
+        return fail(expected, message, hint, changes=changes, reboot=reason)
     return ok("rdma_topo check: all is as it should be")
 
 
@@ -238,7 +241,9 @@ def affinity(ctx: Ctx) -> Group | Outcome:
         return group
     if state.balancer and catalogue.POLICY not in state.irqbalance:
         problems = f"irqbalance runs without it: {state.irqbalance.strip()}"
-        return fail(f"irqbalance with {catalogue.POLICY}", problems, f"{APPLY}; systemctl restart irqbalance")
+        changes = restart_unit("irqbalance.service", "without gpuprov's policy")
+        hint = f"{APPLY}; systemctl restart irqbalance"
+        return fail(f"irqbalance with {catalogue.POLICY}", problems, hint, changes=changes)
     if not sum(len(function.interrupts) for function in functions):
         return fail(expected, "none", "the driver has none yet: bring the ports up, and verify again")
     return group

@@ -7,11 +7,12 @@ from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired, Outcome, Resources, check, fail, ok
-from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, LEGACY_FILE, Persistence
+from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, LEGACY_FILE, PROGRAM, Persistence
 from gpuprov.facts.probes.driver import persistence
 from gpuprov.facts.probes.host import pci, system
 from gpuprov.resources import Absent, File, Resource, Unit, role_values, started
 from gpuprov.resources.packages import packages_of
+from gpuprov.spec.model import HostSpec
 
 LEGACY_UNIT = f"""{HEADER}[Unit]
 Description=Persistence mode of the NVIDIA GPUs (legacy: nvidia-smi -pm 1)
@@ -115,6 +116,11 @@ def waits(ctx: Ctx) -> str:
     return ""
 
 
+def reads(_host: HostSpec, _block: Persistence) -> dict[str, tuple[str, ...]]:
+    """Return what the daemon has read at its start, by unit; the legacy mode's has no process that lasts."""
+    return {DAEMON: (PROGRAM, DROP_IN.rpartition("/")[0])}
+
+
 def desired(ctx: Ctx) -> Iterator[Resource]:
     """Yield the unit that is on, the one that is off, and the files that make them so."""
     daemon = by_daemon(ctx)
@@ -126,7 +132,15 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     own_unit, other = units(ctx)
     why = waits(ctx)
     outdated = f"active with {IDLE}" if daemon and ctx.facts.get(persistence.PERSISTENCED).idle else ""
-    yield Unit(name=own_unit, enabled=True, active=None if why else True, waits=why, outdated=outdated)
+    yield Unit(
+        name=own_unit,
+        enabled=True,
+        active=None if why else True,
+        waits=why,
+        outdated=outdated,
+        reads=reads(ctx.host, ctx.fragment).get(own_unit, ()),
+        process=PROGRAM.rpartition("/")[2] if daemon else "",
+    )
     yield Unit(name=other, enabled=False, active=False)
 
 
@@ -158,6 +172,7 @@ RESOURCES = Resources(
     desired,
     lambda _host, _block: PATHS,
     (*PROBES, pci.NVIDIA_FUNCTIONS, system.CONTAINER),
+    reads=reads,
     units=lambda _host, _block: (DAEMON, LEGACY),
     proves={"enabled": ("mode",), "active": ("mode",)},
 )

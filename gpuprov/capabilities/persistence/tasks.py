@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.tasks import Stages, files, packages, unit
+from gpuprov.capabilities.tasks import Stages, daemon, files, packages
 
 TASKS: Stages = {
     "assert": (
@@ -17,5 +17,5 @@ TASKS: Stages = {
     ),
     "install": (packages("Install nvidia-persistenced", "install"),),
     "configure": (files("Enable the persistence unit and disable the other one"),),
-    "service": (unit("Start the persistence unit"),),
+    "service": (daemon("Start the persistence unit"),),
 }

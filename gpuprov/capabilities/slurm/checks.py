@@ -10,7 +10,7 @@ from gpuprov.capabilities.slurm.fragment import Ctx, devices, make_request
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.gpus import mig
 from gpuprov.facts.probes.host import pci
-from gpuprov.facts.probes.host.slurm import CGROUP, HEALTH, SLURM, UNIT
+from gpuprov.facts.probes.host.slurm import HEALTH, SLURM
 from gpuprov.host_code.at_boot import slurm as onhost
 from gpuprov.host_code.at_boot.program import Refused
 
@@ -143,25 +143,6 @@ def constrained(ctx: Ctx) -> Outcome:
     return ok(expected)
 
 
-@check(
-    "slurm.current",
-    SLURM,
-    evidence=f"systemctl show -p ActiveEnterTimestamp {UNIT}; ls -l --full-time {onhost.GRES} {CGROUP}",
-)
-def current(ctx: Ctx) -> Outcome:
-    """A running slurmd was started after gres.conf and cgroup.conf were last written."""
-    state = ctx.facts.get(SLURM)
-    if not state.started:
-        return skip("slurmd does not run: gpuprov leaves it off")
-    if state.written > state.started + 1:
-        return fail(
-            "slurmd newer than its files",
-            "slurmd was started before its files were written",
-            f"systemctl restart {UNIT}",
-        )
-    return ok("slurmd is newer than its files")
-
-
 @check("slurm.health_check", SLURM, fields=("health_check",), evidence=f"grep -i HealthCheck {CONF}; {HEALTH}; echo $?")
 def health_check(ctx: Ctx) -> Outcome:
     """slurm.conf runs gpuprov's health check at intervals; here it answers within two seconds, and finds the GPUs fit
@@ -194,4 +175,4 @@ def health_check(ctx: Ctx) -> Outcome:
     return ok(f"every {interval} s, in {judged.milliseconds} ms")
 
 
-CHECKS = (node, autodetect, own, gres, constrained, current, health_check)
+CHECKS = (node, autodetect, own, gres, constrained, health_check)

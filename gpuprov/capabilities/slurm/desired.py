@@ -12,7 +12,7 @@ from gpuprov.capabilities.base import Desired, Resources
 from gpuprov.capabilities.slurm.fragment import Ctx, make_request
 from gpuprov.facts.probes.host import slurm
 from gpuprov.host_code.at_boot import slurm as onhost
-from gpuprov.resources import Absent, File, Lines, Program, Resource, role_values
+from gpuprov.resources import Absent, File, Lines, Program, Resource, Unit, role_values
 
 MODULES = (*COMMON, "mig_names", "slurm")
 PROGRAM = files("slurm", (*MODULES, "mig_reader"))
@@ -44,12 +44,14 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 p=$(command -v python3 || echo /usr/libexec/platform-python)
 PYTHONPATH={ABOVE} exec "$p" -B -m slurm.slurm health
 """
+READS = {slurm.UNIT: (onhost.GRES, slurm.CGROUP)}
+"""What slurmd has read at its start."""
 PATHS = (onhost.CONFIG, UNIT_FILE, slurm.DROP_IN, slurm.HEALTH, *PROGRAM)
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """Yield the programs, their settings, the unit before slurmd, the line of cgroup.conf. gres.conf is written on the
-    host, from the MIG devices that there are then: slurm.gres compares it."""
+    """Yield the programs, their settings, the unit before slurmd, the line of cgroup.conf, and slurmd, which is
+    not started. gres.conf is written on the host, from the MIG devices that there are then: slurm.gres compares it."""
     yield from (Program(path, name) for path, name in PROGRAM.items())
     yield File(onhost.CONFIG, json.dumps(make_request(ctx), sort_keys=True) + "\n")
     yield File(UNIT_FILE, UNIT_TEXT)
@@ -57,18 +59,21 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     yield File(slurm.HEALTH, HEALTH, 0o755) if ctx.fragment.health_check else Absent(slurm.HEALTH)
     if ctx.fragment.constrain_devices:
         yield Lines(path=slurm.CGROUP, keys={"ConstrainDevices": "yes"}, made=True)
+    yield Unit(name=slurm.UNIT, reads=READS[slurm.UNIT], fix=f"systemctl restart {slurm.UNIT}")
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """Return the values of its resources, and how long the GPUs are waited for."""
-    values = role_values(desired(ctx), "program", "programs", "files", "units", "absent", "lines")
-    return {**values, "tasks": {"slurm": {"seconds": SECONDS}}}
+    values = role_values(desired(ctx), "program", "programs", "files", "units", "absent", "lines", "run")
+    (slurmd,) = values.pop("run")
+    return {**values, "tasks": {"slurm": {"seconds": SECONDS}, "unit": slurmd}}
 
 
 RESOURCES: Resources[Any] = Resources(
     desired,
     lambda _host, _block: PATHS,
     (slurm.SLURM,),
+    reads=lambda _host, _block: READS,
     lines=(slurm.CGROUP,),
     proves={"files": ("constrain_devices",)},
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.tasks import Stages, files, step
+from gpuprov.capabilities.tasks import Stages, daemon, files, step
 
 TASKS: Stages = {
     "configure": (
@@ -11,5 +11,5 @@ TASKS: Stages = {
             why="Slurm itself, and slurm.conf, are the cluster's: without them the host is refused before anything is changed.",
         ),
     ),
-    "service": (step("Write gres.conf, and have a running slurmd read it", "slurm"),),
+    "service": (step("Write gres.conf", "slurm"), daemon("Have a running slurmd read its files")),
 }

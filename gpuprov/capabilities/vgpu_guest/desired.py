@@ -11,6 +11,7 @@ from gpuprov.capabilities.vgpu_guest.now import find_complaint
 from gpuprov.catalog import vgpu as catalogue
 from gpuprov.facts.probes.gpus.vgpu import GRIDD
 from gpuprov.resources import File, Resource, Unit, role_values
+from gpuprov.spec.model import HostSpec
 
 Ctx = Context[VgpuGuest]
 # As earlier versions wrote it: another text would have every running daemon restarted.
@@ -19,10 +20,7 @@ HEADER = "#\n# Ansible managed\n#\n"
 NO_UNIT = "install the guest driver's packages; its .run brings a unit only where systemd is found while it installs"
 
 DAEMON = {
-    "name": catalogue.UNIT,
-    "state": "alive",
     "enabled": True,
-    "process": "nvidia-gridd",
     "ask": ["nvidia-smi", "-q"],
     "answer": "License Status +. Licensed",
     "unanswered": "the host has no licence yet",
@@ -36,17 +34,22 @@ def gridd_conf(block: VgpuGuest) -> str:
     return HEADER + "".join(f"{key}={value}\n" for key, value in wanted_settings(block).items())
 
 
+def reads(_host: HostSpec, block: VgpuGuest) -> dict[str, tuple[str, ...]]:
+    """Return what the daemon has read at its start, by unit."""
+    folder = block.token_directory if block.licensing == "token" else ""
+    return {catalogue.UNIT: (catalogue.CONFIG, *([folder] if folder else []))}
+
+
 def desired(ctx: Ctx) -> Iterator[Resource]:
     """Yield gridd.conf, and the daemon with it and with the token."""
     gridd = ctx.facts.get(GRIDD)
     yield File(catalogue.CONFIG, gridd_conf(ctx.fragment), differs="; ".join(differences(ctx.fragment, gridd.settings)))
-    newest = max([gridd.configured, *(token.changed for token in gridd.tokens)])
-    outdated = "older than its configuration or token" if 0 < gridd.started < newest else ""
     yield Unit(
         name=catalogue.UNIT,
         enabled=True,
         active=True,
-        outdated=outdated,
+        reads=reads(ctx.host, ctx.fragment)[catalogue.UNIT],
+        process="nvidia-gridd",
         said=find_complaint(gridd),
         missing=NO_UNIT,
     )
@@ -55,7 +58,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 def make(ctx: Ctx) -> dict[str, Any]:
     """Return the values of the role. A token is copied to its folder, unless it is on the host already, and then gets
     its mode. `absent`: other tokens, which the daemon might take."""
-    block = ctx.fragment
+    block, values = ctx.fragment, role_values(desired(ctx), "files", "on", "run")
     by_token = block.licensing == "token"
     folder = block.token_directory if by_token else ""
     token_paths = [
@@ -64,14 +67,14 @@ def make(ctx: Ctx) -> dict[str, Any]:
     dest = f"{folder}/{block.token_file.rpartition('/')[2]}" if by_token and block.token_file else ""
     tasks: dict[str, Any] = {
         "own": [] if dest else [{"path": path, "mode": block.token_mode} for path in token_paths],
-        "unit": {**DAEMON, "files": [catalogue.CONFIG, *([folder] if folder else [])]},
+        "unit": {**values["run"][0], **DAEMON},
     }
     if folder:
         tasks["folder"] = {"path": folder}
     if dest:
         tasks["token"] = {"src": block.token_file, "dest": dest, "mode": block.token_mode}
     return {
-        "files": role_values(desired(ctx), "files", "on")["files"],
+        "files": values["files"],
         "absent": [path for path in token_paths if dest and path != dest],
         "tasks": tasks,
     }
@@ -81,6 +84,7 @@ RESOURCES: Resources[VgpuGuest] = Resources(
     desired,
     lambda _host, _block: (catalogue.CONFIG,),
     (GRIDD,),
+    reads=reads,
     units=lambda _host, _block: (catalogue.UNIT,),
     proves={"files": ("licensing", *SETTING_FIELDS)},
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.tasks import Stages, Task, files, taken, unit
+from gpuprov.capabilities.tasks import Stages, Task, daemon, files, taken
 
 ROOT = {"owner": "root", "group": "root"}
 
@@ -31,5 +31,5 @@ TASKS: Stages = {
             each="path",
         ),
     ),
-    "service": (unit("Start the licensing daemon and wait for the licence"),),
+    "service": (daemon("Start the licensing daemon and wait for the licence"),),
 }

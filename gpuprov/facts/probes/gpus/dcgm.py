@@ -12,17 +12,14 @@ from gpuprov.facts.probes.host.family import by_family
 from gpuprov.facts.probes.host.systemd import build_units_probe
 from gpuprov.facts.probes.software import dnf, zypper
 from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
-from gpuprov.rules.followers import LIBRARY_FILES
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """A unit's main process. `command` is empty without a process; `old`: its program or its unit's settings changed
-    after its start. `start` is the unit's present command, `environment` the variables that it sets; `counters`: the
-    file that it reads exists."""
+    """A unit's main process. `command` is empty without a process. `start` is the unit's present command, `environment`
+    the variables that it sets; `counters`: the file that it reads exists."""
 
     pid: int = 0
     command: str = ""
-    old: bool = False
     start: str = ""
     environment: dict[str, str] = {}
 
@@ -52,8 +49,8 @@ def parse_dcgm(output: Output) -> Dcgm:
         kind, _, rest = line.partition("|")
         which, _, value = rest.partition("|")
         if kind == "process" and which in services:
-            pid, state, command = value.split("|", 2)
-            services[which] |= {"pid": int(pid), "old": state == "old", "command": command.strip()}
+            pid, _state, command = value.split("|", 2)
+            services[which] |= {"pid": int(pid), "command": command.strip()}
         elif kind == "start" and which in services:
             services[which]["start"] = value.strip()
         elif kind == "environment" and which in services:
@@ -127,19 +124,15 @@ COUNTERS = Probe(
 DCGM = Probe(
     "dcgm",
     r"""at=localhost; port=9400; file=/etc/dcgm-exporter/default-counters.csv
-now=$(date +%s.%N); read -r up _ < /proc/uptime; hz=$(getconf CLK_TCK)
 for n in engine exporter; do
-  u=nvidia-dcgm.service; b=/usr/bin/nv-hostengine
-  [ $n = exporter ] && u=nvidia-dcgm-exporter.service && b=/usr/bin/dcgm-exporter
+  u=nvidia-dcgm.service
+  [ $n = exporter ] && u=nvidia-dcgm-exporter.service
   echo "start|$n|$(systemctl show -p ExecStart --value $u 2>/dev/null | sed -n 's/.*argv\[\]=\([^;]*\);.*/\1/p')"
   e=$(systemctl show -p Environment --value $u 2>/dev/null); echo "environment|$n|$e"
   p=$(systemctl show -p MainPID --value $u 2>/dev/null)
   s=$(sed 's/.*) //' "/proc/${p:-0}/stat" 2>/dev/null) || continue
   case $s in Z*|X*|'') continue ;; esac
-  t=$(echo "$s" | awk -v n="$now" -v u="$up" -v h="$hz" '{ printf "%.2f", n - u + $20 / h + 0.2 }')
-  [ $n = exporter ] && l= || l="@LIBRARIES@"
-  o=new; [ -n "$(find $b $l /etc/systemd/system/$u.d -newerct "@$t" 2>/dev/null)" ] && o=old
-  c=$(tr '\0' ' ' < "/proc/$p/cmdline"); echo "process|$n|$p|$o|$c"
+  c=$(tr '\0' ' ' < "/proc/$p/cmdline"); echo "process|$n|$p|${s%% *}|$c"
   set -- $c
   while [ $# -gt 0 ]; do
     case $n$1 in
@@ -162,7 +155,7 @@ if command -v dcgmi >/dev/null; then
   timeout 20 dcgmi discovery --host "$at" -l 2>&1 </dev/null | grep -E '(GPUs?|NvSwitch(es)?) found|Error' | sed 's/^/discovery|/'
   [ "$at" = localhost ] && set -- -v || set -- -v --host "$at"
   echo "running|$(timeout 20 dcgmi "$@" 2>/dev/null </dev/null | awk '/^Hostengine build info/{f=1} f && /^Version/{print $NF; exit}')"
-fi; true""".replace("@LIBRARIES@", " ".join(LIBRARY_FILES)),
+fi; true""",
     parse_dcgm,
     "systemctl status nvidia-dcgm nvidia-dcgm-exporter; dcgmi -v; dcgmi discovery -l; curl -s localhost:9400/metrics",
     speaks=True,

@@ -29,14 +29,13 @@ class Domain(msgspec.Struct, frozen=True):
 
 class Imex(UnitState, frozen=True, kw_only=True):
     """`daemon`: its processes, version, the keys of config.cfg, and the log of its present run. `nodes`: lines of
-    nodes_config.cfg (None: no such file), `written` when it last changed (seconds since 1970). `ready`: the daemon's
+    nodes_config.cfg (None: no such file). `ready`: the daemon's
     own state by its control program (`READY`, or `INITIALIZING` ...). `domain`: of all nodes (None: not reported).
     `channel`: whether the device of channel 0 exists; `parameter`: the loaded driver's setting for it. `addresses`: the
     host's."""
 
     daemon: Daemon
     nodes: tuple[str, ...] | None = None
-    written: float = 0
     ready: str = ""
     domain: Domain | None = None
     complaint: str = ""
@@ -68,7 +67,6 @@ def parse(output: Output) -> Imex:
     return Imex(
         daemon=parse_daemon(output),
         nodes=tuple(line.strip() for line in many.get("node", ()) if line.strip()) if "nodes" in many else None,
-        written=float(fields.get("nodes") or 0),
         **boot_unit.parse_state(many),
         ready=fields.get("ready", ""),
         domain=parse_domain(report),
@@ -86,7 +84,7 @@ for a in $(hostname -I 2>/dev/null); do echo "address|$a"; done
 [ -e $b ] || [ -e $n ] || [ -e $c ] || exit 0
 """
     + RUNNING
-    + """[ -e $n ] && echo "nodes|$(stat -c %.3Z $n)" && sed -n 's/[#;].*//;/[^[:space:]]/s/^/node|/p' $n
+    + """[ -e $n ] && echo 'nodes|' && sed -n 's/[#;].*//;/[^[:space:]]/s/^/node|/p' $n
 """
     + boot_unit.STATE
     + """if [ -e $b-ctl ]; then

@@ -25,20 +25,18 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     sha256: str
     expires: int = 0
-    changed: int = 0
 
 
 class Gridd(UnitState, frozen=True, kw_only=True):
-    """The licensing daemon. `settings`: those of gridd.conf. `configured`, `started`: seconds since 1970, 0: never.
+    """The licensing daemon. `settings`: those of gridd.conf; `configured`: there is one.
 
     `log`: the last lines of its unit, without tokens.
     """
 
     installed: bool = False
     settings: dict[str, str] = {}
-    configured: int = 0
+    configured: bool = False
     tokens: tuple[Token, ...] = ()
-    started: int = 0
     log: tuple[str, ...] = ()
 
 
@@ -74,7 +72,7 @@ def parse_gridd(output: Output) -> Gridd:
         settings[key.strip()] = value.partition("#")[0].strip().strip('"')
     tokens: list[Token] = []
     for line in rows.get("token", ()):
-        mode, owner, changed, sha256, expires, path = line.split("|", 5)
+        mode, owner, _changed, sha256, expires, path = line.split("|", 5)
         tokens.append(
             Token(
                 path=path,
@@ -82,16 +80,14 @@ def parse_gridd(output: Output) -> Gridd:
                 owner=owner,
                 sha256=sha256,
                 expires=int(expires or 0),
-                changed=int(changed),
             )
         )
     return Gridd(
         installed="program" in single,
         settings=settings,
-        configured=int(single.get("config") or 0),
+        configured="config" in single,
         tokens=tuple(tokens),
         **boot_unit.parse_state(rows),
-        started=int(single.get("started") or 0),
         log=tuple(rows.get("log", ())),
     )
 
@@ -117,7 +113,7 @@ GRIDD = Probe(
     """[ -x /usr/bin/nvidia-gridd ] && echo "program|/usr/bin/nvidia-gridd"
 c=/etc/nvidia/gridd.conf; t=/etc/nvidia/ClientConfigToken
 if [ -e $c ]; then
-  echo "config|$(stat -c %Z $c)"
+  echo 'config|'
   sed -n 's/^[[:space:]]*\\([A-Za-z][A-Za-z0-9]*\\)[[:space:]]*=/setting|\\1=/p' $c
   o=$(sed -n 's/^[[:space:]]*ClientConfigTokenPath[[:space:]]*=[[:space:]]*"\\{0,1\\}\\([^"#]*[^"# ]\\).*/\\1/p' $c | tail -n 1)
 fi
@@ -130,9 +126,7 @@ done
 u=nvidia-gridd.service
 """
     + boot_unit.STATE
-    + """s=$(TZ=UTC LC_ALL=C systemctl show -p ActiveEnterTimestamp --value $u 2>/dev/null)
-[ -n "$s" ] && echo "started|$(TZ=UTC date -d "$s" +%s 2>/dev/null)"
-journalctl -q --no-pager -o cat -n 30 -u $u 2>/dev/null | sed 's/eyJ[A-Za-z0-9_.-]*/(token)/g; s/^/log|/'
+    + """journalctl -q --no-pager -o cat -n 30 -u $u 2>/dev/null | sed 's/eyJ[A-Za-z0-9_.-]*/(token)/g; s/^/log|/'
 true""",
     parse_gridd,
     "systemctl status nvidia-gridd; grep -v '^#' /etc/nvidia/gridd.conf; sha256sum /etc/nvidia/ClientConfigToken/*.tok",

@@ -39,9 +39,7 @@ class Judged(msgspec.Struct, frozen=True):
 class Slurm(msgspec.Struct, frozen=True, kw_only=True):
     """`slurmd`: its path, empty if it is not installed. `nvml`: it has the plugin for AutoDetect=nvml. `settings`: of
     KEYS in slurm.conf (None: there is no such file), by their names in lower case. `gres_conf`: its text. `gres`: what
-    slurmd makes of it, `complaints` what it complains of. `wanted`: what gpuprov wrote for its own programs. `started`,
-    `written`: when the running slurmd was started, and when the files that it reads were last written, in seconds since
-    1970; 0 if it does not run."""
+    slurmd makes of it, `complaints` what it complains of. `wanted`: what gpuprov wrote for its own programs."""
 
     slurmd: str = ""
     version: str = ""
@@ -52,16 +50,13 @@ class Slurm(msgspec.Struct, frozen=True, kw_only=True):
     complaints: tuple[str, ...] = ()
     wanted: str = ""
     judged: Judged | None = None
-    started: float = 0
-    written: float = 0
 
 
 def parse(output: Output) -> Slurm:
     rows = output.rows()
     lines = rows.get("said", [])
     settings = [match for line in rows.get("conf", []) if (match := SETTING.match(line))]
-    health, clock = rows.get("health", [""])[0].split("|", 2), rows.get("clock", ["0 0 0 0"])[0].split()
-    now, up, started = float(clock[0]), float(clock[1]), int(clock[2] or 0) / 1e6
+    health = rows.get("health", [""])[0].split("|", 2)
     return Slurm(
         slurmd=rows.get("slurmd", [""])[0],
         version=rows.get("version", [""])[0],
@@ -76,8 +71,6 @@ def parse(output: Output) -> Slurm:
         complaints=tuple(match[1] for line in lines if (match := FAILED.match(line))),
         wanted=rows.get("wanted", [""])[0],
         judged=Judged(int(health[0]), int(health[1]), health[2]) if health[0] else None,
-        started=now - up + started if started else 0,
-        written=float(clock[3]),
     )
 
 
@@ -107,11 +100,6 @@ if [ -x {HEALTH} ]; then
   t=$(date +%s%N); o=$({onhost.JOB_SCRIPT}=prolog_slurmd timeout 10 {HEALTH} 2>&1 </dev/null); r=$?
   echo "health|$r|$((($(date +%s%N) - t) / 1000000))|$(printf %s "$o" | tail -n 1)"
 fi
-a=$(systemctl show -p ExecMainStartTimestampMonotonic --value {UNIT} 2>/dev/null)
-p=$(systemctl show -p MainPID --value {UNIT} 2>/dev/null)
-[ "${{p:-0}}" != 0 ] || a=0
-w=$(stat -c %Y {onhost.GRES} {CGROUP} 2>/dev/null | sort -n | tail -n 1)
-echo "clock|$(date +%s.%N) $(cut -d ' ' -f 1 /proc/uptime) ${{a:-0}} ${{w:-0}}"
 true""",
     parse,
     f"slurmd -G; cat {onhost.GRES}; systemctl status slurmd",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.facts.probes.base import Output, ProbeFailed
+from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus import fabric
 from gpuprov.facts.probes.gpus.fabric import GpuFabric
 from tests.facts.probes import captured, published
@@ -25,8 +25,7 @@ def test_a_live_daemon_on_a_simulated_host() -> None:
     assert (
         process.command == "/usr/bin/python3 /usr/bin/nv-fabricmanager -c /usr/share/nvidia/nvswitch/fabricmanager.cfg"
     )
-    assert daemon.configured < process.started
-    assert daemon.installed < process.started
+    assert daemon.configured
     assert (daemon.version, daemon.settings["FABRIC_MODE"]) == ("535.309.01", "0")
     assert daemon.process("nvlsm") is None
     assert any("Successfully configured" in line for line in daemon.log)
@@ -41,12 +40,6 @@ def test_a_dead_daemon_says_why() -> None:
 def test_a_host_without() -> None:
     assert fabric.parse_daemon(Output("clock|1.5|1.5|100\n")) == fabric.Daemon()
     assert fabric.parse_daemon(Output("clock|||\nprocess|1|S 1|x\nprogram|\n")) == fabric.Daemon()
-
-
-def test_a_start_time_that_nobody_can_tell_is_no_fact() -> None:
-    stat = "S 1 " + "0 " * 17 + "5000 0"
-    with pytest.raises(ProbeFailed, match="when the daemon was started"):
-        fabric.parse_daemon(Output(f"clock||100.0|100\nprocess|7|{stat}|nv-fabricmanager\n"))
 
 
 def test_zombies_are_not_alive() -> None:

@@ -38,8 +38,7 @@ def read(root: Path, **programs: str) -> tuple[vgpu.Gridd, str]:
     return vgpu.parse_gridd(Output(done.stdout, done.returncode)), done.stdout
 
 
-SYSTEMCTL = """case "$*" in *ActiveEnterTimestamp*) echo "Fri 2027-01-15 08:00:00 UTC" ;;
-*) printf 'LoadState=loaded\\nActiveState=active\\nUnitFileState=enabled\\n' ;; esac"""
+SYSTEMCTL = "printf 'LoadState=loaded\\nActiveState=active\\nUnitFileState=enabled\\n'"
 
 
 def test_a_licensed_guest(tmp_path: Path) -> None:
@@ -56,8 +55,7 @@ def test_a_licensed_guest(tmp_path: Path) -> None:
     assert found.installed
     assert found.settings == {"FeatureType": "1", "EnableUI": "TRUE"}
     assert (found.load, found.active, found.file) == ("loaded", "active", "enabled")
-    assert found.started == 1_800_000_000
-    assert found.configured > 0
+    assert found.configured
     assert [(one.path, one.mode, one.expires) for one in found.tokens] == [(str(token), "0744", 1_900_000_000)]
     assert found.tokens[0].sha256 == hashlib.sha256(text.encode()).hexdigest()
     assert found.log == ("Failed to read (token)",)
@@ -73,7 +71,7 @@ def test_what_is_no_token_has_no_expiry(tmp_path: Path, content: str) -> None:
     found, _ = read(tmp_path, systemctl="exit 1", journalctl="exit 1")
     assert [one.expires for one in found.tokens] == [0]
     assert not found.installed
-    assert (found.load, found.started, found.log) == ("not-found", 0, ())
+    assert (found.load, found.log) == ("not-found", ())
 
 
 def test_a_host_without(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_compute_node(tmp_path: Path) -> None:
     assert found.settings == {"taskplugin": "task/affinity,task/cgroup", "healthcheckinterval": "60"}
     assert found.gres == (Gres("gpu", "h100", 1, ("/dev/nvidia0",)), Gres("gpu", "1g.10gb", 1, tuple(MIG.split(","))))
     assert (found.gres_conf, found.wanted, found.nvml) == ("Name=gpu File=/dev/nvidia0\n", '{"count": 8} ', False)
-    assert (found.started, found.complaints, found.judged) == (0, (), None)
+    assert (found.complaints, found.judged) == ((), None)
 
 
 def test_the_plugin_for_nvml(tmp_path: Path) -> None:
@@ -88,17 +88,6 @@ def test_the_health_check_is_asked_as_a_prolog_which_drains_nothing(tmp_path: Pa
     judged = read(tmp_path, "ClusterName=c\n", slurmd=slurmd()).judged
     assert judged is not None
     assert judged.status == 0
-
-
-def test_when_slurmd_was_started_and_its_files_were_written(tmp_path: Path) -> None:
-    (tmp_path / "etc/slurm").mkdir(parents=True)
-    (tmp_path / "etc/slurm/gres.conf").write_text("")
-    os.utime(tmp_path / "etc/slurm/gres.conf", (1_700_000_000, 1_700_000_000))
-    systemctl = "case $* in *MainPID*) echo 77;; *) echo 5000000;; esac"
-    found = read(tmp_path, "ClusterName=c\n", slurmd=slurmd(), systemctl=systemctl)
-    assert found.written == 1_700_000_000
-    booted = float(Path("/proc/stat").read_text().partition("btime ")[2].split()[0])
-    assert abs(found.started - booted - 5) < 3
 
 
 @pytest.mark.parametrize(

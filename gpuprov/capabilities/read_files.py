@@ -1,0 +1,53 @@
+"""Units and the files that they read: which are older than these, and which are restarted after them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities.base import Capability, Change, Desired
+from gpuprov.facts.probes.base import Probe
+from gpuprov.facts.probes.host.contents import Contents
+from gpuprov.facts.probes.host.reads import READS, Newer, explain_age
+from gpuprov.host_code import wanted_units
+from gpuprov.host_code.reads import is_read
+from gpuprov.resources import Difference, Resource, Unit
+from gpuprov.spec.model import HostSpec
+
+
+def asks_reads(host: HostSpec, known: Mapping[str, Capability]) -> dict[str, str]:
+    """Return the variable of the probe for what running units have read: UNIT|PATH in each line."""
+    lines = list[str]()
+    for name, block in host.capabilities.items():
+        if name in known and (resources := known[name].resources) and resources.reads:
+            lines += [f"{unit}|{path}" for unit, paths in resources.reads(host, block).items() for path in paths]
+    return {"reads": "\n".join(lines)}
+
+
+def bind_reads(desired: Desired[Any] | None, probe: Probe[Any]) -> Desired[Any] | None:
+    """Return the desired state with this probe of what units have read, which asks about all capabilities of a host."""
+    if desired is None or READS not in desired.probes:
+        return desired
+    return replace(desired, probes=tuple(probe if each.name == probe.name else each for each in desired.probes))
+
+
+def judge_age(unit: Unit, newer: Newer) -> Unit:
+    """Return the unit, outdated if it runs and has read files whose content is newer than its start."""
+    if unit.outdated or not (words := explain_age(unit.name, newer)):
+        return unit
+    return msgspec.structs.replace(unit, outdated=words)
+
+
+def list_restarts(
+    resources: Iterable[Resource], differing: Sequence[Difference], contents: Contents
+) -> Iterator[Change]:
+    """Yield the running units that are restarted after a file that they read."""
+    paths = [difference.path for difference in differing if not difference.same]
+    for unit in resources:
+        if not isinstance(unit, Unit) or not any(is_read(path, unit.reads) for path in paths):
+            continue
+        if (state := contents.units.get(unit.name)) and state.active in wanted_units.RUNS:
+            yield Change(kind="service", name=unit.name, before="active", after="started anew")
