@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,7 +139,7 @@ def test_the_probe_reads_real_programs(home: Path) -> None:
 def test_the_step_says_why_and_changes_nothing_in_check_mode(
     home: Path, archive: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = {"archive": archive[0], "sha256": archive[1], "folder": FOLDER}
+    given: dict[str, Any] = {"archive": archive[0], "sha256": archive[1], "folder": FOLDER}
     assert "leads to nothing" in step(capsys, "hpcx", check=True, **given)["due"]
     assert not (home / FOLDER).exists()
     assert step(capsys, "hpcx", **given)["changed"]
