@@ -34,11 +34,7 @@ STANDARD_SUITES = ("bookworm", "bookworm-security", "trixie", "trixie-security")
 STAND_INS = ("L40S", "A100-SXM4-80GB", "T4", "B200")
 """Simulated if a spec needs a GPU and names none: the first that its driver can run."""
 LONGEST = 42
-LEFT_OUT = {
-    "slurm": "slurmd and slurm.conf are the cluster's, and no simulated host has them",
-    "hpc": "a real ucx_info sees no simulated HCA, and HPC-X is NVIDIA's own archive",
-}
-"""Blocks that are not rehearsed, with the reason."""
+LEFT_OUT = {capability.name: capability.not_rehearsed for capability in CAPABILITIES if capability.not_rehearsed}
 NEEDS_GPU = frozenset(capability.name for capability in CAPABILITIES if capability.needs_gpu)
 
 

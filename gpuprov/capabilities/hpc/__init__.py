@@ -46,7 +46,7 @@ CAPABILITY = Capability(
     resources=RESOURCES,
     packages=True,
     driverless=True,
-    from_site=False,
+    not_rehearsed="a real ucx_info sees no simulated HCA, and HPC-X is NVIDIA's own archive",
     shown_by="tests/e2e/test_hpc.py",
     presupposes={
         "mpi": ("hpc.packages", "hpc.hpcx"),
