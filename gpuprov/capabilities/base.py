@@ -263,8 +263,8 @@ class Capability:
     no package source, so that no bundle can hold it.
 
     `driverless`: it makes sense on a host without a GPU's driver. `needs_gpu`: a simulated host of it has a GPU, although the spec
-    names none. `shown_by`: the tests that show it, if no host of a Molecule scenario has it. `not_rehearsed`: the reason why rehearsals
-    leave it out.
+    names none. `shown_by`: the tests that show it, if no host of a Molecule scenario has it. `not_rehearsed`: why rehearsals leave
+    it out.
     """
 
     name: str

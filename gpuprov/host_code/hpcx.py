@@ -37,7 +37,7 @@ def read_mark(text: str) -> str:
 def explain_installation(link: str, mark: str, folder: str, sha256: str) -> str:
     """Return the reason why the archive has to be unpacked, or the link set; "" if nothing is to be done. `link`: where
     the link leads; `mark`: the text of the record there."""
-    if link != os.path.join(HOME, folder):
+    if os.path.basename(link) != folder:
         return "{} leads to {}".format(os.path.join(HOME, LINK), link or "nothing")
     unpacked = read_mark(mark)
     if unpacked != sha256:
@@ -63,7 +63,7 @@ def install(archive: str, sha256: str, folder: str) -> None:
         raise HpcxError(f"{place} is there, and not gpuprov's: move it away")
     if read_mark(read(os.path.join(place, MARK))) != sha256:
         unpack_release(archive, sha256, place)
-    if os.path.realpath(link) != place:
+    if os.path.realpath(link) != os.path.realpath(place):
         aside = os.path.join(HOME, ".gpuprov-" + LINK)
         if os.path.lexists(aside):
             os.remove(aside)

@@ -21,6 +21,7 @@ from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.catalog import hpc as catalogue
 from gpuprov.catalog.hpc import LINKER
 from gpuprov.facts.probes.base import ProbeFailed
+from gpuprov.fleet.specs import load_fleet
 from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities import hpc_host as hh
 from tests.capabilities import ofed_host
@@ -233,6 +234,34 @@ def test_the_preflight_of_sharp_counts_what_hpc_brings() -> None:
         outcome = check.run(ctx)
         assert outcome.status == status, outcome
         assert status != "fail" or "hpc: {hpcx: {url:" in outcome.hint
+
+
+JOB = """\
+all:
+  hosts: {gpu1: {}}
+  vars:
+    gpuprov:
+      gpu: {model: H100-SXM5-80GB, count: 8}
+      nvidia_driver: {version: "580", source: nvidia}
+      cuda_toolkit: {versions: ["12.8"], nccl: "2"}
+      rdma: {fabric: infiniband, stack: doca-ofed, count: 2, rate: 400, opensm: {elsewhere: true}, nccl: {sharp: true}}
+      gpudirect_rdma: {}
+      slurm: {gres: nvml}
+      gds: {}
+      hpc: {hpcx: {url: URL, sha256: SHA}}
+"""
+
+
+def test_a_cluster_of_hgx_with_sharp_is_not_refused_before_anything_is_installed(tmp_path: Path) -> None:
+    """A site's spec for HGX H100, InfiniBand and Slurm: no check of the preflight waits for hands."""
+    (tmp_path / "inventory.yaml").write_text(JOB.replace("URL", URL).replace("SHA", hh.SHA))
+    ((_, spec),) = load_fleet([str(tmp_path / "inventory.yaml")], None, cache=False).pairs
+    texts = {**good(), **UBUNTU, "ofed_index": ofed_host.index(), "nccl": "netdev|eth0\n"}
+    asked = [check for check in CHECKS.values() if check.moment == "preflight" and check.capability in ("hpc", "rdma")]
+    for check in asked:
+        block = spec.capabilities[check.capability]
+        outcome = check.run(Context(spec, block, facts(**{probe.name: texts[probe.name] for probe in check.probes})))
+        assert outcome.status in ("pass", "n/a"), (check.id, outcome)
 
 
 def test_export() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,10 @@ def test_the_probe_reads_the_stand_in(home: Path, archive: tuple[str, str]) -> N
     assert (empty.link, empty.mpis, empty.ucx, empty.foreign) == ("", (), "", False)
     hpcx.install(*archive, FOLDER)
     library = home / "hpcx/nccl_rdma_sharp_plugin/lib/libnccl-net.so"
-    state = read_host(home, "hpcx", f"printf '\\tlibnccl-net.so (libc6,x86-64) => {library}\\n'")
+    (home / "conf").write_text(f"{library.parent}\n{home}/hpcx/sharp/lib\n")
+    linker = f"{shutil.which('ldconfig', path='/usr/sbin:/sbin')} -C {home}/cache"
+    subprocess.run(f"{linker} -f {home}/conf", shell=True, check=True)
+    state = read_host(home, "hpcx", f'exec {linker} "$@"')
     assert (state.link, read_mark(state.mark)) == (str(home / FOLDER), archive[1])
     (mpi,) = state.mpis
     assert (mpi.works, mpi.ucx, mpi.cuda) == (True, True, True)
