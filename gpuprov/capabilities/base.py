@@ -265,7 +265,8 @@ class Capability:
     no package source, so that no bundle can hold it.
 
     `driverless`: it makes sense on a host without a GPU's driver. `needs_gpu`: a simulated host of it has a GPU, although the spec
-    names none. `shown_by`: the tests that show it, if no host of a Molecule scenario has it.
+    names none. `shown_by`: the tests that show it, if no host of a Molecule scenario has it. `not_rehearsed`: why rehearsals leave
+    it out.
     """
 
     name: str
@@ -295,6 +296,7 @@ class Capability:
     driverless: bool = False
     needs_gpu: bool = False
     shown_by: str = ""
+    not_rehearsed: str = ""
     tasks: Stages = field(default_factory=dict)
     desired: Desired[Any] | None = None
     resources: Resources[Any] | None = None

@@ -34,6 +34,7 @@ STANDARD_SUITES = ("bookworm", "bookworm-security", "trixie", "trixie-security")
 STAND_INS = ("L40S", "A100-SXM4-80GB", "T4", "B200")
 """Simulated if a spec needs a GPU and names none: the first that its driver can run."""
 LONGEST = 42
+LEFT_OUT = {capability.name: capability.not_rehearsed for capability in CAPABILITIES if capability.not_rehearsed}
 NEEDS_GPU = frozenset(capability.name for capability in CAPABILITIES if capability.needs_gpu)
 
 
@@ -87,10 +88,9 @@ def plan_shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
         alone = {**spec.capabilities, "nvidia_driver": msgspec.structs.replace(driver, build_host="")}
         spec = msgspec.structs.replace(spec, capabilities=alone)
         notes.append(f"nvidia_driver.build_host {driver.build_host}: the simulated host builds its modules itself")
-    if "slurm" in spec.capabilities:
-        left = {name: block for name, block in spec.capabilities.items() if name != "slurm"}
-        spec = msgspec.structs.replace(spec, capabilities=left)
-        notes.append("slurm: slurmd and slurm.conf are the cluster's, and no simulated host has them: left out")
+    notes += [f"{name}: {why}: left out" for name, why in LEFT_OUT.items() if name in spec.capabilities]
+    left = {name: block for name, block in spec.capabilities.items() if name not in LEFT_OUT}
+    spec = msgspec.structs.replace(spec, capabilities=left)
     return Shape(name=name, hosts=hosts, raw=raw, spec=spec, description=description, notes=tuple(notes))
 
 

@@ -105,6 +105,9 @@ def remove_fabric(spec: HostSpec, notes: list[str]) -> HostSpec:
     if rdma.opensm.hosts:
         notes.append("rdma.opensm.hosts is left out: opensm finds no fabric that it could manage")
         changed["opensm"] = Opensm(elsewhere=True)
+    if rdma.nccl.sharp:
+        notes.append("rdma.nccl.sharp is left out: its plugin comes with HPC-X, which is not rehearsed")
+        changed["nccl"] = msgspec.structs.replace(rdma.nccl, sharp=False)
     if not changed:
         return spec
     block = msgspec.structs.replace(rdma, **changed)

@@ -119,11 +119,17 @@ MEANT = {
 """Names that other tools, and people, use for a field, with our name, which counts if the block has it."""
 
 
+OUTSIDE = ("enroot", "pyxis")
+"""Programs that people look for in a block, and that gpuprov does not install."""
+
+
 def report_unknown_key(path: Path, key: object, known: list[str]) -> Finding:
     """Return the finding for a key that is not in the model, with the likely intended key."""
     meant = MEANT.get(str(key), "")
     close = [meant] if meant in known else difflib.get_close_matches(str(key), known, n=1, cutoff=0.65)
     hint = f'did you mean "{close[0]}"?' if close else "allowed: " + (", ".join(sorted(known)) or "nothing")
+    if key in OUTSIDE and not close:
+        hint = f"take it out: gpuprov does not install {key}, and leaves a site's own as it is"
     place = f" in {format_path(path)}" if path else ""
     return (*path, str(key)), f"unknown key {show(str(key))}{place}", hint
 

@@ -19,6 +19,8 @@ YAML_BOOLEANS = " (YAML reads yes, no, on and off as true and false)"
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NUMBER = re.compile(r"(-?[0-9]{1,15})(?: ?(W|MHz))?", re.IGNORECASE)
 _FROM_TO = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
+OTHER_WORDS = {"autodetect": "nvml"}
+"""Words of other tools for a value: Slurm's AutoDetect=nvml."""
 _SPLIT = re.compile(r"[,\s]+")
 
 
@@ -104,6 +106,8 @@ def fix_choice(value: str, choices: list[str]) -> Iterator[Fix]:
         return
     squeezed = {re.sub(r"[^a-z0-9]", "", choice.casefold()): choice for choice in choices}
     word = re.sub(r"[^a-z0-9]", "", value.casefold())
+    if (other := OTHER_WORDS.get(word, "")) in choices:
+        yield Fix(other, f"write {other}")
     near = difflib.get_close_matches(word, squeezed, n=2, cutoff=0.8)
     if len(near) == 1 and sum(word in choice for choice in squeezed) < 2:
         yield Fix(squeezed[near[0]], f'did you mean "{squeezed[near[0]]}"?')

@@ -106,6 +106,7 @@ BLOCKS = frozenset(
         "gpu_settings",
         "gpudirect_rdma",
         "health",
+        "hpc",
         "kernel",
         "kubernetes",
         "mig",

@@ -35,6 +35,10 @@ EXAMPLES: dict[str, str] = {
     "gpudirect_storage": "gds: {}",
     "nvidia_fs": "gds: {}",
     "cufile": "gds: {}",
+    "mpi": "hpc: {}",
+    "openmpi": "hpc: {}",
+    "ucx": "hpc: {}",
+    "hpcx": 'hpc: {hpcx: {url: "https://.../hpcx-v....tbz", sha256: "..."}}',
     "persistenced": "persistence: {}",
     "persistence_mode": "persistence: {}",
     "dcgm_exporter": "dcgm: {}",
@@ -121,6 +125,9 @@ def suggest_place(key: str, value: object, fragments: Mapping[str, type[Fragment
     unknown."""
     if example := EXAMPLES.get(key.casefold().replace("-", "_")) or EXAMPLES.get(key.casefold()):
         return f"write {example}"
+    if isinstance(value, Mapping) and value and set(value) <= set(fragments):
+        inner = [f"{name}: {{{'...' * bool(block)}}}" for name, block in value.items()]
+        return f"there is no such group of blocks: write {', '.join(inner)} in its place"
     owners = [name for name, fragment in fragments.items() if key in fragment.__struct_fields__]
     if not owners or len(owners) > MOST_OWNERS:
         return ""

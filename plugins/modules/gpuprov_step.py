@@ -34,6 +34,7 @@ options:
       - first_boot
       - give_up
       - gpu_settings
+      - hpcx
       - mig
       - mps
       - openibd
@@ -105,6 +106,7 @@ def bundled() -> None:
         fetch,
         first_boot,
         gpu_settings,
+        hpcx,
         mig,
         mps,
         openibd,

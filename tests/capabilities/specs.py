@@ -40,6 +40,7 @@ SPECS: dict[str, Fragment] = {
     "kubernetes": Kubernetes(),
     "pcie": block("pcie", {"acs": "disabled", "affinity": "local"}),
     "gpu_settings": block("gpu_settings", {"power_limit": 400}),
+    "hpc": block("hpc", {"mpi": "hpcx"}),
     "gds": block("gds", {"toolkit": "12.8", "compat_mode": "deny"}),
     "cgpu": BY_NAME["cgpu"].fragment(),
     "mig": block("mig", {"layout": [{"gpus": "all", "instances": {"1g.10gb": 7}}]}),

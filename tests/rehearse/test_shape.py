@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.cgpu.fragment import Cgpu
+from gpuprov.capabilities.hpc.fragment import Hpc
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.persistence import Persistence
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.capabilities.slurm.fragment import Slurm
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.fleet.specs import load_fleet
@@ -199,10 +202,17 @@ def test_a_driver_that_no_stand_in_can_run_is_told() -> None:
     assert "simulated_host" in shape.hint
 
 
-def test_a_node_of_slurm_is_rehearsed_without_its_slurmd() -> None:
-    made = one(pair("gpu001", capabilities={"slurm": Slurm(), "persistence": Persistence()}))
-    assert set(made.spec.capabilities) == {"persistence"}
-    assert any(note.startswith("slurm: slurmd and slurm.conf are the cluster's") for note in made.notes)
+def test_what_no_simulated_host_has_is_left_out() -> None:
+    blocks = {"slurm": Slurm(), "hpc": Hpc(), "persistence": Persistence(), "rdma": Rdma(nccl=Nccl(sharp=True))}
+    made = one(pair("gpu001", capabilities=blocks))
+    assert set(made.spec.capabilities) == {"persistence", "rdma"}
+    assert made.spec.capabilities["rdma"] == Rdma()
+    for words in (
+        "slurm: slurmd and slurm.conf are the cluster's",
+        "hpc: a real ucx_info",
+        "rdma.nccl.sharp is left out",
+    ):
+        assert any(note.startswith(words) for note in made.notes), words
 
 
 def test_modules_of_a_build_host_are_built_by_the_simulated_host_itself() -> None:

@@ -77,4 +77,5 @@ CAPABILITY = Capability(
     },
     shown_by="tests/capabilities/test_slurm_real.py",
     needs_gpu=True,
+    not_rehearsed="slurmd and slurm.conf are the cluster's, and no simulated host has them",
 )

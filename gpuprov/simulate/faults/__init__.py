@@ -11,7 +11,9 @@ from gpuprov.simulate.description import Description
 from gpuprov.simulate.faults import health, rdma, settings, sharing
 from gpuprov.simulate.faults.base import SILICON, Fault
 from gpuprov.simulate.parts.base import FAULTS as FOLDER
+from gpuprov.simulate.standins import hpcx
 
+PLUGIN = f"/opt/hpcx/{hpcx.PLUGIN}"
 INTERRUPTED = "gpuprov-sim-interrupted"
 
 
@@ -66,6 +68,21 @@ TABLE: tuple[Fault, ...] = (
         plant="sed -i 's/\\(\"allow_compat_mode\"[^a-z]*\\)false/\\1true/' \"$(readlink -f /etc/cufile.json)\"",
         heal="sed -i 's/\\(\"allow_compat_mode\"[^a-z]*\\)true/\\1false/' \"$(readlink -f /etc/cufile.json)\"",
     ),
+    Fault(
+        "hpc-plugin-missing",
+        "NCCL's SHARP plugin is gone from HPC-X's folder",
+        "hpc.plugin",
+        plant=f"mv {PLUGIN} {PLUGIN}.away; ldconfig",
+        heal=f"if [ -e {PLUGIN}.away ]; then mv {PLUGIN}.away {PLUGIN}; ldconfig; fi",
+    ),
+    Fault(
+        "hpc-other-cuda",
+        "NCCL's SHARP plugin is of an HPC-X that was built for another CUDA",
+        "hpc.plugin",
+        plant=f"cp {PLUGIN} {PLUGIN}.away; cp /opt/hpcx/{hpcx.OTHER_CUDA} {PLUGIN}",
+        heal=f"if [ -e {PLUGIN}.away ]; then mv {PLUGIN}.away {PLUGIN}; fi",
+    ),
+    Fault("hpc-ucx-foreign", "ucx_info loads another UCX's libraries than those of its Open MPI", "hpc.ucx"),
     Fault(
         "gpu-client",
         "a user's process holds a GPU",

@@ -17,11 +17,13 @@ from gpuprov.simulate.parts.base import File, text
 from gpuprov.simulate.repository import index as repository_index
 from gpuprov.simulate.repository import signing
 from gpuprov.simulate.repository.index import Release
+from gpuprov.simulate.standins import hpcx
 from gpuprov.simulate.standins.model import Standin
 
 FILES = Path(__file__).parents[1] / "parts" / "ofed_files"
 DOCA, OFED, BUILD = "3.2.1", "25.10", "1.7.1"
 VERSION = f"{OFED}.OFED.{OFED}.{BUILD}.1-1"
+END = "2510171"
 TREE = f"{OFED}.OFED.{OFED}.{BUILD}.1"
 HOME = f"/usr/share/doca-host-{DOCA}"
 KEYRING = "/usr/share/keyrings/doca-host.gpg"
@@ -108,7 +110,8 @@ def packages() -> Iterable[Standin]:
     shows up."""
     trees = [f"{name}-dkms" for name in MODULES]
     own = [*trees, "mlnx-ofed-kernel-utils", "mlnx-tools", "ofed-scripts"]
-    exact = (*(f"{name} (= {VERSION})" for name in own), "openmpi (= 4.1.9-1)", "rdma-core (= 2510.0.11-1)", "mft")
+    mpi = [f"{package.name} (= {package.version})" for package in hpcx.build_packages(END)]
+    exact = (*(f"{name} (= {VERSION})" for name in own), *mpi, "rdma-core (= 2510.0.11-1)", "mft")
     tools = {f"/usr/bin/{name}": File(FILES / name, 0o755) for name in ("mlnx_qos",)}
     tools |= {f"/usr/sbin/{name}": File(FILES / name, 0o755) for name in ("cma_roce_mode", "cma_roce_tos")}
     return [
@@ -120,7 +123,7 @@ def packages() -> Iterable[Standin]:
         Standin("mlnx-tools", VERSION, "mlnx_qos, cma_roce_mode, cma_roce_tos", tools),
         Standin("ofed-scripts", VERSION, "ofed_info", {"/usr/bin/ofed_info": text(INFO, 0o755)}),
         Standin("mft", "4.34.0-145", "DOCA's mft: an empty package"),
-        Standin("openmpi", "4.1.9-1", "DOCA's Open MPI: an empty package"),
+        *hpcx.build_packages(END),
         Standin("rdma-core", "2510.0.11-1", "DOCA's rdma-core: an empty package"),
         Standin("dkms", "9.9.9-1", "DOCA's dkms: builds nothing", {"/usr/sbin/dkms": text("#!/bin/sh\nexit 1\n", 0o755)}),
         Standin("doca-ofed", f"{DOCA}-010000", "DOCA-OFED: all of it", requires=exact),

@@ -169,9 +169,11 @@ def parts(ctx: Ctx) -> Outcome:
 )
 def named(ctx: Ctx) -> Outcome:
     """Everything that the settings name is present before anything is changed, except what apply brings: the plugin of
-    AWS's installer, IPoIB's interfaces, and those of DOCA-OFED's drivers."""
+    AWS's installer or of `hpc`, IPoIB's interfaces, and those of DOCA-OFED's drivers."""
     block = ctx.fragment
-    library = "" if installer_sha256(block) and block.fabric == "efa" else block.nccl.library
+    of_efa = installer_sha256(block) and block.fabric == "efa"
+    of_hpcx = getattr(ctx.host.capabilities.get("hpc"), "mpi", "") == "hpcx" and not block.nccl.net_plugin
+    library = "" if of_efa or of_hpcx else block.nccl.library
     come = block.ipoib or block.own_stack == "doca-ofed"
     return _there(ctx, library, () if come else block.nccl.socket_ifname)
 
@@ -187,7 +189,10 @@ def _there(ctx: Ctx, library: str, netdevs: tuple[str, ...]) -> Outcome:
         message = f"the dynamic linker finds no {library}" + (
             f", but {', '.join(state.plugins)}" if state.plugins else ""
         )
-        hint = "install nccl-rdma-sharp-plugins (HPC-X has it), and its folder in /etc/ld.so.conf.d; ldconfig"
+        hint = (
+            "hpc: {hpcx: {url: https://.../hpcx-v....tbz, sha256: ...}} brings nccl-rdma-sharp-plugins; or build them, "
+            "with their folder in /etc/ld.so.conf.d; ldconfig"
+        )
         return fail(library, message, hint)
     strange = [name for name in netdevs if name not in state.netdevs]
     if strange:

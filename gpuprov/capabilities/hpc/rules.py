@@ -1,0 +1,78 @@
+"""Rules for `hpc` that hold on any host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from gpuprov.capabilities.driver import asked_version
+from gpuprov.capabilities.hpc.fragment import Hpc, find_archive
+from gpuprov.catalog import cuda
+from gpuprov.catalog import hpc as catalogue
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Problem, report_under
+
+HERE = "hpc"
+problem = report_under(HERE)
+NAME = "hpcx-v2.25.1-gcc-doca_ofed-ubuntu24.04-cuda13-x86_64.tbz"
+
+
+def rules(host: HostSpec, block: Hpc) -> Iterable[Problem]:
+    """Yield what cannot work on any host."""
+    source, nccl = block.hpcx, getattr(host.capabilities.get("rdma"), "nccl", None)
+    if block.mpi == "openmpi" and getattr(nccl, "sharp", False):
+        message = (
+            "is openmpi, and rdma.nccl.sharp needs a plugin that comes with HPC-X alone, or that you build yourself"
+        )
+        yield problem("mpi", message, "hpc: {hpcx: {url: https://.../hpcx-v....tbz, sha256: ...}}", warning=True)
+    if block.mpi == "openmpi" and block.cuda_aware and _stack(host) != "doca-ofed":
+        message = "is true, and the distribution's own UCX is built without CUDA"
+        yield problem("cuda_aware", message, "mpi: hpcx; or rdma: {stack: doca-ofed}")
+    if source.url or source.file or source.sha256:
+        yield from _archive(host, block)
+
+
+def _archive(host: HostSpec, block: Hpc) -> Iterable[Problem]:
+    source, archive = block.hpcx, find_archive(block)
+    if block.mpi != "hpcx":
+        yield problem("hpcx", "has no effect: mpi is openmpi", "mpi: hpcx, or leave hpcx out")
+        return
+    if source.url and source.file:
+        yield problem("hpcx", "has both url and file", "one of them")
+    elif not (source.url or source.file):
+        yield problem(("hpcx", "sha256"), "is of no file", "name url or file, or leave it out")
+        return
+    if not source.sha256:
+        message = "is missing: whatever comes would be run as root"
+        yield problem(("hpcx", "sha256"), message, "sha256sum FILE, of the file that NVIDIA's download page gives")
+    if source.file and not source.url and not Path(source.file).is_file():
+        yield problem(("hpcx", "file"), f"{source.file} does not exist", "put the archive there, or name url")
+    key = "url" if source.url else "file"
+    if archive is None:
+        message = f" is not named as NVIDIA names archives of HPC-X, by which it is known what it was built for: {NAME}"
+        yield problem(("hpcx", key), message, "give it its own name again")
+        return
+    yield from _built_for(host, archive, key)
+
+
+def _built_for(host: HostSpec, archive: catalogue.Archive, key: str) -> Iterable[Problem]:
+    place, stack = ("hpcx", key), _stack(host)
+    if stack and archive.stack and archive.stack != stack:
+        words = "doca_ofed" if stack == "doca-ofed" else "inbox"
+        message = f"is built for {archive.build}, and rdma.stack is {stack}: its UCX needs the other one's libraries"
+        yield problem(place, message, f"the archive with {words} in its name; or rdma: {{stack: {archive.stack}}}")
+    driver = asked_version(host)
+    if driver and cuda.check_support(driver, f"{archive.cuda}.0").runs is False:
+        message = f"is built for CUDA {archive.cuda}, which driver {driver} does not run"
+        yield problem(place, message, "the archive of a CUDA that it runs; or a newer nvidia_driver")
+    majors = {
+        str(version).partition(".")[0] for version in getattr(host.capabilities.get("cuda_toolkit"), "versions", ())
+    }
+    if majors and archive.cuda not in majors:
+        message = f"is built for CUDA {archive.cuda}, and cuda_toolkit has {', '.join(sorted(majors))} alone"
+        yield problem(place, message, f"the archive with cuda{max(majors)} in its name", warning=True)
+
+
+def _stack(host: HostSpec) -> str:
+    """Return the RDMA stack of the spec; empty without one."""
+    return str(getattr(host.capabilities.get("rdma"), "own_stack", ""))

@@ -1,0 +1,22 @@
+"""The tasks of the role."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.tasks import Stages, files, judge, packages, step, try_packages
+
+TASKS: Stages = {
+    "assert": (
+        step("Fetch the archive of HPC-X", "fetch", prepares="once"),
+        try_packages(),
+    ),
+    "install": (
+        packages("Install Open MPI and UCX", "install"),
+        step("Unpack HPC-X", "hpcx"),
+    ),
+    "configure": (
+        judge("Evaluate again, with what doca-ofed brought", "now"),
+        packages("Hold or release Open MPI and UCX", "hold", part="held"),
+        files("Write the module of HPC-X, and let the linker find NCCL's plugin"),
+        step("Update the linker's cache", "command", each="argv"),
+    ),
+}
