@@ -22,7 +22,7 @@ from gpuprov.capabilities.base import (
     ok,
     skip,
 )
-from gpuprov.capabilities.read_files import asks_reads, bind_reads, judge_age, list_restarts
+from gpuprov.capabilities.read_files import asks_reads, bind_reads, judge_age, list_restarts, list_unread
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import Probe, ProbeFailed
 from gpuprov.facts.probes.host import contents, house
@@ -54,9 +54,10 @@ FILES = (
     "it; no drop-in of others changes what it says."
 )
 LINES = " The lines that it sets in files of others have their values, and root alone may write these."
-ENABLED = "Its units start at a boot, and those that would compete with them do not."
+ENABLED = "Its units start at a boot, as systemd has read their files, and those that would compete with them do not."
 ACTIVE = "Its units run, and those that would compete with them do not."
 READ = " What they have read at their start, programs among it, has the same content still."
+UNREAD = "not read by systemd since its files changed"
 UNITS_SHOWN = "systemctl list-units --all 'nvidia*' 'gpuprov-*'; systemctl list-unit-files 'nvidia*' 'gpuprov-*'"
 
 
@@ -152,6 +153,9 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
         for difference in wanted_units.list_differences([unit.wanted for unit in managed], states)
         if difference.moment == moment
     ]
+    if boot:
+        unread = list_unread(managed, desired(capability, ctx), known)
+        wrong += [wanted_units.Difference(name, moment, UNREAD, "read by systemd") for name in unread]
     if not wrong and not any(unit.enabled if boot else unit.active or _only_reads(unit, states) for unit in managed):
         if waits := [unit.waits for unit in units if unit.waits]:
             return skip(waits[0])
@@ -200,6 +204,7 @@ def _fix(wrong: Sequence[wanted_units.Difference], units: Mapping[str, Unit]) ->
     still = [difference for difference in wrong if difference.after in ("active", "started anew")]
     steps = [f"systemctl disable --now {' '.join(off)}"] * bool(off)
     steps += [enabling(on)] * bool(on)
+    steps += ["systemctl daemon-reload"] * any(difference.before == UNREAD for difference in wrong)
     steps += [f"systemctl stop {' '.join(stopped)}"] * bool(stopped)
     for difference in still:
         then = units[difference.name].fix or f"then {APPLY}"

@@ -14,7 +14,8 @@ from gpuprov.facts.probes.host.contents import Contents
 from gpuprov.facts.probes.host.reads import READS, Newer, explain_age
 from gpuprov.host_code import wanted_units
 from gpuprov.host_code.reads import is_read
-from gpuprov.resources import Difference, Resource, Unit
+from gpuprov.host_code.unit_files import Loaded, is_among
+from gpuprov.resources import Difference, File, Resource, Unit
 from gpuprov.spec.model import HostSpec
 
 
@@ -39,6 +40,15 @@ def judge_age(unit: Unit, newer: Newer) -> Unit:
     if unit.outdated or not (words := explain_age(unit.name, newer)):
         return unit
     return msgspec.structs.replace(unit, outdated=words)
+
+
+def list_unread(units: Iterable[Unit], resources: Iterable[Resource], contents: Contents) -> Iterator[str]:
+    """Yield the units that are to start at a boot and whose files have changed since systemd read them; of gpuprov's own
+    files the check of files says so."""
+    own = {resource.path for resource in resources if isinstance(resource, File)}
+    for unit in units:
+        if unit.enabled and not is_among(unit.name, own) and contents.units.get(unit.name, Loaded()).stale:
+            yield unit.name
 
 
 def list_restarts(

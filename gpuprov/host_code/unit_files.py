@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from typing import Mapping, NamedTuple, Sequence
+from typing import Collection, Mapping, NamedTuple, Sequence
 
 from . import systemd
 
@@ -105,6 +105,11 @@ def derive_unit_file(unit: str) -> str:
     """Return the file of a gpuprov unit: for an instance, its template's."""
     name, at, rest = unit.partition("@")
     return systemd.FILES + (f"{name}@.{rest.rpartition('.')[2]}" if at else unit)
+
+
+def is_among(unit: str, paths: Collection[str]) -> bool:
+    """Return whether one of these files is the unit's, its template's, or a drop-in of it."""
+    return derive_unit_file(unit) in paths or unit in map(derive_unit, paths)
 
 
 def is_drop_in(path: str) -> bool:

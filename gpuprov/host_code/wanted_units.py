@@ -3,10 +3,10 @@ here."""
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Collection, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from . import systemd
-from .unit_files import SHOW, Loaded, parse_show
+from .unit_files import SHOW, Loaded, is_among, parse_show
 
 RUNS = ("active", "reloading")
 STARTS = ("enabled", "alias", "generated")
@@ -75,6 +75,12 @@ def ensure(desired: Sequence[Wanted], *, check: bool = False) -> list[Difference
     for difference in () if check else pending:
         _have(VERBS[difference.after], difference.name)
     return pending
+
+
+def list_unread(names: Sequence[str], own: Collection[str]) -> list[str]:
+    """Return the units whose files have changed since systemd read them, without those of these files."""
+    others = [name for name in names if not is_among(name, own)]
+    return [name for name, unit in look(others).items() if unit.stale]
 
 
 def _have(verb: str, name: str) -> None:

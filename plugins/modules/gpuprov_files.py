@@ -195,7 +195,7 @@ def main() -> None:
         ]
         desired += list_foreign_files(desired)
         texts_of = {entry.path: entry.content for entry in desired if entry.content is not None and entry.whole}
-        late = unit_files.list_late(texts_of)
+        late = unit_files.list_late(texts_of) + wanted_units.list_unread(module.params["enabled"], texts_of)
         aside = unit_files.set_aside(texts_of, check=check)
         changed = list_differences(desired) if check else _write(desired)
         moved = [change.path for change in changed] + aside

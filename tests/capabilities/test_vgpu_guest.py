@@ -60,7 +60,7 @@ def test_another_configuration_is_told_by_what_it_does(fragment: VgpuGuest, text
     outcome = vm.ask(FILES, fragment, gridd=text, contents=f"sum|0  {CONFIG}\n")
     told = f"another text ({found})" if found else "another text"
     assert (outcome.status, outcome.found) == ("fail", f"{CONFIG}: {told}"), outcome
-    assert [(one.name, one.before) for one in outcome.changes] == [(CONFIG, told)]
+    assert [(one.name, one.before) for one in outcome.changes] == [(CONFIG, told), (UNIT, "active")], "it is restarted"
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from gpuprov.facts.probes.host.house import RECEIPT_FILE
 from gpuprov.facts.probes.host.reads import READS
 from gpuprov.host_code.files import ABOVE
 from gpuprov.host_code.reads import LATE, NOTES, is_read
-from gpuprov.host_code.unit_files import derive_unit
+from gpuprov.host_code.unit_files import derive_unit, is_among
 from gpuprov.plan.foresee import foresee
 from gpuprov.resources import Absent, File, Lines, Resource, Unit, role_values, started
 from gpuprov.spec.model import Fragment, HostSpec
@@ -498,6 +498,21 @@ def test_units_that_have_read_what_is_not_there_any_more(tree: Tree, way: str) -
             alter(Path(f"{tree.root}{path}"))
             named = settles(tree, f"{path} {way}", differs=differs or path not in own, units=True)
             assert (unit.name in named) == (differs or path not in own), (unit.name, path, named)
+
+
+@pytest.mark.parametrize("tree", WITH_UNITS, indirect=True)
+def test_units_of_packages_that_systemd_has_not_read(tree: Tree) -> None:
+    """Of their own files, `test_all_files_altered_each_in_another_way` sees to it."""
+    tree.apply(check=False)
+    own = {one.path for one in tree.files}
+    names = [
+        one.name for one in tree.resources if isinstance(one, Unit) and one.enabled and not is_among(one.name, own)
+    ]
+    tree.contents()  # as systemd has read them
+    for name in names:
+        assert (tree.root / "usr/lib/systemd/system" / name).exists()
+        tree.write(f"/usr/lib/systemd/system/{name}", "[Service]\nExecStart=/usr/bin/true --more\n")
+    assert settles(tree, "another unit file", differs=bool(names), units=True) == set(names)
 
 
 @pytest.mark.parametrize("tree", WITH_RESOURCES, indirect=True)

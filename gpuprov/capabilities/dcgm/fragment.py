@@ -25,7 +25,7 @@ class Dcgm(Fragment, frozen=True):
     """Data Center GPU Manager: one version of all its packages, held, its host engine running and responding.
 
     Packages of the other release line are removed in the same transaction. The host engine is restarted only if its
-    program or its unit's settings changed.
+    program, a library that it loads or its unit's settings changed.
     """
 
     version: Annotated[
