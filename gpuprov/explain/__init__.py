@@ -47,7 +47,7 @@ def explain(words: str) -> list[Explanation]:
         *(".".join(field.path) for name in BY_NAME for field in fields.fields(name)),
         *(c.id for c in all_checks()),
     ]
-    near = difflib.get_close_matches(text, dict.fromkeys(known), n=3, cutoff=0.4) if len(text.split()) == 1 else []
+    near = difflib.get_close_matches(text, dict.fromkeys(known), n=3, cutoff=0.55) if len(text.split()) == 1 else []
     if hint := suggest(text):
         pass
     elif near:

@@ -56,7 +56,7 @@ def named(words: str) -> list[Field]:
     least nested first."""
     if any(map(str.isspace, words)):
         return []
-    target = tuple(word.partition("[")[0] for word in words.split("."))
+    target = tuple(word.partition("[")[0] for word in words.casefold().split("."))
     every = [field for name in BY_NAME for field in fields(name)]
     exact = [field for field in every if field.path == target]
     ending = (field for field in every if field.path[1:][-len(target) :] == target)

@@ -273,6 +273,10 @@ def test_every_symptom_is_found_by_its_own_words() -> None:
             assert symptom.key in {one.key for one in found}, signature
 
 
+def test_a_field_is_found_in_capitals() -> None:
+    assert [answer.name for answer in explain("ACS")] == [answer.name for answer in explain("acs")] == ["pcie.acs"]
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
@@ -281,6 +285,7 @@ def test_every_symptom_is_found_by_its_own_words() -> None:
         ("persistance", "did you mean persistence"),
         ("", "capabilities: host, kernel, nouveau, rdma, nvidia_driver, persistence"),
         ("qqqq", "capabilities: host, kernel"),
+        ("nosuchword", "capabilities: host, kernel"),
         ("a message of another program", "paste the whole message as it was printed"),
         # Its words are all in another message, of containers: https://github.com/NVIDIA/dcgm-exporter/issues/46
         ("Error: Failed to initialize NVML", "paste the whole message as it was printed"),
