@@ -30,6 +30,7 @@ from gpuprov.host_code.packages.judge import try_transaction
 from gpuprov.host_code.packages.model import Manager, Refused, Settings, Transaction
 from gpuprov.simulate.repository import index
 from gpuprov.simulate.repository.signing import Signer
+from tests import public_keys
 from tests.e2e import package_repository as signed
 from tests.e2e.package_repository import Key
 from tests.here import program
@@ -94,10 +95,12 @@ class Host:
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Key, Key]:
-    found = [signed.make_key(tmp_path_factory.mktemp("keys") / name) for name in ("good", "bad")]
-    for key in found:
-        signed.end(key)
-    return found[0], found[1]
+    """The key of the repository, and another."""
+    good = signed.make_key(tmp_path_factory.mktemp("keys") / "good")
+    signed.end(good)
+    bad = Key(tmp_path_factory.mktemp("bad"), public_keys.OTHER_FINGERPRINT)
+    bad.file.write_text(public_keys.OTHER)
+    return good, bad
 
 
 @pytest.fixture(scope="module")
