@@ -26,6 +26,9 @@ sys.dont_write_bytecode = False
 LAB = re.compile(r"\b(?:lab: Lab|first: First|moved: Moved|(?:newest|older): str|versions: tuple)\b")
 """Fixtures of tests/e2e that are, or are derived from, the lab."""
 
+gc.set_threshold(50_000, 20, 100)
+"""A quarter of the time for collection would be the garbage collector's, which finds next to nothing."""
+
 
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]
     """A scheduler that keeps the tests of a file together, and all tests that use the lab, of which a machine has one:

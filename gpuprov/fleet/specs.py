@@ -4,6 +4,7 @@ once."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -69,6 +70,7 @@ def load_fleet(
     return msgspec.structs.replace(fleet, children=inventory.children, left_out=inventory.left_out)
 
 
+@cache
 def _vocabulary() -> set[str]:
     """Return gpuprov's own words, which are no secrets even if a vault holds them: fields and their choices, GPU
     models."""

@@ -42,9 +42,9 @@ def build_schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragm
     description)."""
     kinds = [house, *(fragment for fragment, _ in fragments.values())]
     (top, *blocks), components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
-    for kind in kinds:
-        _close_keys(kind, components[kind.__name__])
-        allow_switching_off(kind, components[kind.__name__])
+    for kind, info in zip(kinds, shape.multi_type_info(kinds), strict=True):
+        _close_keys(info, components[kind.__name__])
+        _allow_switching_off(info, components[kind.__name__])
     for described in components.values():
         _unwrap_description(described)
     properties = dict(components.pop(top["$ref"].rsplit("/", 1)[-1])["properties"])
@@ -62,18 +62,16 @@ def build_schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragm
     }
 
 
-def _close_keys(kind: type[Fragment], described: dict[str, Any]) -> None:
+def _close_keys(info: shape.Type, described: dict[str, Any]) -> None:
     """Close mappings with a fixed choice of keys: msgspec checks the keys, but leaves them out of the schema."""
-    info = shape.type_info(kind)
     for field in info.fields if isinstance(info, shape.StructType) else ():
         plain = strip_description(field.type)
         if isinstance(plain, shape.DictType) and isinstance(plain.key_type, shape.LiteralType):
             described["properties"][field.encode_name]["propertyNames"] = {"enum": list(plain.key_type.values)}
 
 
-def allow_switching_off(kind: type[Fragment], described: dict[str, Any]) -> None:
+def _allow_switching_off(info: shape.Type, described: dict[str, Any]) -> None:
     """Allow `false` for a block inside a block."""
-    info = shape.type_info(kind)
     for field in info.fields if isinstance(info, shape.StructType) else ():
         if field.encode_name in described["properties"] and can_be_switched_off(field):
             property_ = described["properties"][field.encode_name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 
-from tests.contracts.test_imports import FILES, PACKAGE, nodes
+from tests.contracts.test_imports import FILES, PACKAGE, find_nodes
 
 SHOWN = {
     **dict.fromkeys(
@@ -22,13 +22,10 @@ SHOWN = {
 def test_no_field_is_unread() -> None:
     fields, read = set(), set()
     for path in FILES:
-        for node in nodes(path):
-            if isinstance(node, ast.ClassDef) and path.is_relative_to(PACKAGE / "catalog"):
-                named = [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
-                fields |= {one.id for one in named if isinstance(one, ast.Name)}
-            elif isinstance(node, ast.Attribute):
-                read.add(node.attr)
-            elif isinstance(node, ast.Constant):
-                read.add(str(node.value))
+        for node in find_nodes(path, ast.ClassDef) if path.is_relative_to(PACKAGE / "catalog") else ():
+            named = [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
+            fields |= {one.id for one in named if isinstance(one, ast.Name)}
+        read |= {node.attr for node in find_nodes(path, ast.Attribute)}
+        read |= {str(node.value) for node in find_nodes(path, ast.Constant)}
     assert len(fields) > 100
     assert fields - read == set(SHOWN)

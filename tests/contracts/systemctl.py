@@ -22,35 +22,37 @@ ROOT = Path(os.environ.get("UNITS_BELOW", "/nowhere"))
 PLACES = ("etc/systemd/system", "usr/lib/systemd/system")
 
 
-def fragment(name: str) -> Path | None:
-    template = f"{name.partition('@')[0]}@.{name.rpartition('.')[2]}" if "@" in name else name
-    return next((path for place in PLACES for one in (name, template) if (path := ROOT / place / one).is_file()), None)
+def list_names(name: str) -> list[str]:
+    """Return the unit, then its template."""
+    return [name, f"{name.partition('@')[0]}@.{name.rpartition('.')[2]}"] if "@" in name else [name]
 
 
-def drop_ins(name: str) -> list[Path]:
-    names = [name, f"{name.partition('@')[0]}@.{name.rpartition('.')[2]}"] if "@" in name else [name]
-    found: dict[str, Path] = {}
-    for place in PLACES:
-        for one in names:
-            for path in sorted((ROOT / place / f"{one}.d").glob("*.conf")):
-                found.setdefault(path.name, path)
+def fragment(name: str) -> str:
+    paths = (f"{ROOT}/{place}/{one}" for place in PLACES for one in list_names(name))
+    return next((path for path in paths if os.path.isfile(path)), "")
+
+
+def drop_ins(name: str) -> list[str]:
+    found: dict[str, str] = {}
+    for folder in (f"{ROOT}/{place}/{one}.d" for place in PLACES for one in list_names(name)):
+        if os.path.isdir(folder):
+            for file in os.listdir(folder):
+                if file.endswith(".conf"):
+                    found.setdefault(file, f"{folder}/{file}")
     return [found[one] for one in sorted(found)]
 
 
-def digest(name: str) -> str:
-    read = [fragment(name), *drop_ins(name)]
-    return hashlib.sha256(b"\0".join(str(one).encode() + one.read_bytes() for one in read if one)).hexdigest()
-
-
 def show(name: str, state: dict[str, Any]) -> dict[str, str]:
-    found = fragment(name)
-    known = state["read"].get(name, digest(name))
+    found, beside = fragment(name), drop_ins(name)
+    read = [path for path in (found, *beside) if path]
+    digest = hashlib.sha256(b"\0".join(path.encode() + Path(path).read_bytes() for path in read)).hexdigest()
+    known = state["read"].setdefault(name, digest)
     return {
         "Id": name,
         "LoadState": "loaded" if found else "not-found",
-        "FragmentPath": str(found or ""),
-        "DropInPaths": " ".join(map(str, drop_ins(name))),
-        "NeedDaemonReload": "no" if known == digest(name) else "yes",
+        "FragmentPath": found,
+        "DropInPaths": " ".join(beside),
+        "NeedDaemonReload": "no" if known == digest else "yes",
         "ActiveState": state["active"].get(name, "inactive"),
         "UnitFileState": state["file"].get(name, "disabled") if found else "",
         "WantedBy": "multi-user.target" if state["file"].get(name) == "enabled" else "",
@@ -73,7 +75,6 @@ def main(words: Sequence[str]) -> int:
             values = show(name, state)
             shown = [values[key] if "--value" in options else f"{key}={values[key]}" for key in wanted]
             print("\n".join(shown) + "\n")
-            state["read"].setdefault(name, digest(name))
     elif verb == "daemon-reload":
         state["read"] = {}
     elif verb in ("is-enabled", "is-active"):

@@ -8,8 +8,9 @@ import ast
 import pytest
 
 from gpuprov.core.errors import CODES, EXIT_CODES, ApplyError, GpuprovError, Outcome, UnreachableError, choose_code
-from tests.contracts.test_imports import FILES, PACKAGE, nodes, shown
+from tests.contracts.test_imports import FILES, PACKAGE, dotted, find_nodes, shown
 
+FUNCTIONS: tuple[type[ast.FunctionDef | ast.AsyncFunctionDef], ...] = (ast.FunctionDef, ast.AsyncFunctionDef)
 OTHER_ROOMS = ("host_code", "simulate", "capabilities", "catalog", "facts", "hardware")
 """Programs that run on hosts, and rooms that return numbers of things."""
 NUMBERS = {
@@ -26,7 +27,7 @@ def decided(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[int]:
     ended = [
         node.args[0]
         for node in ast.walk(function)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("sys.exit", "SystemExit") and node.args
+        if isinstance(node, ast.Call) and dotted(node.func) in ("sys.exit", "SystemExit") and node.args
     ]
     numbers = [leaf for value in (*returned, *ended) for leaf in leaves(value)]
     return [number for number in numbers if number in set(CODES.values()) - {0}]
@@ -45,9 +46,10 @@ def test_nothing_else_decides_an_exit_code() -> None:
         shown(path): codes
         for path in FILES
         if path.relative_to(PACKAGE).parts[0] not in OTHER_ROOMS
-        for node in nodes(path)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (codes := decided(node))
+        for kind in FUNCTIONS
+        for node in find_nodes(path, kind)
         if node.returns is not None and ast.unparse(node.returns) in ("int", "Code", "None")
+        if (codes := decided(node))
     }
     assert {path: codes for path, codes in found.items() if path not in NUMBERS} == {}
 

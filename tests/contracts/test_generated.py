@@ -17,6 +17,11 @@ from tests.counts import is_generated
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.fixture(scope="module")
+def made() -> dict[str, str]:
+    return checkout.files()
+
+
 def test_the_reference_is_up_to_date() -> None:
     pages: dict[str, str] = runpy.run_path(str(ROOT / "docs" / "generate.py"))["pages"]()
     folder = ROOT / "docs" / "reference"
@@ -27,13 +32,14 @@ def test_the_reference_is_up_to_date() -> None:
 
 def test_the_manual_pages_are_up_to_date() -> None:
     folder = ROOT / "docs" / "man"
-    for name, text in manual.pages().items():
+    pages = manual.pages()
+    for name, text in pages.items():
         assert (folder / name).read_text(encoding="utf-8") == text, f"{name} is stale: python docs/generate.py"
-    assert {path.name for path in folder.iterdir()} == set(manual.pages())
+    assert {path.name for path in folder.iterdir()} == set(pages)
 
 
-def test_what_follows_from_the_code_is_what_it_says_now() -> None:
-    for name, text in checkout.files().items():
+def test_what_follows_from_the_code_is_what_it_says_now(made: dict[str, str]) -> None:
+    for name, text in made.items():
         file = ROOT / name
         written = file.read_text(encoding="utf-8") if file.is_file() else "not there"
         assert written == text, (
@@ -42,9 +48,9 @@ def test_what_follows_from_the_code_is_what_it_says_now() -> None:
         )
 
 
-def test_no_file_is_left_of_tasks_that_are_declared_no_more() -> None:
-    made = {str(file.relative_to(ROOT)) for file in ROOT.glob("roles/*/tasks/**/*.yml") if is_generated(file)}
-    assert made == {name for name in checkout.files() if "/tasks/" in name}
+def test_no_file_is_left_of_tasks_that_are_declared_no_more(made: dict[str, str]) -> None:
+    there = {str(file.relative_to(ROOT)) for file in ROOT.glob("roles/*/tasks/**/*.yml") if is_generated(file)}
+    assert there == {name for name in made if "/tasks/" in name}
 
 
 def test_the_modules_that_roles_may_use_are_those_that_there_are() -> None:

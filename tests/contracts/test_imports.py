@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import subprocess
 import sys
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
+
+N = TypeVar("N", bound=ast.AST)
 
 PACKAGE = Path(__file__).parents[2] / "gpuprov"
 LAYERS: tuple[tuple[str, ...], ...] = (
@@ -50,8 +54,35 @@ def room(path: Path) -> str:
 
 @cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
-    """Return the nodes of a source, the module first: parsed once for all contracts."""
-    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    """Return the nodes of a source, the module first: parsed once for all contracts. The garbage collector, which would
+    take most of the time, never scans them."""
+    gc.disable()
+    try:
+        found: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+        for node in found:  # as ast.walk does, in half the time
+            for field in node._fields:
+                value = getattr(node, field, None)
+                if isinstance(value, list):
+                    found += [child for child in value if isinstance(child, ast.AST)]
+                elif isinstance(value, ast.AST) and field != "ctx":
+                    found.append(value)
+        return tuple(found)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@cache
+def _nodes_by_kind(path: Path) -> dict[type[ast.AST], list[Any]]:
+    found: dict[type[ast.AST], list[Any]] = {}
+    for node in nodes(path):
+        found.setdefault(type(node), []).append(node)
+    return found
+
+
+def find_nodes(path: Path, kind: type[N]) -> list[N]:
+    """Return the nodes of one kind."""
+    return _nodes_by_kind(path).get(kind, [])
 
 
 @cache

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import gpuprov
+from tests.contracts.test_imports import nodes
 
 HOUSE = Path(str(gpuprov.__file__)).parent
 ROOT = HOUSE.parent
@@ -27,13 +28,11 @@ ROOMS = ("host_code", "bundle", "checkpoints", "accept", "apply", "pull", "rules
 
 def texts(path: Path) -> Iterator[str]:
     """Yield the strings of a program without its docstrings, or the lines of another file without comments."""
-    source = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
-        yield from (line for line in source.splitlines() if not line.lstrip().startswith("#"))
+        yield from (line for line in path.read_text(encoding="utf-8").splitlines() if not line.lstrip().startswith("#"))
         return
-    tree = ast.parse(source)
-    passed = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    passed = {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
+    for node in nodes(path):
         if isinstance(node, ast.JoinedStr) and id(node) not in passed:
             passed |= {id(part) for part in node.values}
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)

@@ -7,7 +7,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.contracts.test_imports import dotted, nodes
+from tests.contracts.test_imports import dotted, find_nodes
 
 PACKAGE = Path(__file__).parents[2] / "gpuprov"
 OURS = {
@@ -34,7 +34,7 @@ ANY_LENGTH = {"facts/probes/software/rpm.py", "inventory/ranges.py"}
 
 
 def calls(path: Path) -> list[tuple[int, str, ast.Call]]:
-    return [(node.lineno, dotted(node.func), node) for node in nodes(path) if isinstance(node, ast.Call)]
+    return [(node.lineno, dotted(node.func), node) for node in find_nodes(path, ast.Call)]
 
 
 def excused(path: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.render import checkout
 from gpuprov.render.carried import role_files
-from tests.contracts.test_imports import FILES, nodes, room, shown
+from tests.contracts.test_imports import FILES, find_nodes, room, shown
 
 ROOT = Path(__file__).parents[2]
 WHERE = "gpuprov/capabilities/{}: Capability"
@@ -83,6 +84,7 @@ LISTS = {
     "fleet/policy/policy.py": "the same",
     "verify/images.py": "single checks, which an image leaves to its first boot; tests/bake compares them with the registry",
 }
+SEVERAL: tuple[type[ast.List | ast.Tuple | ast.Set], ...] = (ast.List, ast.Tuple, ast.Set)
 
 
 def test_no_list_of_capabilities_stands_elsewhere() -> None:
@@ -91,9 +93,11 @@ def test_no_list_of_capabilities_stands_elsewhere() -> None:
     for path in FILES:
         if room(path) in ("capabilities", "simulate"):
             continue
-        for node in nodes(path):
-            keys = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
-            texts = {key.value for key in keys if isinstance(key, ast.Constant)} if isinstance(keys, list) else set()
+        lists: list[Sequence[ast.expr | None]] = [node.keys for node in find_nodes(path, ast.Dict)]
+        for kind in SEVERAL:
+            lists += [node.elts for node in find_nodes(path, kind)]
+        for keys in lists:
+            texts = {key.value for key in keys if isinstance(key, ast.Constant)}
             if len({str(text).partition(".")[0] for text in texts} & names) > 1:
                 found.add(shown(path))
     assert found == set(LISTS)

@@ -146,8 +146,8 @@ def words_of(capability: str) -> set[str]:
     folder = ROOT / "gpuprov" / "capabilities"
     files = [folder / f"{capability}.py", *(folder / capability).rglob("*.py")]
     found: set[str] = set()
-    for tree in (ast.parse(path.read_text(encoding="utf-8")) for path in files if path.is_file()):
-        for node in ast.walk(tree):
+    for path in filter(Path.is_file, files):
+        for node in nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.add(node.value)
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):

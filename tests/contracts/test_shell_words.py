@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from gpuprov.explain import all_checks
@@ -90,25 +91,29 @@ def test_a_host_does_not_say_which_programs_this_machine_runs() -> None:
     assert not [task["name"] for _, task in every_task() if "delegate_to" in task]
 
 
+def write_probes(folder: Path) -> list[str]:
+    for probe in {probe.name: probe for check in all_checks() for probe in check.probes}.values():
+        (folder / f"{probe.name}.sh").write_text(probe.script, encoding="utf-8")
+    files = sorted(map(str, folder.iterdir()))
+    assert len(files) > 100
+    return files
+
+
+def test_what_hosts_are_asked_is_shell(tmp_path: Path) -> None:
+    each = ["sh", "-c", 'for file; do sh -n "$file"; done', "sh", *write_probes(tmp_path)]
+    done = subprocess.run(each, capture_output=True, text=True, check=False)
+    assert done.stdout + done.stderr == ""
+
+
 FINE = ("SC2045", "SC2283")
 """Errors of shellcheck that are accepted: a loop over the output of `ls`, and `say = x`, where a word between is meant.
 """
 
 
-def test_what_hosts_are_asked_is_shell(tmp_path: Path) -> None:
+@pytest.mark.install  # shellcheck takes 12 seconds
+def test_shellcheck_finds_no_error_in_what_hosts_are_asked(tmp_path: Path) -> None:
     """As the files of roles are, which `make style` gives to shellcheck."""
-    for probe in {probe.name: probe for check in all_checks() for probe in check.probes}.values():
-        (tmp_path / f"{probe.name}.sh").write_text(probe.script, encoding="utf-8")
-    files = sorted(tmp_path.iterdir())
-    assert len(files) > 100
     program = str(Path(sys.executable).with_name("shellcheck"))
-    command = [
-        program,
-        "--shell=sh",
-        "--severity=error",
-        f"--exclude={','.join(FINE)}",
-        "--format=gcc",
-        *map(str, files),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    options = ["--shell=sh", "--severity=error", f"--exclude={','.join(FINE)}", "--format=gcc"]
+    done = subprocess.run([program, *options, *write_probes(tmp_path)], capture_output=True, text=True, check=False)
     assert done.stdout + done.stderr == ""

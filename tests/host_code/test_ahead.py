@@ -30,6 +30,7 @@ from gpuprov.host_code.packages.judge import try_transaction
 from gpuprov.host_code.packages.model import Manager, Refused, Settings, Transaction
 from gpuprov.simulate.repository import index
 from gpuprov.simulate.repository.signing import Signer
+from tests import public_keys
 from tests.e2e import package_repository as signed
 from tests.e2e.package_repository import Key
 from tests.here import program
@@ -94,10 +95,12 @@ class Host:
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Key, Key]:
-    found = [signed.make_key(tmp_path_factory.mktemp("keys") / name) for name in ("good", "bad")]
-    for key in found:
-        signed.end(key)
-    return found[0], found[1]
+    """The key of the repository, and another."""
+    good = signed.make_key(tmp_path_factory.mktemp("keys") / "good")
+    signed.end(good)
+    bad = Key(tmp_path_factory.mktemp("bad"), public_keys.OTHER_FINGERPRINT)
+    bad.file.write_text(public_keys.OTHER)
+    return good, bad
 
 
 @pytest.fixture(scope="module")
@@ -117,19 +120,27 @@ def rpms(keys: tuple[Key, Key], tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
-@pytest.fixture
-def debian(debs: Path, keys: tuple[Key, Key], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """Its own source is one of trusted files; the lists are apt's of this machine beside it."""
-    own, parts, lists = tmp_path / "own", tmp_path / "host/sources.list.d", tmp_path / "host/lists"
+@pytest.fixture(scope="module")
+def updated(keys: tuple[Key, Key], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a source of trusted files, and apt's lists of it."""
+    folder = tmp_path_factory.mktemp("updated")
+    own, parts, lists = folder / "own", folder / "host/sources.list.d", folder / "host/lists"
     signed.apt(own, keys[0], "stable")
-    for folder in (parts, lists / "partial"):
-        folder.mkdir(parents=True)
+    for made in (parts, lists / "partial"):
+        made.mkdir(parents=True)
     (parts / "own.sources").write_text(
         f"Types: deb\nURIs: file:{own}\nSuites: stable\nComponents: main\nTrusted: yes\n"
     )
     settings = (f"Dir::Etc::sourceparts={parts}", f"Dir::State::lists={lists}", "Dir::Cache::pkgcache=")
     words = [word for one in (*settings, "Dir::Cache::srcpkgcache=", "APT::Sandbox::User=root") for word in ("-o", one)]
     subprocess.run(["apt-get", "-qq", *words, "-o", "Dir::Etc::sourcelist=/dev/null", "update"], check=True)
+    return folder / "host"
+
+
+@pytest.fixture
+def debian(debs: Path, updated: Path, keys: tuple[Key, Key], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    parts, lists = tmp_path / "host/sources.list.d", tmp_path / "host/lists"
+    shutil.copytree(updated, tmp_path / "host")
     monkeypatch.setattr(apt_settings, "SOURCES", str(parts))
     monkeypatch.setattr(ahead, "APT_LISTS", str(lists))
     return Host("debian", tmp_path, f"file:{debs}", keys)
@@ -363,7 +374,7 @@ def test_an_index_that_is_too_large_is_refused(debian: Host, monkeypatch: pytest
     """apt itself takes what comes, until the disk is full."""
     monkeypatch.setattr(ahead, "LARGEST", 100_000)
     with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server, ahead.open_sources("debian") as found:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         with pytest.raises(Refused, match=rf"^the site: this host cannot use {url} .*Fix: "):
             found.try_source(debian.manager, debian.block(debian.keys[0], url=url))

@@ -47,7 +47,7 @@ class Server(http.server.BaseHTTPRequestHandler):
 def server() -> Iterator[Any]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as one:
         one.asked = []  # type: ignore[attr-defined]
-        threading.Thread(target=one.serve_forever, daemon=True).start()
+        threading.Thread(target=one.serve_forever, args=(0.01,), daemon=True).start()
         yield one
         one.shutdown()
 

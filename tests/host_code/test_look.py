@@ -23,6 +23,7 @@ from gpuprov.plan.host_code import program
 from gpuprov.resources import Packages
 from gpuprov.simulate.repository import index
 from gpuprov.simulate.repository.signing import Signer
+from tests import public_keys
 from tests.e2e import package_repository as signed
 from tests.host_code import package_repository
 
@@ -50,10 +51,20 @@ def test_it_fits_into_an_argument() -> None:
     assert len(program(look.__name__)) < 96 << 10
 
 
+@pytest.fixture
+def without_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have apt know what is installed alone: reading this machine's lists takes seconds."""
+    (tmp_path / "lists/partial").mkdir(parents=True)
+    settings = {"Dir::State::lists": f"{tmp_path}/lists", "Dir::Etc::sourceparts": "/dev/null"}
+    settings |= {"Dir::Cache::pkgcache": "", "Dir::Cache::srcpkgcache": "", "Dir::Etc::sourcelist": "/dev/null"}
+    (tmp_path / "apt.conf").write_text("".join(f'{name} "{value}";\n' for name, value in settings.items()))
+    monkeypatch.setenv("APT_CONFIG", str(tmp_path / "apt.conf"))
+
+
 @has_apt
+@pytest.mark.usefixtures("without_lists")
 def test_each_transaction_has_its_own_answer() -> None:
-    """What would be held, what cannot be installed, and what asks for nothing; one call, since apt reads all lists for
-    each."""
+    """What would be held, what cannot be installed, and what asks for nothing."""
     impossible = {**TRIED, "install": ["no-such-package"], "hint": "name another"}
     told = ask(transactions=[{**TRIED, "hold": ["bash"]}, impossible, TRIED])
     held, refused, nothing = told["transactions"]
@@ -83,9 +94,9 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(folder)
 
 
-def block(key: signed.Key, url: str) -> dict[str, Any]:
+def block(key: str, fingerprint: str, url: str) -> dict[str, Any]:
     named = {"name": "test", "of": "the site", "suite": "/", "components": [], "signed": "packages"}
-    return {**named, "url": url, "key": key.file.read_text(), "fingerprint": key.fingerprint}
+    return {**named, "url": url, "key": key, "fingerprint": fingerprint}
 
 
 @pytest.mark.install  # apt is asked again and again
@@ -101,7 +112,8 @@ def test_what_is_tried_and_read_sees_the_sources_that_are_still_to_be_added(room
         package_repository.apt(Path(folder))
         index.apt(Path(folder), index.Release("nobody", "nothing", ""), Signer(keys[0].home))
         wanted = {**TRIED, "install": ["gp-user"]}
-        several = [block(keys[1], "file:/nowhere"), block(keys[0], f"file:{folder}")]
+        urls = ("file:/nowhere", f"file:{folder}")
+        several = [block(key.file.read_text(), key.fingerprint, url) for key, url in zip(keys[::-1], urls, strict=True)]
         told = ask(sources=several, transactions=[wanted], reading="apt-cache madison gp-driver")
         refused = ask(sources=several[:1], transactions=[wanted, TRIED])
     assert told["problem"] == refused["problem"] == ""
@@ -119,12 +131,10 @@ def test_what_is_tried_and_read_sees_the_sources_that_are_still_to_be_added(room
 
 @has_apt
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_nothing_is_left_where_it_is_ended(number: signal.Signals, room: Path, tmp_path: Path) -> None:
-    key = signed.make_key(tmp_path / "key")
-    signed.end(key)
+def test_nothing_is_left_where_it_is_ended(number: signal.Signals, room: Path) -> None:
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/x"
-        request = json.dumps({**NOTHING, "sources": [block(key, url)]})
+        request = json.dumps({**NOTHING, "sources": [block(public_keys.GOOD, public_keys.GOOD_FINGERPRINT, url)]})
         with subprocess.Popen(
             [sys.executable, "-IS", "-c", program(look.__name__)],
             stdin=subprocess.PIPE,

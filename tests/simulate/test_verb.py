@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,19 +74,27 @@ def test_gpus_that_cannot_be_simulated(text: str) -> None:
         program._with_gpus(Description(), text)
 
 
-def test_pytest_runs_the_checks_and_its_result_is_the_exit_code(tmp_path: Path) -> None:
+def test_pytest_runs_the_checks_beside_tests_of_the_site(tmp_path: Path) -> None:
     (tmp_path / "i.yaml").write_text("all: {hosts: {h1: {}, h2: {}}, vars: {gpuprov: {nouveau: {}}}}\n")
     (tmp_path / "test_site.py").write_text("def test_spec(spec):\n    assert spec.name == 'h1'\n")
     env = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE", "PYTEST"))}
+    command = [sys.executable, "-m", "gpuprov", "test", "i.yaml", "--limit", "h2"]
+    command += ["--", ".", "-v", "-k", "test_spec or no_such", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "test_site.py::test_spec[h2] FAILED" in done.stdout
+    assert re.search(r"1 failed, [1-9]\d* deselected", done.stdout), "the checks of nouveau"
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "gpuprov", "test", "i.yaml", *words]
-        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=120)
 
-    listed = run("--", "--collect-only", "-q", "-p", "no:cacheprovider")
-    assert listed.returncode == 0, listed.stdout + listed.stderr
-    assert "nouveau" in listed.stdout
-    assert "test_site.py::test_spec[h2]" in listed.stdout
-    ended = run("--limit", "h2", "--", "test_site.py", "-q", "-k", "test_spec", "-p", "no:cacheprovider")
-    assert (ended.returncode, "1 failed" in ended.stdout) == (1, True), ended.stdout + ended.stderr
-    assert run("--", "--no-such-option").returncode == 2
+@pytest.mark.parametrize(("pytests", "ours"), [(0, 0), (1, 1), (2, 130), (3, 70), (4, 2), (5, 1)])
+def test_the_result_of_pytest_is_the_exit_code(pytests: int, ours: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[list[str]] = []
+
+    def main(words: list[str]) -> int:
+        taken.append(words)
+        return pytests
+
+    monkeypatch.setattr(pytest, "main", main)
+    done = CliRunner().invoke(cli, ["test", "i.yaml", "--", "--collect-only"], standalone_mode=False)
+    assert (done.exception, done.return_value) == (None, ours)
+    assert taken == [["--gpuprov", "i.yaml", "--collect-only"]]
