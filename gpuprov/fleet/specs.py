@@ -4,6 +4,7 @@ once."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -69,13 +70,14 @@ def load_fleet(
     return msgspec.structs.replace(fleet, children=inventory.children, left_out=inventory.left_out)
 
 
-def _vocabulary() -> set[str]:
+@cache
+def _vocabulary() -> frozenset[str]:
     """Return gpuprov's own words, which are no secrets even if a vault holds them: fields and their choices, GPU
     models."""
     described = build_schema(
         HOUSE.fragment, {capability.name: (capability.fragment, "") for capability in CAPABILITIES}
     )
-    return {*list_texts(described), *(gpu.key for gpu in list_gpus())}
+    return frozenset({*list_texts(described), *(gpu.key for gpu in list_gpus())})
 
 
 def _unread(name: str) -> Iterable[Problem]:
