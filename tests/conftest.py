@@ -17,6 +17,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 import gpuprov
 from gpuprov.catalog import reader, symptoms
 from gpuprov.catalog.drivers.data import read_drivers_file
+from gpuprov.core import sanitize
 from gpuprov.core.errors import GpuprovError
 
 # Python starts hundreds of times in the tests; where this is set, as in many container images, each compiles gpuprov again.
@@ -69,6 +70,12 @@ def pytest_collection_finish() -> None:
     repeatedly."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Forget the secrets of a file's inventories: each would be looked for in every text of the files after it."""
+    if nextitem is None or nextitem.path != item.path:
+        sanitize.reveal()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -71,13 +71,13 @@ def load_fleet(
 
 
 @cache
-def _vocabulary() -> set[str]:
+def _vocabulary() -> frozenset[str]:
     """Return gpuprov's own words, which are no secrets even if a vault holds them: fields and their choices, GPU
     models."""
     described = build_schema(
         HOUSE.fragment, {capability.name: (capability.fragment, "") for capability in CAPABILITIES}
     )
-    return {*list_texts(described), *(gpu.key for gpu in list_gpus())}
+    return frozenset({*list_texts(described), *(gpu.key for gpu in list_gpus())})
 
 
 def _unread(name: str) -> Iterable[Problem]:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(command, "Given", given)
     monkeypatch.setattr(addresses, "_numbers", lambda _host, _port: ())
-    monkeypatch.setitem(engine.Engine.__init__.__kwdefaults__, "tick", 0.02)
+    monkeypatch.setattr("gpuprov.rollout.embedded.Engine", partial(engine.Engine, tick=0.02))
     return tmp_path
 
 
