@@ -126,8 +126,9 @@ def suggest_place(key: str, value: object, fragments: Mapping[str, type[Fragment
     if example := EXAMPLES.get(key.casefold().replace("-", "_")) or EXAMPLES.get(key.casefold()):
         return f"write {example}"
     if isinstance(value, Mapping) and value and set(value) <= set(fragments):
-        inner = [f"{name}: {{{'...' * bool(block)}}}" for name, block in value.items()]
-        return f"there is no such group of blocks: write {', '.join(inner)} in its place"
+        if list(value.values()) == [{}]:
+            return f"blocks stand in no group: write {next(iter(value))}: {{}}"
+        return f"blocks stand in no group: put {' and '.join(value)} in its place"
     owners = [name for name, fragment in fragments.items() if key in fragment.__struct_fields__]
     if not owners or len(owners) > MOST_OWNERS:
         return ""

@@ -67,7 +67,7 @@ def test_each_architecture_is_named(wanted: bool, hint: str) -> None:
 def test_every_capability_asks_whether_holding_works() -> None:
     holding = [check for check in all_checks() if check.id.endswith(".held")]
     assert {check.capability for check in holding} == {
-        *("nvidia_driver", "fabric_manager", "dcgm", "cuda_toolkit", "container_toolkit")
+        *("nvidia_driver", "fabric_manager", "dcgm", "cuda_toolkit", "container_toolkit", "hpc")
     }
     assert all(LOCKING in check.probes for check in holding)
 

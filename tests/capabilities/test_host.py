@@ -400,6 +400,7 @@ def test_every_check_finds_the_good_host_good(capability: str) -> None:
     failing = {"mig.mode", "kubernetes.files"}  # its GPU is whole, and nothing was rendered
     # Its kernel modules are proprietary, beside which nvidia-fs does not load.
     failing |= {f"gds.{what}" for what in ("supported", "packages", "module", "direct")}
+    failing |= {f"hpc.{what}" for what in ("packages", "held", "mpi", "ucx")}  # it has no Open MPI
     wrong = {}
     for check in (one for one in all_checks() if one.capability == capability):
         outcome = ask(check.id)

@@ -184,6 +184,8 @@ def test_hpcx_is_fetched_unpacked_and_found_by_the_linker() -> None:
     made = make(context(HPCX, {**X, **NONE}, Rdma(nccl=Nccl(sharp=True))))
     assert made["files"][LINKER].endswith("/opt/hpcx/ucx/lib\n"), "no package has one"
     assert LINKER in make(context(HPCX, X, OFED))["absent"]
+    assert not make(context(HPCX, X, OFED))["tasks"]["command"]
+    assert make(context(HPCX, {"hpc": hh.hpcx("conf|")}, OFED))["tasks"]["command"], "the cache forgets what was there"
     assert make(context(HPCX, {"hpc": hh.hpcx("lost|libsharp_coll.so.5")}, SHARP))["tasks"]["command"]
 
 

@@ -76,7 +76,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     if decision.missing:
         raise ProbeFailed(f"hpc: no package source of the host has {' '.join(decision.missing)} in step", SOURCE)
     tasks, state = plan_hpcx(ctx), ctx.facts.get(probe.HPC)
-    due = needs_plugin(ctx.host, ctx.fragment) and (tasks or not state.plugins or state.lost)
+    due = bool(tasks or not state.plugins or state.lost) if needs_plugin(ctx.host, ctx.fragment) else state.conf
     held = [] if ctx.fragment.mpi == "hpcx" else [name for name in probe.NAMES if name in installed]
     return {
         "of": "Open MPI",

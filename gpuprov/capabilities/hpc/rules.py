@@ -49,7 +49,7 @@ def _archive(host: HostSpec, block: Hpc) -> Iterable[Problem]:
         yield problem(("hpcx", "file"), f"{source.file} does not exist", "put the archive there, or name url")
     key = "url" if source.url else "file"
     if archive is None:
-        message = f" is not named as NVIDIA names archives of HPC-X, by which it is known what it was built for: {NAME}"
+        message = f"is not named as NVIDIA names archives of HPC-X, by which it is known what it was built for: {NAME}"
         yield problem(("hpcx", key), message, "give it its own name again")
         return
     yield from _built_for(host, archive, key)

@@ -10,11 +10,12 @@ TASKS: Stages = {
         try_packages(),
     ),
     "install": (
+        judge("Evaluate again, with what doca-ofed brought", "now"),
         packages("Install Open MPI and UCX", "install"),
         step("Unpack HPC-X", "hpcx"),
     ),
     "configure": (
-        judge("Evaluate again, with what doca-ofed brought", "now"),
+        judge("Evaluate again, with the packages and HPC-X in place", "now"),
         packages("Hold or release Open MPI and UCX", "hold", part="held"),
         files("Write the module of HPC-X, and let the linker find NCCL's plugin"),
         step("Update the linker's cache", "command", each="argv"),

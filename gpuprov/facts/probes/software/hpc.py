@@ -34,14 +34,16 @@ class Mpi(msgspec.Struct, frozen=True, kw_only=True):
 
 class Hpc(msgspec.Struct, frozen=True, kw_only=True):
     """`link`: where /opt/hpcx leads; `folder`: it is a folder itself; `mark`: the record of who unpacked it; `foreign`:
-    the release of the spec is there, and gpuprov did not unpack it. `mpis`: the programs of the requested kind. UCX's
-    own version, path, transports and devices. `plugins`: files of libnccl-net.so in the linker's order; of the first
-    one, `lost`: libraries that the linker does not find, `needs`: files of SHARP's and UCX's."""
+    the release of the spec is there, and gpuprov did not unpack it. `conf`: the file with the linker's folders is there.
+    `mpis`: the programs of the requested kind. UCX's own version, path, transports and devices. `plugins`: files of
+    libnccl-net.so in the linker's order; of the first one, `lost`: libraries that the linker does not find, `needs`:
+    files of SHARP's and UCX's."""
 
     link: str = ""
     folder: bool = False
     mark: str = ""
     foreign: bool = False
+    conf: bool = False
     mpis: tuple[Mpi, ...] = ()
     ucx: str = ""
     ucx_path: str = ""
@@ -66,6 +68,7 @@ def parse(output: Output) -> Hpc:
         folder="folder" in rows,
         mark=first.get("mark", ""),
         foreign="foreign" in rows,
+        conf="conf" in rows,
         mpis=tuple(mpis),
         ucx=first.get("version", ""),
         ucx_path=first.get("library", ""),
@@ -101,13 +104,14 @@ INDEX = Probe(
 """Offered versions of Open MPI and UCX, from the lists that the host has fetched."""
 HPC = Probe(
     "hpc",
-    f"""l={catalogue.LINK} home={hpcx.HOME} mark={hpcx.MARK} so={catalogue.PLUGIN}
+    f"""l={catalogue.LINK} home={hpcx.HOME} mark={hpcx.MARK} so={catalogue.PLUGIN} conf={catalogue.LINKER}
 places='{" ".join(dict.fromkeys(row.mpirun for row in catalogue.read_hpc_file().programs))}'
 """
     r"""echo "asked|${mpi:-}"
 if [ -L "$l" ]; then echo "link|$(readlink -f "$l")"; elif [ -d "$l" ]; then echo 'folder|'; fi
 [ ! -f "$l/$mark" ] || echo "mark|$(head -c 4096 "$l/$mark" | tr -d '\n')"
 [ -z "${release:-}" ] || [ ! -d "$home/$release" ] || [ -e "$home/$release/$mark" ] || echo 'foreign|'
+[ ! -e "$conf" ] || echo 'conf|'
 run() { timeout -k 5 60 "$@" 2>&1 </dev/null; }
 u=$(command -v ucx_info)
 if [ "${mpi:-}" = hpcx ]; then
