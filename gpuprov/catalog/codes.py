@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-import msgspec
-
 from gpuprov.catalog.context import strip_host
-from gpuprov.catalog.reader import File, load
+from gpuprov.catalog.reader import Fact, File, load
 
 _END = r"(\d{1,3})(?![\w.])"
 _NUMBER = re.compile(
@@ -37,7 +35,7 @@ _OWN = 4
 """Number of words from which a text is CUDA's own."""
 
 
-class CudaError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CudaError(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An error: its number, its names in the runtime and in the driver, and its text."""
 
     code: int
