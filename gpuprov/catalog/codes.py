@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-import msgspec
-
 from gpuprov.catalog.context import strip_host
-from gpuprov.catalog.reader import File, load
+from gpuprov.catalog.reader import Fact, File, load
 
 _END = r"(\d{1,3})(?![\w.])"
 _NUMBER = re.compile(
@@ -20,14 +18,16 @@ _NUMBER = re.compile(
     rf"|cudaerror|cudaerror_t|cuda_error|curesult|cudaapierror)(?: ?[:=] ?code=?|[ :=#(\[]{{1,3}}){_END}"
 )
 _NUMBER_BESIDE = re.compile(
-    rf"(?<!\w)(?:error=(?=\d+ :)|code=(?=\d+\()|\(error (?=\d+\) due to)){_END}|cudagetdevicecount\(\).{{0,200}}? error {_END}(?=:)"
+    rf"(?<!\w)(?:error=(?=\d+ :)|code=(?=\d+\()|\(error (?=\d+\) due to)){_END}"
+    rf"|cudagetdevicecount\(\).{{0,200}}? error {_END}(?=:)"
 )
 """Forms that other programs print too: they count beside one of CUDA's words."""
 _OF_CUDA = re.compile(r"cuda|(?<![a-z])torch|(?<![a-z])gpu")
 _OF_A_CALL = re.compile(r"cuda|(?<![a-z])torch|\.cuh?(?!\w)|gpuassert")
 _NAME = re.compile(r"(?<!\w)cuda_?error_?[a-z]\w+")
 _LEAD = (
-    r"(?:cuda.{0,60}?(?:error|failure|failed|exception|status)|gpuassert|cudasuccess|triton error \[cuda\]|cudaerror\w*|cuda_error_\w+)"
+    r"(?:cuda.{0,60}?(?:error|failure|failed|exception|status)|gpuassert|cudasuccess|triton error \[cuda\]"
+    r"|cudaerror\w*|cuda_error_\w+)"
     r"[^\w]{0,4}(?:\d+[^\w]{1,4})?(?:cuda_?error_?\w+[^\w]{1,4})?"
 )
 """What stands before a text of CUDA's that other programs print too."""
@@ -35,7 +35,7 @@ _OWN = 4
 """Number of words from which a text is CUDA's own."""
 
 
-class CudaError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CudaError(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An error: its number, its names in the runtime and in the driver, and its text."""
 
     code: int

@@ -125,7 +125,7 @@ class Held(NamedTuple):
         single word, a symptom of few messages before one of a whole kind, long messages before short ones."""
         signature = self.signature
         of_a_kind = signature.coded or len(self.symptom.signatures) > MANY
-        return signature.fallback, len(signature.words) < 2, of_a_kind, -len(signature.text)
+        return signature.fallback, signature.coded or len(signature.words) < 2, of_a_kind, -len(signature.text)
 
 
 def find_held(line: str) -> list[Held]:

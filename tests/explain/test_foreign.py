@@ -177,7 +177,7 @@ def test_no_symptom_is_in_them_together() -> None:
 def test_what_a_signature_needs_is_of_it() -> None:
     for symptom in list_symptoms():
         for one in symptom.needs:
-            assert set(one.of) <= set(symptom.signatures), symptom.key
+            assert set(one.of) <= {*symptom.signatures, *symptom.fallbacks}, symptom.key
             assert one.words, symptom.key
             held = [text for text in one.of or symptom.signatures if compile_any(one.words).search(fold(text))]
             assert not held, f"{symptom.key}: {held} hold what they need themselves"

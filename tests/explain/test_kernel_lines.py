@@ -96,6 +96,21 @@ def test_what_a_reset_ended_in_a_log_asks_for_nothing() -> None:
             assert said["cause"]
 
 
+def test_what_was_before_the_last_boot_of_a_log_is_past() -> None:
+    stamp = "2026-11-28T{}:00:00+00:00 gpu01 kernel: {}\n"
+    xid = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=x, GPU has fallen off the bus."
+    boot = "Linux version 6.8.0-40-generic (buildd@x) #40-Ubuntu SMP"
+    gap = "".join(stamp.format("11", "usb 1-1: new device") for _ in range(60))
+    for lines, past in (
+        ((("10", xid), ("12", boot)), True),
+        ((("10", boot), ("12", xid)), False),
+        ((("09", xid), ("10", boot), ("12", xid)), False),
+    ):
+        text = gap.join(stamp.format(*line) for line in lines)
+        said = dict(in_text(text, "standard input")[0].lines)
+        assert ("fix" not in said, said["health"].startswith("past for health.")) == (past, past), lines
+
+
 def test_lines_about_switches_are_still_found() -> None:
     """The words that choose a line that ends others are beside those that choose messages."""
     for line in ("failed to initialize nvswitch", "failed to register nvswitch"):

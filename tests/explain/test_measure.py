@@ -9,6 +9,7 @@ import pytest
 from gpuprov.catalog.context import fold
 from gpuprov.catalog.signatures import MANY, find_held
 from gpuprov.catalog.symptoms import list_symptoms
+from gpuprov.explain import explain
 from gpuprov.explain.messages import symptoms_in
 from tests.explain.corpus import Line, lines, may_be_held_out
 from tests.explain.measure import PARTS, judge
@@ -48,7 +49,9 @@ def test_the_figure_of_those_set_aside(piped: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("those", "right", "wrong"), [(FRESH, 0.73, 0.067), (NEWEST, 0.55, 0.035)], ids=["fresh", "newest"]
+    ("those", "right", "wrong"),
+    [(FRESH, 0.73, 0.067), (THIN, 0.55, 0.035), (NEWEST, 0.56, 0.049)],
+    ids=["fresh", "thin", "newest"],
 )
 def test_the_figure_of_those_that_nobody_who_wrote_had_read(those: list[Line], right: float, wrong: float) -> None:
     found = verdicts(those)
@@ -63,6 +66,37 @@ def test_of_a_line_with_two_messages_the_specific_one_is_answered() -> None:
     rows = [held.symptom for held in find_held(fold(line))]
     assert [row.key for row in rows] == ["kubernetes-nvml", "kubernetes-allocate-failed"]
     assert len(rows[0].signatures) <= MANY < len(rows[1].signatures)
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("RuntimeError: CUDA driver error: 209", "cuda-no-kernel-image"),
+        ("kernel.cu:12 code=700(cudaErrorIllegalAddress) cudaDeviceSynchronize()", "cuda-illegal-address"),
+        ("cupy: cudaErrorInsufficientDriver", "cuda-driver-insufficient"),
+        ("GPUassert: invalid device ordinal kernel.cu 12", "cuda-invalid-ordinal"),
+        ("RuntimeError: Triton Error [CUDA]: out of memory", "cuda-out-of-memory"),
+        ("CUDA failure 7: context is destroyed", "cuda-program-error"),
+    ],
+)
+def test_an_error_of_cuda_is_known_in_the_words_of_any_program(line: str, key: str) -> None:
+    assert find_held(fold(line))[0].symptom.key == key
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["app: error 209: out of memory", "Nov 28 10:00:00 gpu01 app: operation not permitted", "cuda 12.4 installed: 2"],
+)
+def test_a_number_or_text_of_others_is_no_error_of_cuda(line: str) -> None:
+    assert find_held(fold(line)) == []
+
+
+def test_a_message_that_no_row_has_is_answered_by_the_part_of_the_program_that_prints_it() -> None:
+    part = "gpu01:12:34 [0] graph/topo.cc:99 NCCL WARN No such thing was ever printed"
+    assert [(one.symptom.key, one.by_part) for one in symptoms_in(part)] == [("nccl-topology-search", True)]
+    assert "does not know this message" in dict(explain(part)[0].lines)["certainty"]
+    known = part.replace("No such thing was ever printed", "Could not find a path for pattern 4, falling back")
+    assert [(one.symptom.key, one.by_part) for one in symptoms_in(known)] == [("nccl-topology-search", False)]
 
 
 def test_lines_that_only_follow_from_others_come_last_in_a_log() -> None:

@@ -10,7 +10,8 @@ Lines `gathered` in 2026-11 are of three batches. All of the first may be used t
 those whose source's SHA-256 begins with 8 to f are set aside, by source, as lines of one thread are alike; the others
 may be used. All of the third are set aside. What is set aside of these is `fresh`. Those gathered on 2026-11-29 are of
 layers that had few lines, and are divided by source as those of the second, but for one by which a row was written; who
-wrote had seen all of them when gathering.
+wrote had seen all of them when gathering. So it is with those of "all layers", of threads of which the corpus had no
+line: their answers were written down before the rows that were added then.
 """
 
 from __future__ import annotations
