@@ -21,7 +21,7 @@ from gpuprov.spec.problem import Problem
 
 F = TypeVar("F", bound=Fragment)
 Status = Literal["pass", "fail", "skip", "error", "n/a"]
-"""skip: in the spec, but it cannot be checked on this host, so that it is not proven. n/a: the spec asks for nothing here."""
+"""skip: in the spec, but this host cannot show it, so that it is not proven. n/a: the spec asks for nothing here."""
 Moment = Literal["preflight", "now", "next-boot"]
 """preflight: must hold before anything is changed. now: holds at present. next-boot: will still hold after a reboot."""
 
@@ -160,11 +160,8 @@ def check(
     evidence: str = "",
     gate: bool = False,
 ) -> Callable[[Callable[[Context[Any]], Outcome]], Check]:
-    """Turn a function into a Check: its id, the probes it reads, the spec fields it proves.
-
-    `evidence` is the command that shows a person the same; without it, the result lists the probes' own commands, except those that
-    only identify the kind of host.
-    """
+    """Turn a function into a Check: its id, the probes it reads, the spec fields it proves. `evidence` is the command that
+    shows a person the same; without it, the result lists the probes' own commands, but for those that identify a host."""
     shown = dict.fromkeys(probe.evidence for probe in probes if probe.evidence)
     commands = [command for command in shown if command not in _SURROUNDINGS] or [*shown]
 

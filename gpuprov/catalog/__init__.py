@@ -19,10 +19,10 @@ from gpuprov.catalog.drivers import (
 )
 from gpuprov.catalog.drivers.data import Branch, PackageSet
 from gpuprov.catalog.gpus import Flavour, Gpu, find_by_pci_id, find_gpu, find_nearest
+from gpuprov.catalog.lookup import find_symptom
 from gpuprov.catalog.mig import Profile, ProfileClass, list_profiles
 from gpuprov.catalog.packages import list_package_names, list_package_sets
 from gpuprov.catalog.reader import Confidence
-from gpuprov.catalog.signatures import find_symptom
 from gpuprov.catalog.symptoms import Symptom
 
 __all__ = [

@@ -10,19 +10,16 @@ from typing import NamedTuple
 import msgspec
 
 from gpuprov.catalog.codes import find_codes, list_code_words
-from gpuprov.catalog.context import XID, compile_any, find_xid, fold, is_whole_line, strip_host
+from gpuprov.catalog.context import XID, compile_any, fold, is_whole_line, strip_host
 from gpuprov.catalog.nics import NicLine, find_nic_line, find_speakers, read_nics_file
-from gpuprov.catalog.symptoms import SXIDS, Symptom, list_symptoms, resolve_for_line
-from gpuprov.catalog.xids import describe_sxid
-from gpuprov.core.safe_parse import is_whole, parse_whole
+from gpuprov.catalog.symptoms import Symptom, list_symptoms
 
 DENIED = re.compile(r"\w*\s*:\s*(not active|inactive|no|none|n/a|not supported|disabled|0|\d+ us)\s*\Z")
 """Text after a message that is the name of a row of nvidia-smi -q, meaning that the named error is absent, or only
 counted."""
 ANY = "*"
 """In a signature: any text without a blank; at its end, may be empty."""
-_SXID = re.compile(r"(?:\A|\bsxid(?: \(pci:[^)]*\):?)? )([0-9]{5})(?=,|\Z)")
-_WORD = re.compile(r"[a-z0-9_]+")
+WORD = re.compile(r"[a-z0-9_]+")
 _OPEN = "0x"
 """The end of a signature that is followed by a number."""
 _COMMON = frozenset(
@@ -55,8 +52,8 @@ def list_signatures(symptom: Symptom) -> tuple[Signature, ...]:
 
 @cache
 def parse_signature(text: str, *, fallback: bool = False) -> Signature:
-    words = frozenset(_WORD.findall(text))
-    entire = frozenset(match[0] for match in re.finditer(rf"(?<![*\w]){_WORD.pattern}(?![*\w])", text)) - {_OPEN}
+    words = frozenset(WORD.findall(text))
+    entire = frozenset(match[0] for match in re.finditer(rf"(?<![*\w]){WORD.pattern}(?![*\w])", text)) - {_OPEN}
     word = min(entire, key=lambda candidate: (candidate in _COMMON, -len(candidate), candidate))
     return Signature(text, words, entire, word, fallback)
 
@@ -68,7 +65,7 @@ def build_pattern(text: str) -> re.Pattern[str]:
     inner = r"\S*".join(map(re.escape, text.split(ANY)))
     before = r"(?<!\w)" if re.match(r"\w", text) else ""
     after = (
-        (r"(?![\w=])" if len(_WORD.findall(text)) < 2 else r"(?!\w)")
+        (r"(?![\w=])" if len(WORD.findall(text)) < 2 else r"(?!\w)")
         if re.search(r"\w\Z", text) and not text.endswith(_OPEN)
         else ""
     )
@@ -162,7 +159,7 @@ class _Match(NamedTuple):
 
 
 def _match_signatures(line: str) -> Iterator[_Match]:
-    known, words = index_by_word(), dict.fromkeys(_WORD.findall(line))
+    known, words = index_by_word(), dict.fromkeys(WORD.findall(line))
     for word in words:
         for signature, those in known.get(word, ()):
             if not signature.entire <= words.keys():
@@ -244,81 +241,3 @@ def find_decisive(symptom: Symptom, seen: Iterable[Beside]) -> Beside | None:
     """Return the symptom beside another that decides its cause: the first that the symptom itself names."""
     known = {sighting.symptom.key: sighting for sighting in seen}
     return next((known[key] for key in symptom.decided_by if key in known), None)
-
-
-@cache
-def index_texts() -> dict[str, tuple[int, ...]]:
-    """Return, by the text of each signature, the places of its symptoms in `list_symptoms`."""
-    index: dict[str, list[int]] = {}
-    for place, symptom in enumerate(list_symptoms()):
-        for signature in list_signatures(symptom):
-            index.setdefault(signature.text, []).append(place)
-    return {text: tuple(places) for text, places in index.items()}
-
-
-@cache
-def index_texts_by_word() -> dict[str, frozenset[str]]:
-    """Return the texts of the signatures that have a word, by the word."""
-    index: dict[str, set[str]] = {}
-    for text in index_texts():
-        for word in parse_signature(text).words:
-            index.setdefault(word, set()).add(text)
-    return {word: frozenset(texts) for word, texts in index.items()}
-
-
-def rank_matches(query: str, terms: list[str]) -> dict[int, int]:
-    """Return the rank of each symptom that matches, by its place in `list_symptoms`: 3 if the query is a signature or
-    the key; 2 if a longer message has it; 1 if all words are in one message."""
-    texts, ranks = index_texts(), dict[str, int]()
-    if len(terms) > 1:
-        by_word = index_texts_by_word()
-        ranks = dict.fromkeys(frozenset.intersection(*(by_word.get(term, frozenset()) for term in terms)), 1)
-        ranks |= dict.fromkeys((text for text in texts if query in text), 2)
-    if query in texts:
-        ranks[query] = 3
-    best = {place: 3 for place, symptom in enumerate(list_symptoms()) if symptom.key == query}
-    for text, rank in ranks.items():
-        for place in texts[text]:
-            best[place] = max(best.get(place, 0), rank)
-    return dict(sorted(best.items()))
-
-
-def find_sxid(text: str) -> int:
-    """Return the number of the SXid that a text names, or that it is; 0 if it names none that NVIDIA's tables have."""
-    match = _SXID.search(fold(text))
-    number = int(match[1]) if match else 0
-    return number if describe_sxid(number) else 0
-
-
-def find_symptom(words: str) -> list[Symptom]:
-    """Return matching symptoms, best first: those with a message in the words; else with a number ("79", "802"), a key,
-    or a part of a message. Two and three words match anywhere; more are a message, as is text with a colon. A single
-    word is never a part of a message.
-
-    A plain number is an Xid or a number inside a signature; "Xid 79" and kernel log lines are only an Xid.
-    """
-    if not (query := fold(words)):
-        return []
-    if sxid := find_sxid(words):
-        return [resolve_for_line(symptom, sxid, words) for symptom in list_symptoms() if symptom.key == SXIDS]
-    if named := find_xid(words):
-        number = parse_whole(named)
-        return [resolve_for_line(symptom, number or 0, words) for symptom in list_symptoms() if number in symptom.xids]
-    if is_whole(query):
-        exact = [symptom for symptom in list_symptoms() if int(query) in symptom.xids]
-        places = {place for text in index_texts_by_word().get(query, ()) for place in index_texts()[text]}
-        spoken = [
-            symptom
-            for place, symptom in enumerate(list_symptoms())
-            if not symptom.xids and (place in places or int(query) in symptom.codes)
-        ]
-        return exact + spoken
-    held = [entry.symptom for entry in find_held(query)]
-    terms = _WORD.findall(query)
-    known = list_symptoms()
-    ranks = {place: rank for place, rank in rank_matches(query, terms).items() if is_possible_for(known[place], query)}
-    best = max(ranks.values(), default=0)
-    message = ":" in words or len(terms) > 3  # a message of its own, which has words in common with another
-    least = 2 if held or best == 3 or message else 1
-    others = [known[place] for place in sorted(ranks, key=lambda place: -ranks[place]) if ranks[place] >= least]
-    return [*held, *(symptom for symptom in others if symptom not in held)]

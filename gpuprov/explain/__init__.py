@@ -9,8 +9,9 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Check
+from gpuprov.catalog.lookup import find_symptom
 from gpuprov.catalog.reader import Confidence
-from gpuprov.catalog.signatures import Beside, find_decisive, find_symptom
+from gpuprov.catalog.signatures import Beside, find_decisive
 from gpuprov.catalog.symptoms import Symptom, list_addresses
 from gpuprov.catalog.terms import find_term, read_terms_file
 from gpuprov.catalog.verdicts import in_health

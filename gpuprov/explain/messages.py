@@ -12,8 +12,9 @@ import msgspec
 
 from gpuprov.capabilities.health.past import find_endings
 from gpuprov.catalog.context import find_xid, fold
+from gpuprov.catalog.lookup import find_sxid
 from gpuprov.catalog.signatures import Rank as Specificity
-from gpuprov.catalog.signatures import find_held, find_sxid
+from gpuprov.catalog.signatures import find_held
 from gpuprov.catalog.symptoms import Symptom, list_symptoms, resolve_for_line
 from gpuprov.catalog.verdicts import Verdict, explained, judge_line, judge_xid
 from gpuprov.catalog.xids import Action

@@ -6,7 +6,7 @@ import pytest
 
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.health.fragment import Health
-from gpuprov.catalog.signatures import find_symptom
+from gpuprov.catalog.lookup import find_symptom
 from gpuprov.catalog.verdicts import find_complaints
 from gpuprov.catalog.xids import read_xids_file
 from tests.capabilities.asking import ask

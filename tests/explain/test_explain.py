@@ -9,8 +9,8 @@ from msgspec import inspect as shape
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.health.log import judge
+from gpuprov.catalog.lookup import find_symptom
 from gpuprov.catalog.rdma.gpudirect import Message, find_message, read_gpudirect_file
-from gpuprov.catalog.signatures import find_symptom
 from gpuprov.catalog.symptoms import list_symptoms
 from gpuprov.core.errors import EXIT_CODES, GpuprovError
 from gpuprov.explain import Explanation, _symptom, explain, fields, in_stream, in_text

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.catalog.context import compile_any, fold
-from gpuprov.catalog.signatures import find_symptom
+from gpuprov.catalog.lookup import find_symptom
 from gpuprov.catalog.symptoms import list_symptoms
 from gpuprov.core.errors import GpuprovError
 from gpuprov.explain import explain, in_text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.catalog.signatures import find_symptom
+from gpuprov.catalog.lookup import find_symptom
 from gpuprov.facts.probes.base import ProbeFailed
 from tests.real.commands import COMMANDS
 from tests.real.corpus import captures, command_of, differences, parsers, with_summary
