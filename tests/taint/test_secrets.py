@@ -150,7 +150,7 @@ def texts(kind: shape.Type, path: str) -> Iterator[tuple[str, shape.StrType]]:
         yield path, kind
 
 
-ENDS = ("", "/a.tar.gz", "/a.deb", "/a.run", "/a/")
+ENDS = ("", "/a.tar.gz", "/a.deb", "/a.run", "/a/", "/hpcx.tbz")
 
 
 def test_every_field_for_an_address_refuses_user_name_and_password() -> None:
