@@ -12,6 +12,7 @@ POLICY_TEXT = "#!/bin/sh\n# While gpuprov bakes: nothing is started in an image.
 OWN = {
     "/var/lib/gpuprov/receipt.json": "the receipt of an apply",
     "/var/lib/gpuprov/receipt.json.damaged": "the receipt of an apply",
+    "/var/lib/gpuprov/written.json": "the times at which files of a host were written",
     "/var/lib/gpuprov/applying.json": "the mark of an apply under way",
     "/var/lib/gpuprov/lock": "the lock of a host",
     "/var/lib/gpuprov/checkpoints": "checkpoints of a host",

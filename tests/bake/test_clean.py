@@ -32,7 +32,13 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_of_one_machine_goes_and_the_keys_of_before_stay(image: Path) -> None:
     (image / "etc/machine-id").write_text("a" * 32 + "\n", encoding="utf-8")
-    for name in ("var/lib/gpuprov/receipt.json", "var/log/journal/x/system.journal", "var/log/dpkg.log", KEY[1:]):
+    for name in (
+        "var/lib/gpuprov/receipt.json",
+        "var/lib/gpuprov/written.json",
+        "var/log/journal/x/system.journal",
+        "var/log/dpkg.log",
+        KEY[1:],
+    ):
         (image / name).write_text("x", encoding="utf-8")
     before = clean.before(image)
     assert before == {KEY}
@@ -42,6 +48,7 @@ def test_what_is_of_one_machine_goes_and_the_keys_of_before_stay(image: Path) ->
     assert {
         "/etc/machine-id",
         "/var/lib/gpuprov/receipt.json",
+        "/var/lib/gpuprov/written.json",
         "/var/lib/gpuprov/lock",
         "/etc/ssh/ssh_host_ed25519_key",
     } <= set(gone)

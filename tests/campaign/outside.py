@@ -73,7 +73,7 @@ find /etc /home /root /srv /var/lib/site -xdev -type f -not -path '*/mtab' -not 
   -not -path /etc/hostname -not -path /etc/resolv.conf -not -path '/etc/shadow*' -exec sha256sum {} + | sort -k 2
 find /etc /home /root -xdev -not -name mtab -printf '%M %u %p %l\n' | sort -k 3
 find /boot /lib/modules /usr/src -xdev -type f -printf '%M %p\n' | sort -k 2
-find /run/gpuprov /var/lib/gpuprov /tmp /var/tmp -mindepth 1 -maxdepth 1 -not -name 'systemd-private-*'
+find /run/gpuprov /var/lib/gpuprov /tmp /var/tmp -mindepth 1 -maxdepth 1 -not -name 'systemd-private-*' -not -name written.json
 find /home /root -path '*/.ansible/*'
 dpkg-query -W -f '${db:Status-Abbrev}${Package} ${Version}\n' | sort
 apt-mark showhold; apt-mark showmanual | sort

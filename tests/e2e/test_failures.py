@@ -76,7 +76,13 @@ def test_killed_in_the_middle_of_dpkg(lab: Lab, older: str, versions: tuple[str,
     assert ran.code == 0, ran
     machine.has_driver(versions[0])
     assert machine.sh("ls -A /run/gpuprov | grep -v guard || true").strip() == ""
-    assert machine.sh("ls /var/lib/gpuprov").split() == ["checkpoints", "lock", "packages", "receipt.json"]
+    assert machine.sh("ls /var/lib/gpuprov").split() == [
+        "checkpoints",
+        "lock",
+        "packages",
+        "receipt.json",
+        "written.json",
+    ]
 
 
 def test_interrupted_while_modules_are_built(lab: Lab, older: str, versions: tuple[str, str]) -> None:
