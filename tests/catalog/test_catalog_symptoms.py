@@ -16,6 +16,12 @@ from gpuprov.explain import explain, in_text
         ("802", "fabric-not-ready"),
         ("error 802", "fabric-not-ready"),
         ("CUDAERRORSYSTEMNOTREADY", "fabric-not-ready"),
+        ("cudaErrorFabricNotReady", "fabric-not-ready"),
+        (
+            "CUDA error: GPU fabric is not ready within the probe wait budget; application may retry "
+            "(see CUDA_FABRIC_INIT_TIMEOUT_MS)",
+            "fabric-not-ready",
+        ),
         ("Driver/library version mismatch", "library-version-mismatch"),
         ("driver/LIBRARY version mismatch", "library-version-mismatch"),
         ("unsatisfied condition: cuda", "container-cuda-requirement"),
