@@ -82,13 +82,18 @@ class Course(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     words: str
 
 
+NOTHING = Course(action="none", words="nothing is to be done")
+
+
 class QuietSXid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """SXids that are logged as non-fatal, or for information: `means` there, whatever the line says."""
+    """SXids that are logged as non-fatal, or for information: `means` there, whatever the line says. `action`: the one
+    that NVIDIA asks for all the same."""
 
     numbers: tuple[int, ...]
     name: str
     means: str
     fix: str
+    action: Action = "none"
 
 
 class SXids(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -199,7 +204,10 @@ def find_sxid_course(number: int, *, fatal: bool) -> Course:
     known = read_xids_file().sxids
     if number in known.always_fatal:
         return known.always
-    return known.fatal if fatal else Course(action="none", words="nothing is to be done")
+    if fatal:
+        return known.fatal
+    quiet = next((row for row in known.quiet if number in row.numbers and row.action != "none"), None)
+    return Course(action=quiet.action, words=quiet.fix.rstrip(".")) if quiet else NOTHING
 
 
 def describe_sxid(number: int) -> tuple[str, str] | None:

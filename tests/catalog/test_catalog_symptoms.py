@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.catalog import find_symptom
+from gpuprov.catalog.verdicts import judge_sxid
 from gpuprov.catalog.xids import find_resolution, read_xids_file
 from gpuprov.explain import explain, in_text
 
@@ -15,6 +16,12 @@ from gpuprov.explain import explain, in_text
         ("802", "fabric-not-ready"),
         ("error 802", "fabric-not-ready"),
         ("CUDAERRORSYSTEMNOTREADY", "fabric-not-ready"),
+        ("cudaErrorFabricNotReady", "fabric-not-ready"),
+        (
+            "CUDA error: GPU fabric is not ready within the probe wait budget; application may retry "
+            "(see CUDA_FABRIC_INIT_TIMEOUT_MS)",
+            "fabric-not-ready",
+        ),
         ("Driver/library version mismatch", "library-version-mismatch"),
         ("driver/LIBRARY version mismatch", "library-version-mismatch"),
         ("unsatisfied condition: cuda", "container-cuda-requirement"),
@@ -92,3 +99,23 @@ def test_each_sxid_has_one_row() -> None:
     numbers = [*known.names, *(number for row in known.quiet for number in row.numbers)]
     assert len(numbers) == len({*numbers})
     assert {*known.always_fatal} <= known.names.keys()
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "action", "words"),
+    [
+        (11004, "Non-fatal, Link 3 ingress invalid ACL", "reboot", "Check the routes"),
+        (12028, "Non-fatal, Link 32 egress nonposted PRIV error", "reboot", "Restart the virtual machine"),
+        (19084, "Non-fatal, Link 29 AN1 Heartbeat Timeout Error", "reset", "Reset all GPUs and NVSwitches together"),
+        (19084, "Fatal, Link 29 AN1 Heartbeat Timeout Error", "reset", "reset all GPUs and NVSwitches together"),
+        (20012, "Non-fatal, Link 3 Broken/inconsistent connection", "none", "nothing is to be done"),
+        (22013, "Non-fatal, Link 57 Minion Link DLREQ interrupt", "none", "nothing is to be done"),
+        (23001, "Non-fatal, Link 3 ingress SRC-VC buffer overflow", "reboot", "restart the host"),
+    ],
+)
+def test_an_sxid_that_stops_traffic_counts_though_its_line_says_non_fatal(
+    number: int, text: str, action: str, words: str
+) -> None:
+    verdict = judge_sxid(number, text)
+    assert (verdict.action, verdict.standing) == (action, "reported" if action == "none" else "unfit")
+    assert verdict.words.startswith(words)
