@@ -18,6 +18,7 @@ from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import gpu_settings as probe
 from gpuprov.facts.probes.host.system import CONTAINER
 from gpuprov.host_code.gpu_settings.plan import format_pair, format_span, format_watts
+from gpuprov.host_code.lasting import AGAIN, DRIVER
 from gpuprov.resources import Setting
 
 COMPUTE_MODE, PENDING_ECC = "compute mode", "ECC mode after the next boot"
@@ -64,6 +65,7 @@ def state_settings(
     *STATE,
     fields=("ecc", "per_gpu"),
     evidence="nvidia-smi --query-gpu=pci.bus_id,ecc.mode.current,ecc.mode.pending --format=csv",
+    until=AGAIN,
 )
 def ecc(ctx: Ctx) -> Group | Outcome:
     """ECC of each GPU's memory is in the mode that the spec asks for, not only after the next boot; a GPU is never
@@ -87,7 +89,13 @@ def watts(limit: float | None) -> str:
     return "no limit that can be set" if limit is None else format_watts(limit * 1000)
 
 
-@compared("gpu_settings.power_limit", *STATE, fields=("power_limit", "per_gpu"), evidence="nvidia-smi -q -d POWER")
+@compared(
+    "gpu_settings.power_limit",
+    *STATE,
+    fields=("power_limit", "per_gpu"),
+    evidence="nvidia-smi -q -d POWER",
+    until=DRIVER,
+)
 def power_limit(ctx: Ctx) -> Group | Outcome:
     """The power limit set on each GPU matches the spec; another limiter, such as the BMC's, may enforce less."""
     selection = list_requests(ctx, "power_limit")
@@ -118,6 +126,7 @@ def pairs(memory: int | None, graphics: int | None, instead: str) -> str:
     *STATE,
     fields=("application_clocks", "per_gpu"),
     evidence="nvidia-smi -q -d CLOCK",
+    until=DRIVER,
 )
 def application_clocks(ctx: Ctx) -> Group | Outcome:
     """Each GPU's application clocks match the spec, or are its own."""
@@ -137,6 +146,7 @@ def application_clocks(ctx: Ctx) -> Group | Outcome:
     *(*STATE, probe.KEPT),
     fields=("locked_clocks", "per_gpu"),
     evidence=f"nvidia-smi -q -d CLOCK,PERFORMANCE; cat {probe.RECORD}",
+    until=DRIVER,
 )
 def locked_clocks(ctx: Ctx) -> Group | Outcome:
     """Each clock was locked as the spec asks since the driver was loaded, and the GPU's clocks do not contradict it."""
@@ -177,6 +187,7 @@ def contradictions(gpu: Asked, locks: dict[str, Any]) -> list[str]:
     *STATE,
     fields=("compute_mode", "per_gpu"),
     evidence="nvidia-smi --query-gpu=pci.bus_id,compute_mode --format=csv",
+    until=DRIVER,
 )
 def compute_mode(ctx: Ctx) -> Group | Outcome:
     """Each GPU is in the compute mode that the spec asks for."""
