@@ -28,6 +28,8 @@ from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.generated import asks, desired, generated_checks
+from gpuprov.capabilities.gpudirect_rdma.desired import make as make_gpudirect
+from gpuprov.capabilities.gpudirect_rdma.fragment import Gdrcopy, GpudirectRdma
 from gpuprov.capabilities.persistence import Persistence
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.read_files import asks_reads
@@ -42,7 +44,7 @@ from gpuprov.plan.foresee import foresee
 from gpuprov.resources import Absent, File, Lines, Resource, Unit, role_values, started
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.verify.unmanaged import Unmanaged, find_unmanaged, prune_values
-from tests.capabilities import erdma_host
+from tests.capabilities import erdma_host, gpudirect_host
 from tests.capabilities.asking import facts, good
 from tests.capabilities.specs import SPECS
 from tests.contracts import systemctl
@@ -651,3 +653,47 @@ def test_a_unit_whose_file_went_while_it_ran_is_stopped(
     state.write_text(json.dumps(known))
     assert tree.failing() == {"persistence.active": {"gpuprov-persistence.service"}}
     settles(tree, "it runs on without a file")
+
+
+def of_gpudirect(block: GpudirectRdma, **texts: str) -> tuple[Context[Any], set[str]]:
+    """Return the context of the good host with these outputs, and its failing checks of loaded modules."""
+    ctx: Context[Any] = Context(
+        HostSpec(name="gpu1", capabilities={"gpudirect_rdma": block}), block, facts(**{**good(), **MORE, **texts})
+    )
+    names = ("loaded", "parameters", "gdrcopy")
+    checks = [one for one in BY_NAME["gpudirect_rdma"].checks if one.id.partition(".")[2] in names]
+    return ctx, {one.id.partition(".")[2] for one in checks if one.run(ctx).status == "fail"}
+
+
+@pytest.mark.parametrize("value", ["0", "1", None])
+@pytest.mark.parametrize("loaded", [(), ("nvidia_peermem",), ("nv_peer_mem",), ("nvidia_peermem", "nv_peer_mem")])
+def test_peer_modules_in_every_state(
+    loaded: tuple[str, ...], value: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their checks fail exactly where the step changes something, which runs on a folder in place of /sys/module."""
+    values = {} if value is None else {"peerdirect_support": value}
+    for name in loaded:
+        (tmp_path / name / "parameters").mkdir(parents=True)
+        for key in values:
+            (tmp_path / name / "parameters" / key).write_text(f"{value}\n")
+    monkeypatch.setattr(on_host("peer_memory"), "MODULES", str(tmp_path))
+    text = gpudirect_host.said(
+        loaded=("nvidia", "ib_core", *loaded), holders=",".join(["ib_uverbs", *loaded, ""]), values=values
+    )
+    ctx, failing = of_gpudirect(GpudirectRdma(method="nvidia_peermem"), gpudirect=text)
+    asked = make_gpudirect(ctx)["tasks"]["peer_memory"]
+    differing = on_host("peer_memory").list_differences(asked["name"], asked["other"], asked["parameters"])
+    assert bool(failing) == bool(differing), (failing, differing)
+
+
+@pytest.mark.parametrize("node", ["", "237 666", "237 600", "236 666"])
+@pytest.mark.parametrize("major", ["", "237"])
+def test_gdrcopy_in_every_state(major: str, node: str) -> None:
+    rows = [f"kernel|{gpudirect_host.K}|2.5.1", f"node|{node}", *(["loaded|", f"major|{major}"] if major else [])]
+    ctx, failing = of_gpudirect(
+        GpudirectRdma(method="nvidia_peermem", gdrcopy=Gdrcopy(install=True)),
+        gdrcopy="".join(f"{row}\n" for row in rows),
+        gdrcopy_packages=gpudirect_host.INSTALLED,
+    )
+    assert ("gdrcopy" in make_gpudirect(ctx)["tasks"]) == ("gdrcopy" in failing)
+    assert bool(failing) == ((major, node) != ("237", "237 666"))
