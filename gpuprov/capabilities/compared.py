@@ -59,9 +59,11 @@ def compare_resource(resource: Setting | KernelModule, group: Group) -> Iterator
 @dataclass(frozen=True, kw_only=True)
 class Compared(Check):
     """A check that is generated from a group. `group`: the group for a host; or the outcome where there is nothing to
-    compare."""
+    compare. `until`: what ends the values of its settings once nothing declares them; empty: they have gone with the
+    files by which they are set."""
 
     group: Callable[[Context[Any]], Group | Outcome]
+    until: str = ""
 
 
 def compared(
@@ -70,6 +72,7 @@ def compared(
     fields: tuple[str, ...] = (),
     moment: Moment = "now",
     evidence: str = "",
+    until: str = "",
 ) -> Callable[[Callable[[Context[Any]], Group | Outcome]], Compared]:
     """Turn a function that yields a group into the check of its resources."""
 
@@ -80,7 +83,7 @@ def compared(
 
         run.__doc__ = group.__doc__
         plain = check(identifier, *probes, fields=fields, moment=moment, evidence=evidence)(run)
-        return Compared(**{one.name: getattr(plain, one.name) for one in members(Check)}, group=group)
+        return Compared(**{one.name: getattr(plain, one.name) for one in members(Check)}, group=group, until=until)
 
     return made
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuprov.capabilities import package_sources
-from gpuprov.capabilities.base import Capability, Context
-from gpuprov.facts.probes.base import Probe
+from gpuprov.capabilities.base import Capability, Context, Outcome, not_asked
+from gpuprov.capabilities.compared import Compared, Group, list_compared
+from gpuprov.facts.probes.base import Probe, ProbeFailed
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import family
 from gpuprov.facts.probes.software.repositories import REPOSITORIES
 from gpuprov.host_code import sources
-from gpuprov.resources import Absent, File, Program, Unit
+from gpuprov.host_code.lasting import UNREAD, Lasting, format_setting
+from gpuprov.resources import Absent, File, Program, Setting, Unit
+
+NOT_ASKED = not_asked().status
 
 
 def probes(capability: Capability) -> tuple[Probe[Any], ...]:
-    """Return the probes that `entries` needs."""
+    """Return the probes that `entries` and `settings` need."""
     own = capability.resources.probes if capability.resources else ()
+    own = (*own, *(probe for check in _list_lasting(capability) for probe in check.probes))
     return (*package_sources.COMING, *own) if "repository" in capability.fragment.__struct_fields__ else own
 
 
@@ -36,6 +41,47 @@ def mentioned(capability: Capability, ctx: Context[Any], values: Mapping[str, An
         elif isinstance(resource, Unit):
             own.add(f"unit {resource.name}")
     return own
+
+
+class Settings(NamedTuple):
+    """Settings that a capability brings to a host and that outlast their declaration; `unread`: the checks of those that
+    cannot be known now."""
+
+    declared: dict[tuple[str, str, str], Lasting]
+    unread: frozenset[str]
+
+    @property
+    def lines(self) -> list[str]:
+        """The same as the receipt's module takes them."""
+        return [*map(format_setting, self.declared.values()), *(f"{UNREAD}{check}" for check in sorted(self.unread))]
+
+
+def settings(capability: Capability, ctx: Context[Any]) -> Settings:
+    """Return the settings of the capability that the receipt lists."""
+    declared, unread = dict[tuple[str, str, str], Lasting](), set[str]()
+    for check in _list_lasting(capability):
+        try:
+            group = check.group(ctx)
+        except ProbeFailed:
+            unread.add(check.id)
+            continue
+        if isinstance(group, Outcome):
+            unread |= {check.id} if group.status != NOT_ASKED else set()
+            continue
+        unread |= {check.id} if group.beside else set()  # it may compare some of its settings only
+        declared |= {each.key: each for each in _lasting(check, group)}
+    return Settings(declared, frozenset(unread))
+
+
+def _list_lasting(capability: Capability) -> list[Compared]:
+    return [check for check in list_compared(capability) if check.until]
+
+
+def _lasting(check: Compared, group: Group) -> Iterator[Lasting]:
+    for one in group.resources:
+        if isinstance(one, Setting) and one.moment == "now":
+            before = one.before or group.values.get((one.device, one.key), "") if one.compare(group.values) else ""
+            yield Lasting(check.id, one.device, one.label, one.end, before, check.until)
 
 
 def _entries(capability: Capability, ctx: Context[Any], values: Mapping[str, Any]) -> Iterator[str]:

@@ -10,6 +10,7 @@ import msgspec
 from gpuprov.capabilities import BY_NAME
 from gpuprov.facts.probes.host.checkpoints import Checkpoint, Checkpoints
 from gpuprov.facts.probes.host.house import Receipt
+from gpuprov.host_code.lasting import SETTING
 from gpuprov.plan import no_way_back
 from gpuprov.render.spec_digest import is_comparable
 
@@ -57,7 +58,11 @@ def back(checkpoints: Checkpoints, receipt: Receipt | None, to: str = "", *, las
     added = [name for name in sorted(since) if not _is_requested(chosen.spec, name)]
     values = {**chosen.spec, **{name: gone for name in added if (gone := _removal_of(name)) is not None}}
     stays = [name for name in added if no_way_back.stays(name)]
-    listed = {name for name, capability in (receipt.capabilities if receipt else {}).items() if capability.resources}
+    listed = {
+        name
+        for name, capability in (receipt.capabilities if receipt else {}).items()
+        if any(not line.startswith(SETTING) for line in capability.resources or ())
+    }
     return Back(
         chosen,
         values,

@@ -21,7 +21,10 @@ from gpuprov.verify.evaluate import FAILING, Result
 from gpuprov.verify.unmanaged import find_unmanaged
 from gpuprov.verify.verify import next_boot, verdict
 
-PROBES: tuple[Probe[Any], ...] = (house.RECEIPT, house.MARKER, history.HISTORY, READINGS, contents.CONTENTS)
+PROBES: tuple[Probe[Any], ...] = (
+    *(house.RECEIPT, house.MARKER, house.BOOT),
+    *(history.HISTORY, READINGS, contents.CONTENTS),
+)
 """Probes beside those that the checks need."""
 VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9})+(?:-\d[\w.]*(?:-[a-z]\w*)?)?")
 """A version of a driver or a release of a kernel, in the actual value of a check."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from typing import Mapping, Sequence
+from typing import Collection, Mapping, Sequence
 
 from . import kernel_lines
 from .files import read
@@ -19,13 +19,23 @@ class Failed(Exception):
     """Its message says what does not load, or cannot be unloaded, and why."""
 
 
+def compare(
+    name: str, other: str, parameters: Mapping[str, str], loaded: Collection[str], values: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what differs, modules and parameters, each as it is. `loaded`, `values`: the modules and parameters of the
+    running kernel. A parameter that the loaded module does not have is ignored. Pure: checks on the controller use it
+    too."""
+    differing = {other: "loaded"} if other in loaded else {}
+    if name not in loaded:
+        return {**differing, name: "not loaded"}
+    return differing | {key: values[key] for key, value in parameters.items() if values.get(key, "") not in ("", value)}
+
+
 def list_differences(name: str, other: str, parameters: Mapping[str, str]) -> list[str]:
-    """List the differences, in words. A parameter that the loaded module does not have is ignored."""
-    differing = [f"{other} is loaded"] if other and os.path.isdir(f"{MODULES}/{other}") else []
-    if not os.path.isdir(f"{MODULES}/{name}"):
-        return [*differing, f"{name} is not loaded"]
-    now = {key: read(f"{MODULES}/{name}/parameters/{key}").strip() for key in parameters}
-    return differing + [f"{key} is {now[key]}" for key, value in parameters.items() if now[key] not in ("", value)]
+    """List the differences of this host, in words."""
+    loaded = [module for module in (name, other) if module and os.path.isdir(f"{MODULES}/{module}")]
+    values = {key: read(f"{MODULES}/{name}/parameters/{key}").strip() for key in parameters}
+    return [f"{key} is {value}" for key, value in compare(name, other, parameters, loaded, values).items()]
 
 
 def load(unit: str, name: str, other: str, parameters: Mapping[str, str], causes: Sequence[Mapping[str, str]]) -> None:

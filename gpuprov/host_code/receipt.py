@@ -1,8 +1,8 @@
 """The record of what was applied here: the receipt of all capabilities, and the mark of an apply in progress.
 
-The receipt lists what each capability brought, one line each: `file SHA256 PATH`, `unit NAME`, `hold PACKAGE`. A mark
-that exists when an apply begins was left by one that was interrupted: what it names is half-done until it is applied
-again.
+The receipt lists what each capability brought, one line each: `file SHA256 PATH`, `unit NAME`, `hold PACKAGE`, and
+settings (`lasting`). A mark that exists when an apply begins was left by one that was interrupted: what it names is
+half-done until it is applied again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import re
 from typing import Any, Collection, Dict, Iterable, Iterator, Mapping
 
 from .files import compute_digest, read, remove, settle, write
+from .lasting import SETTING, UNREAD, merge_settings
 from .unit_files import derive_unit_file
 
 FOLDER = "/var/lib/gpuprov"
 RECEIPT = f"{FOLDER}/receipt.json"
 MARK = f"{FOLDER}/applying.json"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 PROMISED = ("/etc", "/usr", "/var/lib", "/boot", "/boot/efi", "/lib/modules", "/opt")
 """Folders of files listed in a receipt: they must survive a loss of power."""
 
@@ -76,12 +78,15 @@ def digest_of(path: str) -> str:
 
 def list_resources(resources: Iterable[str], before: Iterable[str] = ()) -> Iterator[str]:
     """Yield these resources in the receipt's format: for `file PATH`, with the sum of the present file; nothing if
-    there is no file. Of the earlier ones, also unchanged files that still exist, and their units."""
-    now = list(resources)
+    there is no file. Of the earlier ones, also unchanged files that still exist, their units, and settings still in
+    force."""
+    before, now = list(before), list(resources)
+    yield from merge_settings(now, before, (read(BOOT_ID) or "").strip())
     for line in now:
         kind, _, name = line.partition(" ")
         if kind != "file":
-            yield line
+            if not line.startswith((SETTING, UNREAD)):
+                yield line
         elif checksum := digest_of(name):
             yield f"file {checksum} {name}"
     kept = set()

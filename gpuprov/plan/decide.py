@@ -15,7 +15,7 @@ from gpuprov.render.spec_digest import SPEC, is_changed, is_comparable
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result
 
-PROBES: tuple[Probe[object], ...] = (house.RECEIPT, house.MARKER, house.REBOOT_REASONS)
+PROBES: tuple[Probe[object], ...] = (house.RECEIPT, house.MARKER, house.BOOT, house.REBOOT_REASONS)
 """Probes that `decide` needs beside the checks' results."""
 NOT_SELECTED = "not selected"
 

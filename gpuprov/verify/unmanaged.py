@@ -9,23 +9,26 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME, receipts
 from gpuprov.capabilities.base import Capability, Change, Context
+from gpuprov.capabilities.receipts import Settings
 from gpuprov.core.sanitize import counted, fold_paths
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.host import contents, house
 from gpuprov.facts.probes.host.contents import Contents
+from gpuprov.host_code.lasting import AGAIN, Lasting, is_over, parse_settings
 from gpuprov.host_code.unit_files import derive_unit_file
 from gpuprov.host_code.wanted_units import RUNS, STARTS
 from gpuprov.spec.model import HostSpec
 
-Kind = Literal["file", "unit", "hold"]
-KINDS = get_args(Kind)
+Kind = Literal["file", "unit", "hold", "setting"]
+KINDS = get_args(Kind)[:3]
+"""Kinds that --prune takes away."""
 CHANGED = "changed by others since it was applied"
 OLD = "an earlier gpuprov brought it, whose receipt does not say what: apply the block once more, then prune"
 
 
 class Unmanaged(msgspec.Struct, frozen=True, kw_only=True):
-    """A file, a unit or a hold that is there as it was applied. `capability`: whose it was. `runs`: a unit that runs
-    now. `stays`: the reason why --prune leaves it as it is; empty where it takes it away. `unknown`: nobody knows how
+    """A file, a unit, a hold or a setting that is there as it was applied. `capability`: whose it was. `runs`: a unit
+    that runs now. `stays`: the reason why --prune leaves it as it is; empty where it takes it away. `unknown`: nobody knows how
     it is, so that the receipt goes on naming its capability."""
 
     capability: str
@@ -42,11 +45,14 @@ def find_unmanaged(host: HostSpec, facts: Facts, values: Mapping[str, Mapping[st
     receipt = facts.known(house.RECEIPT)
     if receipt is None or receipt.damaged:
         return ()
-    desired, unsure = set[str](), set[str]()
+    desired, unsure, settings = set[str](), set[str](), dict[str, Settings]()
     for name in host.capabilities:
-        desired |= set(_possible(host, BY_NAME[name])) if name in BY_NAME else set()
+        context = Context(host, host.capabilities[name], facts)
+        if name in BY_NAME:
+            desired |= set(_possible(host, BY_NAME[name]))
+            settings[name] = receipts.settings(BY_NAME[name], context)
         try:
-            desired |= receipts.mentioned(BY_NAME[name], Context(host, host.capabilities[name], facts), values[name])
+            desired |= receipts.mentioned(BY_NAME[name], context, values[name])
         except (KeyError, ProbeFailed):
             unsure.add(name)
             entry = receipt.capabilities.get(name)
@@ -58,7 +64,29 @@ def find_unmanaged(host: HostSpec, facts: Facts, values: Mapping[str, Mapping[st
             leftovers += _gone(host, facts, name, entry, desired)
         elif name not in unsure and (host_contents := facts.known(contents.CONTENTS)):
             leftovers += _left(name, entry.resources or (), desired, host_contents, gone=False)
+        leftovers += _left_settings(name, entry.resources or (), settings.get(name), facts.known(house.BOOT) or "")
     return tuple(leftovers)
+
+
+def _left_settings(capability: str, entries: Iterable[str], present: Settings | None, boot: str) -> Iterator[Unmanaged]:
+    """present: what the spec's own block declares; None: it has none. A device is named only while it is known to be
+    there, or nothing is declared for any."""
+    settings = present or Settings({}, frozenset())
+    devices, checks = {device for _, device, _ in settings.declared}, {check for check, _, _ in settings.declared}
+    left = dict[Unmanaged, None]()
+    for setting in parse_settings(entries):
+        is_unknown = setting.check in settings.unread or (setting.check in checks and setting.device not in devices)
+        if setting.key not in settings.declared and not is_unknown and not is_over(setting, boot):
+            name, stays = f"{setting.name} = {setting.value}", _explain(setting, gone=present is None)
+            left[Unmanaged(capability=capability, kind="setting", name=name, stays=stays)] = None
+    yield from left
+
+
+def _explain(setting: Lasting, *, gone: bool) -> str:
+    """Explain how long a value stays: `apply leaves it until the next boot; it was 60 before`."""
+    before = f"; it was {setting.before} before" * bool(setting.before)
+    leaves = "--prune leaves it" if gone else "apply leaves it"
+    return f"{'stays' if setting.left else leaves} until {setting.until or AGAIN}{before}"
 
 
 def _gone(host: HostSpec, facts: Facts, name: str, entry: house.Applied, desired: set[str]) -> Iterator[Unmanaged]:

@@ -38,7 +38,8 @@ options:
     default: {}
   resources:
     description: >-
-      By capability, what it has on the host, as C(file PATH), C(unit NAME) and C(hold PACKAGE); the receipt gets the sum of each file.
+      By capability, what it has on the host, as C(file PATH), C(unit NAME), C(hold PACKAGE) and C(setting WORDS), the words separated
+      by tabs; the receipt gets the sum of each file. C(unread CHECK) keeps the settings of a check as the receipt has them.
     type: dict
     default: {}
   forgotten:

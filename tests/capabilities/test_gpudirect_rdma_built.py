@@ -6,7 +6,7 @@ import pytest
 
 from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
 from tests.capabilities import gpudirect_host as gh
-from tests.capabilities.asking import PODMAN, Row, judge
+from tests.capabilities.asking import NO_GPU, PODMAN, Row, judge
 from tests.capabilities.gpudirect_host import DMABUF, NEXT, kernel, peer
 
 BUILT = "gpudirect_rdma.built"
@@ -166,6 +166,17 @@ ROWS = [
     Row(
         "no driver", LOADED, None, peer(loaded=("ib_core",)), "fail", "neither is the NVIDIA driver", "modprobe nvidia"
     ),
+    Row(
+        "both are loaded",
+        LOADED,
+        None,
+        peer(loaded=("nvidia", "ib_core", "nvidia_peermem", "nv_peer_mem")),
+        "fail",
+        "nv_peer_mem is loaded, too",
+        "gpuprov apply unloads it",
+        change="module nv_peer_mem: loaded -> unloaded",
+    ),
+    Row("no GPU", LOADED, None, NO_GPU, "skip", "no NVIDIA GPU"),
     Row(
         "loaded beside another ib_core",
         LOADED,

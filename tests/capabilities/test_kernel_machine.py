@@ -81,7 +81,7 @@ ROWS = [
         "fail",
         "powersave in 1 of 2",
         "tuned.service may set another",
-        change="setting governor of 1 policy: powersave -> performance",
+        change="setting governor: powersave in 1 of 2 -> performance",
     ),
     Row("two wrong", GOVERNOR, FAST, rates("performance", "powersave", "schedutil"), "fail", "powersave, schedutil in 2 of 3"),
     Row("a governor that is not there", GOVERNOR, Kernel(cpu_governor="ondemand"), METAL, "fail", "performance, powersave"),

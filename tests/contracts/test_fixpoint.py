@@ -28,6 +28,9 @@ from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.generated import asks, desired, generated_checks
+from gpuprov.capabilities.gpu_settings.fragment import GpuSettings
+from gpuprov.capabilities.gpudirect_rdma.desired import make as make_gpudirect
+from gpuprov.capabilities.gpudirect_rdma.fragment import Gdrcopy, GpudirectRdma
 from gpuprov.capabilities.persistence import Persistence
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.read_files import asks_reads
@@ -40,9 +43,10 @@ from gpuprov.host_code.reads import LATE, NOTES, is_read
 from gpuprov.host_code.unit_files import SHOW, derive_unit, is_among
 from gpuprov.plan.foresee import foresee
 from gpuprov.resources import Absent, File, Lines, Resource, Unit, role_values, started
+from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.verify.unmanaged import Unmanaged, find_unmanaged, prune_values
-from tests.capabilities import erdma_host
+from tests.capabilities import erdma_host, gpu_settings_host, gpudirect_host
 from tests.capabilities.asking import facts, good
 from tests.capabilities.specs import SPECS
 from tests.contracts import systemctl
@@ -651,3 +655,118 @@ def test_a_unit_whose_file_went_while_it_ran_is_stopped(
     state.write_text(json.dumps(known))
     assert tree.failing() == {"persistence.active": {"gpuprov-persistence.service"}}
     settles(tree, "it runs on without a file")
+
+
+def of_gpudirect(block: GpudirectRdma, **texts: str) -> tuple[Context[Any], set[str]]:
+    """Return the context of the good host with these outputs, and its failing checks of loaded modules."""
+    ctx: Context[Any] = Context(
+        HostSpec(name="gpu1", capabilities={"gpudirect_rdma": block}), block, facts(**{**good(), **MORE, **texts})
+    )
+    names = ("loaded", "parameters", "gdrcopy")
+    checks = [one for one in BY_NAME["gpudirect_rdma"].checks if one.id.partition(".")[2] in names]
+    return ctx, {one.id.partition(".")[2] for one in checks if one.run(ctx).status == "fail"}
+
+
+@pytest.mark.parametrize("value", ["0", "1", None])
+@pytest.mark.parametrize("loaded", [(), ("nvidia_peermem",), ("nv_peer_mem",), ("nvidia_peermem", "nv_peer_mem")])
+def test_peer_modules_in_every_state(
+    loaded: tuple[str, ...], value: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their checks fail exactly where the step changes something, which runs on a folder in place of /sys/module."""
+    values = {} if value is None else {"peerdirect_support": value}
+    for name in loaded:
+        (tmp_path / name / "parameters").mkdir(parents=True)
+        for key in values:
+            (tmp_path / name / "parameters" / key).write_text(f"{value}\n")
+    monkeypatch.setattr(on_host("peer_memory"), "MODULES", str(tmp_path))
+    text = gpudirect_host.said(
+        loaded=("nvidia", "ib_core", *loaded), holders=",".join(["ib_uverbs", *loaded, ""]), values=values
+    )
+    ctx, failing = of_gpudirect(GpudirectRdma(method="nvidia_peermem"), gpudirect=text)
+    asked = make_gpudirect(ctx)["tasks"]["peer_memory"]
+    differing = on_host("peer_memory").list_differences(asked["name"], asked["other"], asked["parameters"])
+    assert bool(failing) == bool(differing), (failing, differing)
+
+
+@pytest.mark.parametrize("node", ["", "237 666", "237 600", "236 666"])
+@pytest.mark.parametrize("major", ["", "237"])
+def test_gdrcopy_in_every_state(major: str, node: str) -> None:
+    rows = [f"kernel|{gpudirect_host.K}|2.5.1", f"node|{node}", *(["loaded|", f"major|{major}"] if major else [])]
+    ctx, failing = of_gpudirect(
+        GpudirectRdma(method="nvidia_peermem", gdrcopy=Gdrcopy(install=True)),
+        gdrcopy="".join(f"{row}\n" for row in rows),
+        gdrcopy_packages=gpudirect_host.INSTALLED,
+    )
+    assert ("gdrcopy" in make_gpudirect(ctx)["tasks"]) == ("gdrcopy" in failing)
+    assert bool(failing) == ((major, node) != ("237", "237 666"))
+
+
+CARD: dict[str, Any] = {
+    "ecc": (True, True),
+    "power": (700000, 700000, 200000, 700000),
+    "applications": (2619, 1980),
+    "clocks": (345, 2619),
+    "mode": "default",
+}
+"""A GPU as NVML tells it; the same as `gpu_settings_host.gpu` prints."""
+CARDS: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({}, {}),
+    ({"ecc": (True, False)}, {"pending": "Disabled"}),
+    ({"ecc": (False, True)}, {"ecc": "Disabled"}),
+    ({"ecc": (False, False)}, {"ecc": "Disabled", "pending": "Disabled"}),
+    ({"power": (400000, 700000, 200000, 700000)}, {"limit": "400.00 W"}),
+    ({"power": (399999, 700000, 200000, 700000)}, {"limit": "400.00 W"}),
+    ({"applications": (2619, 1755)}, {"app_graphics": "1755 MHz"}),
+    ({"clocks": (1980, 2619)}, {"graphics": "1980 MHz"}),
+    ({"clocks": (1300, 2619)}, {"graphics": "1300 MHz"}),
+    ({"mode": "prohibited"}, {"mode": "Prohibited"}),
+]
+"""What differs from that, by NVML and by nvidia-smi."""
+ASKED: list[dict[str, Any]] = [
+    {"ecc": "enabled"},
+    {"ecc": "disabled"},
+    {"power_limit": 400},
+    {"power_limit": "default"},
+    {"application_clocks": {"memory": 2619, "graphics": 1755}},
+    {"application_clocks": "default"},
+    {"locked_clocks": {"graphics": [1200, 1755]}},
+    {"locked_clocks": {"graphics": [1200, 1755], "memory": "default"}},
+    {"compute_mode": "prohibited"},
+    {"compute_mode": "default"},
+]
+
+
+@pytest.mark.parametrize(
+    "locks", [{}, {"graphics": [1200, 1755]}, {"graphics": "default"}], ids=["none", "span", "own"]
+)
+@pytest.mark.parametrize("plain", ASKED, ids=[json.dumps(one) for one in ASKED])
+def test_settings_of_a_gpu_in_every_state(plain: dict[str, Any], locks: dict[str, Any]) -> None:
+    """The program on a host has a step, or waits for a boot, exactly where the check on the controller fails: one reads
+    NVML, the other nvidia-smi's text; both are stand-in values here."""
+    planning, card, wanted = (on_host(f"gpu_settings.{name}") for name in ("plan", "card", "wanted"))
+    block, _ = convert(plain, GpuSettings)
+    (name,) = plain
+    check = next(one for one in BY_NAME["gpu_settings"].checks if one.id == f"gpu_settings.{name}")
+    address, clocks = gpu_settings_host.FIRST, planning.Clocks([2619], lambda _memory: [1200, 1755, 1980])
+    for by_nvml, by_smi in CARDS:
+        own = {**CARD, **by_nvml}
+        there = card.Card(
+            *(wanted.Gpu(0, address, ""), None, own["ecc"], card.Power(*own["power"]), own["applications"]),
+            *((2619, 1980), "", own["clocks"], own["mode"], False, []),
+        )
+        need = planning.needs(there, plain, locks, lambda: clocks)
+        ctx: Context[Any] = Context(
+            HostSpec(name="gpu1", capabilities={"gpu_settings": block}),
+            block,
+            facts(
+                **{
+                    **good(),
+                    "gpu_settings": gpu_settings_host.HEAD + gpu_settings_host.gpu(address, **by_smi),
+                    "gpu_settings_kept": gpu_settings_host.kept(locks={address: locks}),
+                }
+            ),
+        )
+        outcome = check.run(ctx)
+        assert need.problems == []
+        differs = need.waits or any(not step.again for step in need.steps)
+        assert (outcome.status == "fail") == differs, (by_smi, outcome, need.steps)

@@ -7,6 +7,7 @@ What a host has is stand-in here: facts of tests/capabilities, altered in memory
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuprov.capabilities import BY_NAME, CAPABILITIES
+from gpuprov.capabilities import BY_NAME, CAPABILITIES, receipts
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.compared import Group, compare_resource, judge, list_compared
 from gpuprov.capabilities.kernel.desired import make
 from gpuprov.capabilities.kernel.now import sysctls
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.host_code import running_kernel, settings
+from gpuprov.host_code.lasting import merge_settings, parse_settings
 from gpuprov.resources import KernelModule, Modules, Setting
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.verify.unmanaged import find_unmanaged
 from tests.capabilities import erdma_host, pcie_host, roce_host
 from tests.capabilities.asking import facts, good
 from tests.capabilities.kernel_host import frequency
@@ -108,6 +111,29 @@ def list_groups() -> list[tuple[str, Group]]:
 
 
 GROUPS = list_groups()
+
+
+LASTING = [(name, fragment) for name, blocks in BLOCKS.items() for fragment in blocks]
+
+
+@pytest.mark.parametrize(("name", "fragment"), LASTING, ids=[f"{n}-{name}" for n, (name, _) in enumerate(LASTING)])
+def test_what_outlasts_its_declaration_is_listed_and_named_where_no_block_declares_it(
+    name: str, fragment: Fragment
+) -> None:
+    spec = HostSpec(name="gpu1", capabilities={name: fragment})
+    known = {**good(), **MORE.get(f"{name}.{getattr(fragment, 'fabric', '')}", MORE.get(name, {}))}
+    ctx: Context[Any] = Context(spec, fragment, facts(**known))
+    lines = receipts.settings(BY_NAME[name], ctx).lines
+    lasting = {check.id: check.group(ctx) for check in list_compared(BY_NAME[name]) if check.until}
+    listed = {setting.check for setting in parse_settings(lines)}
+    assert listed == {check for check, group in lasting.items() if isinstance(group, Group) and group.resources}
+    kept = list(merge_settings(lines, [], "one"))
+    entry = {"digest": "1", "applied_at": "2026-01-01T00:00:00Z", "resources": kept}
+    there = facts(**{**known, "receipt": json.dumps({"capabilities": {name: entry}}), "contents": "@contents\n"})
+    assert [left for left in find_unmanaged(spec, there) if left.kind == "setting"] == []
+    left = find_unmanaged(HostSpec(name="gpu1"), there)
+    assert {one.name for one in left} == {f"{one.name} = {one.value}" for one in parse_settings(kept)}
+    assert all(" until " in one.stays for one in left)
 
 
 def settle(group: Group) -> Group:

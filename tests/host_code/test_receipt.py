@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.host_code import receipt
+from gpuprov.host_code import lasting, receipt
 from tests.host_code.modules import on_host, ran
 
 RUN = {"run": "0a1b2c3d", "since": "2026-11-21T08:00:00Z"}
@@ -82,6 +82,44 @@ def test_it_lists_what_each_capability_brought_with_the_sums_of_its_files(
     there.write_text("another\n")
     ask("applied", ["kernel"], digests={"kernel": "2"}, resources={"kernel": ["unit x.service"]})
     assert listed() == ["unit x.service"], "what others changed is theirs"
+
+
+def setting(name: str, value: str, before: str = "", until: str = lasting.BOOT, left: str = "") -> str:
+    return lasting.format_setting(lasting.Lasting("kernel.sysctl", "", name, value, before, until, left))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        ([], [setting("a", "1", "60")], [setting("a", "1", "60")]),
+        ([setting("a", "1", "60")], [setting("a", "2", "1")], [setting("a", "2", "60")]),
+        ([setting("a", "1")], [setting("a", "1", "7")], [setting("a", "1")]),
+        ([setting("a", "1", "60")], [], [setting("a", "1", "60", left="now")]),
+        ([setting("a", "1", left="now")], [], [setting("a", "1", left="now")]),
+        ([setting("a", "1", left="then")], [], []),
+        (
+            [setting("a", "1", until=lasting.AGAIN, left="then")],
+            [],
+            [setting("a", "1", until=lasting.AGAIN, left="then")],
+        ),
+        ([setting("a", "1", "60", left="then")], [setting("a", "1")], [setting("a", "1", "60")]),
+        ([setting("a", "1", "60")], [f"{lasting.UNREAD}kernel.sysctl"], [setting("a", "1", "60")]),
+    ],
+    ids=[
+        *("first", "another-value", "not-known-at-first", "no-longer-declared", "named-on", "over", "kept-by-a-card"),
+        *("again", "not-read"),
+    ],
+)
+def test_settings_stay_listed_with_the_value_before_the_first_apply(
+    folder: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch, before: list[str], now: list[str], expected: list[str]
+) -> None:
+    folder.mkdir()
+    (folder / "boot_id").write_text("now\n")
+    monkeypatch.setattr(on_host("receipt"), "BOOT_ID", f"{folder}/boot_id")
+    old = {"digest": "1", "applied_at": "2026-01-01T00:00:00Z", "resources": before}
+    (folder / "receipt.json").write_text(json.dumps({"schema": 2, "capabilities": {"kernel": old}}))
+    ask("applied", ["kernel"], digests={"kernel": "2"}, resources={"kernel": now})
+    assert json.loads((folder / "receipt.json").read_text())["capabilities"]["kernel"]["resources"] == expected
 
 
 def test_an_entry_of_an_earlier_gpuprov_is_told_from_one_that_brought_nothing(folder: Path, ask: Ask) -> None:

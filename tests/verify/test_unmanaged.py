@@ -16,11 +16,13 @@ from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.readings import Readings
 from gpuprov.core.sanitize import fold_paths
 from gpuprov.facts.probes.base import Facts
-from gpuprov.host_code import sources
+from gpuprov.host_code import lasting, sources
 from gpuprov.plan import as_text, sentence
 from gpuprov.plan.model import HostPlan, Item
+from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.unmanaged import changes_of, find_unmanaged, in_words, prune_values
+from gpuprov.verify.unmanaged import lines as as_lines
 from tests.capabilities.asking import facts
 
 SUM, OTHER = "a" * 64, "b" * 64
@@ -233,6 +235,76 @@ def test_mig_stays_on_the_gpus() -> None:
     assert in_words(prune_values(HOST, there, find_unmanaged(HOST, there))) == (
         "no longer asked for: 1 file; mig stays on the GPUs until mig: {mode: disabled} is applied"
     )
+
+
+SWAPPINESS = ("kernel.sysctl", "", "vm.swappiness", "1", "60", lasting.BOOT)
+DIRTY = ("kernel.sysctl", "", "vm.dirty_ratio", "5", "", lasting.BOOT)
+ECC = ("gpu_settings.ecc", "GPU 0 (0000:17:00.0)", "GPU 0 (0000:17:00.0): ECC mode", "enabled", "", lasting.AGAIN)
+SYSCTLS = "vm.swappiness = 1\nvm.dirty_ratio = 5\n"
+
+
+@pytest.mark.parametrize(
+    ("block", "applied", "boot", "named"),
+    [
+        (
+            None,
+            [(*SWAPPINESS, "")],
+            "one",
+            ["vm.swappiness = 1 (--prune leaves it until the next boot; it was 60 before)"],
+        ),
+        ({}, [(*DIRTY, "")], "one", ["vm.dirty_ratio = 5 (apply leaves it until the next boot)"]),
+        ({}, [(*DIRTY, "one")], "one", ["vm.dirty_ratio = 5 (stays until the next boot)"]),
+        ({}, [(*DIRTY, "one")], "", ["vm.dirty_ratio = 5 (stays until the next boot)"]),
+        ({}, [(*DIRTY, "one")], "two", []),
+        ({"sysctl": {"vm.dirty_ratio": 7}}, [(*DIRTY, "")], "one", []),
+        (
+            {"sysctl": {"vm.dirty_ratio": 7}},
+            [(*SWAPPINESS, ""), (*DIRTY, "")],
+            "one",
+            ["vm.swappiness = 1 (apply leaves it until the next boot; it was 60 before)"],
+        ),
+        (
+            None,
+            [(*ECC, "one")],
+            "two",
+            ["GPU 0 (0000:17:00.0): ECC mode = enabled (stays until something sets it again)"],
+        ),
+        (
+            {"cpu_governor": "performance"},
+            [("kernel.governor", "policy0", "governor", "x", "", lasting.BOOT, "")],
+            "",
+            [],
+        ),
+        ({}, [("kernel.sysctl", "", "a line of another form")], "one", []),
+    ],
+    ids=[
+        *("no-block", "no-entry", "after-that-apply", "the-boot-is-not-known", "after-a-boot", "another-value"),
+        *("one-of-two", "kept-by-the-card", "what-cannot-be-read", "another-form"),
+    ],
+)
+def test_settings_that_the_spec_declares_no_longer(
+    block: dict[str, Any] | None, applied: list[tuple[str, ...]], boot: str, named: list[str]
+) -> None:
+    spec = HOST if block is None else HostSpec(name="gpu1", capabilities={"kernel": Kernel(**block)})
+    remembered = receipt(kernel=[lasting.SETTING + "\t".join(words) for words in applied])
+    there = facts(receipt=remembered, contents="@contents\n", os_release=OS, sysctl=SYSCTLS, sysctl_files="", boot=boot)
+    found = find_unmanaged(spec, there)
+    assert as_lines(found) == [f"kernel: {line}" for line in named]
+    assert list(changes_of(found)) == []
+    values = prune_values(spec, there, found)
+    assert in_words(values).startswith("no longer asked for: kernel" if block is None else "")
+
+
+def test_what_is_applied_is_declared_and_its_value_before_is_known() -> None:
+    kernel = Kernel(sysctl={"vm.swappiness": 1, "vm.dirty_ratio": 5}, cpu_governor="performance")
+    spec = HostSpec(name="gpu1", capabilities={"kernel": kernel})
+    there = facts(sysctl="vm.swappiness = 60\nvm.dirty_ratio = 5\n", sysctl_files="")
+    made = receipts.settings(BY_NAME["kernel"], Context(spec, kernel, there))
+    assert made.lines == [
+        lasting.format_setting(lasting.Lasting(*SWAPPINESS)),
+        lasting.format_setting(lasting.Lasting(*DIRTY)),
+        "unread kernel.governor",
+    ]
 
 
 LEFT = find_unmanaged(HOST, known(BROUGHT, *THERE))

@@ -7,7 +7,8 @@ from typing import Any
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.answers import HEADER, TRY_BY_HAND
-from gpuprov.capabilities.base import Desired, Resources
+from gpuprov.capabilities.base import Desired, Outcome, Resources
+from gpuprov.capabilities.gds.checks import module
 from gpuprov.capabilities.gds.decision import RESOLVING, SOURCE, Ctx, decide
 from gpuprov.capabilities.gds.fragment import Gds, settings
 from gpuprov.catalog import gds as catalogue
@@ -42,10 +43,11 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def modules_to_load(ctx: Ctx) -> list[str]:
-    """Return nvidia-fs if it is to be loaded now: not in a container, nor before a reboot that something else waits
-    for."""
-    waits = ctx.facts.get(system.CONTAINER) or ctx.facts.get(house.REBOOT_REASONS) or ctx.facts.get(probe.GDS).module
-    return [] if waits or ctx.fragment.path != "nvidia-fs" else [catalogue.MODULE]
+    """Return the modules that gds.module finds not loaded; none before a reboot that something else waits for."""
+    group = module.group(ctx)
+    if isinstance(group, Outcome) or ctx.facts.get(house.REBOOT_REASONS):
+        return []
+    return [difference.path for difference in group.compare()]
 
 
 def link_commands(ctx: Ctx) -> list[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.gpu_settings import boot, now, preflight, reality
-from gpuprov.capabilities.gpu_settings.desired import DESIRED, RESOURCES
+from gpuprov.capabilities.gpu_settings.desired import DESIRED, PROGRAM, RESOURCES
 from gpuprov.capabilities.gpu_settings.fragment import HERE, GpuSettings
 from gpuprov.capabilities.gpu_settings.rules import rules
 from gpuprov.capabilities.gpu_settings.tasks import TASKS
@@ -22,10 +22,7 @@ CAPABILITY = Capability(
     tasks=TASKS,
     desired=DESIRED,
     resources=RESOURCES,
-    carried=tuple(
-        f"gpuprov.host_code.gpu_settings{name}"
-        for name in ("", ".__main__", ".act", ".card", ".nvml", ".plan", ".wanted")
-    ),
+    carried=tuple(f"gpuprov.host_code.gpu_settings.{name[:-3]}".removesuffix(".__init__") for name in PROGRAM),
     needs_gpu=True,
     presupposes={
         **dict.fromkeys(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.compared import Group, compared
-from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, list_requests
+from gpuprov.capabilities.gpu_settings.host import STATE, Ctx, list_requests
 from gpuprov.capabilities.gpu_settings.now import PENDING_ECC, state_settings
+from gpuprov.host_code.gpu_settings.compare import compare_ecc
 
 
 @compared(
@@ -14,11 +15,9 @@ from gpuprov.capabilities.gpu_settings.now import PENDING_ECC, state_settings
 def ecc_boot(ctx: Ctx) -> Group | Outcome:
     """The pending ECC mode of each GPU is the one that the spec asks for: the GPU keeps it, and a boot brings it into
     force."""
-
-    def pair(gpu: Asked) -> tuple[str, str]:
-        return gpu.settings["ecc"], gpu.now.ecc_pending or "no ECC mode"
-
-    return state_settings(list_requests(ctx, "ecc"), PENDING_ECC, pair)
+    return state_settings(
+        list_requests(ctx, "ecc"), PENDING_ECC, lambda gpu: compare_ecc(gpu.state, gpu.settings["ecc"])[1]
+    )
 
 
 CHECKS = (ecc_boot,)

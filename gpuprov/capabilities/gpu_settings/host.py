@@ -10,6 +10,7 @@ from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import gpu_settings as probe
 from gpuprov.facts.probes.host import pci, system
 from gpuprov.host_code.gpu_settings import wanted
+from gpuprov.host_code.gpu_settings.compare import State
 
 Ctx = Context[GpuSettings]
 READABLE = (probe.SETTINGS, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
@@ -26,9 +27,30 @@ class Asked(NamedTuple):
     settings: dict[str, Any]
 
     @property
+    def state(self) -> State:
+        """The settings as they are compared."""
+        now = self.now
+        return State(
+            (now.ecc, now.ecc_pending or now.ecc) if now.ecc else None,
+            None if now.power is None else now.power * 1000,
+            None if now.power_default is None else now.power_default * 1000,
+            _pair(now.application_memory, now.application_graphics),
+            _pair(now.default_memory, now.default_graphics),
+            now.applications,
+            now.compute_mode,
+            bool(now.mig),
+            now.graphics,
+            now.memory,
+        )
+
+    @property
     def told(self) -> str:
         """The GPU in a message."""
         return str(self.gpu)
+
+
+def _pair(memory: int | None, graphics: int | None) -> tuple[int, int] | None:
+    return None if memory is None or graphics is None else (memory, graphics)
 
 
 def gpus(ctx: Ctx) -> list[tuple[wanted.Gpu, probe.GpuSettings]]:

@@ -17,7 +17,17 @@ from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import gpu_settings as probe
 from gpuprov.facts.probes.host.system import CONTAINER
-from gpuprov.host_code.gpu_settings.plan import format_pair, format_span, format_watts
+from gpuprov.host_code.gpu_settings.compare import (
+    Pair,
+    compare_applications,
+    compare_ecc,
+    compare_lock,
+    compare_mode,
+    compare_power,
+    format_span,
+    format_watts,
+)
+from gpuprov.host_code.lasting import AGAIN, DRIVER
 from gpuprov.resources import Setting
 
 COMPUTE_MODE, PENDING_ECC = "compute mode", "ECC mode after the next boot"
@@ -29,14 +39,14 @@ their name count, too."""
 def state_settings(
     found: list[Asked] | Outcome,
     what: str,
-    pair: Callable[[Asked], tuple[str, str]],
+    compare: Callable[[Asked], Pair],
     fix: str = APPLY,
     reboot: str = "",
 ) -> Group | Outcome:
-    """Return a setting of each GPU for which it is requested; `pair` gives (wanted, actual)."""
+    """Return a setting of each GPU for which it is requested."""
     if isinstance(found, Outcome):
         return found
-    rows = [(one, *pair(one)) for one in found]
+    rows = [(one, *compare(one)) for one in found]
     resources = tuple(
         Setting(
             kind=what,
@@ -64,6 +74,7 @@ def state_settings(
     *STATE,
     fields=("ecc", "per_gpu"),
     evidence="nvidia-smi --query-gpu=pci.bus_id,ecc.mode.current,ecc.mode.pending --format=csv",
+    until=AGAIN,
 )
 def ecc(ctx: Ctx) -> Group | Outcome:
     """ECC of each GPU's memory is in the mode that the spec asks for, not only after the next boot; a GPU is never
@@ -71,46 +82,39 @@ def ecc(ctx: Ctx) -> Group | Outcome:
     selection = list_requests(ctx, "ecc")
     if isinstance(selection, Outcome):
         return selection
-    other = [gpu for gpu in selection if gpu.now.ecc and gpu.now.ecc != gpu.settings["ecc"]]
-    waiting = all(gpu.now.ecc_pending == gpu.settings["ecc"] for gpu in other)
+    pairs = [(gpu, *compare_ecc(gpu.state, gpu.settings["ecc"])) for gpu in selection if gpu.now.ecc]
+    other = [gpu for gpu, now, _ in pairs if now.differs]
+    waiting = not any(pending.differs for _, now, pending in pairs if now.differs)
     reboot = f"the ECC mode of {', '.join(gpu.told for gpu in other)} changes at a boot" if other else ""
 
-    def pair(gpu: Asked) -> tuple[str, str]:
-        pending = f", {gpu.now.ecc_pending} is pending" if gpu.now.ecc_pending not in ("", gpu.now.ecc) else ""
-        return gpu.settings["ecc"], f"{gpu.now.ecc or 'no ECC mode'}{pending}"
+    def compare(gpu: Asked) -> Pair:
+        now, pending = compare_ecc(gpu.state, gpu.settings["ecc"])
+        later = f", {pending.actual} is pending" if pending.actual != now.actual else ""
+        return Pair(now.wanted, f"{now.actual}{later}")
 
     hint = "reboot: a pending ECC mode waits for it" if other and waiting else f"{APPLY}, then a reboot"
-    return state_settings(selection, "ECC mode", pair, hint if reboot else APPLY, reboot)
+    return state_settings(selection, "ECC mode", compare, hint if reboot else APPLY, reboot)
 
 
-def watts(limit: float | None) -> str:
-    return "no limit that can be set" if limit is None else format_watts(limit * 1000)
-
-
-@compared("gpu_settings.power_limit", *STATE, fields=("power_limit", "per_gpu"), evidence="nvidia-smi -q -d POWER")
+@compared(
+    "gpu_settings.power_limit",
+    *STATE,
+    fields=("power_limit", "per_gpu"),
+    evidence="nvidia-smi -q -d POWER",
+    until=DRIVER,
+)
 def power_limit(ctx: Ctx) -> Group | Outcome:
     """The power limit set on each GPU matches the spec; another limiter, such as the BMC's, may enforce less."""
     selection = list_requests(ctx, "power_limit")
-
-    def pair(gpu: Asked) -> tuple[str, str]:
-        limit = gpu.settings["power_limit"]
-        return watts(gpu.now.power_default if limit == "default" else float(limit)), watts(gpu.now.power)
-
-    group = state_settings(selection, "power limit", pair)
+    group = state_settings(selection, "power limit", lambda gpu: compare_power(gpu.state, gpu.settings["power_limit"]))
     if isinstance(selection, Outcome) or isinstance(group, Outcome):
         return group
     less = [
-        (gpu, f"{watts(gpu.now.power_enforced)} in force, by another limiter")
+        (gpu, f"{format_watts(gpu.now.power_enforced * 1000)} in force, by another limiter")
         for gpu in selection
         if gpu.now.power is not None and gpu.now.power_enforced is not None and gpu.now.power_enforced < gpu.now.power
     ]
     return msgspec.structs.replace(group, right=f"{group.right}; {describe_gpus(less)}") if less else group
-
-
-def pairs(memory: int | None, graphics: int | None, instead: str) -> str:
-    if memory is None or graphics is None:
-        return f"no application clocks ({instead or 'N/A'})"
-    return format_pair((memory, graphics))
 
 
 @compared(
@@ -118,18 +122,15 @@ def pairs(memory: int | None, graphics: int | None, instead: str) -> str:
     *STATE,
     fields=("application_clocks", "per_gpu"),
     evidence="nvidia-smi -q -d CLOCK",
+    until=DRIVER,
 )
 def application_clocks(ctx: Ctx) -> Group | Outcome:
     """Each GPU's application clocks match the spec, or are its own."""
-
-    def pair(gpu: Asked) -> tuple[str, str]:
-        now, clocks = gpu.now, gpu.settings["application_clocks"]
-        actual = pairs(now.application_memory, now.application_graphics, now.applications)
-        if clocks == "default":
-            return pairs(now.default_memory, now.default_graphics, now.applications), actual
-        return pairs(clocks["memory"], clocks["graphics"], ""), actual
-
-    return state_settings(list_requests(ctx, "application_clocks"), "application clocks", pair)
+    return state_settings(
+        list_requests(ctx, "application_clocks"),
+        "application clocks",
+        lambda gpu: compare_applications(gpu.state, gpu.settings["application_clocks"]),
+    )
 
 
 @compared(
@@ -137,37 +138,32 @@ def application_clocks(ctx: Ctx) -> Group | Outcome:
     *(*STATE, probe.KEPT),
     fields=("locked_clocks", "per_gpu"),
     evidence=f"nvidia-smi -q -d CLOCK,PERFORMANCE; cat {probe.RECORD}",
+    until=DRIVER,
 )
 def locked_clocks(ctx: Ctx) -> Group | Outcome:
     """Each clock was locked as the spec asks since the driver was loaded, and the GPU's clocks do not contradict it."""
     locks = ctx.facts.get(probe.KEPT).locks
 
-    def pair(gpu: Asked) -> tuple[str, str]:
-        spans = gpu.settings["locked_clocks"]
+    def compare(gpu: Asked) -> Pair:
+        spans, noted = gpu.settings["locked_clocks"], locks.get(gpu.now.address, {})
         expected = ", ".join(f"{name} {format_span(spans[name])}" for name in spans)
-        noted = locks.get(gpu.now.address, {})
-        actual = {name: format_span(noted[name]) if name in noted else "not locked by gpuprov" for name in spans}
-        if any(noted.get(name) != value for name, value in spans.items()):
-            return expected, ", ".join(f"{name} {text}" for name, text in actual.items())
-        return expected, "; ".join(contradictions(gpu, spans)) or expected
+        pairs = {name: compare_lock(gpu.state, name, span, noted) for name, span in spans.items()}
+        actual = ", ".join(f"{name} {pair.actual}" for name, pair in pairs.items())
+        return Pair(expected, ("" if actual != expected else "; ".join(list_slow(gpu, spans))) or actual)
 
-    return state_settings(list_requests(ctx, "locked_clocks"), "locked clocks", pair)
+    return state_settings(list_requests(ctx, "locked_clocks"), "locked clocks", compare)
 
 
-def contradictions(gpu: Asked, locks: dict[str, Any]) -> list[str]:
-    """Return clocks above the maximum, or below half the minimum of a GPU that gives no reason for it. The driver goes
-    somewhat below the minimum without a reason: a card's voltage does not carry 3105 MHz, and it shows 2730
+def list_slow(gpu: Asked, locks: dict[str, Any]) -> list[str]:
+    """Return clocks below half the minimum of a GPU that gives no reason for it. The driver goes somewhat below the
+    minimum without a reason: a card's voltage does not carry 3105 MHz, and it shows 2730
     (https://github.com/nvidia-holoscan/holohub/pull/714,
     https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1314)."""
     problems = []
     slow = any(reason in LOW or "Thermal" in reason or "Brake" in reason for reason in gpu.now.reasons)
     for name, lock in locks.items():
         clock = gpu.now.graphics if name == "graphics" else gpu.now.memory
-        if lock == "default" or clock is None:
-            continue
-        if clock > lock[1]:
-            problems.append(f"{name} at {clock} MHz, above {lock[1]} MHz: the lock is gone")
-        elif 2 * clock < lock[0] and not slow:
+        if lock != "default" and clock is not None and 2 * clock < lock[0] and not slow:
             problems.append(f"{name} at {clock} MHz, far below {lock[0]} MHz, and the GPU says no reason")
     return problems
 
@@ -177,13 +173,14 @@ def contradictions(gpu: Asked, locks: dict[str, Any]) -> list[str]:
     *STATE,
     fields=("compute_mode", "per_gpu"),
     evidence="nvidia-smi --query-gpu=pci.bus_id,compute_mode --format=csv",
+    until=DRIVER,
 )
 def compute_mode(ctx: Ctx) -> Group | Outcome:
     """Each GPU is in the compute mode that the spec asks for."""
     return state_settings(
         list_requests(ctx, "compute_mode"),
         COMPUTE_MODE,
-        lambda gpu: (gpu.settings["compute_mode"], gpu.now.compute_mode or "none"),
+        lambda gpu: compare_mode(gpu.state, gpu.settings["compute_mode"]),
     )
 
 

@@ -9,6 +9,7 @@ from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.answers import BEFORE, HEADER, TRY_BY_HAND
 from gpuprov.capabilities.base import Desired, Resources
 from gpuprov.capabilities.gpudirect_rdma import gdrcopy
+from gpuprov.capabilities.gpudirect_rdma import peer as peer_module
 from gpuprov.capabilities.gpudirect_rdma.checks import MISSING, Ctx, decided
 from gpuprov.capabilities.gpudirect_rdma.decision import PROBES, Decision
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES
@@ -16,13 +17,12 @@ from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE
 from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.driver import nvidia
-from gpuprov.facts.probes.host import house, pci, system
+from gpuprov.facts.probes.host import house, system
 from gpuprov.facts.probes.rdma import gdrcopy as gdrcopy_probe
 from gpuprov.facts.probes.rdma.gpudirect import GPUDIRECT, Gpudirect
 from gpuprov.resources import Absent, File, Resource, Unit, role_values
 from gpuprov.resources.packages import packages_of
 
-OTHERS = {"nvidia_peermem": "nv_peer_mem", "nv_peer_mem": "nvidia_peermem"}
 FORERUNNER = "nv_peer_mem.service"
 PATHS = (catalogue.UNIT_FILE, catalogue.DROP_IN)
 """Every file that the role may write."""
@@ -80,17 +80,14 @@ def reboot(ctx: Ctx) -> str:
 
 
 def peer(ctx: Ctx, name: str) -> dict[str, Any]:
-    """Return the arguments of step peer_memory; empty if nothing is to be loaded now: in a container, or without a GPU."""
-    here = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)) and not ctx.facts.get(system.CONTAINER)
-    if not name or not here:
+    """Return the arguments of step peer_memory; empty if nothing is to be loaded now."""
+    if not name or peer_module.find_obstacle(ctx):
         return {}
-    keys = ("peerdirect_support", "persistent_api_support")
-    own = {key: str(getattr(ctx.fragment, key)) for key in keys} if name == "nvidia_peermem" else {}
     causes = [
         {"text": message.text, "cause": message.cause, "way": message.way}
         for message in catalogue.read_gpudirect_file().messages
     ]
-    return {"name": name, "other": OTHERS[name], "parameters": own, "causes": causes}
+    return {"name": name, **peer_module.list_wanted(ctx.fragment, name), "causes": causes}
 
 
 GDRCOPY = {"of": "gdrcopy", "hint": TRY_BY_HAND}
@@ -111,14 +108,12 @@ def copies(ctx: Ctx) -> dict[str, Any]:
     if none and not url:
         raise ProbeFailed(problem, gdrcopy.SOURCE)
     message = f"gdrcopy is installed when apply has added {url}"
-    state = ctx.facts.get(gdrcopy_probe.GDRCOPY)
-    good = state.major and state.node == f"{state.major} 666"
-    waits = ctx.facts.get(system.CONTAINER) or ctx.facts.get(house.REBOOT_REASONS)
+    waits = bool(lacking) or bool(ctx.facts.get(house.REBOOT_REASONS))
     return {
         **GDRCOPY,
         "install": [] if none else lacking,
         "service": "" if lacking else gdrcopy.known(ctx.facts).service,
-        "run": not (lacking or good or waits),
+        "run": not waits and gdrcopy.find_device_fault(ctx) is not None,
         "later": {"told": message, "problem": f"{problem}. Fix: {gdrcopy.SOURCE}"} if none else {},
     }
 

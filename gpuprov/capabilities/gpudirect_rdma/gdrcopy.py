@@ -78,7 +78,15 @@ def gdrcopy(ctx: Ctx) -> Outcome:
         return fail(expected, f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair)
     if ctx.facts.get(system.CONTAINER):
         return ok(f"{' '.join(list_packages(ctx))}; a container has the modules and devices of its machine", expected)
-    service = known(ctx.facts).service
+    return find_device_fault(ctx, expected) or ok(f"gdrdrv loaded, /dev/gdrdrv {state.node}", expected)
+
+
+def find_device_fault(ctx: Ctx, expected: str = "") -> Outcome | None:
+    """Return the outcome of a host without the loaded module, or without a device node that leads to it for every user;
+    None if it has both, or if they are its machine's."""
+    state, service = ctx.facts.get(probe.GDRCOPY), known(ctx.facts).service
+    if ctx.facts.get(system.CONTAINER):
+        return None
     restart = f"systemctl restart {service} ({APPLY} does), after the NVIDIA driver is loaded"
     loaded = Modules(loaded=("gdrdrv",) * state.loaded)
     if fault := find_fault(
@@ -94,7 +102,7 @@ def gdrcopy(ctx: Ctx) -> Outcome:
         return fault
     if mode != "666":
         return fail("/dev/gdrdrv of mode 666", f"mode {mode}", restart)
-    return ok(f"gdrdrv loaded, /dev/gdrdrv {state.node}", expected)
+    return None
 
 
 @check(

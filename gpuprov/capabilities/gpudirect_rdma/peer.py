@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import build_modules, find_fault
 from gpuprov.capabilities.gpudirect_rdma.checks import Ctx, decided, without
 from gpuprov.capabilities.gpudirect_rdma.decision import OFED, PROBES, Decision
+from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
 from gpuprov.capabilities.gpudirect_rdma.fragment import parameters as asked_parameters
 from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.catalog.verdicts import find_complaints
-from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host import pci, system
 from gpuprov.facts.probes.kernel import modules
 from gpuprov.facts.probes.rdma.gpudirect import GPUDIRECT, Gpudirect, KernelState
+from gpuprov.host_code.peer_memory import compare
 from gpuprov.resources import KernelModule, Modules, Setting
 
 DKMS = "it does not come from DKMS, so nothing can build it again: nvidia_driver: {build: dkms}, or method dmabuf"
 DEFAULTS = {"peerdirect_support": "0", "persistent_api_support": "1"}
+OTHERS = {"nvidia_peermem": "nv_peer_mem", "nv_peer_mem": "nvidia_peermem"}
+
+
+def list_wanted(block: GpudirectRdma, name: str) -> dict[str, Any]:
+    """Return the module `other` than this peer module, beside which it does not work, and its `parameters`."""
+    parameters = (
+        {"peerdirect_support": block.peerdirect_support, "persistent_api_support": block.persistent_api_support}
+        if name == "nvidia_peermem"
+        else {}
+    )
+    return {"other": OTHERS[name], "parameters": {key: str(value) for key, value in parameters.items()}}
+
+
+def find_differences(ctx: Ctx, name: str) -> dict[str, str]:
+    """Return the modules and parameters that apply would change in the running kernel, each as it is."""
+    state, wanted = ctx.facts.get(GPUDIRECT), list_wanted(ctx.fragment, name)
+    return compare(name, wanted["other"], wanted["parameters"], state.loaded, state.parameters)
+
+
+def find_obstacle(ctx: Ctx) -> str:
+    """Return why no peer module can be loaded here; empty if one can."""
+    if container := ctx.facts.get(system.CONTAINER):
+        return f"{container} container: the loaded modules are the machine's, not this host's"
+    return "" if pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)) else "no NVIDIA GPU on the PCI bus"
 
 
 def not_peer(decision: Decision) -> Outcome | None:
@@ -118,21 +145,24 @@ def loaded(ctx: Ctx) -> Outcome:
     decision = decided(ctx)
     if answer := not_peer(decision):
         return answer
-    if container := ctx.facts.get(system.CONTAINER):
-        return skip(f"{container} container: the loaded modules are the machine's, not this host's")
+    if obstacle := find_obstacle(ctx):
+        return skip(obstacle)
     state, name = ctx.facts.get(GPUDIRECT), decision.method
     expected = f"{name} loaded, and ib_core used by it"
-    module = KernelModule(name=name, loaded=True)
-    reason, way = ("", "") if name in state.loaded else _why_unloaded(state, name)
-    users = ", ".join(state.holders) or "nothing"
-    again = f"rmmod {name}; systemctl restart openibd; modprobe {name}"
-    return (
-        find_fault(module, Modules(loaded=state.loaded), expected, reason, fix=way)
-        or find_fault(
-            module, Modules(loaded=state.holders), expected, f"loaded, and ib_core is used by {users}", fix=again
-        )
-        or ok(expected)
-    )
+    module, other = KernelModule(name=name, loaded=True), KernelModule(name=OTHERS[name], loaded=False)
+    present = Modules(loaded=state.loaded)
+    found = find_differences(ctx, name)
+    reason, way = _why_unloaded(state, name) if name in found else ("", "")
+    if fault := find_fault(module, present, expected, reason, fix=way):
+        return fault
+    beside = f"{OTHERS[name]} is loaded, too, which registers the same client"
+    if fault := find_fault(other, present, expected, beside, fix=f"{APPLY} unloads it while no program uses RDMA"):
+        return fault
+    if name not in state.holders:
+        users = ", ".join(state.holders) or "nothing"
+        again = f"rmmod {name}; systemctl restart openibd; modprobe {name}"
+        return fail(expected, f"loaded, and ib_core is used by {users}", again)
+    return ok(expected)
 
 
 def _why_unloaded(state: Gpudirect, name: str) -> tuple[str, str]:
@@ -158,7 +188,7 @@ def parameters(ctx: Ctx) -> Outcome:
     if decision.method != "nvidia_peermem":
         return not_peer(decision) or ok("nv_peer_mem has none of nvidia_peermem's parameters")
     state = ctx.facts.get(GPUDIRECT)
-    targets = DEFAULTS | {key: str(value) for key, value in asked_parameters(ctx.fragment).items()}
+    targets = list_wanted(ctx.fragment, decision.method)["parameters"]
     expected = " ".join(f"{key}={value}" for key, value in targets.items())
     names = {modules.underscored(name) for name in catalogue.get_method("nvidia_peermem").modules}
     given = [
@@ -197,7 +227,8 @@ def parameters(ctx: Ctx) -> Outcome:
         )
     if ctx.facts.get(system.CONTAINER) or "nvidia_peermem" not in state.loaded:
         return ok(f"{expected}, for when it is loaded", expected)
-    off = [f"{key}={value}" for key, value in state.parameters.items() if key in targets and value != targets[key]]
+    found = find_differences(ctx, decision.method)
+    off = [f"{key}={value}" for key, value in found.items() if key in targets]
     other = KernelModule(name="nvidia_peermem", loaded=True, outdated=" ".join(off), right=expected)
     way = f"{APPLY} loads it again; or {catalogue.UNIT} restarted"
     fault = find_fault(other, Modules(loaded=state.loaded), expected, f"loaded with {' '.join(off)}", fix=way)

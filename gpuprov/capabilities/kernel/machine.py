@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, fail, not_asked, skip
 from gpuprov.capabilities.compared import Group, compared
@@ -9,6 +11,7 @@ from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.host import cpu, system, virtualization
 from gpuprov.facts.probes.kernel import boot
 from gpuprov.host_code.at_boot.governor import select_differing
+from gpuprov.host_code.lasting import BOOT
 from gpuprov.resources import Setting, Values
 from gpuprov.spec.kernel import HUGEPAGE_KIB, NUMA_SYSCTL, Kernel, add_implied
 
@@ -37,6 +40,7 @@ def hugepage_settings(kernel: Kernel) -> tuple[Setting, ...]:
     *(cpu.HUGEPAGES, boot.COMMAND_LINE, system.CONTAINER),
     fields=("hugepages",),
     evidence="head -v /sys/kernel/mm/hugepages/*/nr_hugepages; dmesg | grep HugeTLB",
+    until=BOOT,
 )
 def hugepages(ctx: Ctx) -> Group | Outcome:
     """The kernel holds as many hugepages of each size as the spec asks for; sysctl and command line keep them for the
@@ -75,6 +79,7 @@ def hugepages(ctx: Ctx) -> Group | Outcome:
     *(cpu.FREQUENCY, virtualization.MACHINE, system.CONTAINER),
     fields=("cpu_governor",),
     evidence=cpu.FREQUENCY.evidence,
+    until=BOOT,
 )
 def governor(ctx: Ctx) -> Group | Outcome:
     """Every CPU has the frequency governor that the spec asks for."""
@@ -92,13 +97,14 @@ def governor(ctx: Ctx) -> Group | Outcome:
         hint = f"kernel: {{cpu_governor: {unknown[0]}}}"
         return fail(f"governor {target}", f"the driver has {', '.join(unknown)}", hint)
     wrong = select_differing(state.policies, target)
-    where = f"governor of {counted(len(wrong), 'policy')}"
+    found = f"{', '.join(sorted({policy.governor for policy in wrong}))} in {len(wrong)} of {len(state.policies)}"
+    setting = Setting(kind="governor", name="governor", value=target, before=found)
     return Group(
-        tuple(Setting(kind="governor", name=where, device=policy.name, value=target) for policy in state.policies),
+        tuple(msgspec.structs.replace(setting, device=policy.name) for policy in state.policies),
         {(policy.name, ""): policy.governor for policy in state.policies},
         expected=f"governor {target}",
         right=f"{target} in {counted(len(state.policies), 'policy')}",
-        message=f"{', '.join(sorted({policy.governor for policy in wrong}))} in {len(wrong)} of {len(state.policies)}",
+        message=found,
         fix=f"{APPLY}; {', '.join(state.rivals)} may set another" if state.rivals else APPLY,
     )
 
@@ -115,7 +121,9 @@ def elsewhere(ctx: Ctx) -> str:
     )
 
 
-@compared("kernel.numa_balancing", boot.SYSCTL, fields=("numa_balancing",), evidence=f"sysctl {NUMA_SYSCTL}")
+@compared(
+    "kernel.numa_balancing", boot.SYSCTL, fields=("numa_balancing",), evidence=f"sysctl {NUMA_SYSCTL}", until=BOOT
+)
 def numa_balancing(ctx: Ctx) -> Group | Outcome:
     """Automatic NUMA balancing of memory is on or off as the spec says; kernel.sysctl checks this for the next boot."""
     setting = ctx.fragment.numa_balancing

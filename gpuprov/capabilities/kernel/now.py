@@ -15,6 +15,7 @@ from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host import system, systemd
 from gpuprov.facts.probes.kernel import boot, modules
 from gpuprov.facts.probes.kernel.modules import underscored
+from gpuprov.host_code.lasting import BOOT
 from gpuprov.resources import KernelModule, Modules, Setting
 from gpuprov.resources.kernel_module import MODPROBE_FILE, MODULES_FILE
 from gpuprov.spec.kernel import Kernel, Scalar
@@ -97,7 +98,7 @@ def sysctls(kernel: Kernel) -> tuple[Setting, ...]:
     )
 
 
-@compared("kernel.sysctl", boot.SYSCTL, boot.SYSCTL_FILES, fields=("sysctl",))
+@compared("kernel.sysctl", boot.SYSCTL, boot.SYSCTL_FILES, fields=("sysctl",), until=BOOT)
 def sysctl(ctx: Ctx) -> Group | Outcome:
     """Every sysctl has the wanted value now, and is in gpuprov's file for the next boot."""
     if not ctx.fragment.sysctl:

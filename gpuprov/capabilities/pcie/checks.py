@@ -18,8 +18,10 @@ from gpuprov.facts.probes.host.pcie import PCIE
 from gpuprov.facts.probes.host.pcie import Pcie as State
 from gpuprov.facts.probes.kernel import boot
 from gpuprov.host_code.at_boot.pcie import Difference, Function, list_differences
+from gpuprov.host_code.lasting import BOOT
 from gpuprov.resources import Setting
 
+LSPCI = "lspci -vvv | grep -E '^[0-9a-f]"
 RESET = f"systemctl restart {catalogue.UNIT} ({APPLY} does); a reset of the function undoes it"
 ROOT = "run as root: only root reads configuration space beyond 64 bytes; as root: it fell off the bus (dmesg, lspci), reboot"
 HIDDEN = "take the field out of pcie: what runs the virtual machine hides the capability, or has to set it"
@@ -107,7 +109,8 @@ def iommu(ctx: Ctx) -> Outcome:
     "pcie.acs",
     *(PCIE, virtualization.MACHINE, system.CONTAINER),
     fields=("acs",),
-    evidence="lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'; rdma_topo check",
+    evidence=f"{LSPCI}|ACSCtl'; rdma_topo check",
+    until=BOOT,
 )
 def acs(ctx: Ctx) -> Group | Outcome:
     """ACSCtl of GPUs, HCAs and all bridges above them is zero; with rdma_topo, what rdma_topo computes."""
@@ -123,8 +126,8 @@ def acs(ctx: Ctx) -> Group | Outcome:
         return fail("GPUs or HCAs", "none on the PCI bus", "lspci -nn")
     if hidden := unreadable(path):
         return fail("ACSCtl of each", f"not readable: {' '.join(hidden)}", ROOT)
-    having = sum(function.acs is not None for function in path)
-    group = register(path, "ACSCtl", "0000", "{devices} {before}", acs="disabled")
+    having = [function for function in path if function.acs is not None]
+    group = register(having, "ACSCtl", "0000", "{devices} {before}", acs="disabled")
     words = [
         msgspec.structs.replace(one, words=f"{{devices}} {catalogue.format_acs(int(group.values[one.device, ''], 16))}")
         for one in group.resources
@@ -134,7 +137,7 @@ def acs(ctx: Ctx) -> Group | Outcome:
         group,
         resources=tuple(words),
         expected="ACS off above GPUs and HCAs",
-        right=f"off in {having} of {counted(len(path), 'function')}; the others have no ACS",
+        right=f"off in {len(having)} of {counted(len(path), 'function')}; the others have no ACS",
     )
 
 
@@ -159,7 +162,8 @@ def _computed(state: State) -> Outcome:
     "pcie.max_read_request",
     *(PCIE, rdma.DEVICES),
     fields=("max_read_request", "gpu_max_read_request"),
-    evidence="lspci -vvv | grep -E '^[0-9a-f]|MaxReadReq'",
+    evidence=f"{LSPCI}|MaxReadReq'",
+    until=BOOT,
 )
 def max_read_request(ctx: Ctx) -> Group | Outcome:
     """The maximum read request of each HCA, and of each GPU, has the wanted value."""
@@ -202,10 +206,7 @@ def _without_control(functions: tuple[Function, ...], expected: str, none: str, 
 
 
 @compared(
-    "pcie.relaxed_ordering",
-    *(PCIE, rdma.DEVICES),
-    fields=("relaxed_ordering",),
-    evidence="lspci -vvv | grep -E '^[0-9a-f]|RlxdOrd'",
+    "pcie.relaxed_ordering", PCIE, rdma.DEVICES, fields=("relaxed_ordering",), evidence=f"{LSPCI}|RlxdOrd'", until=BOOT
 )
 def relaxed_ordering(ctx: Ctx) -> Group | Outcome:
     """Relaxed ordering is enabled, or disabled, in DevCtl of each GPU and HCA."""
@@ -225,6 +226,7 @@ def relaxed_ordering(ctx: Ctx) -> Group | Outcome:
     *(PCIE, rdma.DEVICES, system.CONTAINER),
     fields=("affinity",),
     evidence="for i in /sys/bus/pci/devices/*/infiniband/../msi_irqs/*; do cat /proc/irq/${i##*/}/smp_affinity_list; done",
+    until=BOOT,
 )
 def affinity(ctx: Ctx) -> Group | Outcome:
     """Interrupts of each HCA may be served only by CPUs of its own NUMA node, and irqbalance leaves them there."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Dict, Mapping, NamedTuple, Sequence
 
-from . import plan
+from . import compare, plan
 from .card import Card, list_graphics_clocks, list_memory_clocks, read_cards
 from .nvml import NO_PERMISSION, Failed, Nvml
 from .wanted import WantedError, select_targets
 
+Locks = Dict[str, Any]
+"""The same of one GPU as `compare.Locks`, to be added to."""
 RECORD = "/run/gpuprov/gpu_settings.json"
 MODULE = "/sys/module/nvidia"
 
@@ -36,7 +38,7 @@ def identify_load() -> int:
         return 0
 
 
-def read_record(path: str = "") -> dict[str, plan.Locks]:
+def read_record(path: str = "") -> dict[str, Locks]:
     """Return the clocks locked on each GPU since the driver was loaded, by PCI address: NVML does not report them."""
     try:
         with open(path or RECORD, encoding="utf-8") as file:
@@ -46,7 +48,7 @@ def read_record(path: str = "") -> dict[str, plan.Locks]:
         return {}
 
 
-def write_record(locks: Mapping[str, plan.Locks], path: str = "") -> None:
+def write_record(locks: Mapping[str, Locks], path: str = "") -> None:
     path = path or RECORD
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     partial = f"{path}.new"
@@ -110,7 +112,7 @@ def make_answer(needs: Sequence[plan.Needs], problems: Sequence[str]) -> Answer:
     )
 
 
-def _carry_out(nvml: Nvml, need: plan.Needs, locks: dict[str, plan.Locks]) -> list[str]:
+def _carry_out(nvml: Nvml, need: plan.Needs, locks: dict[str, Locks]) -> list[str]:
     """Change one GPU; return the failures, and the settings that differ afterwards."""
     card, wrong = need.card, []
     for step in need.steps:
@@ -133,11 +135,12 @@ def list_unset(nvml: Nvml, need: plan.Needs) -> list[str]:
     now: Card | None = next((card for card in read_cards(nvml) if card.gpu == need.card.gpu), None)
     if now is None:
         return ["the GPU is gone"]
+    state = now.state
     shown = {
         "compute mode": now.mode,
-        "power limit": plan.format_watts(now.power.limit) if now.power else "none",
-        "application clocks": plan.format_pair(now.applications) if now.applications else "none",
-        "ECC mode after the next boot": ("disabled", "enabled")[now.ecc[1]] if now.ecc else "none",
+        "power limit": compare.format_watts(state.power),
+        "application clocks": compare.format_pair(state.applications) if state.applications else "none",
+        "ECC mode after the next boot": state.ecc[1] if state.ecc else "none",
     }
     return [
         f"{step.what} is {shown[step.what]}, not {step.after},"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from .compare import State
 from .nvml import DEPRECATED, FUNCTION_NOT_FOUND, NOT_FOUND, NOT_SUPPORTED, UINT, Failed, Nvml
 from .wanted import Gpu
 
 GRAPHICS, MEMORY = UINT(0), UINT(2)  # NVML_CLOCK_GRAPHICS, NVML_CLOCK_MEM
 MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
 """Names in the order of NVML_COMPUTEMODE_*."""
+SWITCH = ("disabled", "enabled")
 LACKING = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, DEPRECATED)
 
 
@@ -40,6 +42,21 @@ class Card(NamedTuple):
     mode: str
     mig: bool
     computing: list[int]
+
+    @property
+    def state(self) -> State:
+        """The settings as they are compared."""
+        return State(
+            None if self.ecc is None else (SWITCH[self.ecc[0]], SWITCH[self.ecc[1]]),
+            self.power.limit if self.power else None,
+            self.power.default if self.power else None,
+            self.applications,
+            self.defaults,
+            self.no_applications,
+            self.mode,
+            self.mig,
+            *self.clocks,
+        )
 
 
 def read_cards(nvml: Nvml) -> list[Card]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from .card import MODES, Card
+from .compare import (
+    Locks,
+    compare_applications,
+    compare_ecc,
+    compare_lock,
+    compare_mode,
+    compare_power,
+    format_span,
+    format_watts,
+)
 from .nvml import UINT
 
-Locks = Dict[str, Any]
-"""Clocks that this program locked on a GPU since the driver was loaded: "graphics" and "memory", each [least, most] or
-"default"."""
 LOCKING = {
     "graphics": ("DeviceSetGpuLockedClocks", "DeviceResetGpuLockedClocks"),
     "memory": ("DeviceSetMemoryLockedClocks", "DeviceResetMemoryLockedClocks"),
@@ -54,25 +61,23 @@ def needs(card: Card, settings: Mapping[str, Any], locks: Locks, clocks: Callabl
         plan_applications(card, settings["application_clocks"], clocks, steps, problems)
     for name, value in settings.get("locked_clocks", {}).items():
         _lock(card, name, value, locks, clocks, steps, problems)
-    waits = plan_ecc(card, settings["ecc"] == "enabled", steps, problems) if "ecc" in settings else False
+    waits = plan_ecc(card, settings["ecc"], steps, problems) if "ecc" in settings else False
     return Needs(card, steps, [f"{card.gpu}: {text}" for text in problems], waits)
 
 
 def plan_mode(card: Card, mode: str, steps: list[Step], problems: list[str]) -> None:
+    pair = compare_mode(card.state, mode)
+    if not pair.differs:
+        return
     if card.mig:
-        if mode != "default":
-            problems.append(f"compute_mode is {mode}, and a GPU in MIG mode takes default only; leave it out")
-    elif card.mode != mode:
+        problems.append(f"compute_mode is {mode}, and a GPU in MIG mode takes default only; leave it out")
+    else:
         if card.computing and mode != "default":
             pids = " ".join(str(pid) for pid in card.computing)
             problems.append(
                 f"compute_mode {mode} would keep processes out that compute here (pid {pids}); end them first"
             )
-        steps.append(Step("compute mode", card.mode, mode, ("DeviceSetComputeMode", UINT(MODES.index(mode)))))
-
-
-def format_watts(milliwatts: float) -> str:
-    return f"{milliwatts / 1000:g} W"
+        steps.append(Step("compute mode", pair.actual, mode, ("DeviceSetComputeMode", UINT(MODES.index(mode)))))
 
 
 def plan_power(card: Card, value: Any, steps: list[Step], problems: list[str]) -> None:
@@ -85,9 +90,10 @@ def plan_power(card: Card, value: Any, steps: list[Step], problems: list[str]) -
         problems.append(
             f"power_limit is {format_watts(limit)}; allowed: {format_watts(power.least)} to {format_watts(power.most)}"
         )
-    if power.limit != limit:
+    pair = compare_power(card.state, value)
+    if pair.differs:
         call = ("DeviceSetPowerManagementLimit", UINT(limit))
-        steps.append(Step("power limit", format_watts(power.limit), format_watts(limit), call))
+        steps.append(Step("power limit", pair.actual, pair.wanted, call))
 
 
 def plan_applications(
@@ -97,7 +103,8 @@ def plan_applications(
         problems.append(f"it has no application clocks ({card.no_applications}); take locked_clocks in their place")
         return
     desired = card.defaults if value == "default" else (int(value["memory"]), int(value["graphics"]))
-    if desired == card.applications or desired is None:
+    pair = compare_applications(card.state, value)
+    if desired is None or not pair.differs:
         return
     known = clocks()
     if desired[0] not in known.memory:
@@ -108,11 +115,7 @@ def plan_applications(
     call: tuple[Any, ...] = ("DeviceSetApplicationsClocks", UINT(desired[0]), UINT(desired[1]))
     if value == "default":
         call = ("DeviceResetApplicationsClocks",)
-    steps.append(Step("application clocks", format_pair(card.applications), format_pair(desired), call))
-
-
-def format_pair(clocks: tuple[int, int]) -> str:
-    return f"memory {clocks[0]} MHz, graphics {clocks[1]} MHz"
+    steps.append(Step("application clocks", pair.actual, pair.wanted, call))
 
 
 def format_clocks(clocks: Sequence[int]) -> str:
@@ -135,8 +138,9 @@ def _lock(
     to_set, to_reset = LOCKING[name]
     before = "unknown" if name not in locks else format_span(locks[name])
     what = f"locked {name} clocks"
+    again = not compare_lock(card.state, name, value, locks).differs
     if value == "default":
-        steps.append(Step(what, before, value, (to_reset,), (name, value), again=locks.get(name) == value))
+        steps.append(Step(what, before, value, (to_reset,), (name, value), again))
         return
     least, most = (int(number) for number in value)
     known = clocks()
@@ -149,23 +153,17 @@ def _lock(
     ]
     if wrong:
         problems.append(f"locked_clocks.{name} is {wrong[0]} MHz; allowed: {format_clocks(sorted({*allowed}))}")
-    now = card.clocks[0 if name == "graphics" else 1]
-    again = locks.get(name) == [least, most] and (now is None or now <= most)
     call = (to_set, UINT(least), UINT(most))
     steps.append(Step(what, before, format_span([least, most]), call, (name, [least, most]), again))
 
 
-def format_span(lock: Any) -> str:
-    return "default" if lock == "default" else f"{lock[0]} to {lock[1]} MHz"
-
-
-def plan_ecc(card: Card, enabled: bool, steps: list[Step], problems: list[str]) -> bool:
+def plan_ecc(card: Card, mode: str, steps: list[Step], problems: list[str]) -> bool:
     """Plan the ECC mode; return whether the requested mode waits for a boot."""
-    words = ("disabled", "enabled")
     if card.ecc is None:
         problems.append("it has no ECC mode that can be set; leave ecc out")
         return False
-    if card.ecc[1] != enabled:
-        call = ("DeviceSetEccMode", UINT(enabled))
-        steps.append(Step("ECC mode after the next boot", words[card.ecc[1]], words[enabled], call))
-    return card.ecc[0] != enabled
+    now, pending = compare_ecc(card.state, mode)
+    if pending.differs:
+        call = ("DeviceSetEccMode", UINT(mode == "enabled"))
+        steps.append(Step("ECC mode after the next boot", pending.actual, mode, call))
+    return now.differs

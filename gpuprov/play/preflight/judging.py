@@ -84,6 +84,7 @@ def judge(
             if not preflight:
                 with contextlib.suppress(ProbeFailed):  # a list that cannot be made stops no apply
                     resources[name] = receipts.entries(capability, context, desired.get(name, {}))
+                    resources[name] += receipts.settings(capability, context).lines
         except ProbeFailed as error:
             refusals.append(f"{name}: {error}. Fix: {error.hint or 'see on the host why it cannot be read'}")
         except Exception as error:

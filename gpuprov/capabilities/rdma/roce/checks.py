@@ -18,6 +18,7 @@ from gpuprov.facts.probes.rdma.ofed import OFED
 from gpuprov.facts.probes.rdma.roce import ROCE
 from gpuprov.host_code.at_boot import roce_ports
 from gpuprov.host_code.at_boot.roce_ports import Difference, RocePort
+from gpuprov.host_code.lasting import BOOT
 from gpuprov.resources import Setting
 
 Ctx = Context[Rdma]
@@ -45,7 +46,7 @@ def _elsewhere(ctx: Ctx) -> Outcome | None:
     return None if ctx.fragment.fabric == "roce" else not_asked(f"the fabric is {ctx.fragment.fabric}")
 
 
-@compared("rdma.roce_settings", ROCE, rdma.DEVICES, fields=FIELDS, evidence=ROCE.evidence)
+@compared("rdma.roce_settings", ROCE, rdma.DEVICES, fields=FIELDS, evidence=ROCE.evidence, until=BOOT)
 def settings(ctx: Ctx) -> Group | Outcome:
     """Each RoCE port has every setting that the spec asks for, read back from driver and kernel."""
     if answer := _elsewhere(ctx):

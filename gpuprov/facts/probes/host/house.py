@@ -9,6 +9,7 @@ from gpuprov.core.safe_parse import Unreadable, parse_typed_json
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.host_code import fence, machine
 from gpuprov.host_code.packages.other_driver import PROGRAMS
+from gpuprov.host_code.receipt import BOOT_ID
 
 RECEIPT_FILE = "/var/lib/gpuprov/receipt.json"
 LOCK_FILE = "/run/gpuprov/lock/owner.json"
@@ -148,6 +149,8 @@ FENCE = Probe(
 `host_code.lock`."""
 MACHINE = Probe("which_machine", machine.IDENTITY, parse_machine, machine.IDENTITY, speaks=True)
 """The machine's identity, independent of its name: see `host_code.machine`."""
+BOOT = Probe("boot", f"cat {BOOT_ID}", lambda output: output.text.strip(), f"cat {BOOT_ID}")
+"""The kernel's own name of the present boot."""
 REBOOT_REASONS = Probe(
     "reboot_reasons",
     'for f in /run/gpuprov/reboot-required.d/*; do [ -f "$f" ] || continue; printf "%s|%s\\n" "${f##*/}" "$(head -n 1 "$f")"; done',

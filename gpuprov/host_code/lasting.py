@@ -1,0 +1,60 @@
+"""Settings as the receipt lists them: values that stay when no spec declares them any longer. Pure."""
+
+from __future__ import annotations
+
+from typing import Collection, Iterable, Iterator, NamedTuple
+
+SETTING, UNREAD = "setting ", "unread "
+"""How a line of a setting begins; how that of a check begins whose settings cannot be known, which no receipt keeps."""
+BOOT, DRIVER, AGAIN = "the next boot", "the driver is next loaded", "something sets it again"
+"""What ends a value."""
+
+
+class Lasting(NamedTuple):
+    """A setting that was applied. `check`: the check that compares it; `device`: empty if it is no device's. `before`:
+    the value before its first apply; empty if unknown. `until`: what ends the value. `left`: the boot in which an apply
+    found it no longer declared; empty while it is."""
+
+    check: str
+    device: str
+    name: str
+    value: str
+    before: str = ""
+    until: str = AGAIN
+    left: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.check, self.device, self.name
+
+
+def format_setting(setting: Lasting) -> str:
+    return SETTING + "\t".join(" ".join(word.split()) for word in setting)
+
+
+def parse_settings(lines: Iterable[str]) -> Iterator[Lasting]:
+    """Yield the settings among the lines of a receipt."""
+    for line in lines:
+        words = line[len(SETTING) :].split("\t")
+        if line.startswith(SETTING) and len(words) == len(Lasting._fields):
+            yield Lasting(*words)
+
+
+def is_over(setting: Lasting, boot: str) -> bool:
+    """Return whether a boot has ended the value since an apply no longer declared it; `boot`: the present one."""
+    return bool(setting.left and boot) and setting.left != boot and setting.until != AGAIN
+
+
+def merge_settings(now: Collection[str], before: Iterable[str], boot: str) -> Iterator[str]:
+    """Yield the lines of declared settings, each with the value before its first apply, then those of earlier ones that
+    are still in force."""
+    earlier = {setting.key: setting for setting in parse_settings(before)}
+    unread = {line[len(UNREAD) :] for line in now if line.startswith(UNREAD)}
+    for setting in parse_settings(now):
+        known = earlier.pop(setting.key, setting)
+        yield format_setting(setting._replace(before=known.before))
+    for setting in earlier.values():
+        if setting.check in unread:
+            yield format_setting(setting)
+        elif not is_over(setting, boot):
+            yield format_setting(setting._replace(left=setting.left or boot))
