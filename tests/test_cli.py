@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,21 +16,12 @@ from click.testing import CliRunner
 
 from gpuprov.cli import cli
 from gpuprov.cli.sections import PURPOSES, RENAMED
+from tests.commands import run_forked as gpuprov
 
 pytestmark = pytest.mark.install
 
 ROOT = Path(__file__).parents[1]
 GOOD = "all: {hosts: {gpu01: {ansible_connection: local}}, vars: {gpuprov: {nouveau: {}}}}\n"
-
-
-def gpuprov(
-    *arguments: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpuprov", *map(str, arguments)]
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROV", "ANSIBLE"))}
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=cwd, env={**clean, **(env or {})}, timeout=120
-    )
 
 
 @pytest.fixture
@@ -129,11 +119,9 @@ LOG = b"""[ 11.0] usb 1-1: new device
     ],
 )
 def test_explain_reads_a_log_that_is_piped_in(log: bytes, code: int, said: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuprov", "explain", "-"], input=log, capture_output=True, check=False
-    )
-    assert (done.returncode, said in (done.stdout + done.stderr).decode()) == (code, True), done
-    assert b"\x1b" not in done.stdout
+    done = gpuprov("explain", "-", given=log)
+    assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done
+    assert "\x1b" not in done.stdout
 
 
 def test_check_of_a_good_inventory(good: Path) -> None:
