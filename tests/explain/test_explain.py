@@ -290,7 +290,7 @@ def test_a_field_is_found_in_capitals() -> None:
         # Its words are all in another message, of containers: https://github.com/NVIDIA/dcgm-exporter/issues/46
         ("Error: Failed to initialize NVML", "paste the whole message as it was printed"),
         ("Error: nvml: Unknown Error", "paste the whole message as it was printed"),
-        # Three words of "Failed to start NVIDIA Persistence Daemon" are a part of it; with a colon, or four, they are not.
+        # Three words of "Failed to start NVIDIA Persistence Daemon" are a part of it; with a colon, or four, none are.
         ("daemon: persistence failed", "paste the whole message as it was printed"),
         ("daemon persistence start failed", "paste the whole message as it was printed"),
     ],
