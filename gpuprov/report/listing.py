@@ -15,6 +15,7 @@ from gpuprov.core.safe_parse import format_document
 from gpuprov.core.sanitize import counted
 from gpuprov.host_code.files import PYTHON
 from gpuprov.verify.listing import Item, Listing
+from gpuprov.verify.unmanaged import lines as describe_left
 
 FORMAT = 1
 
@@ -66,12 +67,15 @@ def as_text(listing: Listing, *, verbose: bool = False) -> str:
             lines.append(f"  {item.kind:7}  {item.name:{width}}  {item.wanted}{differs}".rstrip())
     for capability, why in listing.unknown.items():
         lines += ["", f"{listing.host}  {capability}", f"  not known: {why}"]
+    if listing.left:
+        lines += ["", f"{listing.host}  no longer asked for", *(f"  {line}" for line in describe_left(listing.left))]
     if not lines:
         return f"{listing.host}: nothing that was asked about is a file or a unit of gpuprov's"
     differing = sum(bool(item.differs) for item in listing.items)
     parts = [counted(len(listing.items), "resource")]
     parts += [counted(differing, "difference")] * bool(differing)
     parts += [f"not known of {', '.join(listing.unknown)}"] * bool(listing.unknown)
+    parts += [f"{len(listing.left)} no longer asked for"] * bool(listing.left)
     parts += ["all as it should be"] * (not differing and not listing.unknown)
     return "\n".join([*lines[1:], "", f"{listing.host}: {', '.join(parts)}"])
 

@@ -11,7 +11,7 @@ from gpuprov.capabilities.base import Capability, Context, Outcome
 from gpuprov.capabilities.compared import Group, compare_resource, list_compared
 from gpuprov.capabilities.generated import desired, generated_checks
 from gpuprov.facts.probes.base import Facts, Probe, ProbeFailed
-from gpuprov.facts.probes.host import contents
+from gpuprov.facts.probes.host import contents, house
 from gpuprov.facts.probes.host.contents import Contents
 from gpuprov.host_code import wanted_units
 from gpuprov.host_code.files import PYTHON
@@ -20,6 +20,7 @@ from gpuprov.resources.kernel_module import describe_module
 from gpuprov.resources.setting import describe_setting
 from gpuprov.resources.unit import in_words
 from gpuprov.spec.model import HostSpec
+from gpuprov.verify.unmanaged import Unmanaged, find_unmanaged
 
 Kind = Literal["file", "absent", "lines", "unit", "setting", "module"]
 
@@ -39,11 +40,12 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """The resources of one host. `unknown`: by capability, or by a check of its settings, why nobody can say
-    what it should have there."""
+    what it should have there. `left`: what an apply brought and the spec no longer declares."""
 
     host: str
     items: tuple[Item, ...] = ()
     unknown: Mapping[str, str] = {}
+    left: tuple[Unmanaged, ...] = ()
 
 
 def probes_of(
@@ -55,7 +57,8 @@ def probes_of(
         for name in _asked(host, known, only)
         for check in (*generated_checks(known[name]), *list_compared(known[name]))
     )
-    return tuple({probe.name: probe.of(host) for check in checks for probe in check.probes}.values())
+    probes = [house.RECEIPT, house.BOOT, contents.CONTENTS, *(probe for check in checks for probe in check.probes)]
+    return tuple({probe.name: probe.of(host) for probe in probes}.values())
 
 
 def listing(
@@ -77,7 +80,8 @@ def listing(
                 items += _settings(name, check.group(ctx))
             except ProbeFailed as error:
                 unknown[check.id] = str(error)
-    return Listing(host=host.name, items=tuple(items), unknown=unknown)
+    left = tuple(each for each in find_unmanaged(host, facts) if only is None or each.capability in only)
+    return Listing(host=host.name, items=tuple(items), unknown=unknown, left=left)
 
 
 def _asked(host: HostSpec, known: Mapping[str, Capability], only: Collection[str] | None) -> list[str]:

@@ -14,6 +14,7 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, LEGACY, LEGACY_FILE, Persistence
 from gpuprov.cli import cli
 from gpuprov.core.errors import GpuprovError
+from gpuprov.host_code import lasting
 from gpuprov.report import listing as report
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.verify.listing import Listing, listing, probes_of
@@ -117,6 +118,22 @@ def test_a_file_that_hosts_have_differently_is_refused() -> None:
     other = msgspec.structs.replace(listed("readings", contents=contents_host.nothing()), host="gpu2")
     with pytest.raises(GpuprovError, match="not the same on gpu1 and gpu2"):
         report.text_of([one, other], SERVICE)
+
+
+def test_what_an_apply_brought_and_no_block_declares_is_named_and_is_no_difference() -> None:
+    applied = lasting.Lasting("kernel.sysctl", "", "vm.swappiness", "1", "60", lasting.BOOT)
+    entry = {"digest": "1", "resources": [lasting.format_setting(applied)]}
+    found = listed("readings", receipt=json.dumps({"capabilities": {"kernel": entry}}))
+    text = report.as_text(found)
+    assert (
+        "gpu1  no longer asked for\n  kernel: vm.swappiness = 1 (--prune leaves it until the next boot; it was 60"
+        in text
+    )
+    assert "1 no longer asked for, all as it should be" in text
+    assert [left["name"] for left in json.loads(report.document([found], {}))["hosts"][0]["left"]] == [
+        "vm.swappiness = 1"
+    ]
+    assert report.show([found], {}, path=None, as_json=False, verbose=False) == 0
 
 
 def test_what_nobody_can_say_is_told_and_is_not_right() -> None:
