@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Capability, Context, Outcome, not_asked
 from gpuprov.capabilities.compared import Compared, Group, list_compared
-from gpuprov.facts.probes.base import Probe, ProbeFailed
+from gpuprov.facts.probes.base import Probe
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import family
 from gpuprov.facts.probes.software.repositories import REPOSITORIES
@@ -62,7 +62,7 @@ def settings(capability: Capability, ctx: Context[Any]) -> Settings:
     for check in _list_lasting(capability):
         try:
             group = check.group(ctx)
-        except ProbeFailed:
+        except Exception:  # the check itself reports it
             unread.add(check.id)
             continue
         if isinstance(group, Outcome):

@@ -295,6 +295,17 @@ def test_settings_that_the_spec_declares_no_longer(
     assert in_words(values).startswith("no longer asked for: kernel" if block is None else "")
 
 
+def test_a_check_that_breaks_says_nothing_of_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(_kernel: Kernel) -> None:
+        raise ValueError
+
+    monkeypatch.setattr("gpuprov.capabilities.kernel.now.sysctls", breaks)
+    spec = HostSpec(name="gpu1", capabilities={"kernel": Kernel(sysctl={"vm.dirty_ratio": 5})})
+    remembered = receipt(kernel=[lasting.format_setting(lasting.Lasting(*SWAPPINESS))])
+    there = facts(receipt=remembered, contents="@contents\n", sysctl=SYSCTLS, sysctl_files="")
+    assert find_unmanaged(spec, there) == ()
+
+
 def test_what_is_applied_is_declared_and_its_value_before_is_known() -> None:
     kernel = Kernel(sysctl={"vm.swappiness": 1, "vm.dirty_ratio": 5}, cpu_governor="performance")
     spec = HostSpec(name="gpu1", capabilities={"kernel": kernel})
