@@ -19,6 +19,8 @@ from gpuprov.__main__ import main, run
 
 LIMIT = 120
 """Seconds that a command may take."""
+FOREIGN = ("GPUPROV", "ANSIBLE")
+"""Variables of who runs the tests that would change what commands do."""
 
 
 def run_main(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -29,6 +31,22 @@ def run_main(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
         with pytest.raises(SystemExit) as ended:
             main()
     return int(ended.value.code or 0)
+
+
+def spawn(
+    *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `gpuprov WORDS` as a user's shell does, in a process that begins with these variables."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    return subprocess.run(
+        [sys.executable, "-m", "gpuprov", *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**kept, **(env or {})},
+        timeout=LIMIT,
+    )
 
 
 def run_forked(
@@ -65,7 +83,7 @@ def _become(words: list[str], cwd: Path | None, env: Mapping[str, str], files: t
         os.dup2(file.fileno(), number)
     sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w")
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for name in [name for name in os.environ if name.startswith(("GPUPROV", "ANSIBLE"))]:
+    for name in [name for name in os.environ if name.startswith(FOREIGN)]:
         del os.environ[name]
     os.environ.update(env)
     if cwd:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from gpuprov.core import terminal
-from tests.test_cli import ROOT, gpuprov
+from tests.commands import spawn as gpuprov
+from tests.test_cli import ROOT
 
 pytestmark = pytest.mark.install
 
