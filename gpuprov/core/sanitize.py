@@ -165,8 +165,8 @@ def wrapped(text: str, width: int, first: str = "", hang: str = "") -> list[str]
 
 def hanging(text: str, width: int) -> list[str]:
     """Do the same for a line with its own indent: the following lines are indented below it. 0: one piece."""
-    hang = " " * (len(text) - len(text.lstrip()) + 2)
-    return wrapped(text, max(width, 20) if width else 0, hang=hang) or [""]
+    indent = " " * (len(text) - len(text.lstrip()))
+    return wrapped(text.lstrip(), max(width, 20) if width else 0, first=indent, hang=f"{indent}  ") or [""]
 
 
 def in_markup(text: str) -> str:
