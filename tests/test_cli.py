@@ -316,8 +316,10 @@ printf "%s\\n" "$*" >>PLACE/asked
 mkdir -p PLACE/open; : >PLACE/open/$$; trap 'rm -f PLACE/open/$$' EXIT
 sleep 0.2; ls PLACE/open | wc -l >>PLACE/open_at_a_time
 case "$*" in *gpu3*) echo 'ssh: connect to host gpu3 port 22: No route to host' >&2; exit 255;; esac
-sh
+PATH=PLACE/without:$PATH sh
 """
+SLOW = "apt-cache dkms nvidia-smi nvidia-persistenced journalctl"
+"""Programs of this machine that take long to answer, and that no test here asks for anything."""
 
 
 @pytest.fixture
@@ -325,6 +327,9 @@ def reached(tmp_path: Path) -> Path:
     """An inventory of four hosts that our own ssh reaches: this machine, four times; gpu3 is down."""
     (tmp_path / "ssh").write_text(FAKE.replace("PLACE", str(tmp_path)))
     (tmp_path / "ssh").chmod(0o755)
+    (tmp_path / "without").mkdir()
+    for name in SLOW.split():
+        (tmp_path / "without" / name).symlink_to("/bin/true")
     file = tmp_path / "inventory.yaml"
     file.write_text(
         f"all: {{hosts: {{'gpu[1:4]': {{ansible_ssh_executable: {tmp_path}/ssh}}}}, vars: {{gpuprov: {{nouveau: {{}}}}}}}}\n"
