@@ -64,7 +64,7 @@ def split(text: str) -> dict[str, str]:
     lines = text.splitlines()
     if not any(_host_of(line) for line in lines[:_LOOKED_AT]):
         return {}
-    owners = [_host_of(line) for line in lines]
+    owners = list(_list_owners(lines))
     names = set(owners) - {""}
     aliases = {name: longer[0] for name in names if len(longer := [o for o in names if o.startswith(f"{name}.")]) == 1}
     if len({aliases.get(name, name) for name in names - _NAMELESS}) < 2:
@@ -87,10 +87,25 @@ def split(text: str) -> dict[str, str]:
     return {name: "\n".join(part) + "\n" for name, part in parts.items()}
 
 
+def _list_owners(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the host of each line. What follows another of the same host is not parsed: logs have millions."""
+    last = ""
+    for line in lines:
+        before, found, _ = line.partition(f" {last} kernel: ")
+        if last and found and ": " not in before and len(before) < 40:
+            yield last
+            continue
+        name = _host_of(line)
+        last = name or last
+        yield name
+
+
 def _host_of(line: str) -> str:
     """Return the host that a line of the host's own programs names."""
     if entry := _entry(line):
         return entry.host
+    if not any(program in line for program in _HOSTS_OWN):
+        return ""
     stamped = read_stamp(line, 2000)
     return stamped.host if stamped.program in _HOSTS_OWN else ""
 
