@@ -21,7 +21,8 @@ from gpuprov.bundle import transfer
 from gpuprov.bundle.wanted import Wanted
 from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError
-from gpuprov.core.safe_parse.archives import MEMBERS, Member
+from gpuprov.core.safe_parse.archives import MEMBERS
+from gpuprov.core.safe_parse.tar_headers import Member
 from gpuprov.facts.probes.host.family import Family
 from gpuprov.host_code.files import compute_digest
 from gpuprov.host_code.packages import apt_settings, dnf

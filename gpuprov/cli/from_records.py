@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from gpuprov.verify.verify import Pairs
 
 
-def read_records(paths: tuple[Path, ...], *, warn: bool = True) -> Iterator[Record]:
-    """Yield the records at these paths, one after another. warn: about incomplete ones, with the reason; results name
-    them anyway."""
+def read_records(paths: tuple[Path, ...], *, warn: bool = True, hosts: Collection[str] = ()) -> Iterator[Record]:
+    """Yield the records at these paths, one after another, and name the files that are not read. warn: about incomplete
+    ones, with the reason; results name them anyway. `hosts`: names of the inventory."""
     from gpuprov.core import terminal
     from gpuprov.facts.captures import iterate
 
     for path in paths:
-        for record in iterate(path):
+        for record in iterate(path, hosts, terminal.progress):
             if warn and record.cut:
                 terminal.progress(f"{record.path}: the record is incomplete: {record.cut}")
             yield record
@@ -35,7 +35,12 @@ def verify_records(
     from gpuprov.verify import recorded
 
     results = recorded.verify(
-        pairs, read_records(paths, warn=False), only=only, named=bool(reading["limit"]), others=fleet.left_out
+        pairs,
+        read_records(paths, warn=False, hosts=recorded.list_names(pairs, fleet.left_out)),
+        only=only,
+        named=bool(reading["limit"]),
+        others=fleet.left_out,
+        note=terminal.progress,
     )
     if left := recorded.left_out(pairs, results):
         terminal.progress(f"not judged, since no record is of them: {fold_names(left)}")

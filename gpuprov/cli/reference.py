@@ -30,14 +30,15 @@ def explain(words: tuple[str, ...], records: tuple[Path, ...], as_json: bool, **
              dmesg | gpuprov explain -
     """
     from gpuprov import explain as explaining
+    from gpuprov.core import terminal
     from gpuprov.report import specs
 
     if bool(words) == bool(records):
         raise click.UsageError("name what to explain, - for standard input, or a record with --from: one of them")
     if records:
-        answers = [answer for record in read_records(records) for answer in explaining.in_record(record)]
+        answers = explaining.in_records(read_records(records))
     elif words == ("-",):
-        answers = explaining.in_stream(sys.stdin.buffer if sys.stdin else None)
+        answers = explaining.in_stream(sys.stdin.buffer if sys.stdin else None, terminal.progress)
     else:
         answers = explaining.explain(" ".join(words))
     specs.show_explanations(answers, as_json=as_json)

@@ -84,11 +84,15 @@ def _write_page(fleet: Fleet, names: Any, records: tuple[Path, ...], timeout: fl
     from gpuprov.host_page.read import read_host, read_recorded, require_one_host
     from gpuprov.report.files import write_atomic
     from gpuprov.verify.listing import listing
+    from gpuprov.verify.recorded import list_names
 
     file, origin, reading = page
     raw, spec = require_one_host(fleet.pairs)
     if records:
-        host = read_recorded(raw, spec, read_records(records, warn=False), fleet.left_out)
+        known = list_names(fleet.pairs, fleet.left_out)
+        host = read_recorded(
+            raw, spec, read_records(records, warn=False, hosts=known), fleet.left_out, note=terminal.progress
+        )
     else:
         host = read_host(raw, spec, timeout=timeout, pace=options.pace(reading))
     write_atomic(file, render(host, origin))
@@ -111,7 +115,10 @@ def _read(fleet: Fleet, names: Any, records: tuple[Path, ...], timeout: float, r
     from gpuprov.verify.listing import listing, probes_of
 
     if records:
-        readings: Any = recorded.read(fleet.pairs, read_records(records), named=True, others=fleet.left_out)
+        known = recorded.list_names(fleet.pairs, fleet.left_out)
+        readings: Any = recorded.read(
+            fleet.pairs, read_records(records, hosts=known), named=True, others=fleet.left_out, note=terminal.progress
+        )
         if left := [raw.name for raw, _ in fleet.pairs if raw.name not in readings]:
             terminal.progress(f"not shown, since no record is of them: {fold_names(left)}")
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable, Iterable
 from typing import IO
 
 import msgspec
@@ -17,7 +18,7 @@ from gpuprov.catalog.terms import find_term, read_terms_file
 from gpuprov.catalog.verdicts import in_health
 from gpuprov.core.errors import EXIT_CODES, GpuprovError
 from gpuprov.core.masking import masked
-from gpuprov.core.safe_parse import is_whole
+from gpuprov.core.safe_parse import Unreadable, archives, is_whole
 from gpuprov.explain import fields
 from gpuprov.explain.hardware import explain_hardware, suggest
 from gpuprov.explain.messages import Seen, symptoms_in
@@ -60,6 +61,23 @@ def explain(words: str) -> list[Explanation]:
     raise GpuprovError(f'nothing is known of "{masked(text)[0]}"', hint)
 
 
+def in_records(records: Iterable[Record]) -> list[Explanation]:
+    """Return the same of several: of those that have none, only if none of them has any. Raises GpuprovError as
+    `in_record`."""
+    answers: list[Explanation] = []
+    silent: GpuprovError | None = None
+    for record in records:
+        try:
+            answers += in_record(record)
+        except GpuprovError as error:
+            if record.fault:
+                raise
+            silent = silent or error
+    if silent and not answers:
+        raise silent
+    return answers
+
+
 def in_record(record: Record) -> list[Explanation]:
     """Return every symptom in a record of a host, the most specific first. Raises GpuprovError if it has none."""
     if record.fault:
@@ -67,19 +85,29 @@ def in_record(record: Record) -> list[Explanation]:
     return in_text(record.text, record.path)
 
 
-def in_stream(stream: IO[bytes] | None) -> list[Explanation]:
-    """Return the same for a log that is piped in, of any size: it is read as it comes, and never kept."""
+def in_stream(stream: IO[bytes] | None, warn: Callable[[str], None] = lambda text: None) -> list[Explanation]:
+    """Return the same for a log that is piped in, of any size, also a compressed one: it is read as it comes, and never
+    kept. `warn` is called if it breaks off."""
     if stream is None:
         raise GpuprovError("standard input cannot be read: it is closed", "gpuprov explain - < LOG")
     try:
-        return in_text(stream, "standard input")
+        unpacked, decoder = archives.unpack_stream(stream)
+        seen = symptoms_in(unpacked)
+        if decoder and decoder.cut:
+            warn("standard input: the record is incomplete: the compressed file that it is from was cut off")
+        return _answer(seen, "standard input")
+    except Unreadable as error:
+        raise GpuprovError(f"standard input cannot be read: {error}", "gpuprov explain - < LOG") from error
     except OSError as error:  # nohup leaves a standard input that cannot be read
         raise GpuprovError(f"standard input cannot be read: {error.strerror}", "gpuprov explain - < LOG") from error
 
 
 def in_text(text: str | IO[bytes], where: str) -> list[Explanation]:
     """Return the same for a text; `where`: its source. Raises GpuprovError if it has none."""
-    seen = symptoms_in(text)
+    return _answer(symptoms_in(text), where)
+
+
+def _answer(seen: list[Seen], where: str) -> list[Explanation]:
     if not seen:
         raise GpuprovError(f"{where} holds no message that gpuprov knows", 'gpuprov explain "MESSAGE" asks for one')
     return _answers(seen, where)

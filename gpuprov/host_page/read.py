@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -69,10 +69,17 @@ def read_host(raw: RawHost, spec: HostSpec, *, timeout: float = HOST_LIMIT, pace
     return found[0]
 
 
-def read_recorded(raw: RawHost, spec: HostSpec, records: Iterable[Record], others: Sequence[str] = ()) -> ReadHost:
+def read_recorded(
+    raw: RawHost,
+    spec: HostSpec,
+    records: Iterable[Record],
+    others: Sequence[str] = (),
+    *,
+    note: Callable[[str], None] = lambda text: None,
+) -> ReadHost:
     """Return the same from the host's record; those of the inventory's `others` are passed over. Raises GpuprovError if
     there is none, or several."""
-    facts = recorded.read([(raw, spec)], records, named=True, others=others).get(raw.name)
+    facts = recorded.read([(raw, spec)], records, named=True, others=others, note=note).get(raw.name)
     if facts is None:
         raise GpuprovError(f"--from names no record of {raw.name}", "name its record, or a folder that has it")
     results = [unreachable(raw.name, facts)] if isinstance(facts, Unreached) else recorded.judge(watched(spec), facts)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+import msgspec
 
 from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.captures import Record, RecordedFacts
 from gpuprov.facts.collect.unreached import Unreached
+from gpuprov.inventory.names import fold_names
 from gpuprov.spec.model import HostSpec
-from gpuprov.verify.evaluate import RECORDED, Result, evaluate
+from gpuprov.verify.evaluate import RECORDED, Result, checks_of, evaluate
 from gpuprov.verify.verify import Pairs, unreachable
 
 
@@ -19,12 +23,13 @@ def verify(
     only: Collection[str] | None = None,
     named: bool = False,
     others: Sequence[str] = (),
+    note: Callable[[str], None] = lambda text: None,
 ) -> list[Result]:
     """Every check of each host that a record is of, as `read` finds it. What a record does not hold is `skip`. One
     record is kept at a time."""
     specs = {raw.name: spec for raw, spec in fleet}
     results: dict[str, list[Result]] = {}
-    for name, known in _matched(fleet, records, named=named, others=others):
+    for name, known in _matched(fleet, records, named=named, others=others, note=note):
         if isinstance(known, Unreached):
             results[name] = [unreachable(name, known)]
         else:
@@ -33,24 +38,41 @@ def verify(
 
 
 def read(
-    fleet: Pairs, records: Iterable[Record], *, named: bool = False, others: Sequence[str] = ()
+    fleet: Pairs,
+    records: Iterable[Record],
+    *,
+    named: bool = False,
+    others: Sequence[str] = (),
+    note: Callable[[str], None] = lambda text: None,
 ) -> dict[str, RecordedFacts | Unreached]:
     """Return what each host's record holds, or the reason why it cannot be read. Raises GpuprovError if a record
     belongs to no host, or to several.
 
     A record belongs to the host of its name, with or without the domain, or of its name as ansible_host. If there is
     only one host, a record without a name belongs to it, and one with another name if somebody has `named` the host.
-    Records of the inventory's `others` are passed over.
+    Records of the inventory's `others` are passed over. `note` is called with what a user should know of that.
     """
-    return dict(_matched(fleet, records, named=named, others=others))
+    return dict(_matched(fleet, records, named=named, others=others, note=note))
+
+
+def list_names(fleet: Pairs, others: Sequence[str]) -> frozenset[str]:
+    """Return the names by which files may be named after the inventory's hosts, with and without the domain."""
+    names = {*(raw.name for raw, _ in fleet), *others}
+    return frozenset(names | {short for name in names if not is_whole(short := name.partition(".")[0])})
 
 
 def _matched(
-    fleet: Pairs, records: Iterable[Record], *, named: bool, others: Sequence[str]
+    fleet: Pairs, records: Iterable[Record], *, named: bool, others: Sequence[str], note: Callable[[str], None]
 ) -> Iterator[tuple[str, RecordedFacts | Unreached]]:
     paths: dict[str, str] = {}
+    shared: dict[str, dict[str, bool]] = {}
     for record in records:
-        name = _host(fleet, record, named=named, others=others)
+        if record.shared:
+            known = bool(_find(fleet, others, record.host))
+            shared.setdefault(record.path, {})[record.host] = known
+            if not known:
+                continue
+        name = _host(fleet, record, named=named, others=others, note=note)
         if not name:
             continue
         if name in paths:
@@ -59,6 +81,20 @@ def _matched(
             )
         paths[name] = record.path
         yield name, _facts(name, record)
+    for path, hosts in shared.items():
+        _judge_shared(path, hosts, note)
+
+
+def _judge_shared(path: str, hosts: dict[str, bool], note: Callable[[str], None]) -> None:
+    """Note the hosts in a log of several that the inventory does not know. Raises GpuprovError if it knows none."""
+    unknown = fold_names(host for host, known in hosts.items() if not known)
+    if unknown and not any(hosts.values()):
+        raise GpuprovError(
+            f"{path} is a log of several hosts, and the inventory has none of them: {unknown}",
+            "write the lines of one host to a file of its own, and say which host it is: --limit HOST",
+        )
+    if unknown:
+        note(f"{path}: passed over, since the inventory does not have them: lines of {unknown}")
 
 
 def judge(spec: HostSpec, facts: RecordedFacts, only: Collection[str] | None = None) -> list[Result]:
@@ -67,6 +103,15 @@ def judge(spec: HostSpec, facts: RecordedFacts, only: Collection[str] | None = N
     results = evaluate(spec, facts, only=only)
     if not facts.record.cut:
         return results
+    partial = {
+        check.id for check in checks_of(spec) if any(probe.name in facts.record.partial for probe in check.probes)
+    }
+    results = [
+        msgspec.structs.replace(result, status="skip", found=f"nothing in what is left of it: {facts.record.cut}")
+        if result.check in partial and result.status == "pass"
+        else result
+        for result in results
+    ]
     return [
         Result(
             host=spec.name,
@@ -93,27 +138,38 @@ def left_out(fleet: Pairs, results: Sequence[Result]) -> list[str]:
     return [raw.name for raw, _ in fleet if raw.name not in checked]
 
 
-def _host(fleet: Pairs, record: Record, *, named: bool, others: Sequence[str]) -> str:
-    """Return the host's name in the inventory; empty if it is one of the others. The name of the record's folder goes
-    before the one that it has inside, which many logs lack, or have by a cloud's name. Raises GpuprovError where it
-    cannot be told."""
+def _host(fleet: Pairs, record: Record, *, named: bool, others: Sequence[str], note: Callable[[str], None]) -> str:
+    """Return the host's name in the inventory; empty if it is one of the others. The name of the record's file or folder
+    goes before the one that it has inside, which many logs lack, or have by a cloud's name. Raises GpuprovError where
+    it cannot be told."""
     names = [raw.name for raw, _ in fleet]
-    found = {name: host for name in (record.folder, record.host) if (host := _find(fleet, others, name))}
+    found = {name: host for name in (*record.places, record.host) if (host := _find(fleet, others, name))}
     if len({*found.values()}) > 1:
         raise GpuprovError(
-            f'{record.path} calls its host "{record.host}", and its folder is named "{record.folder}": the inventory has both',
+            f"{record.path} {_explain_conflict(record, found)}: the inventory has both",
             "put it into the folder of its own host",
         )
     if found:
         host = next(iter(found.values()))
         return host if host in names else ""
     if len(names) == 1 and (named or not record.host):
+        if record.host:
+            note(f'{record.path} calls its host "{record.host}"; judged as {names[0]}, as --limit says')
         return names[0]
     called = f'calls its host "{record.host}"' if record.host else "does not name its host"
     raise GpuprovError(
         f"{record.path} {called}; the inventory has {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}",
         "say which host it is: --limit HOST",
     )
+
+
+def _explain_conflict(record: Record, found: dict[str, str]) -> str:
+    """Return the two names of hosts that a record has."""
+    first, second = [*dict.fromkeys(found.values())][:2]
+    outer, inner = (next(name for name in found if found[name] == host) for host in (first, second))
+    if inner == record.host:
+        return f'calls its host "{inner}", and its file or folder is named "{outer}"'
+    return f'lies in files and folders that are named "{outer}" and "{inner}"'
 
 
 def _find(fleet: Pairs, others: Sequence[str], name: str) -> str:
@@ -125,7 +181,11 @@ def _find(fleet: Pairs, others: Sequence[str], name: str) -> str:
     addresses = [raw.name for raw, _ in fleet if name in (raw.name, raw.connection.get("ansible_host"))]
     for alike in (
         [*addresses, *(other for other in others if other == name)],
-        [host for host in (*(raw.name for raw, _ in fleet), *others) if host.partition(".")[0] == short],
+        [
+            host
+            for host in (*(raw.name for raw, _ in fleet), *others)
+            if host.partition(".")[0] == short and not is_whole(short)
+        ],
     ):
         if alike:
             return alike[0] if len(alike) == 1 else ""

@@ -24,7 +24,7 @@ from gpuprov.checkpoints import Back, back, trusted
 from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.safe_parse import Unreadable
-from gpuprov.core.safe_parse.archives import Member
+from gpuprov.core.safe_parse.tar_headers import Member
 from gpuprov.facts.captures import reader
 from gpuprov.facts.probes.host.checkpoints import Checkpoint, Checkpoints
 from gpuprov.fleet.drain.slurm import node

@@ -9,16 +9,16 @@ import io
 import lzma
 import os
 import posixpath
-import re
 import stat
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, NamedTuple
 
 from gpuprov.core.safe_parse.files import read_contents
 from gpuprov.core.safe_parse.limits import Unreadable
+from gpuprov.core.safe_parse.tar_headers import Cut, Member
 
 MEMBERS = 200_000
 """Files and folders of one record; an sosreport of a large host has about 30,000."""
@@ -28,10 +28,6 @@ TOTAL = 1 << 30
 """Bytes of an archive, unpacked; and of the files read from a folder."""
 DECODER = 256 << 20
 """Bytes that unpacking xz may take of memory: its header asks for it."""
-HEADER = 1 << 20
-"""Bytes of the name or extended header of one member."""
-RECORD = 1 << 10
-"""Bytes of the name of a record in it, and its length."""
 CHUNK = 1 << 16
 
 _MAGIC: tuple[tuple[bytes, Callable[[], Any]], ...] = (
@@ -41,8 +37,15 @@ _MAGIC: tuple[tuple[bytes, Callable[[], Any]], ...] = (
 )
 
 
-class Cut(Unreadable):
-    """An archive that ends before its end."""
+ZSTD = b"\x28\xb5\x2f\xfd"
+"""The first bytes of what zstd has compressed (RFC 8878)."""
+
+
+class Contents(NamedTuple):
+    """The bytes of a file, unpacked. `cut`: it is compressed, and ends before its end."""
+
+    data: bytes
+    cut: bool = False
 
 
 class Tree(dict[str, bytes | Unreadable]):
@@ -53,11 +56,15 @@ class Tree(dict[str, bytes | Unreadable]):
 
 class Unpacked(io.RawIOBase):
     """The bytes of a file, unpacked if it is compressed, as many as may be. Raises Unreadable for more, and for damaged
-    data."""
+    data. `cut`: the compressed data ended before their end; known once all is read."""
+
+    cut = False
 
     def __init__(self, file: io.BufferedReader) -> None:
         self._file = file
         head = file.peek(6)[:6]
+        if head.startswith(ZSTD):
+            raise Unreadable("it is compressed by zstd, which gpuprov does not unpack: unzstd FILE")
         self._make = next((make for magic, make in _MAGIC if head.startswith(magic)), None)
         self._decoder = self._make() if self._make else None
         self._pending = b""
@@ -66,6 +73,16 @@ class Unpacked(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    @property
+    def compressed(self) -> bool:
+        return self._make is not None
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer, as io.BufferedReader asks for."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
     def read(self, size: int = -1) -> bytes:
         """Up to `size` bytes; fewer only at the end."""
@@ -103,7 +120,8 @@ class Unpacked(io.RawIOBase):
             if not self._pending and (_is_zlib(self._decoder) or self._decoder.needs_input):
                 self._pending = self._file.read(CHUNK)
                 if not self._pending:
-                    return b""  # cut off: what there is, is read
+                    self.cut = True  # what there is, is read
+                    return b""
             data: bytes = self._decoder.decompress(self._pending, CHUNK)
             self._pending = self._decoder.unconsumed_tail if _is_zlib(self._decoder) else b""
             if data:
@@ -147,10 +165,16 @@ def is_archive(path: Path) -> bool:
     return head[257:262] == b"ustar"
 
 
-def read_unpacked(path: Path) -> bytes:
+def read_unpacked(path: Path) -> Contents:
     """A single file, unpacked if it is compressed. Raises Unreadable for one that is larger than MEMBER."""
     with path.open("rb") as file:
-        return check_size(Unpacked(file).read(MEMBER + 1))
+        return _read_whole(file)
+
+
+def _read_whole(file: io.BufferedReader) -> Contents:
+    unpacked = Unpacked(file)
+    data = check_size(unpacked.read(MEMBER + 1))
+    return Contents(data, unpacked.cut)
 
 
 def check_size(data: bytes) -> bytes:
@@ -160,72 +184,24 @@ def check_size(data: bytes) -> bytes:
     return data
 
 
-def unpack_inner(data: bytes) -> bytes:
-    """A compressed file that was found inside a record."""
-    return check_size(Unpacked(io.BufferedReader(io.BytesIO(data))).read(MEMBER + 1))
+def unpack_inner(data: bytes) -> Contents:
+    """A file that was found inside a record, unpacked if it is compressed."""
+    return _read_whole(io.BufferedReader(io.BytesIO(data)))
 
 
-class _Again:
-    """A stream of which some bytes were read, and are read once more."""
-
-    def __init__(self, data: bytes, stream: Any) -> None:
-        self._data, self._stream = data, stream
-
-    def read(self, size: int) -> bytes:
-        data, self._data = self._data, b""
-        return data or bytes(self._stream.read(size))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+def unpack_head(data: bytes, size: int) -> bytes:
+    """The first bytes of the same."""
+    return Unpacked(io.BufferedReader(io.BytesIO(data))).read(size)
 
 
-_RECORD = re.compile(rb"([1-9][0-9]{0,6}) [^=\0]+=")
-
-
-def _judge_records(data: bytes) -> None:
-    """Raise Unreadable for an extended header that is none: each record begins with its length, and ends with a line
-    feed (pax(1))."""
-    at = 0
-    while at < len(data) and data[at : at + 1] != b"\0":
-        record = data[at : at + int(match[1])] if (match := _RECORD.match(data, at, at + RECORD)) else b""
-        if match is None or len(record) < int(match[1]) or not record.endswith(b"\n") or match.end() > at + len(record):
-            raise Unreadable("damaged: an extended header that is none")
-        at += len(record)
-
-
-class Member(tarfile.TarInfo):
-    """A member whose headers are bounded: tarfile reads long names, pax headers and lists of holes whole. Two blocks of
-    zeros are an archive's end (pax(1)): where there is no further header before them, it was cut off."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        if len(buf) < tarfile.BLOCKSIZE:
-            raise Cut("cut off")
-        return super().frombuf(buf, encoding, errors)
-
-    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        headers = (*tarfile.GNU_TYPES[:2], tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
-        if self.type in headers and self.size > HEADER:
-            raise Unreadable(f"damaged: a header of {self.size} bytes")
-        return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
-
-    def _proc_pax(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        """Read records as tarfile does, but only those that are as long as they claim: tarfile copies others without
-        end."""
-        stream: Any = archive.fileobj
-        data = stream.read(self._block(self.size))  # type: ignore[attr-defined]
-        _judge_records(data[: self.size])
-        archive.fileobj = _Again(data, stream)
-        try:
-            return super()._proc_pax(archive)  # type: ignore[misc,no-any-return]
-        finally:
-            archive.fileobj = stream
-
-    def _proc_sparse(self, _archive: tarfile.TarFile) -> tarfile.TarInfo:
-        raise Unreadable("a sparse file is in it; pack it again without --sparse")
-
-    def _proc_gnusparse_10(self, *_: object) -> None:
-        raise Unreadable("a sparse file is in it; pack it again without --sparse")
+def unpack_stream(stream: IO[bytes]) -> tuple[IO[bytes], Unpacked | None]:
+    """A stream as one of what it unpacks to, and its Unpacked; the stream itself where it is not compressed."""
+    if not isinstance(stream, io.BufferedIOBase):
+        return stream, None
+    source: Any = stream
+    buffered = source if isinstance(source, io.BufferedReader) else io.BufferedReader(source)
+    unpacked = Unpacked(buffered)
+    return (io.BufferedReader(unpacked), unpacked) if unpacked.compressed else (buffered, None)
 
 
 def list_members(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Unreadable]]:
@@ -271,5 +247,7 @@ def walk_folder(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tupl
                     yield inside, read_contents(full_path, MEMBER)
             except Unreadable as error:
                 yield inside, error
-            except OSError:
-                continue  # a file of a report that may not be read, or has gone: as if it were not in it
+            except FileNotFoundError:
+                continue  # it has gone meanwhile
+            except OSError as error:
+                yield inside, Unreadable(error.strerror or "it cannot be read")

@@ -188,11 +188,17 @@ def _convert_kernel_log(pieces: Pieces) -> str | None:
     other."""
     made = bug_report.seconds(pieces.commands.get("date", ""))
     texts = (pieces.commands.get(name) or pieces.files.get(name) for name in LOGS)
-    kernel_logs = [log for text in texts if text and (log := logs.kernel_log(text, made))]
+    own = "".join(pieces.commands.get("uname -a", "").split()[1:2]).partition(".")[0]
+    kernel_logs = [log for text in texts if text and (log := logs.kernel_log(_select_lines(text, own), made))]
     if kernel_logs:
         return next((log for log in kernel_logs if logs.is_whole(log)), kernel_logs[0])
     searched = pieces.commands.get(bug_report.SEARCHED)
     return logs.kernel_log(searched, made, searched=True) if searched and made else None
+
+
+def _select_lines(text: str, host: str) -> str:
+    """Select the host's own lines of a log of several hosts."""
+    return next((part for name, part in logs.split(text).items() if name.partition(".")[0] == host), text)
 
 
 BRIDGE = "[15b3:1021]"

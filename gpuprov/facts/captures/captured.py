@@ -63,6 +63,11 @@ def text(capture: Capture) -> str:
     return format_document(capture, indent=1) + "\n"
 
 
+def is_one(text: str) -> bool:
+    """Return whether a text begins as a capture does."""
+    return text.lstrip().startswith("{") and '"gpuprov_capture"' in text[:400]
+
+
 def parse(text: str, path: str) -> Record:
     """Parse a capture. Raises Unreadable for other text, or another version of the format."""
     try:

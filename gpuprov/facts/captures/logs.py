@@ -23,6 +23,10 @@ _HOSTS_OWN = ("kernel", "systemd", "nvidia-persistenced", "nv-fabricmanager")
 """Programs whose lines name the host itself."""
 
 
+_NAMELESS = frozenset(("localhost", "localhost.localdomain", "(none)"))
+"""Names in lines that are older than the host's name."""
+
+
 class _Entry(msgspec.Struct):
     """A line of `journalctl -o json`; see systemd.journal-fields(7)."""
 
@@ -46,15 +50,64 @@ def is_one(text: str) -> bool:
 
 def host(text: str) -> str:
     """Return the host whose log it is; "" if its lines do not say, or name several."""
-    names = set()
-    for line in text.splitlines()[:_LOOKED_AT]:
-        entry = _entry(line)
-        stamped = None if entry else read_stamp(line, 2000)
-        if entry and entry.host:
-            names.add(entry.host)
-        elif stamped and stamped.program in _HOSTS_OWN and stamped.host:
-            names.add(stamped.host)
+    names = {name for line in text.splitlines()[:_LOOKED_AT] if (name := _host_of(line))}
+    names = names - _NAMELESS or names
     return names.pop() if len(names) == 1 else ""
+
+
+def split(text: str) -> dict[str, str]:
+    """Return the lines of each host in a log of several, as a central one is; an empty dict for a log of one.
+
+    The names of a host with and without its domain are one, and its lines before it had its name (localhost) are its
+    own. A line without a host belongs to the line before.
+    """
+    lines = text.splitlines()
+    if not any(_host_of(line) for line in lines[:_LOOKED_AT]):
+        return {}
+    owners = list(_list_owners(lines))
+    names = set(owners) - {""}
+    aliases = {name: longer[0] for name in names if len(longer := [o for o in names if o.startswith(f"{name}.")]) == 1}
+    if len({aliases.get(name, name) for name in names - _NAMELESS}) < 2:
+        return {}
+    parts: dict[str, list[str]] = {}
+    boots: dict[str, str] = {}
+    current, boundary = "", ""
+    for line, name in zip(lines, owners, strict=True):
+        if line.startswith(BOUNDARIES):
+            boundary = line if line.startswith(BOUNDARIES[0]) else boundary
+            continue
+        current = aliases.get(name, name) or current
+        part = parts.setdefault(current, [])
+        if name and boundary:
+            if boots.get(current, boundary) != boundary:
+                part.append(boundary)
+            boots[current] = boundary
+        part.append(line)
+    parts.pop("", None)
+    return {name: "\n".join(part) + "\n" for name, part in parts.items()}
+
+
+def _list_owners(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the host of each line. What follows another of the same host is not parsed: logs have millions."""
+    last = ""
+    for line in lines:
+        before, found, _ = line.partition(f" {last} kernel: ")
+        if last and found and ": " not in before and len(before) < 40:
+            yield last
+            continue
+        name = _host_of(line)
+        last = name or last
+        yield name
+
+
+def _host_of(line: str) -> str:
+    """Return the host that a line of the host's own programs names."""
+    if entry := _entry(line):
+        return entry.host
+    if not any(program in line for program in _HOSTS_OWN):
+        return ""
+    stamped = read_stamp(line, 2000)
+    return stamped.host if stamped.program in _HOSTS_OWN else ""
 
 
 def kernel_log(text: str, made: float = 0, *, searched: bool = False) -> str | None:

@@ -29,23 +29,27 @@ class Pieces(msgspec.Struct):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one host at the time of the record. `host` is its own name, `folder` that of the folder in which it
-    lies, `path` the path of the record, `text` all of its text, to search for messages. `read_at`: seconds since 1970,
+    """The state of one host at the time of the record. `host` is its own name, `places` the names of the files
+    and folders in which it lies, of which one may be its host's, `path` the path of the record, `text` all of its text,
+    to search for messages. `read_at`: seconds since 1970,
     0 if unknown. `fault`: the error if it could not be read, else empty. `readable`: the probes that gpuprov looks for
     in a record of this kind; empty: all. `cut`: the reason why it is known to be incomplete: outputs that may lack data
-    are left out.
+    are left out. `partial`: the probes whose output breaks off, which can only show defects. `shared`: it is of a log of
+    several hosts.
     """
 
     host: str
     path: str
     kind: Kind
-    folder: str = ""
+    places: tuple[str, ...] = ()
     outputs: dict[str, Output]
     read_at: float = 0
     text: str = ""
     fault: str = ""
     readable: frozenset[str] = frozenset()
     cut: str = ""
+    partial: frozenset[str] = frozenset()
+    shared: bool = False
 
 
 class RecordedFacts(Facts):

@@ -4,13 +4,14 @@ by the name."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.safe_parse import Unreadable, archives, explain_refusal
+from gpuprov.core.safe_parse.tar_headers import Cut
 from gpuprov.facts.captures import adapt, bug_report, captured, logs, outputs, plain, sosreport
 from gpuprov.facts.captures.model import Kind, Record
 from gpuprov.facts.probes.base import Output
@@ -23,24 +24,30 @@ ALLOWED = (
     "what gpuprov capture wrote, a kernel log (dmesg, journalctl, journalctl -o json), "
     f"or the output of {', '.join(plain.COMMANDS)}"
 )
+SHOWN = 5
+"""Number of files that are not read of which the name is printed."""
 CUT = "the archive that it is from was cut off"
 READABLE = frozenset({"container", *adapt.PROBES})
 """Probes that a bug report or an sosreport may answer."""
 
 
-def read(path: Path) -> list[Record]:
+def read(path: Path, hosts: Collection[str] = ()) -> list[Record]:
     """Read every record at the path, by host. Raises GpuprovError if there is none, or it cannot be read."""
-    return sorted(iterate(path), key=lambda record: record.host)
+    return sorted(iterate(path, hosts), key=lambda record: record.host)
 
 
-def iterate(path: Path) -> Iterator[Record]:
+def iterate(
+    path: Path, hosts: Collection[str] = (), note: Callable[[str], None] = lambda text: None
+) -> Iterator[Record]:
     """Yield every record at the path, one after another, so that a folder of many takes the memory of one. Raises as
-    `read` does."""
+    `read` does. `hosts`: names that tell hosts apart where files are named after them; `note` is called with what is
+    not read."""
     found = False
     if what := explain_refusal(str(path)):
         raise GpuprovError(f"{path} is {what}, and no record", "write what it says to a file: dmesg > dmesg.log")
     try:
-        for record in _read_folder(path) if path.is_dir() or archives.is_archive(path) else [_read_single(path)]:
+        is_folder = path.is_dir() or archives.is_archive(path)
+        for record in _read_folder(path, hosts, note) if is_folder else _read_file(path):
             found = True
             yield record
     except OSError as error:
@@ -51,25 +58,46 @@ def iterate(path: Path) -> Iterator[Record]:
         raise GpuprovError(f"{path} holds no record of a host", f"name {ALLOWED}")
 
 
-def _read_single(path: Path) -> Record:
-    text = archives.decode_text(archives.read_unpacked(path))
+def _name_file(path: Path) -> tuple[str, ...]:
+    """Return the names by which a file, or a folder, may name its host."""
+    if path.is_dir():
+        return (path.absolute().name,)
+    return path.name.partition(".")[0], path.absolute().parent.name
+
+
+def _read_file(path: Path) -> Iterator[Record]:
+    contents = archives.read_unpacked(path)
+    text = archives.decode_text(contents.data)
+    parts = logs.split(text) if not bug_report.is_one(text) and plain.identify(text)[0] == plain.LOG else {}
+    if parts:
+        shared = list(outputs.build_shared(str(path), parts, path.stat().st_mtime, cut=contents.cut))
+        if not shared:
+            raise Unreadable("it is a log without lines of the kernel, or without their times")
+        yield from shared
+        return
+    yield msgspec.structs.replace(_read_single(path, text, cut=contents.cut), places=_name_file(path))
+
+
+def _read_single(path: Path, text: str, *, cut: bool) -> Record:
     if bug_report.is_one(text):
-        return _read_bug_report(text, str(path))
+        return _read_bug_report(text, str(path), cut=cut)
     if text.lstrip().startswith("{") and not logs.is_one(text):
         return captured.parse(text, str(path))
     command, known = plain.identify(text)
     if not command:
-        raise Unreadable("it is none of the records that gpuprov knows")
+        raise Unreadable("it is none of the records that gpuprov knows" + (f"; {outputs.CUT}" if cut else ""))
     if command != plain.LOG:
         kind: Kind = "nvidia-smi -q" if command == plain.SMI else "command output"
-        return outputs.build(str(path), "", {command: known}, kind)
-    if lines := logs.kernel_log(text, path.stat().st_mtime):
+        return outputs.build(str(path), "", [outputs.File("", command, known, cut)], kind)
+    if lines := logs.kernel_log(text.rpartition("\n")[0] if cut else text, path.stat().st_mtime):
         return Record(
             host=logs.host(text),
             path=str(path),
             kind="kernel log",
             outputs={"container": Output("none\n"), "kernel_log": Output(lines)},
             text=text,
+            cut=outputs.CUT if cut else "",
+            partial=frozenset({"kernel_log"} if cut else ()),
         )
     raise Unreadable("it is a log without lines of the kernel, or without their times")
 
@@ -77,8 +105,12 @@ def _read_single(path: Path) -> Record:
 class _Folder:
     """The files of a folder or archive that are not records by themselves."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, hosts: Collection[str]) -> None:
         self.path = path
+        self.hosts = hosts
+        self.names = _name_file(path)
+        self.unread: list[str] = []
+        self.total = 0
         self.report: Record | None = None
         self.place = ""
         self.plain: dict[str, bytes | Unreadable] = {}
@@ -88,7 +120,6 @@ class _Folder:
         self.found = False
 
     def read(self, members: Iterable[tuple[str, bytes | Unreadable]]) -> Iterator[Record]:
-        total = 0
         for name, data in members:
             place = name.rpartition("/")[0]
             if place != self.place:
@@ -97,11 +128,10 @@ class _Folder:
             if record := _read_member(self.path, name, data):
                 if self.report is not None:
                     yield self.report
-                self.report = record
+                stem = name.rpartition("/")[2].partition(".")[0]
+                folders = [part for part in place.split("/") if part]
+                self.report = msgspec.structs.replace(record, places=(stem, *reversed(folders), *self.names))
                 continue
-            total += 0 if isinstance(data, Unreadable) else len(data)
-            if total > archives.TOTAL:
-                raise Unreadable(f"what is read of it is larger than {archives.TOTAL >> 20} MiB")
             self.keep(name, data)
         yield from self.flush()
 
@@ -113,39 +143,64 @@ class _Folder:
                 self.pods.append(archives.decode_text(data))
             else:
                 self.sos[name] = data
-        elif outputs.is_named(name):
+        elif outputs.is_one(name, data):
             self.plain[name] = data
+        else:
+            self.unread.append(name)
+            return
+        self.total += 0 if isinstance(data, Unreadable) else len(data)
+        if self.total > archives.TOTAL:
+            raise Unreadable(f"what is read of it is larger than {archives.TOTAL >> 20} MiB")
+
+    def is_wanted(self, name: str) -> bool:
+        """Return whether a file is looked at."""
+        if _is_wanted(name):
+            return True
+        self.unread.append(name)
+        return False
 
     def flush(self) -> Iterator[Record]:
         """Yield the records of one folder in it: what others say of the host of its only report goes to that report."""
         files, self.plain = self.plain, {}
         report, self.report = self.report, None
-        records = outputs.combine(str(self.path), self.place, files)
+        records = outputs.combine(str(self.path), self.place, files, self.names, self.hosts)
         if (
             report is not None
             and len(records) == 1
             and records[0].host in ("", self.place, report.host)
-            and not records[0].fault
+            and not (records[0].fault or records[0].shared)
         ):
-            report = msgspec.structs.replace(report, outputs={**records[0].outputs, **report.outputs})
-            records = []
+            beside = records.pop()
+            report = msgspec.structs.replace(
+                report,
+                outputs={**beside.outputs, **report.outputs},
+                cut="; ".join(part for part in (report.cut, beside.cut) if part),
+                partial=beside.partial - report.outputs.keys(),
+                places=tuple(dict.fromkeys((*report.places, *beside.places))),
+            )
         for record in (*([report] if report is not None else []), *records):
             self.found = True
             yield record
 
 
-def _read_folder(path: Path) -> Iterator[Record]:
-    folder = _Folder(path)
+def _read_folder(path: Path, hosts: Collection[str], note: Callable[[str], None]) -> Iterator[Record]:
+    folder = _Folder(path, hosts)
     cut = ""
-    members = archives.walk_folder(path, _is_wanted) if path.is_dir() else archives.list_members(path, _is_wanted)
+    walk = archives.walk_folder if path.is_dir() else archives.list_members
+    members = walk(path, folder.is_wanted)
     try:
         yield from folder.read(members)
-    except archives.Cut:
+    except Cut:
         cut = CUT
         yield from (msgspec.structs.replace(record, cut=record.cut or CUT) for record in folder.flush())
     if sosreport.is_one(set(folder.sos)):
         folder.found = True
-        yield _read_sosreport(folder.sos, str(path), cut)
+        yield msgspec.structs.replace(_read_sosreport(folder.sos, str(path), cut), places=folder.names)
+    elif unread := [*folder.unread, *folder.sos]:
+        more = f" and {len(unread) - SHOWN} more" if len(unread) > SHOWN else ""
+        note(
+            f"{path}: not read, since they are none of the records that gpuprov knows: {', '.join(unread[:SHOWN])}{more}"
+        )
     if folder.pods and not folder.found:
         folder.found = True
         yield Record(host="", path=str(path), kind="bug report", outputs={}, text="\n".join(folder.pods), cut=cut)
@@ -160,19 +215,35 @@ def _read_member(path: Path, name: str, data: bytes | Unreadable) -> Record | No
     own host."""
     place, file = f"{path}/{name}", name.rpartition("/")[2]
     match = _BUG_REPORT.search(name)
-    kind: Kind = "bug report" if match else "capture"
-    if not match and not _CAPTURE.match(file):
+    is_report, is_capture = match is not None, _CAPTURE.match(file) is not None
+    if not (is_report or is_capture):
+        is_report, is_capture = _look_into(name, data)
+    kind: Kind = "bug report" if is_report else "capture"
+    if not (is_report or is_capture):
         return None
     try:
         if isinstance(data, Unreadable):
             raise data
-        if not match:
-            return captured.parse(archives.decode_text(data), place)
-        text = archives.decode_text(archives.unpack_inner(data))
-        return _read_bug_report(text, place, match[1] or "") if bug_report.is_one(text) else None
+        contents = archives.unpack_inner(data)
+        text = archives.decode_text(contents.data)
+        if is_capture:
+            return captured.parse(text, place)
+        node = (match and match[1]) or ""
+        return _read_bug_report(text, place, node, cut=contents.cut) if bug_report.is_one(text) else None
     except Unreadable as error:
-        host = (match[1] or "") if match else captured.host_of(file)
+        host = (match[1] or "") if match else captured.host_of(file) if _CAPTURE.match(file) else ""
         return Record(host=host, path=place, kind=kind, outputs={}, fault=str(error))
+
+
+def _look_into(name: str, data: bytes | Unreadable) -> tuple[bool, bool]:
+    """Return whether a file of another name is a bug report, or a capture, by its text."""
+    if isinstance(data, Unreadable) or not outputs.is_placed(name):
+        return False, False
+    try:
+        head = archives.decode_text(archives.unpack_head(data, 4096))
+    except Unreadable:
+        return False, False
+    return bug_report.is_one(head), captured.is_one(head)
 
 
 def _is_wanted(name: str) -> bool:
@@ -181,11 +252,11 @@ def _is_wanted(name: str) -> bool:
         or _CAPTURE.match(name.rpartition("/")[2])
         or _OPERATOR_LOG.search(name)
         or sosreport.is_read(name)
-        or outputs.is_named(name)
+        or outputs.is_placed(name)
     )
 
 
-def _read_bug_report(text: str, path: str, node: str = "") -> Record:
+def _read_bug_report(text: str, path: str, node: str = "", *, cut: bool = False) -> Record:
     """Read a bug report. `node`: the name that a must-gather gives the file; inside, the driver's pod has another name."""
     pieces = adapt.whole(bug_report.pieces(text))
     return Record(
@@ -196,7 +267,7 @@ def _read_bug_report(text: str, path: str, node: str = "") -> Record:
         read_at=bug_report.seconds(bug_report.date(text)),
         text=text,
         readable=READABLE,
-        cut=pieces.cut,
+        cut=pieces.cut or (outputs.CUT if cut else ""),
     )
 
 

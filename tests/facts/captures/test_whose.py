@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import json
+import lzma
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,10 +20,20 @@ from gpuprov.verify import recorded
 from gpuprov.verify.evaluate import RECORDED
 from gpuprov.verify.fitness import fitness
 from gpuprov.verify.verify import exit_code
+from tests.facts.captures import reports
 from tests.facts.captures.test_plain import DOWN, IBSTAT, XML
 from tests.facts.captures.test_reports import pair, specs
 
 INVENTORY = "all: {hosts: {gpu017: {}, gpu018: {}}, vars: {gpuprov: {health: {}}}}\n"
+
+
+def captured_log(log: str) -> str:
+    """A capture of gpu017 that has a kernel log."""
+    rows = [f"line|{row}" for row in log.splitlines()]
+    text = "\n".join(("now|99", "boot|0", "source|dmesg", f"first|{log.splitlines()[0]}", *rows))
+    return json.dumps({"gpuprov_capture": 2, "host": "gpu017", "outputs": {"kernel_log": {"text": text}}})
+
+
 BROKEN = XML[: len(XML) // 2]
 LOG_OF_018 = "Nov 28 10:00:00 gpu018 kernel: NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.95.05\n"
 
@@ -78,7 +92,7 @@ def test_the_folder_of_a_host_goes_before_the_name_in_its_log(tmp_path: Path) ->
     assert hosts(tmp_path, "gpu017", "gpu018") == ["gpu017"]
     write(path, dmesg_log=LOG_OF_018)
     for fleet, others in ((("gpu017", "gpu018"), ()), (("gpu017",), ("gpu018",))):
-        with pytest.raises(GpuprovError, match='its host "gpu018", and its folder is named "gpu017"'):
+        with pytest.raises(GpuprovError, match='its host "gpu018", and its file or folder is named "gpu017"'):
             hosts(tmp_path, *fleet, others=others)
 
 
@@ -116,6 +130,138 @@ def test_a_record_with_a_file_that_cannot_be_read_is_not_green(
     assert exit_code(whole) == 0, "the same without the file"
     others = [(result.check, result.status) for result in results if result.check != RECORDED]
     assert others == [(result.check, result.status) for result in whole]
+
+
+XID = "NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+BOOT = "Linux version 6.8.0-79-generic (buildd@lcy02)"
+CENTRAL = "".join(
+    f"Nov 28 10:{minute:02d}:00 {host} kernel: {text}\n"
+    for minute, (host, text) in enumerate(
+        (("localhost", BOOT), ("gpu017.cl", BOOT), ("gpu018", BOOT), ("gpu017", XID), ("gpu018", BOOT), ("other", XID))
+    )
+)
+JOURNAL = "".join(
+    f"-- Boot {host}1 --\nNov 28 10:{minute:02d}:00 {host} kernel: {text}\n"
+    for minute, (host, text) in enumerate((("gpu017", XID), ("gpu018", BOOT), ("gpu017", "x"), ("gpu018", "x")))
+)
+HEALTHY = f"[    0.000000] {BOOT}\n[    2.000000] systemd[1]: Started.\n"
+SICK = f"{HEALTHY}[   90.000000] {XID}\n"
+
+
+def run_health(path: Path, limit: str = "", *more: str) -> tuple[str, str, dict[str, str]]:
+    """What health prints on standard error, the error it ends with, and health.xid by host."""
+    inventory = path.parent / "inventory.yaml"
+    inventory.write_text(INVENTORY)
+    words = ["health", str(inventory), "--from", str(path), "--json", *(["--limit", limit] if limit else []), *more]
+    done = CliRunner().invoke(cli, words, standalone_mode=False)
+    hosts = json.loads(done.stdout)["hosts"] if done.stdout.startswith("{") else []
+    verdicts = {
+        host["host"]: "pass"
+        if "health.xid" in host["passed"]
+        else "fail"
+        if any(one["check"] == "health.xid" for one in host["causes"])
+        else "skip"
+        for host in hosts
+    }
+    return done.stderr, str(done.exception or ""), verdicts
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+@pytest.mark.parametrize("name", ["cut.log.gz", "gpu017/dmesg.gz", "gpu017/kern.log.1.gz", "gpu017/any"])
+def test_a_compressed_log_without_its_end_passes_nothing(
+    pack: Callable[[bytes], bytes], name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "records" / name
+    path.parent.mkdir(parents=True)
+    noise = "".join(f"[ {second}.{second * 7919 % 1000:03d}000] usb {second}\n" for second in range(100, 9000))
+    for log, verdict in ((HEALTHY, "skip"), (SICK, "fail")):
+        packed = pack(f"{log}{noise}".encode())
+        path.write_bytes(packed)
+        assert not next(iter(read(path.parent))).cut
+        path.write_bytes(packed[: len(packed) - (9 if pack is gzip.compress else len(packed) // 8)])
+        if pack is bz2.compress:  # it unpacks whole blocks alone
+            path.write_bytes(pack(log.encode()) + packed[: len(packed) // 2])
+        (record,) = read(path.parent)
+        assert "was cut off" in record.cut
+        assert run_health(path.parent if "/" in name else path, "gpu017")[2] == {"gpu017": verdict}
+        said = CliRunner().invoke(cli, ["explain", "--from", str(path)], standalone_mode=False).stderr
+        piped = CliRunner().invoke(cli, ["explain", "-"], input=path.read_bytes(), standalone_mode=False)
+        assert "is incomplete: the compressed file" in said
+        assert "is incomplete: the compressed file" in piped.stderr
+
+
+@pytest.mark.parametrize(
+    ("log", "limit", "expected"),
+    [
+        (CENTRAL, "", {"gpu017": "fail", "gpu018": "pass"}),
+        (CENTRAL, "gpu017", {"gpu017": "fail"}),
+        (CENTRAL, "gpu018", {"gpu018": "pass"}),
+        (JOURNAL, "", {"gpu017": "fail", "gpu018": "pass"}),
+        (CENTRAL.replace("gpu01", "node"), "gpu017", {}),
+    ],
+)
+@pytest.mark.parametrize("name", ["central.log", "logs/messages"])
+def test_a_log_of_several_hosts_is_taken_apart(
+    log: str, limit: str, expected: dict[str, str], name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "x" / name
+    path.parent.mkdir(parents=True)
+    path.write_text(log)
+    said, error, verdicts = run_health(path if name == "central.log" else path.parent, limit)
+    assert verdicts == expected
+    assert ("passed over, since the inventory does not have them: lines of" in said) == ("other" in log and not error)
+    assert ("is a log of several hosts, and the inventory has none" in error) == (not expected)
+
+
+@pytest.mark.parametrize(
+    ("files", "path", "limit", "expected"),
+    [
+        ({"gpu017.dmesg.txt": SICK}, "gpu017.dmesg.txt", "gpu018", {}),
+        ({"gpu017/dmesg.txt": SICK}, "gpu017/dmesg.txt", "gpu018", {}),
+        ({"gpu017/dmesg.txt": SICK}, "gpu017", "gpu018", {}),
+        ({"gpu017/logs/dmesg": SICK}, "gpu017", "gpu018", {}),
+        ({"t/gpu017.dmesg.txt": SICK, "t/gpu018.smi.xml": XML}, "t", "gpu018", {"gpu018": "skip"}),
+        ({"t/gpu017.dmesg.txt": SICK, "t/gpu018.smi.xml": XML}, "t", "", {"gpu017": "fail", "gpu018": "skip"}),
+        ({"t/gpu017.dmesg.txt": SICK, "t/smi.xml": XML}, "t", "gpu018", {}),
+        ({"gpu017/smi.xml": XML, "gpu017/dmesg.gz": SICK}, "gpu017", "gpu017", {"gpu017": "fail"}),
+        ({"gpu017/smi.xml": XML, "gpu017/kern.log.1": SICK}, "gpu017", "gpu017", {"gpu017": "fail"}),
+        ({"gpu017/kern.log.1": SICK, "gpu017/kern.log": HEALTHY}, "gpu017", "gpu017", {"gpu017": "pass"}),
+        ({"gpu017/messages-20261101": HEALTHY, "gpu017/messages": SICK}, "gpu017", "gpu017", {"gpu017": "fail"}),
+        ({"gpu017/a.json": captured_log(SICK)}, "gpu017", "gpu017", {"gpu017": "fail"}),
+    ],
+)
+def test_names_of_files_and_folders_say_whose_they_are(
+    files: dict[str, str], path: str, limit: str, expected: dict[str, str], tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        data = text.encode()
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    assert run_health(tmp_path / path, limit)[2] == expected
+
+
+def test_an_address_is_no_short_name() -> None:
+    with pytest.raises(GpuprovError, match=r'calls its host "10\.0\.0\.9"'):
+        recorded.read([pair("10.0.0.2")], [Record(host="10.0.0.9", path="a", kind="kernel log", outputs={})])
+
+
+def test_an_sosreport_of_a_host_that_gathers_logs_has_its_own_lines(tmp_path: Path) -> None:
+    tree = {name: text for name, text in reports.sosreport().items() if "dmesg" not in name and "journal" not in name}
+    for host, lines in (("gpu017", 1), ("gpu018", 0)):
+        path = tmp_path / f"{host}.tar"
+        members = {**tree, "var/log/messages": CENTRAL, "sos_commands/kernel/uname_-a": f"Linux {host} 6.8.0 #1\n"}
+        path.write_bytes(reports.tarball(members, "w", "sosreport-x/"))
+        (record,) = read(path)
+        assert record.outputs["kernel_log"].text.count(f"kernel: {XID}") == lines
+
+
+def test_what_is_not_read_and_a_name_that_yields_to_the_limit_are_told(tmp_path: Path) -> None:
+    folder = write(tmp_path / "t", dmesg_log=LOG_OF_018.replace("gpu018", "foo"), a_pdf="%PDF", b_yaml="a: 1\n")
+    said = run_health(folder, "gpu017")[0]
+    assert f'{folder} calls its host "foo"; judged as gpu017, as --limit says\n' in said
+    assert f"{folder}: not read, since they are none of the records that gpuprov knows: a.pdf, b.yaml\n" in said
+    (folder / "kern.log.2.gz").write_bytes(gzip.compress(SICK.encode())[:-20] + b"x" * 30)
+    assert "kern: damaged" in run_health(folder, "gpu017", "-v")[0] or "kern: " in read(folder)[0].cut
 
 
 @pytest.mark.parametrize(
