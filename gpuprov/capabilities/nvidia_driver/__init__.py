@@ -93,7 +93,7 @@ def coherent_problems(host: HostSpec, driver: NvidiaDriver, gpu: gpus.Gpu | None
             f"nvidia_driver.module_parameters.{known.key} is known from branch {since} on, and the branch is {branch}"
         )
         yield Problem(path=(HERE, "module_parameters", known.key), message=message, hint=f'version: "{since}" or newer')
-    coherent = gpu is not None and gpu.form_factor == "superchip"
+    coherent = gpu is not None and gpu.superchip
     if given is None and gpu and coherent and "kubernetes" in host.capabilities and int(branch or since) >= int(since):
         message = f"{gpu.key} under Kubernetes: without {known.key}=driver its memory is a NUMA node, which pods without a GPU use too"
         hint = f"nvidia_driver: {{module_parameters: {{{known.key}: driver}}}}"
