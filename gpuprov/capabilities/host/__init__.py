@@ -251,7 +251,13 @@ def rules(host: HostSpec, fragment: House) -> Iterable[Problem]:
     if fragment.gpu and catalogue.find_gpu(fragment.gpu.model) is None:
         what, hint = catalogue.explain_unknown(fragment.gpu.model)
         yield Problem(path=("gpu", "model"), message=f'gpu.model "{fragment.gpu.model}" {what}', hint=hint)
-    elif fragment.gpu and "fabric_manager" not in host.capabilities and "nvidia_driver" in host.capabilities:
+    if fragment.gpu and (known := catalogue.find_gpu(fragment.gpu.model)):
+        most = nvswitches.count_most(known)
+        if most and (fragment.gpu.count or 0) > most:
+            message = f"gpu.count is {fragment.gpu.count}, and no host with more than {most} {known.key} is known"
+            hint = f"allowed: 1 to {most}"
+            yield Problem(path=("gpu", "count"), message=message, hint=hint, severity="warning")
+    if fragment.gpu and "fabric_manager" not in host.capabilities and "nvidia_driver" in host.capabilities:
         needed = catalogue.find_gpu(fragment.gpu.model)
         count = fragment.gpu.count or 0
         if needed and needed.fabric_manager.needed == "nvswitch-boards" and count >= nvswitches.BOARD:

@@ -49,6 +49,9 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
         near = min(known, key=lambda b: abs(int(b) - int(branch)))
         message = f'is "{driver.version}": there is no branch {branch}'
         yield problem("version", message, f'the nearest is "{near}"; all: gpuprov catalog drivers')
+    elif whole := cuda.find_whole(driver.version):
+        message = f'is "{driver.version}", and the release is {" or ".join(whole)}'
+        yield problem("version", message, f'version: "{whole[-1]}", or the branch: "{branch}"')
     elif branch and (life := drivers.end_of_life(branch)).ended:
         hint = "gpuprov catalog drivers lists the branches that are supported"
         yield Problem(path=(HERE, "version"), message=life.text, hint=hint, severity="warning")
