@@ -8,6 +8,7 @@ from functools import cache
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any
 
+from gpuprov.catalog import instances
 from gpuprov.catalog.distributions import find_distribution, list_managed
 from gpuprov.catalog.drivers import list_branches
 from gpuprov.catalog.drivers.data import Setting, read_drivers_file
@@ -67,6 +68,14 @@ def find_generation(pci_ids: list[str], *, bridged: bool) -> int:
     """Return the generation of a host's NVSwitches, from the functions on its bus or its bridges; 0 if it has none."""
     known = [list_switches()[identifier] for identifier in pci_ids if identifier in list_switches()]
     return max(known, default=BRIDGED_GENERATION if bridged else 0)
+
+
+def count_most(gpu: Gpu) -> int:
+    """Return the most of these GPUs that a host is known to have; 0 if unknown. Boards of older generations come in
+    pairs: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
+    if gpu.nvswitch and (gpu.nvswitch.generation or 0) >= REGISTERS_SINCE:
+        return BOARD
+    return instances.count_most(gpu.key) if gpu.fabric_manager.imex else 0
 
 
 def explain_absence(gpu: Gpu) -> str:

@@ -17,6 +17,11 @@ MOST = 4 << 30
 """Maximum size of an archive in bytes; NVIDIA's have some hundred MiB."""
 LINKER = "/etc/ld.so.conf.d/gpuprov-hpcx.conf"
 PLUGIN = "libnccl-net.so"
+COMPILER = "gcc"
+"""The compiler that NVIDIA builds HPC-X with:
+https://docs.nvidia.com/networking/display/hpcx222/Installing+and+Loading+HPC-X"""
+DISTRIBUTIONS = {"debian": ("debian", "ubuntu"), "redhat": ("redhat",), "suse": ("sles",)}
+"""How an archive's name begins the distribution, by family."""
 MODULES = {"debian": "/usr/share/modules/modulefiles", "redhat": "/usr/share/Modules/modulefiles"}
 """The folder of environment modules by family: https://github.com/Azure/azhpc-images"""
 ARCHIVE = (
@@ -63,6 +68,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: str
     version: str
+    compiler: str
     build: str
     stack: str
     distribution: str
@@ -82,7 +88,7 @@ def parse_archive(name: str) -> Archive | None:
     if match is None:
         return None
     stack = next((row.stack for row in read_hpc_file().builds if row.word == match["build"]), "")
-    names = ("version", "build", "distribution", "cuda", "arch")
+    names = ("version", "compiler", "build", "distribution", "cuda", "arch")
     return Archive(folder=folder, stack=stack, **{name: match[name] for name in names})
 
 

@@ -10,7 +10,11 @@ from typing import Literal
 from gpuprov.catalog.reader import Fact, File, load
 
 Fabric = Literal["", "infiniband", "roce", "efa", "erdma"]
-_TYPE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)?\.[a-z0-9-]+|ecs\..+|standard_.+|[a-z]\d[a-z]*-[a-z]+-\d+g?")
+_TYPE = re.compile(
+    r"[a-z][a-z0-9]*(-[a-z0-9]+)?\.[a-z0-9-]+|ecs\..+|standard_.+|[a-z]\d[a-z]*-[a-z]+-\d+g?|(bm|vm)\.gpu.+|gpu_\d+x_.+"
+)
+_PREFIX = "standard_"
+"""Azure's, which people leave out."""
 
 
 class InstanceTypes(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,11 +69,18 @@ def find_instance(text: str) -> InstanceTypes | None:
 
 
 def find_nearest_types(text: str) -> list[str]:
-    """Return instance types one typing error away from a text that looks like one; may be empty."""
+    """Return instance types one typing error, or Azure's prefix, away from a text that looks like one; may be empty."""
+    if prefixed := index_by_type().get(_PREFIX + text.strip().casefold()):
+        return [name for name in prefixed.types if name.casefold() == _PREFIX + text.strip().casefold()]
     if not _TYPE.fullmatch(text.strip().casefold()):
         return []
     names = {name.casefold(): name for row in read_instances_file().instances for name in row.types}
     return [names[near] for near in get_close_matches(text.strip().casefold(), names, n=3, cutoff=0.85)]
+
+
+def count_most(model: str) -> int:
+    """Return the largest number of these GPUs that an instance type has; 0 if none has them."""
+    return max((row.count for row in read_instances_file().instances if row.model == model), default=0)
 
 
 def find_vendor(text: str) -> str:

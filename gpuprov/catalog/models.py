@@ -106,6 +106,11 @@ class Gpu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     unsure: dict[str, Confidence] = {}
     notes: tuple[str, ...] = ()
 
+    @property
+    def superchip(self) -> bool:
+        """Whether the GPU is one with its processor, NVIDIA's own, which is aarch64."""
+        return self.form_factor == "superchip"
+
     def sure(self, field: str) -> Confidence:
         """Return the confidence of a field: its own mark, else that of its part, never higher than the entry's."""
         part = getattr(self, field)

@@ -19,6 +19,8 @@ from gpuprov.spec.problem import Path, format_path
 
 Finding = tuple[Path, str, str]
 """Path, message, hint."""
+ADDRESS = 300
+"""The most that is shown of an address: what is wrong with one often stands at its end."""
 ONE_LINE = "allowed: text of one line, without control characters"
 
 
@@ -256,4 +258,5 @@ def show(value: object) -> str:
         text = "a list"
     else:
         text = str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    most = ADDRESS if "://" in text else 60
+    return text if len(text) <= most else text[: most - 3] + "..."

@@ -16,6 +16,8 @@ from gpuprov.spec.problem import Path, Problem, format_path
 
 ROUNDS = 5
 """Number of attempts at a block; deeper mistakes appear only once the level above is right."""
+SOURCES = ("url", "file")
+"""Fields one of which a block needs: rules name them without the block."""
 _MEANT = re.compile(r'\Adid you mean "([^"]+)"\?')
 
 
@@ -74,6 +76,9 @@ def _is_about(problem: Problem, path: Path) -> bool:
     if problem.path[:shorter] == path[:shorter]:
         return True
     words = f"{problem.message} {problem.hint}"
+    beside = path[:-1] in (problem.path, problem.path[:-1])
+    if beside and path[-1] in SOURCES and re.search(rf"\b{path[-1]}\b", words):
+        return True
     return re.search(rf"(?<![\w.]){re.escape(format_path(path))}(?!\w)", words) is not None
 
 

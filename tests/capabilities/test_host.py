@@ -11,7 +11,7 @@ import pytest
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.host import House
+from gpuprov.capabilities.host import House, rules
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.core.errors import GpuprovError
 from gpuprov.explain import all_checks
@@ -454,3 +454,14 @@ def test_every_check_can_fail_or_says_why_not(capability: str) -> None:
             if judged and outcome.status not in ("fail", "skip", "n/a"):
                 good_anyway[check.id] = outcome
     assert good_anyway == {}
+
+
+@pytest.mark.parametrize(
+    ("model", "count", "most"),
+    [("H100-SXM5-80GB", 9, 8), ("H100-SXM5-80GB", 8, 0), ("GB300", 8, 4), ("A100-SXM4-40GB", 16, 0), ("L40S", 10, 0)],
+)
+def test_more_gpus_than_a_board_has_are_a_warning(model: str, count: int, most: int) -> None:
+    spec = GpuSpec(model=model, count=count)
+    (told, *_) = [*rules(HostSpec(name="gpu1", gpu=spec), House(gpu=spec)), None]
+    assert (told is None) == (most == 0), told
+    assert told is None or f"no host with more than {most} {model} is known" in told.message

@@ -22,7 +22,7 @@ from gpuprov.catalog import hpc as catalogue
 from gpuprov.catalog.hpc import LINKER
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.fleet.specs import load_fleet
-from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import hpc_host as hh
 from tests.capabilities import ofed_host
 from tests.capabilities.asking import CHECKS, Row, facts, good, with_own_files
@@ -126,6 +126,10 @@ def host(**blocks: Fragment | None) -> HostSpec:
     return HostSpec(name="gpu1", capabilities={name: block for name, block in blocks.items() if block})
 
 
+def on(model: str) -> HostSpec:
+    return HostSpec(name="gpu1", gpu=GpuSpec(model=model))
+
+
 def told(rdma: Rdma | None, changed: Mapping[str, Any]) -> dict[str, Any]:
     """The outputs of a host with what it should have; Ubuntu where it has OFED."""
     base = {**hh.WITH_OFED, **UBUNTU} if rdma and rdma.own_stack == "doca-ofed" else hh.INSTALLED
@@ -199,7 +203,7 @@ def test_the_module_of_hpcx_goes_with_it() -> None:
     ("block", "spec", "expected"),
     [
         (OPENMPI, host(), []),
-        (OPENMPI, host(rdma=SHARP), ["hpc.mpi is openmpi, and rdma.nccl.sharp needs a plugin"]),
+        (OPENMPI, host(rdma=SHARP), []),
         (CUDA, host(rdma=INBOX), ["hpc.cuda_aware is true, and the distribution's own UCX is built without CUDA"]),
         (CUDA, host(rdma=OFED), []),
         (HPCX, host(rdma=SHARP), []),
@@ -215,9 +219,19 @@ def test_the_module_of_hpcx_goes_with_it() -> None:
         (Hpc(mpi="hpcx", hpcx=Hpcx(url=URL)), host(), ["hpc.hpcx.sha256 is missing"]),
         (Hpc(mpi="hpcx", hpcx=Hpcx(sha256=hh.SHA)), host(), ["hpc.hpcx.sha256 is of no file"]),
         (Hpc(mpi="hpcx", hpcx=Hpcx(url=URL, file="x.tbz", sha256=hh.SHA)), host(), ["hpc.hpcx has both url and file"]),
-        (Hpc(mpi="hpcx", hpcx=Hpcx(file=f"/none/{NAME}", sha256=hh.SHA)), host(), [f"hpc.hpcx.file /none/{NAME} does not exist"]),
+        (Hpc(mpi="hpcx", hpcx=Hpcx(file=f"/none/{NAME}", sha256=hh.SHA)), host(), [f"hpc.hpcx.file /none/{NAME} is not there"]),
         (Hpc(mpi="hpcx", hpcx=Hpcx(url="https://x/hpcx.tbz", sha256=hh.SHA)), host(), ["hpc.hpcx.url is not named as NVIDIA names"]),
-        (Hpc(hpcx=Hpcx(url=URL, sha256=hh.SHA)), host(), ["hpc.hpcx has no effect: mpi is openmpi"]),
+        *[(Hpc(mpi="hpcx", hpcx=Hpcx(url=URL.replace(*words), sha256=hh.SHA)), host(), [f"hpc.hpcx.url {expected}"])
+          for words, expected in (
+              (("ubuntu24.04", "windows10"), "names an unknown distribution: windows10"),
+              (("-gcc-", "-icc-"), "names an unknown compiler: icc"),
+              (("cuda12", "cuda99"), "names an unknown CUDA: 99"),
+          )],
+        (HPCX, on("GB200"), ["hpc.hpcx.url is built for x86_64, and the processor of a GB200 is aarch64"]),
+        (HPCX, on("p6e-gb200.36xlarge"), ["hpc.hpcx.url is built for x86_64, and the processor of a GB200 is aarch64"]),
+        (ARM, on("GH200-96GB"), []),
+        (ARM, on("H100-SXM5-80GB"), ["hpc.hpcx.url is built for aarch64, and hosts of HGX H100 8-GPU, DGX H100 are mostly x86_64"]),
+        (ARM, on("L40S"), []),
     ],
 )  # fmt: skip
 def test_rules(block: Hpc, spec: HostSpec, expected: list[str]) -> None:

@@ -3,6 +3,7 @@ driver."""
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -165,7 +166,7 @@ def test_fabric_manager_is_refused_with_the_way_out() -> None:
 
 def test_a_file_beside_the_inventory(tmp_path: Path) -> None:
     (tmp_path / "driver.run").write_bytes(b"#!/bin/sh\n")
-    given = Runfile(file=str(tmp_path / "driver.run"), sha256=SHA)
+    given = Runfile(file=str(tmp_path / "driver.run"), sha256=sha256(b"#!/bin/sh\n").hexdigest())
     assert rules(NvidiaDriver(version="535.261.03", source="runfile", runfile=given)) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def told(problems: Any) -> list[str]:
 
 def test_a_good_spec(tmp_path: Path) -> None:
     archive = tmp_path / "aws-efa-installer-1.50.0.tar.gz"
-    archive.write_bytes(b"")
+    archive.write_bytes(b"an archive")
     for good in (
         block(),
         block(installer=""),
@@ -34,7 +35,7 @@ def test_a_good_spec(tmp_path: Path) -> None:
         block(mpi="openmpi5", gpudirect=True, plugin=False),
         block(sha256=SHA256.upper()),
         block(installer="", url=URL, sha256="0" * 64),
-        block(installer="", file=str(archive), sha256="0" * 64),
+        block(installer="", file=str(archive), sha256=sha256(b"an archive").hexdigest()),
     ):
         assert told(efa_rules.rules(HOST, good)) == []
         assert told(stacks(good)) == []

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.hpc.fragment import Hpc
 from gpuprov.capabilities.rdma.erdma import checks as erdma
 from gpuprov.capabilities.rdma.erdma.desired import at_boot
 from gpuprov.capabilities.rdma.erdma.state import lines, list_parameters
@@ -68,6 +69,9 @@ def test_what_cannot_be_of_erdma(asked: Rdma, message: str) -> None:
         (block(Nccl(addr_range="2001:db8::/64")), 'error: rdma.nccl.addr_range is "2001:db8::/64", and addr_family is ipv4'),
         (block(Nccl(manage=False, topo_file="/t.xml")), "error: rdma.nccl.topo_file has no effect: manage is false"),
         (Rdma(nccl=Nccl(sharp=True, net_plugin="none")), "error: rdma.nccl.net_plugin is none, and sharp is a plugin"),
+        (Rdma(nccl=Nccl(sharp=True)), "warning: rdma.nccl.sharp is true, and its plugin comes with HPC-X alone"),
+        (Rdma(nccl=Nccl(sharp=True, settings={"NCCL_NET": "Socket"})), "error: rdma.nccl.settings.NCCL_NET is Socket, NCCL's own"),
+        (Rdma(nccl=Nccl(sharp=True, settings={"NCCL_ALGO": "Ring"})), "error: rdma.nccl.settings.NCCL_ALGO is Ring, and sharp"),
         (block(Nccl(settings={"NCCL_CONF_FILE": "/x"})), "error: rdma.nccl.settings.NCCL_CONF_FILE has NCCL_CONF_FILE"),
         (block(Nccl(settings={"NCCL_IB_TIMEOT": 22})), "warning: rdma.nccl.settings.NCCL_IB_TIMEOT has NCCL_IB_TIMEOT"),
         (block(Nccl(settings={"NCCL_PROTO": "LL128"})), "warning: rdma.nccl.settings.NCCL_PROTO forces LL128 (LL128)"),
@@ -82,6 +86,22 @@ def test_settings_that_nobody_has_documented_are_taken() -> None:
     given: dict[str, int | str] = {"NCCL_GRAPH_FILE": "/g.xml", "NCCL_PROTO": "^LL128", "NCCL_IB_TIMEOUT": 22}
     assert told(nccl.rules(HOST, block(Nccl(settings=given)))) == []
     assert set(variables.FIELDS) <= variables.list_documented()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (Nccl(sharp=True), []),
+        (Nccl(sharp=True, net_plugin="libnccl-net.so"), []),
+        (Nccl(sharp=True, net_plugin="/opt/hpcx/nccl_rdma_sharp_plugin/lib/libnccl-net.so"), []),
+        (Nccl(sharp=True, settings={"NCCL_ALGO": "Tree,CollnetDirect", "NCCL_NET": "IBext"}), []),
+        (Nccl(sharp=True, net_plugin="aws-ofi"), ["error: rdma.nccl.net_plugin is aws-ofi: NCCL loads libnccl-net-aws-ofi.so"]),
+    ],
+)  # fmt: skip
+def test_the_plugin_that_nccl_loads_for_sharp_is_that_of_hpcx(options: Nccl, expected: list[str]) -> None:
+    host = HostSpec(name="gpu1", capabilities={"hpc": Hpc(mpi="hpcx")})
+    found = told(nccl.rules(host, Rdma(nccl=options)))
+    assert [one.partition(",")[0] for one in found] == expected
 
 
 def fleet(**asked: Rdma) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ def test_openibd_is_not_restarted_under_what_uses_it() -> None:
         (asking(url="https://a.example/b.deb"), "rdma.ofed names a package without its sha256: whatever comes would be installed"),
         (asking(sha256=SHA), "rdma.ofed.sha256 without url or file"),
         (asking(url="https://a.example/b.deb", file="/x.deb", sha256=SHA), "rdma.ofed has both url and file"),
-        (asking(file="/nowhere/doca-host.deb", sha256=SHA), "rdma.ofed.file /nowhere/doca-host.deb does not exist"),
+        (asking(file="/nowhere/doca-host.deb", sha256=SHA), "rdma.ofed.file /nowhere/doca-host.deb is not there"),
         (asking(file="/nowhere/doca-host.tgz", sha256=SHA),
          "rdma.ofed.file is /nowhere/doca-host.tgz; the doca-host package, .deb or .rpm"),
         (asking(openib_conf={"ONBOOT": False}), "rdma.ofed.openib_conf.ONBOOT is no: openibd loads nothing at boot"),
@@ -169,8 +170,9 @@ def test_what_a_spec_must_not_say(block: Rdma, told: str) -> None:
 
 def test_a_file_that_is_there(tmp_path: Path) -> None:
     file = tmp_path / "doca-host.deb"
-    file.touch()
-    assert not list(rules(HostSpec(name="h"), asking(file=str(file), sha256=SHA)))
+    file.write_bytes(b"a package")
+    block = asking(file=str(file), sha256=sha256(b"a package").hexdigest())
+    assert not list(rules(HostSpec(name="h"), block))
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ from gpuprov.catalog.reader import load
         ("standard_nd96asr_v4", "A100-SXM4-40GB"),
         ("ecs.gn7i-c8g1.2xlarge", "A10"),
         ("a3-highgpu-8g", "H100-SXM5-80GB"),
+        ("BM.GPU.H100.8", "H100-SXM5-80GB"),
+        ("gpu_8x_h100_sxm5", "H100-SXM5-80GB"),
     ],
 )
 def test_names_as_people_have_them(name: str, key: str) -> None:
@@ -56,6 +58,10 @@ def test_a_name_of_several_or_none_is_no_gpu(name: str) -> None:
         ("Gaudi 3", "is Intel hardware", "gpuprov manages NVIDIA GPUs"),
         ("Ascend 910B", "is Huawei hardware", "gpuprov manages NVIDIA GPUs"),
         ("p5.47xlarge", "is not in the catalogue", '"p5.48xlarge"'),
+        ("ND96asr_v4", "is not in the catalogue", 'did you mean "Standard_ND96asr_v4"?'),
+        ("BM.GPU.H100.4", "is not in the catalogue", '"BM.GPU.H100.8"'),
+        ("BM.GPU.MI300X.8", "is AMD hardware", "gpuprov manages NVIDIA GPUs"),
+        ("gpu_8x_h100_sxm6", "is not in the catalogue", '"gpu_8x_h100_sxm5"'),
         ("Voodoo 5", "is not in the catalogue", "gpuprov catalog gpus lists all"),
     ],
 )

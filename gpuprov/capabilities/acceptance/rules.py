@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path as File
 
 from gpuprov.capabilities.acceptance.fragment import Acceptance, NvBandwidth, Source
 from gpuprov.catalog import gpus, topology
+from gpuprov.spec import named
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, report_under
 
@@ -120,8 +120,8 @@ def _source(place: Path, source: Source, folder: str) -> Iterable[Problem]:
     if given and folder:
         message = f"{name} is built, and {name.removesuffix('.source')}.path names programs that are there"
         yield Problem(path=place, message=message, hint="one of the two: programs that gpuprov builds need no path")
-    if source.file and not File(source.file).is_file():
-        message = f"{name}.file {source.file} does not exist on this machine"
+    if source.file and (why := named.explain_unusable(source.file, source.sha256)):
+        message = f"{name}.file {source.file} {why}"
         yield Problem(path=(*place, "file"), message=message, hint="put the archive there, or give its url")
 
 

@@ -8,10 +8,9 @@ from typing import Annotated
 import msgspec
 
 from gpuprov.capabilities.base import Capability, Check, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.host import login, recipe
+from gpuprov.capabilities.host import board, login, recipe
 from gpuprov.capabilities.host.nvswitches import nvswitch_fabric
 from gpuprov.capabilities.package_sources import package_sources
-from gpuprov.catalog import fabric as nvswitches
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.chips import described
@@ -248,16 +247,8 @@ def receipt(ctx: Ctx) -> Outcome:
 
 def rules(host: HostSpec, fragment: House) -> Iterable[Problem]:
     yield from recipe.problems(host)
-    if fragment.gpu and catalogue.find_gpu(fragment.gpu.model) is None:
-        what, hint = catalogue.explain_unknown(fragment.gpu.model)
-        yield Problem(path=("gpu", "model"), message=f'gpu.model "{fragment.gpu.model}" {what}', hint=hint)
-    elif fragment.gpu and "fabric_manager" not in host.capabilities and "nvidia_driver" in host.capabilities:
-        needed = catalogue.find_gpu(fragment.gpu.model)
-        count = fragment.gpu.count or 0
-        if needed and needed.fabric_manager.needed == "nvswitch-boards" and count >= nvswitches.BOARD:
-            message = f"{count} x {needed.key} are joined by NVSwitches, and the spec has no fabric_manager"
-            hint = "add fabric_manager: {}; without Fabric Manager CUDA ends with error 802"
-            yield Problem(path=("gpu",), message=message, hint=hint, severity="warning")
+    if fragment.gpu:
+        yield from board.problems(host, fragment.gpu)
 
 
 def tables(capabilities: Sequence[Capability]) -> Mapping[str, object]:

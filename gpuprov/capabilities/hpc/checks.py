@@ -46,7 +46,7 @@ def fits(ctx: Ctx) -> Outcome:
         return not_asked("the spec names no archive of HPC-X")
     release, machine = ctx.facts.get(system.OS_RELEASE), ctx.facts.get(system.PLATFORM).machine
     expected = f"an archive for {release.name or release.id}, {machine}"
-    kind = {"debian": ("debian", "ubuntu"), "redhat": ("redhat",), "suse": ("sles",)}.get(family(release) or "", ())
+    kind = catalogue.DISTRIBUTIONS.get(family(release) or "", ())
     if archive.arch != machine or not archive.distribution.startswith(kind):
         return fail(
             expected, f"{archive.folder} is for {archive.distribution}, {archive.arch}", "the one for this host"

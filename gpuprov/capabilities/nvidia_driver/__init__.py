@@ -49,6 +49,9 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
         near = min(known, key=lambda b: abs(int(b) - int(branch)))
         message = f'is "{driver.version}": there is no branch {branch}'
         yield problem("version", message, f'the nearest is "{near}"; all: gpuprov catalog drivers')
+    elif whole := cuda.find_whole(driver.version):
+        message = f'is "{driver.version}", and the release is {" or ".join(whole)}'
+        yield problem("version", message, f'version: "{whole[-1]}", or the branch: "{branch}"')
     elif branch and (life := drivers.end_of_life(branch)).ended:
         hint = "gpuprov catalog drivers lists the branches that are supported"
         yield Problem(path=(HERE, "version"), message=life.text, hint=hint, severity="warning")
@@ -93,7 +96,7 @@ def coherent_problems(host: HostSpec, driver: NvidiaDriver, gpu: gpus.Gpu | None
             f"nvidia_driver.module_parameters.{known.key} is known from branch {since} on, and the branch is {branch}"
         )
         yield Problem(path=(HERE, "module_parameters", known.key), message=message, hint=f'version: "{since}" or newer')
-    coherent = gpu is not None and gpu.form_factor == "superchip"
+    coherent = gpu is not None and gpu.superchip
     if given is None and gpu and coherent and "kubernetes" in host.capabilities and int(branch or since) >= int(since):
         message = f"{gpu.key} under Kubernetes: without {known.key}=driver its memory is a NUMA node, which pods without a GPU use too"
         hint = f"nvidia_driver: {{module_parameters: {{{known.key}: driver}}}}"

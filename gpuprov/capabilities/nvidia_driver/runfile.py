@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path as File
 
 from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, Runfile, decide
@@ -20,6 +19,7 @@ from gpuprov.facts.probes.host.family import words
 from gpuprov.facts.probes.kernel import modules
 from gpuprov.facts.probes.software.packages import PACKAGES, Package
 from gpuprov.host_code.packages.other_driver import RECORD
+from gpuprov.spec import named
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem, report_under
 
@@ -54,13 +54,13 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
         fault = "both a url and a file" if given.url else "neither a url nor a file"
         hint = "runfile: {url: https://.../NVIDIA-Linux-x86_64-VERSION.run, sha256: ...}, or file: one beside the inventory"
         yield Problem(path=path, message=f"nvidia_driver.runfile has {fault}", hint=hint)
-    elif given.file and not File(given.file).is_file():
-        message = f"nvidia_driver.runfile.file {given.file} is not there"
+    elif given.file and (why := named.explain_unusable(given.file, given.sha256)):
+        message = f"nvidia_driver.runfile.file {given.file} {why}"
         yield Problem(path=(*path, "file"), message=message, hint="put it there, or name its url")
-    named = NAMED.search(given.url or given.file)
-    if named and EXACT.fullmatch(driver.version) and named[1] != driver.version:
-        message = f"nvidia_driver.runfile is named {named[0]}, and version is {driver.version}"
-        yield Problem(path=path, message=message, hint=f'the file of that version, or version: "{named[1]}"')
+    name = NAMED.search(given.url or given.file)
+    if name and EXACT.fullmatch(driver.version) and name[1] != driver.version:
+        message = f"nvidia_driver.runfile is named {name[0]}, and version is {driver.version}"
+        yield Problem(path=path, message=message, hint=f'the file of that version, or version: "{name[1]}"')
     if not given.sha256:
         message = "nvidia_driver.runfile has no sha256: root would run whatever is in the file"
         yield Problem(

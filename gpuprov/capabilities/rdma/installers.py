@@ -4,10 +4,10 @@ checksum."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Protocol
 
 from gpuprov.catalog.rdma.installers import Published
+from gpuprov.spec import named
 from gpuprov.spec.problem import Problem, Say
 
 
@@ -55,5 +55,5 @@ def problems(say: Say, source: Asked, known: Published, *, archive: str, by: str
         yield say("sha256", message, "leave it out: installer brings its own")
     if source.sha256 and not (source.url or source.file or source.installer):
         yield say("sha256", "is of no file", "name url or file, or leave it out")
-    if source.file and not Path(source.file).is_file():
-        yield say("file", f"{source.file} is not there", f"put {archive} there, or name url")
+    if source.file and (why := named.explain_unusable(source.file, source.sha256)):
+        yield say("file", f"{source.file} {why}", f"put {archive} there, or name url")

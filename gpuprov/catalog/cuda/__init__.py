@@ -6,7 +6,8 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from gpuprov.catalog.drivers import Version, find_branch
+from gpuprov.catalog.drivers import Version, find_branch, list_branches
+from gpuprov.catalog.gpus import list_gpus
 from gpuprov.catalog.reader import Confidence, Fact, File, load
 from gpuprov.core.errors import GpuprovError
 
@@ -67,6 +68,15 @@ def find_max_cuda(branch: str) -> str | None:
 def find_floor(cuda: str) -> str:
     """Return the oldest driver that runs CUDA `cuda`; "" if unknown."""
     return check_support("1", cuda).floor
+
+
+def find_whole(version: str) -> list[str]:
+    """Return the driver releases of three parts that begin with a version of two; empty if the catalogue knows none."""
+    if version.count(".") != 1:
+        return []
+    seen = {entry.newest_seen for entry in list_branches()} | {gpu.first_listed for gpu in list_gpus()}
+    known = sorted({*seen, *(row.driver for row in list_toolkits()), *(gpu.mig.min_driver for gpu in list_gpus())})
+    return [release for release in known if release.startswith(f"{version}.")]
 
 
 def list_floors() -> dict[str, str]:

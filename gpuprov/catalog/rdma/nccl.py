@@ -26,6 +26,13 @@ FIELDS = {
 """Variables that gpuprov writes itself, and the field of `rdma.nccl` for each; NCCL_IB_DISABLE follows from the
 devices."""
 
+# https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html, NCCL_NET and NCCL_ALGO; that CollNet is looked for
+# in the network of that name alone: https://github.com/NVIDIA/nccl/blob/master/src/plugin/net.cc
+OWN_NETWORKS = ("IB", "SOCKET")
+"""Values of NCCL_NET that are networks of NCCL's own."""
+SWITCH_ALGORITHMS = ("collnet", "nvls")
+"""How the values of NCCL_ALGO begin that have switches reduce."""
+
 
 class Variables(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Variables for a system's configuration, and those that the documentation lists as for debugging."""

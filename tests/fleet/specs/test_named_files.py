@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from gpuprov.bundle import specs
+from gpuprov.capabilities.hpc.rules import NAME
 from gpuprov.core.errors import GpuprovError
 from gpuprov.fleet import specs as fleet
 from gpuprov.spec.model import RawHost
@@ -37,6 +39,9 @@ SPECS: dict[str, Callable[[str], dict[str, Any]]] = {
     "vgpu_guest.token_file": lambda name: {"vgpu_guest": {"token_file": name}},
     "mig.config_file": lambda name: {**driver(), "mig": {"config_file": name}},
     "runfile.file": lambda name: driver(source="runfile", runfile={"file": name, "sha256": "0" * 64}),
+    "hpcx.file": lambda name: {"hpc": {"hpcx": {"file": name, "sha256": "0" * 64}}},
+    "ofed.file": lambda name: {"rdma": {"ofed": {"file": f"{name}.deb", "sha256": "0" * 64}}},
+    "efa.file": lambda name: {"rdma": {"fabric": "efa", "efa": {"file": name, "sha256": "0" * 64}}},
 }
 
 
@@ -63,7 +68,25 @@ def test_what_is_no_file_is_refused(field: str, kind: str, tmp_path: Path) -> No
     with pytest.raises(GpuprovError) as told:
         fleet.judge([RawHost(name="gpu1", values=SPECS[field](str(place)))])
     said = " ".join(str(told.value).split())
-    assert f"this is a {kind}" in said or "is not there" in said, said
+    assert f"is a {kind}" in said or "is not there" in said, said
+
+
+@pytest.mark.parametrize("field", ["runfile.file", "hpcx.file", "efa.file"])
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda place: place.mkdir(), "is a folder"),
+        (lambda place: place.touch(), "is empty"),
+        (lambda place: place.write_text("other"), "has the SHA-256 d9298a10"),
+    ],
+)
+def test_a_file_with_a_checksum_is_compared_with_it(
+    field: str, make: Callable[[Path], object], expected: str, tmp_path: Path
+) -> None:
+    place = tmp_path / NAME
+    make(place)
+    with pytest.raises(GpuprovError, match=re.escape(f"{place} {expected}")):
+        fleet.judge([RawHost(name="gpu1", values=SPECS[field](str(place)))])
 
 
 def test_nor_does_it_tell_hosts_of_a_bundle_apart() -> None:

@@ -11,7 +11,8 @@ from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fa
 from gpuprov.capabilities.rdma.efa.rules import installer_sha256
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import conf
-from gpuprov.capabilities.rdma.nccl.rules import rules
+from gpuprov.capabilities.rdma.nccl.rules import has_hpcx, rules
+from gpuprov.catalog import hpc
 from gpuprov.catalog.rdma.nccl import CONFIG
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import Facts
@@ -172,7 +173,7 @@ def named(ctx: Ctx) -> Outcome:
     AWS's installer or of `hpc`, IPoIB's interfaces, and those of DOCA-OFED's drivers."""
     block = ctx.fragment
     of_efa = installer_sha256(block) and block.fabric == "efa"
-    of_hpcx = getattr(ctx.host.capabilities.get("hpc"), "mpi", "") == "hpcx" and not block.nccl.net_plugin
+    of_hpcx = has_hpcx(ctx.host) and block.nccl.sharp and block.nccl.library == hpc.PLUGIN
     library = "" if of_efa or of_hpcx else block.nccl.library
     come = block.ipoib or block.own_stack == "doca-ofed"
     return _there(ctx, library, () if come else block.nccl.socket_ifname)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import topology
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
+from gpuprov.catalog import hpc
 from gpuprov.catalog.rdma import nccl as catalogue
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, report_under
@@ -25,7 +26,7 @@ def iwarp(block: Rdma) -> bool:
     return soft or block.fabric == "iwarp" or (block.fabric == "erdma" and block.erdma.compat_mode is False)
 
 
-def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
+def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     """Yield every problem of `rdma.nccl`."""
     nccl, default = block.nccl, Nccl()
     changed = [str(key) for key in Nccl.__struct_fields__ if getattr(nccl, key) != getattr(default, key)]
@@ -45,14 +46,49 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
         yield _problem(
             next(key for key in roce if key != "gid"), "has no effect: gid is none", "gid: automatic, or index"
         )
+    if nccl.sharp and nccl.net_plugin == "none":
+        yield _problem("net_plugin", "is none, and sharp is a plugin", "sharp: false, or leave net_plugin out")
     if nccl.sharp and block.fabric != "infiniband":
         message = f"is true, and rdma.fabric is {block.fabric}: SHARP is InfiniBand switches'"
         yield _problem("sharp", message, "fabric: infiniband, or leave it out")
-    if nccl.sharp and nccl.net_plugin == "none":
-        yield _problem("net_plugin", "is none, and sharp is a plugin", "sharp: false, or leave net_plugin out")
+    elif nccl.sharp:
+        yield from _against_sharp(nccl)
+        yield from _plugin_of_sharp(nccl, hpcx=has_hpcx(host))
     yield from topology.rules(block)
     yield from _range(nccl)
     yield from _settings(block)
+
+
+def _against_sharp(nccl: Nccl) -> Iterable[Problem]:
+    """Yield settings by which NCCL does not load a plugin, or uses no algorithm of SHARP's."""
+    network, algorithms = (str(nccl.settings.get(name, "")) for name in ("NCCL_NET", "NCCL_ALGO"))
+    if network.upper() in catalogue.OWN_NETWORKS:
+        message = f"is {network}, NCCL's own network, and sharp is a plugin's"
+        yield _problem(("settings", "NCCL_NET"), message, "sharp: false, or leave NCCL_NET out")
+    of_switches = any(name in algorithms.casefold() for name in catalogue.SWITCH_ALGORITHMS)
+    if algorithms and not algorithms.startswith("^") and ":" not in algorithms and not of_switches:
+        message = f"is {algorithms}, and sharp is used by CollnetDirect, CollnetChain and NVLS"
+        yield _problem(("settings", "NCCL_ALGO"), message, "sharp: false, or leave NCCL_ALGO out")
+
+
+def _plugin_of_sharp(nccl: Nccl, *, hpcx: bool) -> Iterable[Problem]:
+    """Yield a plugin that is not HPC-X's, or none that anything brings."""
+    if not nccl.net_plugin and not hpcx:
+        message = "is true, and its plugin comes with HPC-X alone, or you build it"
+        hint = (
+            "hpc: {hpcx: {url: https://.../hpcx-v....tbz, sha256: ...}}; or net_plugin: NAME, of the one that you build"
+        )
+        yield _problem("sharp", message, hint, warning=True)
+    ours = nccl.library == hpc.PLUGIN or nccl.net_plugin.startswith(f"{hpc.LINK}/")
+    if nccl.net_plugin not in ("", "none") and hpcx and not ours:
+        loaded = nccl.library or nccl.net_plugin
+        message = f"is {nccl.net_plugin}: NCCL loads {loaded}, and SHARP is in HPC-X's {hpc.PLUGIN}"
+        yield _problem("net_plugin", message, "leave net_plugin out, or sharp: false")
+
+
+def has_hpcx(host: HostSpec) -> bool:
+    """True if the spec asks for HPC-X."""
+    return getattr(host.capabilities.get("hpc"), "mpi", "") == "hpcx"
 
 
 def _range(nccl: Nccl) -> Iterable[Problem]:

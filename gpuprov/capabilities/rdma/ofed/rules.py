@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path as File
 
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.fragment import Ofed
+from gpuprov.spec import named
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, report_under
 
@@ -48,6 +48,6 @@ def _source(ofed: Ofed) -> Iterable[Problem]:
     if ofed.file and not ofed.url:
         if not ofed.file.endswith((".deb", ".rpm")):
             yield problem("file", f"is {ofed.file}", "the doca-host package, .deb or .rpm")
-        elif not File(ofed.file).is_file():
-            message = f"rdma.ofed.file {ofed.file} does not exist"
+        elif why := named.explain_unusable(ofed.file, ofed.sha256):
+            message = f"rdma.ofed.file {ofed.file} {why}"
             yield Problem(path=(*HERE, "file"), message=message, hint="put the doca-host package there")

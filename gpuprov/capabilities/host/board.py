@@ -1,0 +1,27 @@
+"""Rules for the named GPUs that hold on any host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuprov.catalog import fabric, gpus
+from gpuprov.spec.model import GpuSpec, HostSpec
+from gpuprov.spec.problem import Problem
+
+
+def problems(host: HostSpec, asked: GpuSpec) -> Iterable[Problem]:
+    """Yield an unknown model, more GPUs than a board has, and NVSwitches without Fabric Manager."""
+    known, count = gpus.find_gpu(asked.model), asked.count or 0
+    if known is None:
+        what, hint = gpus.explain_unknown(asked.model)
+        yield Problem(path=("gpu", "model"), message=f'gpu.model "{asked.model}" {what}', hint=hint)
+        return
+    most = fabric.count_most(known)
+    if most and count > most:
+        message = f"gpu.count is {count}, and no host with more than {most} {known.key} is known"
+        yield Problem(path=("gpu", "count"), message=message, hint=f"allowed: 1 to {most}", severity="warning")
+    driven = "nvidia_driver" in host.capabilities and "fabric_manager" not in host.capabilities
+    if driven and known.fabric_manager.needed == "nvswitch-boards" and count >= fabric.BOARD:
+        message = f"{count} x {known.key} are joined by NVSwitches, and the spec has no fabric_manager"
+        hint = "add fabric_manager: {}; without Fabric Manager CUDA ends with error 802"
+        yield Problem(path=("gpu",), message=message, hint=hint, severity="warning")

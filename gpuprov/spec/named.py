@@ -1,0 +1,35 @@
+"""Archives and programs beside the inventory, which a spec names with their SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from functools import cache
+
+from gpuprov.core.safe_parse import explain_refusal
+
+
+def explain_unusable(path: str, sha256: str) -> str:
+    """Return the reason why a file of this machine is not what a spec names; empty if it is."""
+    try:
+        found = os.stat(path)
+        if stat.S_ISDIR(found.st_mode):
+            return "is a folder"
+        if what := explain_refusal(path):
+            return f"is {what}"
+        if not found.st_size:
+            return "is empty"
+        digest = compute_digest(path, found.st_size, found.st_mtime_ns) if sha256 else ""
+    except FileNotFoundError:
+        return "is not there"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return "" if digest == sha256.lower() else f"has the SHA-256 {digest}, and sha256 is {sha256.lower()}"
+
+
+@cache
+def compute_digest(path: str, _size: int, _changed: int) -> str:
+    """Return the SHA-256 of a file, computed once until the file changes. Raises OSError."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
