@@ -223,6 +223,7 @@ def test_a_log_of_several_hosts_is_taken_apart(
         ({"t/gpu017.dmesg.txt": SICK, "t/gpu018.smi.xml": XML}, "t", "gpu018", {"gpu018": "skip"}),
         ({"t/gpu017.dmesg.txt": SICK, "t/gpu018.smi.xml": XML}, "t", "", {"gpu017": "fail", "gpu018": "skip"}),
         ({"t/gpu017.dmesg.txt": SICK, "t/smi.xml": XML}, "t", "gpu018", {}),
+        ({"GPU017.dmesg.txt": SICK}, "GPU017.dmesg.txt", "gpu018", {}),
         ({"gpu017/smi.xml": XML, "gpu017/dmesg.gz": SICK}, "gpu017", "gpu017", {"gpu017": "fail"}),
         ({"gpu017/smi.xml": XML, "gpu017/kern.log.1": SICK}, "gpu017", "gpu017", {"gpu017": "fail"}),
         ({"gpu017/kern.log.1": SICK, "gpu017/kern.log": HEALTHY}, "gpu017", "gpu017", {"gpu017": "pass"}),
@@ -240,6 +241,24 @@ def test_names_of_files_and_folders_say_whose_they_are(
     assert run_health(tmp_path / path, limit)[2] == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "limit", "expected"),
+    [
+        ("10.0.0.3.dmesg.txt", "10.0.0.2", []),
+        ("10.0.0.2.dmesg.txt", "10.0.0.2", ["10.0.0.2"]),
+        ("gpu1.b.dmesg.txt", "gpu1.a", []),
+        ("gpu1.a.dmesg.txt", "gpu1.a", ["gpu1.a"]),
+    ],
+)
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_files_name_may_be_that_of_a_host_with_dots(
+    name: str, limit: str, expected: list[str], folder: bool, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(SICK)
+    others = tuple({"10.0.0.2", "10.0.0.3", "gpu1.a", "gpu1.b"} - {limit})
+    assert hosts(tmp_path if folder else tmp_path / name, limit, others=others) == expected
+
+
 def test_an_address_is_no_short_name() -> None:
     with pytest.raises(GpuprovError, match=r'calls its host "10\.0\.0\.9"'):
         recorded.read([pair("10.0.0.2")], [Record(host="10.0.0.9", path="a", kind="kernel log", outputs={})])
@@ -249,7 +268,11 @@ def test_an_sosreport_of_a_host_that_gathers_logs_has_its_own_lines(tmp_path: Pa
     tree = {name: text for name, text in reports.sosreport().items() if "dmesg" not in name and "journal" not in name}
     for host, lines in (("gpu017", 1), ("gpu018", 0)):
         path = tmp_path / f"{host}.tar"
-        members = {**tree, "var/log/messages": CENTRAL, "sos_commands/kernel/uname_-a": f"Linux {host} 6.8.0 #1\n"}
+        members: dict[str, str | bytes] = {
+            **tree,
+            "var/log/messages": CENTRAL,
+            "sos_commands/kernel/uname_-a": f"Linux {host} 6.8.0 #1\n",
+        }
         path.write_bytes(reports.tarball(members, "w", "sosreport-x/"))
         (record,) = read(path)
         assert record.outputs["kernel_log"].text.count(f"kernel: {XID}") == lines
