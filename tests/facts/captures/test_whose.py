@@ -58,7 +58,9 @@ def test_a_record_of_another_host_of_the_inventory_is_passed_over(tmp_path: Path
     assert [*recorded.read([pair("gpu018")], [alone], named=True)] == ["gpu018"], "--limit says whose it is"
 
 
-@pytest.mark.parametrize("command", [["verify"], ["health"], ["show", "gpu018", "--html", "page.html"]])
+@pytest.mark.parametrize(
+    "command", [["verify"], ["health"], ["show", "gpu018"], ["show", "gpu018", "--html", "page.html"]]
+)
 def test_no_verb_judges_the_record_of_another_host(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
