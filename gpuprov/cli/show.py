@@ -108,6 +108,7 @@ def _read(fleet: Fleet, names: Any, records: tuple[Path, ...], timeout: float, r
     """Return the listings, and by host why it could not be read."""
     from gpuprov.capabilities import BY_NAME
     from gpuprov.core import terminal
+    from gpuprov.core.errors import GpuprovError
     from gpuprov.facts.collect import gather
     from gpuprov.facts.probes.base import Facts
     from gpuprov.inventory.names import fold_names
@@ -120,6 +121,10 @@ def _read(fleet: Fleet, names: Any, records: tuple[Path, ...], timeout: float, r
             fleet.pairs, read_records(records, hosts=known), named=True, others=fleet.left_out, note=terminal.progress
         )
         if left := [raw.name for raw, _ in fleet.pairs if raw.name not in readings]:
+            if not readings:
+                raise GpuprovError(
+                    f"--from names no record of {fold_names(left)}", "name its record, or a folder that has it"
+                )
             terminal.progress(f"not shown, since no record is of them: {fold_names(left)}")
     else:
         requests = [(raw, probes_of(spec, BY_NAME, names)) for raw, spec in fleet.pairs]

@@ -57,7 +57,7 @@ def read(
 
 def list_names(fleet: Pairs, others: Sequence[str]) -> frozenset[str]:
     """Return the names by which files may be named after the inventory's hosts, with and without the domain."""
-    names = {*(raw.name for raw, _ in fleet), *others}
+    names = {name.casefold() for name in (*(raw.name for raw, _ in fleet), *others)}
     return frozenset(names | {short for name in names if not is_whole(short := name.partition(".")[0])})
 
 
@@ -173,19 +173,18 @@ def _explain_conflict(record: Record, found: dict[str, str]) -> str:
 
 
 def _find(fleet: Pairs, others: Sequence[str], name: str) -> str:
-    """Return the one host of the inventory with this name or address, with or without its domain; empty if none or
-    several have."""
-    short = name.partition(".")[0]
+    """Return the one host of the inventory with this name or address, with or without its domain, or by which a file of
+    this name begins; empty if none or several have. Names of hosts are the same in capitals (RFC 4343)."""
+    short = name.casefold().partition(".")[0]
     if not short:
         return ""
     addresses = [raw.name for raw, _ in fleet if name in (raw.name, raw.connection.get("ansible_host"))]
+    hosts = [*(raw.name for raw, _ in fleet), *others]
+    begins = [host for host in hosts if "." in host and name.casefold().startswith(f"{host.casefold()}.")]
     for alike in (
         [*addresses, *(other for other in others if other == name)],
-        [
-            host
-            for host in (*(raw.name for raw, _ in fleet), *others)
-            if host.partition(".")[0] == short and not is_whole(short)
-        ],
+        [host for host in begins if len(host) == max(map(len, begins))],
+        [host for host in hosts if host.casefold().partition(".")[0] == short and not is_whole(short)],
     ):
         if alike:
             return alike[0] if len(alike) == 1 else ""

@@ -43,6 +43,7 @@ class File(NamedTuple):
     text: str
     cut: bool = False
     age: tuple[int, int] = (0, 0)
+    name: str = ""
 
 
 def is_placed(name: str) -> bool:
@@ -161,7 +162,7 @@ def combine(
     for stem, group in grouped.items():
         log = next((file.text for file in group if file.command == plain.LOG and logs.host(file.text)), "")
         record = build(where if one else f"{where}/{stem}.*", logs.host(log) or stem or folder, group)
-        records.append(msgspec.structs.replace(record, places=(*_list_names(file.stem for file in group), *around)))
+        records.append(msgspec.structs.replace(record, places=(*_list_names(group), *around)))
     return [*_add_faults(records, faults, where, around, one=one), *shared]
 
 
@@ -170,9 +171,10 @@ def _stem(name: str) -> str:
     return parts["stem"] if parts else name
 
 
-def _list_names(stems: Iterable[str]) -> list[str]:
-    """Return those that are no command's, each once: they may be names of hosts."""
-    return [stem for stem in dict.fromkeys(stems) if not _COMMAND.fullmatch(stem)]
+def _list_names(files: Iterable[File]) -> list[str]:
+    """Return the names that are no command's, with and without what follows the first dot: they may be of hosts."""
+    names = [name for file in files if not _COMMAND.fullmatch(file.stem) for name in (file.stem, file.name) if name]
+    return [*dict.fromkeys(names)]
 
 
 def _read(name: str, data: bytes | Unreadable) -> File:
@@ -186,7 +188,7 @@ def _read(name: str, data: bytes | Unreadable) -> File:
     parts = _NAME.match(name.rpartition("/")[2])
     assert parts is not None
     date, number = int(parts["date"] or 0), int(parts["number"] or 0)
-    return File(parts["stem"], command, text, contents.cut, (date - 10**8 if date else 0, -number))
+    return File(parts["stem"], command, text, contents.cut, (date - 10**8 if date else 0, -number), parts[0])
 
 
 def _are_of_one(known: Iterable[File], faults: Iterable[str], hosts: Collection[str]) -> bool:
@@ -196,7 +198,7 @@ def _are_of_one(known: Iterable[File], faults: Iterable[str], hosts: Collection[
     stems = {stem for stem, _ in named}
     if stems and any(not _COMMAND.fullmatch(stem) and stem not in stems for stem in faults):
         return False
-    if len(stems & set(hosts)) > 1:
+    if len({stem.casefold() for stem in stems} & set(hosts)) > 1:
         return False
     return max(Counter(command for _, command in named).values(), default=0) <= 1
 
@@ -209,7 +211,7 @@ def _add_faults(
         why = "; ".join(f"{stem}: {fault}" for stem, fault in faults.items())
         if records:
             return [_cut(record, why) for record in records]
-        places = (*_list_names(faults), *around)
+        places = (*_list_names(File(stem, "", "") for stem in faults), *around)
         host = next(iter(places), "")
         return [Record(host=host, path=where, kind="command output", outputs={}, fault=why, places=places)]
     for stem, fault in faults.items():
@@ -218,7 +220,7 @@ def _add_faults(
         if beside:
             records[records.index(beside[0])] = _cut(beside[0], str(fault))
         else:
-            places = (*_list_names([stem]), *around)
+            places = (*_list_names([File(stem, "", "")]), *around)
             records.append(
                 Record(host=stem, path=path, kind="command output", outputs={}, fault=str(fault), places=places)
             )

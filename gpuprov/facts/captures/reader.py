@@ -62,7 +62,7 @@ def _name_file(path: Path) -> tuple[str, ...]:
     """Return the names by which a file, or a folder, may name its host."""
     if path.is_dir():
         return (path.absolute().name,)
-    return path.name.partition(".")[0], path.absolute().parent.name
+    return path.name.partition(".")[0], path.name, path.absolute().parent.name
 
 
 def _read_file(path: Path) -> Iterator[Record]:
