@@ -8,9 +8,7 @@ import ast
 from tests.contracts.test_imports import FILES, PACKAGE, find_nodes
 
 SHOWN = {
-    **dict.fromkeys(
-        ("boards", "first_listed", "max_instances", "nvlink_note", "switches_per_board"), "gpuprov catalog gpus --json"
-    ),
+    **dict.fromkeys(("max_instances", "nvlink_note", "switches_per_board"), "gpuprov catalog gpus --json"),
     "open_default_since": "the source of what gpuprov.rules.resolve repeats: test_one_truth.py",
     "meaning": "words for those who read the file",
     "sources_of": "for those who read the file; test_catalog_data.py resolves them",
