@@ -14,6 +14,8 @@ from gpuprov.simulate.parts.base import FAULTS as FOLDER
 from gpuprov.simulate.standins import hpcx
 
 PLUGIN = f"/opt/hpcx/{hpcx.PLUGIN}"
+# ldconfig would link a copy beside it to the name again.
+AWAY = "/opt/hpcx/plugin.away"
 INTERRUPTED = "gpuprov-sim-interrupted"
 
 
@@ -72,15 +74,15 @@ TABLE: tuple[Fault, ...] = (
         "hpc-plugin-missing",
         "NCCL's SHARP plugin is gone from HPC-X's folder",
         "hpc.plugin",
-        plant=f"mv {PLUGIN} {PLUGIN}.away; ldconfig",
-        heal=f"if [ -e {PLUGIN}.away ]; then mv {PLUGIN}.away {PLUGIN}; ldconfig; fi",
+        plant=f"mv {PLUGIN} {AWAY}; ldconfig",
+        heal=f"if [ -e {AWAY} ]; then mv {AWAY} {PLUGIN}; ldconfig; fi",
     ),
     Fault(
         "hpc-other-cuda",
         "NCCL's SHARP plugin is of an HPC-X that was built for another CUDA",
         "hpc.plugin",
-        plant=f"cp {PLUGIN} {PLUGIN}.away; cp /opt/hpcx/{hpcx.OTHER_CUDA} {PLUGIN}",
-        heal=f"if [ -e {PLUGIN}.away ]; then mv {PLUGIN}.away {PLUGIN}; fi",
+        plant=f"cp {PLUGIN} {AWAY}; cp /opt/hpcx/{hpcx.OTHER_CUDA} {PLUGIN}",
+        heal=f"if [ -e {AWAY} ]; then mv {AWAY} {PLUGIN}; fi",
     ),
     Fault("hpc-ucx-foreign", "ucx_info loads another UCX's libraries than those of its Open MPI", "hpc.ucx"),
     Fault(
