@@ -110,6 +110,7 @@ ROWS = [
         gd.said("1.11-a6000-iommu", (" WARN: GDS", " Found ACS enabled for switch 86:10.0\n WARN: GDS")), "pass",
         "Found ACS enabled for switch 86:10.0: pcie.acs"),
     Row("no GPU", DIRECT, BLOCK, gd.said("1.18-no-gpu"), "fail", "sees no GPU", "nvidia_driver.loaded"),
+    Row("no GPU in a container", DIRECT, BLOCK, {**PODMAN, **gd.said("1.18-no-gpu")}, "skip", "the GPUs are the machine's"),
     Row("a GPU without GDS", DIRECT, BLOCK, gd.said("1.16-nvfs-l4", ("supports GDS", "is not for GDS")), "fail",
         "no GDS on NVIDIA L4"),
     Row("not verified", DIRECT, BLOCK, gd.said("1.16-nvfs-l4", ("verification succeeded", "verification failed")), "fail",

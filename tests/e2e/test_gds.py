@@ -37,6 +37,7 @@ def test_gds(lab: Lab, site: Machine) -> None:
     assert site.sh("readlink -f /etc/cufile.json").strip() == FILE
     assert "stand-in" in site.sh("/usr/local/cuda-12.8/gds/tools/gdscheck -p")
     assert lab.run("apply", folder, "--yes", "--json").json["hosts"][0]["state"] == "unchanged"
+    hosts.reboot(NAME)  # which loads the driver, as far as a container can
     for name in ("gds-through-cpu", "gds-compat-mode"):
         fault = faults.plant(NAME, name, hosts.run)
         assert fault.caught_by in lab.run("verify", folder, "--json").failed(), name

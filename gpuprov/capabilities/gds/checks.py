@@ -135,7 +135,7 @@ def configuration(ctx: Ctx) -> Group | Outcome:
     return Group((link,), {("", ""): actual} if actual else {}, expected=f"{catalogue.LINK} -> {expected}")
 
 
-@check("gds.direct", probe.CHECK, probe.GDS, fields=("path", "file_systems"))
+@check("gds.direct", probe.CHECK, probe.GDS, system.CONTAINER, fields=("path", "file_systems"))
 def direct(ctx: Ctx) -> Outcome:
     """gdscheck verifies the platform, and lists each file system of the spec with a direct path; warnings of an IOMMU
     and of ACS are reported."""
@@ -151,6 +151,9 @@ def direct(ctx: Ctx) -> Outcome:
             f"gdscheck ended with: {answer.last or 'nothing'}",
             f"{tools}/gdscheck -p",
         )
+    container = ctx.facts.get(system.CONTAINER)
+    if container and not answer.gpus:
+        return skip(f"{container} container: the GPUs are the machine's, and it does not show them here")
     if not answer.gpus or not all(gpu.supported for gpu in answer.gpus):
         without = [gpu.name for gpu in answer.gpus if not gpu.supported]
         return fail(
