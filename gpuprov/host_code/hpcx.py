@@ -11,7 +11,7 @@ import shutil
 import tempfile
 
 from .archives import Unsafe, unpack
-from .files import compute_digest
+from .files import compute_digest, read
 
 HOME = "/opt"
 LINK = "hpcx"
@@ -43,15 +43,6 @@ def explain_installation(link: str, mark: str, folder: str, sha256: str) -> str:
     if unpacked != sha256:
         return f"it is of an archive with SHA-256 {unpacked}" if unpacked else "gpuprov did not unpack it"
     return ""
-
-
-def read(path: str) -> str:
-    """Return a file's text; "" if there is none."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 def install(archive: str, sha256: str, folder: str) -> None:

@@ -19,8 +19,6 @@ from gpuprov.resources.difference import Difference
 ABSENT, ANOTHER_TEXT = "absent", "another text"
 KINDS = {"l": "a symbolic link", "d": "a folder", "p": "a pipe", "s": "a socket", "b": "a device", "c": "a device"}
 PLAIN, PROGRAM = 0o644, 0o755
-RIGHTS = ("mode ", "of ")
-"""How a difference of mode or owner begins."""
 
 
 class File(msgspec.Struct, frozen=True):
@@ -92,8 +90,10 @@ def differences(resources: Iterable[object], contents: Contents) -> Iterator[Dif
     if unread := [path for path in requested if path not in contents.entries and path not in contents.missing]:
         raise ProbeFailed(f"{unread[0]} was not read on the host")
     for file in desired:
-        if reason := _file(file, contents):
-            yield Difference(file.path, reason, lacking=reason == ABSENT, same=reason.startswith(RIGHTS))
+        if reason := _content(file, contents):
+            yield Difference(file.path, reason, lacking=reason == ABSENT)
+        elif reason := _rights(contents.entries[file.path], file.mode):
+            yield Difference(file.path, reason, same=True)
         else:
             yield from _loaded(file, contents, own_paths)
     for path in absent:
@@ -108,14 +108,14 @@ def differences(resources: Iterable[object], contents: Contents) -> Iterator[Dif
             yield Difference(path, "not one of gpuprov's", "removed")
 
 
-def _file(desired: File, contents: Contents) -> str:
+def _content(desired: File, contents: Contents) -> str:
     entry = contents.entries.get(desired.path)
     if entry is None:
         return ABSENT
     if entry.kind != "f":
         return KINDS.get(entry.kind, "no file")
     if desired.by_meaning:
-        return _rights(entry, desired.mode)
+        return ""
     texts = [desired.text]
     if PYTHON in desired.text:
         texts = [
@@ -127,7 +127,7 @@ def _file(desired: File, contents: Contents) -> str:
             return f"starts {given[0]}, which is not there, or can be changed by others than root"
     if entry.sum not in map(_sum, texts):
         return f"{ANOTHER_TEXT} ({desired.differs})" if desired.differs else ANOTHER_TEXT
-    return _rights(entry, desired.mode)
+    return ""
 
 
 def _lines(desired: Lines, contents: Contents) -> Difference | None:

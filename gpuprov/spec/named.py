@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from functools import cache
 
 from gpuprov.core.safe_parse import explain_refusal
+from gpuprov.host_code.files import compute_digest
 
 
 def explain_unusable(path: str, sha256: str) -> str:
@@ -20,16 +20,17 @@ def explain_unusable(path: str, sha256: str) -> str:
             return f"is {what}"
         if not found.st_size:
             return "is empty"
-        digest = compute_digest(path, found.st_size, found.st_mtime_ns) if sha256 else ""
+        digest = _digest(path, found.st_size, found.st_mtime_ns) if sha256 else ""
     except FileNotFoundError:
         return "is not there"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
+    if sha256 and not digest:
+        return "cannot be read"
     return "" if digest == sha256.lower() else f"has the SHA-256 {digest}, and sha256 is {sha256.lower()}"
 
 
 @cache
-def compute_digest(path: str, _size: int, _changed: int) -> str:
-    """Return the SHA-256 of a file, computed once until the file changes. Raises OSError."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _digest(path: str, _size: int, _changed: int) -> str:
+    """Return the SHA-256 of a file, computed once until the file changes."""
+    return compute_digest(path)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 
 from .. import hpcx
+from ..files import read
 from ..module import AnsibleModule
 
 OPTIONS = {
@@ -28,8 +29,8 @@ OPTIONS = {
 def run(module: AnsibleModule) -> None:
     archive, sha256, folder = (module.params[name] for name in OPTIONS)
     link = os.path.realpath(os.path.join(hpcx.HOME, hpcx.LINK))
-    mark = hpcx.read(os.path.join(link, hpcx.MARK))
-    due = hpcx.explain_installation(link if os.path.isdir(link) else "", mark, folder, sha256)
+    link = link if os.path.isdir(link) else ""
+    due = hpcx.explain_installation(link, read(os.path.join(link, hpcx.MARK)) if link else "", folder, sha256)
     try:
         if due and not module.check_mode:
             hpcx.install(archive, sha256, folder)
