@@ -23,6 +23,7 @@ from gpuprov.explain import fields
 from gpuprov.explain.hardware import explain_hardware, suggest
 from gpuprov.explain.messages import Seen, symptoms_in
 from gpuprov.facts.captures import Record
+from gpuprov.facts.captures.outputs import CUT
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +95,7 @@ def in_stream(stream: IO[bytes] | None, warn: Callable[[str], None] = lambda tex
         unpacked, decoder = archives.unpack_stream(stream)
         seen = symptoms_in(unpacked)
         if decoder and decoder.cut:
-            warn("standard input: the record is incomplete: the compressed file that it is from was cut off")
+            warn(f"standard input: the record is incomplete: {CUT}")
         return _answer(seen, "standard input")
     except Unreadable as error:
         raise GpuprovError(f"standard input cannot be read: {error}", "gpuprov explain - < LOG") from error

@@ -162,7 +162,7 @@ ROWS = [
     Row("a fatal SXid", SXID, None, said(SWITCH.format("20034, Fatal, Link 48 LTSSM Fault Up")), "fail", "SXid 20034", "reset all"),
     Row("only a restart fixes it", SXID, None, said(SWITCH.format("22003, Fatal, Link 3 Minion Halt")), "fail", "restart the host"),
     Row("one that is not fatal", SXID, None, said(SWITCH.format("22013, Non-fatal, Link 57 Minion Link DLREQ interrupt")), "pass",
-        "1 that are not fatal"),
+        "1 that ask for nothing"),
     Row("its further lines", SXID, None, said(SWITCH.format("20034, Severity 1 Engine instance 60")), "pass", "none"),
     Row("all GPUs answer", GPUS, None, {}, "pass", "1 GPU"),
     Row("a GPU is lost", GPUS, None, gpus(LOST), "fail", "GPU is lost", "explain 79"),

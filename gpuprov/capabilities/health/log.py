@@ -243,16 +243,15 @@ def programs(ctx: Ctx) -> Outcome:
 
 @check("health.sxid", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep -E 'nvidia-nvswitch.*SXid'")
 def sxid(ctx: Ctx) -> Outcome:
-    """There is no fatal SXid of an NVSwitch in the kernel log."""
-    log = readable(ctx, of_nvidia=True)
+    """There is no SXid of an NVSwitch in the kernel log that is fatal, or after which NVIDIA wants a reset or a restart."""
+    log, expected = readable(ctx, of_nvidia=True), "no SXid that is fatal, or asks for a reset or a restart"
     entries = [judge(event) for event in sxids(keep(log, find_endings(log).stands))]
     bad = severe(entry for entry in entries if entry.action != "none")
     if bad:
-        return fail(
-            "no fatal SXid", listed(bad), f"{bad[0].verdict.words}; /var/log/fabricmanager.log", action=bad[0].action
-        )
-    suffix = f"; {len(entries)} that are not fatal" if entries else ""
-    return ok(f"none {span(log)}{suffix}{describe_past(list_past(log, 'sxid'))}", "no fatal SXid")
+        hint = f"{bad[0].verdict.words}; /var/log/fabricmanager.log"
+        return fail(expected, listed(bad), hint, action=bad[0].action)
+    suffix = f"; {len(entries)} that ask for nothing" if entries else ""
+    return ok(f"none {span(log)}{suffix}{describe_past(list_past(log, 'sxid'))}", expected)
 
 
 CHECKS = (kernel_log, xid, driver_log, programs, sxid)
