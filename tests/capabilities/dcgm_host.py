@@ -44,9 +44,9 @@ def said(
     """What the probe `dcgm` prints. `engine` and `exporter` are the processes' command lines, `start` and `sends` the
     units'."""
     lines = [f"start|engine|{start}", "environment|engine|DCGM_HOME_DIR=/var/log/nvidia-dcgm"]
-    lines += [f"process|engine|800|S|{engine} "] * bool(engine)
+    lines += [f"process|engine|800|{engine} "] * bool(engine)
     lines += [f"start|exporter|{sends or exporter}", f"environment|exporter|{told if sends or exporter else ''}"]
-    lines += [f"process|exporter|900|S|{exporter} ", f"metrics|{metrics}"] if exporter else []
+    lines += [f"process|exporter|900|{exporter} ", f"metrics|{metrics}"] if exporter else []
     lines += ["counters|"] * counters + [f"installed|{installed}"] * bool(installed)
     lines += [f"discovery|{line}" for line in discovery.splitlines()] + [f"running|{running}"]
     return "\n".join(lines) + "\n"

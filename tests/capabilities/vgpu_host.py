@@ -57,7 +57,7 @@ def function(
 
 
 def token_row(mode: str = "744", owner: str = "root", sha: str = SHA, expires: str = "", name: str = NAME) -> str:
-    return f"token|{mode}|{owner}|{NOW - 99}|{sha}|{expires}|{DIRECTORY}/{name}\n"
+    return f"token|{mode}|{owner}|{sha}|{expires}|{DIRECTORY}/{name}\n"
 
 
 def gridd(

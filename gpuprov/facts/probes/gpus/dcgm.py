@@ -49,7 +49,7 @@ def parse_dcgm(output: Output) -> Dcgm:
         kind, _, rest = line.partition("|")
         which, _, value = rest.partition("|")
         if kind == "process" and which in services:
-            pid, _state, command = value.split("|", 2)
+            pid, _, command = value.partition("|")
             services[which] |= {"pid": int(pid), "command": command.strip()}
         elif kind == "start" and which in services:
             services[which]["start"] = value.strip()
@@ -132,7 +132,7 @@ for n in engine exporter; do
   p=$(systemctl show -p MainPID --value $u 2>/dev/null)
   s=$(sed 's/.*) //' "/proc/${p:-0}/stat" 2>/dev/null) || continue
   case $s in Z*|X*|'') continue ;; esac
-  c=$(tr '\0' ' ' < "/proc/$p/cmdline"); echo "process|$n|$p|${s%% *}|$c"
+  c=$(tr '\0' ' ' < "/proc/$p/cmdline"); echo "process|$n|$p|$c"
   set -- $c
   while [ $# -gt 0 ]; do
     case $n$1 in

@@ -72,7 +72,7 @@ def parse_gridd(output: Output) -> Gridd:
         settings[key.strip()] = value.partition("#")[0].strip().strip('"')
     tokens: list[Token] = []
     for line in rows.get("token", ()):
-        mode, owner, _changed, sha256, expires, path = line.split("|", 5)
+        mode, owner, sha256, expires, path = line.split("|", 4)
         tokens.append(
             Token(
                 path=path,
@@ -121,7 +121,7 @@ for f in "${tokens:-${o:-$t}}"/client_configuration_token_*.tok; do
   [ -f "$f" ] || continue
   e=$(cut -d. -f2 "$f" | tr '_-' '/+' | { cat; echo '==='; } | tr -d '\\n' | base64 -d 2>/dev/null | tr ',{}' '\\n\\n\\n' \\
     | sed -n 's/^ *"exp" *: *\\([0-9]\\{9,11\\}\\).*/\\1/p' | head -n 1)
-  echo "token|$(stat -c '%a|%U|%Z' "$f")|$(sha256sum < "$f" | cut -d' ' -f1)|$e|$f"
+  echo "token|$(stat -c '%a|%U' "$f")|$(sha256sum < "$f" | cut -d' ' -f1)|$e|$f"
 done
 u=nvidia-gridd.service
 """
