@@ -24,7 +24,7 @@ from tests.e2e.mirror import Mirror
 GPUPROV = str(Path(sys.executable).with_name("gpuprov"))
 REPOSITORY = "localhost/gpuprov-e2e"
 LOCK = Path("/run/lock/gpuprov-e2e")  # one lab on a machine: hosts are known by their names
-SHARED = ("e2e-first", "e2e-moved")  # hosts that several tests look at
+SHARED = ("e2e-first", "e2e-moved", "e2e-upgraded")  # hosts that several tests use
 SIMULATED = Description(gpu=Gpus(model="L40S", count=2))
 SPEC: dict[str, Any] = {"nouveau": {}, "nvidia_driver": {"version": "535"}, "persistence": {}}
 # The driver's configure tests have their process id in every name: no cache can know them again.

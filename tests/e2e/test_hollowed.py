@@ -1,9 +1,9 @@
 """No green over a hollowed host: each path that apply wrote, altered in each way, is red in verify, in plan and in
 drift, and mended.
 
-The paths are found from outside: files that are newer than the apply and that no package owns. On the small host each
-path is altered in one way, all ways in turn; on the others all paths in each way. tests/contracts/test_fixpoint.py does
-so for every capability.
+The paths are found from outside: files that are newer than the apply and that no package owns. On the small host some
+paths are altered alone, then each in one way, all ways in turn; on the others each alone, then all paths in each way.
+tests/contracts/test_fixpoint.py does so for every capability.
 """
 
 from __future__ import annotations
@@ -140,13 +140,14 @@ def test_no_green_over_a_hollowed_host(case: Callable[[Path], Any], lab: Lab, tm
         clean = host.ask("verify", "--json")
         assert clean.code == 0, clean
         missed = []
-        for path in host.written:
+        alone = host.written[::5] if case is small else host.written
+        for path in alone:
             with host.altered(WAYS["another program"], path):
                 ran = host.ask("verify", "--json")
                 if ran.code != 1 or path not in host.named(ran):
                     missed.append(path)
         assert not missed, "\n".join(missed)
-        print(f"{len(host.written)} paths, each altered alone and red")
+        print(f"{len(alone)} of {len(host.written)} paths, each altered alone and red")
         for ways in [[*WAYS]] if case is small else [[way] for way in WAYS]:
             scripts = [WAYS[ways[n % len(ways)]].format(path=path) for n, path in enumerate(host.written)]
             machine.sh("\n".join(["set -e", *scripts, "systemctl daemon-reload"]))

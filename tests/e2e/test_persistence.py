@@ -22,7 +22,6 @@ def test_the_other_way_is_off_and_gone(lab: Lab) -> None:
             assert {row["check"] for row in before.json if row["status"] == "fail"} >= {"persistence.enabled"}, before
             applied = lab.run("apply", folder, "--yes")
             assert applied.code == 0, applied
-            assert lab.run("verify", folder).code == 0
             assert "enabled" in machine.sh(f"systemctl is-enabled {on}")
             left = machine.sh(STATES.format(off)).split()
             assert not {"active", "enabled"} & set(left), left

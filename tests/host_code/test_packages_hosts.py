@@ -75,6 +75,10 @@ class Host:
         self.sh(f"printf %s {shlex.quote(json.dumps(given))} > /tmp/request.json")
         return json.loads(self.sh(f"PYTHONPATH=/srv/host_code python3 -c {shlex.quote(RUNNER)} < /tmp/request.json"))
 
+    def fetch(self) -> None:
+        """Fetch the lists of our repository."""
+        assert self.ask("fetch", source="test") == {"changed": False, "changes": [], "warnings": []}
+
     def settle(self, **asked: Any) -> list[str]:
         """What is changed."""
         answer = self.ask("settle", **asked)
@@ -125,20 +129,21 @@ def booted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     )
     # What dnf takes the release from is a package of EL's, which has no part in this.
     container.run(name, "mkdir -p /etc/dnf/vars; echo 9 > /etc/dnf/vars/releasever")
-    yield Host(name, family)
+    host = Host(name, family)
+    host.fetch()
+    yield host
     container.down(name)
 
 
 @pytest.fixture
 def host(booted: Host) -> Host:
-    """With nothing of ours installed, and lists that are fresh."""
+    """With nothing of ours installed."""
     booted.sh("rm -f /var/lib/gpuprov/applying.json /etc/dnf/plugins/versionlock.list")
     if booted.family == "debian":
         names = "gp-driver gp-lib gp-user gp-clash gp-fails gp-spare"
         booted.sh(f"apt-mark -qq unhold {names} || :; dpkg --purge --force-all {names} > /dev/null 2>&1 || :")
     else:
         booted.sh("rpm -qa 'gp-*' | xargs -r rpm -e --nodeps")
-    assert booted.ask("fetch", source="test") == {"changed": False, "changes": [], "warnings": []}
     return booted
 
 
@@ -267,6 +272,7 @@ def test_lists_that_cannot_be_fetched(host: Host) -> None:
         assert re.search("nothing|gpuprov-test", host.ask("fetch", source="test")["refused"])
     finally:
         host.sh(f"cp /tmp/kept {path}")
+        host.fetch()
 
 
 LOCKED = """python3 -c 'import fcntl, time; f = open("{}", "w"); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep({})' > /dev/null 2>&1 &
@@ -320,6 +326,7 @@ def test_a_rollback_waits_little_for_a_mirror_that_says_nothing(host: Host) -> N
         assert "Failed to download metadata for repo 'gpuprov-test'" in said, said
     finally:
         host.sh(f"kill $(cat /tmp/silent); cp /tmp/kept {path}")
+        host.fetch()
 
 
 def test_a_rollback_does_without_a_mirror_that_does_not_answer(host: Host) -> None:
@@ -338,6 +345,7 @@ def test_a_rollback_does_without_a_mirror_that_does_not_answer(host: Host) -> No
         assert host.settle(install=["gp-spare"]) == ["Inst gp-spare 1.0-1"]
     finally:
         host.sh(f"cp /tmp/kept {path}; rm -f {kept}; rm -rf /var/cache/dnf/gpuprov-kept*")
+        host.fetch()
 
 
 def test_what_dnf_left_twice_is_mended_if_it_is_ours(host: Host) -> None:
