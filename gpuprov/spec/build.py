@@ -115,11 +115,15 @@ MEANT = {
     "engine": "runtimes",
     "engines": "runtimes",
     "runtime": "runtimes",
+    "profile": "layout",
     "profiles": "instances",
     "devices": "gpus",
 }
 """Names that other tools, and people, use for a field, with our name, which counts if the block has it."""
 
+
+SWITCHES = ("enable", "enabled", "present", "state", "ensure")
+"""Keys by which other tools switch on what a block of ours switches on by being there."""
 
 OUTSIDE = ("enroot", "pyxis")
 """Programs that people look for in a block, and that gpuprov does not install."""
@@ -130,7 +134,9 @@ def report_unknown_key(path: Path, key: object, known: list[str]) -> Finding:
     meant = MEANT.get(str(key), "")
     close = [meant] if meant in known else difflib.get_close_matches(str(key), known, n=1, cutoff=0.65)
     hint = f'did you mean "{close[0]}"?' if close else "allowed: " + (", ".join(sorted(known)) or "nothing")
-    if key in OUTSIDE and not close:
+    if key in SWITCHES and not close:
+        hint = "take it out: a block that is there is managed, one that is false is switched off"
+    elif key in OUTSIDE and not close:
         hint = f"take it out: gpuprov does not install {key}, and leaves a site's own as it is"
     place = f" in {format_path(path)}" if path else ""
     return (*path, str(key)), f"unknown key {show(str(key))}{place}", hint

@@ -19,8 +19,16 @@ YAML_BOOLEANS = " (YAML reads yes, no, on and off as true and false)"
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NUMBER = re.compile(r"(-?[0-9]{1,15})(?: ?(W|MHz))?", re.IGNORECASE)
 _FROM_TO = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
-OTHER_WORDS = {"autodetect": "nvml"}
-"""Words of other tools for a value: Slurm's AutoDetect=nvml."""
+OTHER_WORDS = {
+    "autodetect": "nvml",  # Slurm's AutoDetect=nvml
+    "ib": "infiniband",
+    "ethernet": "roce",
+    "exclusive": "exclusive_process",
+    "ofed": "doca-ofed",
+    "mlnxofed": "doca-ofed",  # its successor: https://docs.nvidia.com/doca/sdk/mlnx_ofed-to-doca-ofed-transition-guide/index.html
+    "mofed": "doca-ofed",
+}
+"""Words of other tools, and of people, for a value."""
 _SPLIT = re.compile(r"[,\s]+")
 
 
@@ -80,6 +88,10 @@ def fix_for_member(value: object, kind: shape.Type) -> Iterator[Fix]:
         yield from fix_list(value, kind)
     elif isinstance(kind, shape.StructType):
         yield from fix_block(value, kind)
+    elif isinstance(kind, shape.DictType):
+        key = unwrap(kind.key_type)
+        if isinstance(value, str) and _narrow(key) and is_fitting(value, key):
+            yield Fix(Unknown, f"write it as a key: {{{format_as_typed(value)}: ...}}")
 
 
 def fix_text(value: object, kind: shape.StrType | shape.LiteralType) -> Iterator[Fix]:

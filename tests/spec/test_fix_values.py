@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from msgspec import inspect as shape
 
 from gpuprov.capabilities.persistence.fragment import Persistence
+from gpuprov.capabilities.rdma.fragment import FabricName
 from gpuprov.spec.fixes import Unknown, explain, fix_for
 from gpuprov.spec.model import GpuSpec
 
@@ -33,6 +34,9 @@ def test_by_itself_it_is_told() -> None:
         ("300", int, 300, "write 300 without quotes"),
         ("{}", Persistence, {}, "write {} without quotes"),
         ("0-3", tuple[int | str, ...], [0, 1, 2, 3], "write [0, 1, 2, 3]"),
+        ("ib", FabricName, "infiniband", "write infiniband"),
+        ("MLNX_OFED", Literal["auto", "doca-ofed"], "doca-ofed", "write doca-ofed"),
+        ("1G", dict[Literal["2M", "1G"], int], Unknown, 'write it as a key: {"1G": ...}'),
     ],
 )
 def test_units_quotes_and_ranges_around_a_value(value: str, kind: Any, fixed: object, words: str) -> None:

@@ -56,6 +56,11 @@ def test_names_that_other_tools_have_for_a_field_are_known() -> None:
     assert all(named(name) for name in MEANT.values())
 
 
+def test_a_key_that_switches_a_block_on_is_told_what_does_so_here() -> None:
+    _, findings = convert({"enabled": True}, NvidiaDriver)
+    assert [hint.partition(":")[0] for _, _, hint in findings] == ["take it out"]
+
+
 def test_what_is_right_has_no_findings() -> None:
     assert convert({"inner": {"name": "x"}, "either": [1]}, Outer) == (Outer(inner=Inner(name="x"), either=(1,)), [])
 
