@@ -111,6 +111,7 @@ def files(opened: int = 1000, home: str = "nfs4|1000|600|600|100|60") -> str:
 
 PROBES = {
     "kernel_log": log(),
+    "cuda_runs": "off\n",
     "gpu_health": smi(),
     "nvlink_errors": nvlinks(),
     "port_errors": ports(),

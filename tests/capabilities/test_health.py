@@ -277,7 +277,7 @@ NVLINK, AER, REPLAYS, PORTS, FLAPS, RDMA, FIRMWARE, CPUS, MEMORY, DEVICES, FILE_
 )
 DECLARED = {
     "ignored_xids", "pcie_replays", "link_downed", "port_errors", "transport_errors", "sockets", "cores", "memory", "nvme", "mounts",
-    "interfaces",
+    "interfaces", "cuda_user",
 }  # fmt: skip
 """Fields without a default: what they say is judged only where somebody says it."""
 CORRUPT = "WARNING: infoROM is corrupted at gpu 0000:19:00.0"
@@ -576,6 +576,7 @@ def test_since_of_the_command_line_takes_the_place_of_the_specs() -> None:
 NOT_SIMULATED = {
     LOG: "a container without a journal shows its machine's own dmesg",
     GPUS: "gpu-lost makes it fail, too (tests/e2e/test_health.py); what names that fault is nvidia_driver.user_space",
+    "health.cuda": "no simulated host has a libcuda that finds its GPUs; tests/e2e/test_health.py brings a stand-in",
     PAGES: "only GPUs before Ampere retire pages, and none of them is simulated",
     "health.pcie_links": "pcie-link-narrow makes it fail, too; what names that fault is topology.pcie",
     "health.nvlinks": "nvlink-down makes it fail, too; what names that fault is topology.nvlinks",
@@ -592,10 +593,11 @@ def test_every_check_of_health_has_a_fault_or_says_why_not() -> None:
 
 
 def test_every_check_of_health_is_seen_to_fail() -> None:
+    from tests.capabilities.test_health_cuda import ROWS as CUDA
     from tests.capabilities.test_health_wiring import ROWS as WIRING
     from tests.facts.probes.gpus.test_gpu_processes import ROWS as PROCESSES
 
-    failing = {row.check for row in (*ROWS, *REST, *PROCESSES, *WIRING) if row.status == "fail"}
+    failing = {row.check for row in (*ROWS, *REST, *PROCESSES, *WIRING, *CUDA) if row.status == "fail"}
     assert {check.id for check in CAPABILITY.checks} == {one for one in failing if one.startswith("health.")}
 
 

@@ -104,6 +104,39 @@ def test_faults_are_found_with_what_is_to_be_done_and_healed_ones_are_gone(site:
     assert site.health() == (0, before)
 
 
+def test_cuda_is_run_on_each_gpu_as_an_ordinary_user(site: Site) -> None:
+    """By a stand-in libcuda, before the driver's own, which finds no silicon."""
+    source = (Path(__file__).parents[1] / "facts/probes/gpus/libcuda.c").read_text()
+    build = "gcc -shared -fPIC -DSAY='\"/run/say\"' -o /usr/local/lib/libcuda.so.1 /run/libcuda.c; ldconfig"
+    container.run(NAME, f"cat > /run/libcuda.c <<'END'\n{source}END\n{build}")
+    try:
+        ran = check_cuda(site)
+        assert (ran["status"], ran["found"]) == ("pass", "CUDA runs on 2 devices as nobody"), ran
+        uuid = container.run(NAME, "nvidia-smi --query-gpu=uuid --format=csv,noheader -i 1").strip()
+        container.run(NAME, f"echo '{uuid} cuInit 802' > /run/say")
+        ran = check_cuda(site)
+        assert ran["found"] == "0001:11:00.0: cuInit: 802 CUDA_ERROR_SYSTEM_NOT_READY", ran
+        container.run(NAME, "rm /run/say; stat -c %a /dev/nvidiactl > /run/mode; chmod 0600 /dev/nvidiactl")
+        ran = check_cuda(site)
+        assert "0001:10:00.0: may not open /dev/nvidiactl" in ran["found"], ran
+        container.run(NAME, "chmod $(cat /run/mode) /dev/nvidiactl; mv /dev/nvidia-uvm /dev/away")
+        ran = check_cuda(site)
+        assert "there is no /dev/nvidia-uvm" in ran["found"], ran
+        container.run(NAME, "test ! -e /dev/nvidia-uvm; mv /dev/away /dev/nvidia-uvm")
+    finally:
+        container.run(NAME, "rm -f /usr/local/lib/libcuda.so.1; ldconfig")
+
+
+def check_cuda(site: Site) -> dict[str, Any]:
+    """The result of health.cuda by `verify`."""
+    spec = site.folder / "cuda.yaml"
+    spec.write_text(json.dumps({"all": {"vars": {"gpuprov": {**SPEC, "health": {"cuda_user": "nobody"}}}}}))
+    words = ["verify", str(site.folder / "hosts.yaml"), str(spec), "--only", "health", "--json"]
+    told = json.loads(subprocess.run([GPUPROV, *words], capture_output=True, text=True, check=False).stdout)
+    (row,) = (row for row in told["results"] if row["check"] == "health.cuda")
+    return dict(row)
+
+
 def test_a_card_to_be_returned_comes_before_all_else(site: Site) -> None:
     for item in ("gpu-row-failed=0", "xid-off-the-bus=1"):
         faults.plant(NAME, item, hosts.run)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpuprov.capabilities.base import LOADED, Capability
-from gpuprov.capabilities.health import clocks, gpus, links, log, machine, nics, processes, wiring
+from gpuprov.capabilities.health import clocks, cuda, gpus, links, log, machine, nics, processes, wiring
 from gpuprov.capabilities.health.fragment import HERE, Health
 from gpuprov.facts.probes.kernel.kernel_log import seconds
 from gpuprov.spec.model import HostSpec
@@ -53,7 +53,7 @@ CAPABILITY = Capability(
     fragment=Health,
     checks=(
         *(*log.CHECKS, *gpus.CHECKS, *clocks.CHECKS, *processes.CHECKS),
-        *(*links.CHECKS, *nics.CHECKS, *wiring.CHECKS, *machine.CHECKS),
+        *(*cuda.CHECKS, *links.CHECKS, *nics.CHECKS, *wiring.CHECKS, *machine.CHECKS),
     ),
     rules=rules,
     driverless=True,
@@ -87,6 +87,7 @@ CAPABILITY = Capability(
                 "pcie_replays",
                 "firmware",
                 "processes",
+                "cuda",
             ),
             ("health.gpus", *LOADED),
         ),

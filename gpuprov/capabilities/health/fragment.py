@@ -139,6 +139,15 @@ class Health(Fragment, frozen=True):
             ),
         ),
     ] = 3  # fmt: skip
+    cuda_user: Annotated[
+        Annotated[str, msgspec.Meta(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] | None,
+        msgspec.Meta(
+            description=(
+                "A user of the host without privileges, as whom CUDA is run on every GPU and MIG device, for a second and with "
+                "some hundred MB of its memory (nobody, or one of the site's); left out: not run"
+            ),
+        ),
+    ] = None
     firmware: Annotated[
         Literal["uniform", "any"],
         msgspec.Meta(

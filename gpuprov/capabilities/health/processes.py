@@ -9,6 +9,7 @@ from gpuprov.catalog.xids import Action
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.facts.probes.gpus.gpu_processes import PROCESSES, Held, Processes
+from gpuprov.facts.probes.gpus.gpu_settings import normalize_address
 from gpuprov.facts.probes.gpus.gpu_state import State
 from gpuprov.facts.probes.host import system
 
@@ -101,8 +102,8 @@ def processes(ctx: Ctx) -> Outcome:
 def _lost(state: State, seen: Processes, limit: int) -> tuple[list[str], list[str]]:
     """Return the memory in use on GPUs without a process, in words; and the addresses of GPUs for which it could be
     read only once."""
-    holding = {_short(holder.gpu) for holder in seen.held}
-    again = {_short(address): mebibytes for address, mebibytes in seen.used.items()}
+    holding = {normalize_address(holder.gpu) for holder in seen.held}
+    again = {normalize_address(address): mebibytes for address, mebibytes in seen.used.items()}
     lost, once = list[str](), list[str]()
     for gpu in state.gpus:
         if gpu.processes is not False or gpu.coherent or gpu.address in holding or not (gpu.used or 0) >= limit > 0:
@@ -113,11 +114,6 @@ def _lost(state: State, seen: Processes, limit: int) -> tuple[list[str], list[st
             least = min(gpu.used or 0, again[gpu.address])
             lost.append(f"{least} MiB of {gpu.address} are in use, and no process is on it")
     return lost, once
-
-
-def _short(address: str) -> str:
-    """Return the address as sysfs writes it."""
-    return (address[4:] if address.startswith("0000") and len(address) == 16 else address).lower()
 
 
 CHECKS = (processes,)

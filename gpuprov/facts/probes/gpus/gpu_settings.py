@@ -107,10 +107,10 @@ def split_gpus(text: str) -> Iterator[tuple[str, Values]]:
             if colon:
                 values.setdefault((*(heading for _, heading in headings), name.strip()), value.strip())
             headings.append((depth, name.strip()))
-        yield _normalize_address(address), values
+        yield normalize_address(address), values
 
 
-def _normalize_address(text: str) -> str:
+def normalize_address(text: str) -> str:
     """Convert a PCI address with a domain of eight or four digits to the form of sysfs."""
     return (text[4:] if text.startswith("0000") and len(text.partition(":")[0]) == 8 else text).lower()
 
@@ -209,7 +209,7 @@ def parse_clocks(output: Output) -> dict[str, dict[int, tuple[int, ...]]]:
     for line in output.text.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) == 3 and is_whole(cells[1]) and is_whole(cells[2]):
-            clocks = supported.setdefault(_normalize_address(cells[0]), {})
+            clocks = supported.setdefault(normalize_address(cells[0]), {})
             clocks[int(cells[1])] = (*clocks.get(int(cells[1]), ()), int(cells[2]))
     return supported
 
@@ -221,8 +221,8 @@ def parse_computing(output: Output) -> dict[str, tuple[str, ...]]:
     for line in output.text.splitlines():
         bus, pid, name = ([cell.strip() for cell in line.split(",", 2)] + ["", ""])[:3]
         if re.fullmatch(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]", bus) and pid:
-            processes[_normalize_address(bus)] = (
-                *processes.get(_normalize_address(bus), ()),
+            processes[normalize_address(bus)] = (
+                *processes.get(normalize_address(bus), ()),
                 f"{name.rpartition('/')[2] or 'process'} (pid {pid})",
             )
     return processes
