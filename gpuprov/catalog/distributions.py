@@ -9,6 +9,7 @@ from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.core.errors import GpuprovError
 
 Family = Literal["debian", "redhat", "suse"]
+Support = Literal["whole", "read", "none"]
 Signed = Literal["packages", "index", "both"]
 FAMILIES: dict[str, Family] = {"apt": "debian", "dnf": "redhat", "zypper": "suse"}
 
@@ -26,8 +27,10 @@ class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A distribution. `id`, `version_id`: as in /etc/os-release; `likes`: other IDs with the same packages.
 
     `ansible`: Ansible's name for an ID, if it differs. `groups`: names by which lists of packages include it with
-    others. `builds_from`: the source of DKMS and the compiler. `no_driver`: the fix if its own archive has no driver.
-    `without`: tables that lack it because nobody offers what they list, and the source or reason.
+    others. `support`: whole: gpuprov installs its driver; read: it knows the packages, reads hosts and changes nothing
+    there; none: the packages are not known. `builds_from`: the source of DKMS and the compiler. `no_driver`: the fix if
+    its own archive has no driver. `without`: tables that lack it because nobody offers what they list, and the source
+    or reason.
     """
 
     key: str
@@ -39,7 +42,7 @@ class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     codename: str = ""
     manager: Literal["apt", "dnf", "zypper"]
     groups: tuple[str, ...] = ()
-    managed: bool = True
+    support: Support = "whole"
     builds_from: str
     no_driver: str = ""
     cuda: CudaRepository | None = None
@@ -72,7 +75,7 @@ def list_distributions() -> tuple[Distribution, ...]:
 
 def list_managed() -> tuple[Distribution, ...]:
     """The distributions whose driver gpuprov installs."""
-    return tuple(entry for entry in list_distributions() if entry.managed)
+    return tuple(entry for entry in list_distributions() if entry.support == "whole")
 
 
 def list_supported_names() -> tuple[str, ...]:  # `debian 12` and its like, for messages

@@ -33,6 +33,7 @@ HALF = captured("package_audit", "half_configured")
 CLEANUP = HALF.text + " nvidia-installer-cleanup cleanup after driver installation with the nvidia-ins\n"
 RECEIPT = '{"applied_at": "2025-01-02T03:04:05Z", "gpuprov_version": "0.1.0", "capabilities": {}}'
 SID = 'ID=debian\nPRETTY_NAME="Debian GNU/Linux forky/sid"\n'
+FOCAL = 'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="20.04"\nPRETTY_NAME="Ubuntu 20.04.6 LTS"\n'
 ARCH = 'ID=arch\nPRETTY_NAME="Arch Linux"\n'
 
 SAYS = "login"
@@ -181,6 +182,8 @@ ROWS = [
         "Arch Linux",
         "not supported",
     ),
+    Row("a release that is read alone", "host.supported", None, {"os_release": FOCAL}, "fail", "reads and does not change",
+        "verify, health, export"),
     Row("Debian without a release", "host.supported", None, {"os_release": SID}, "fail", "forky/sid"),
     Row("root", "host.root", None, {}, "pass", "root"),
     Row("no root", "host.root", None, {"login": answer(user="1000")}, "fail", "user id 1000", "ansible_become"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuprov.catalog.distributions import list_supported_names
 from gpuprov.catalog.drivers import list_branches
 from gpuprov.catalog.drivers.data import PackageSet
 from gpuprov.catalog.drivers.rules import NO_LIMIT, list_names, make_rule
+from gpuprov.catalog.drivers.sets import find_packages
 
 KNOWN = sorted(int(branch.branch) for branch in list_branches())
 OPEN = PackageSet(
@@ -32,3 +34,11 @@ def test_each_name_that_can_be_known_beforehand_is_asked_for_once() -> None:
     )
     assert list_names([make_rule(OPEN, "modules-{version}", "")]) == []
     assert len(list_names([make_rule(OPEN, "driver-{branch}", "")])) == len(KNOWN)
+
+
+def test_packages_of_a_distribution_that_is_read_alone_are_known() -> None:
+    focal, jammy = (find_packages("ubuntu", version, "distribution") for version in ("20.04", "22.04"))
+    assert focal is not None
+    assert focal == jammy
+    assert find_packages("fedora", "43") is None
+    assert "ubuntu 20.04" not in list_supported_names()

@@ -168,6 +168,11 @@ def supported(ctx: Ctx) -> Outcome:
     entry = find_distribution(release.id, release.version)
     if entry is None or f"{entry.id} {entry.version_id}" not in known:
         release_name = release.name or release.id
+        if entry and entry.support == "read":
+            hint = (
+                "verify, health, export and explain read it; for plan and apply: do-release-upgrade, or another image"
+            )
+            return fail(" or ".join(known), f"{release_name}, which gpuprov reads and does not change", hint)
         if release.id in SNAPSHOTS:
             return fail(
                 " or ".join(known), f"{release_name}, whose root file system is a read-only snapshot", SNAPSHOTS_HINT

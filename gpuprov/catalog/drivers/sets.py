@@ -144,10 +144,10 @@ def get_archive(distribution: Distribution) -> str:
 
 @cache
 def find_packages(os_id: str, version_id: str, source: str = "auto", build: str = "dkms") -> DriverPackages | None:
-    """Return the packages for a distribution in /etc/os-release; None if gpuprov does not manage its driver, or has
+    """Return the packages for a distribution in /etc/os-release; None if their names are not known, or there are
     none from that source, or no precompiled modules there."""
     distribution = find_distribution(os_id, version_id)
-    if distribution is None or not distribution.managed:
+    if distribution is None or distribution.support == "none":
         return None
     chosen = pick_source(distribution) if source == "auto" else next((s for s in SOURCES if s == source), None)
     if not chosen or chosen not in list_sources(distribution):
