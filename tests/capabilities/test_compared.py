@@ -46,21 +46,14 @@ MODULES = [
     (KernelModule(name="ib_umad", loaded=True), Modules(), ["module ib_umad:  -> loaded"]),
     (KernelModule(name="nouveau", loaded=False), Modules(loaded=["nouveau"]), ["module nouveau: loaded -> unloaded"]),
     (KernelModule(name="nouveau"), Modules(loaded=["nouveau"]), []),
-    (
-        KernelModule(name="efa", loaded=True, outdated="another build"),
-        Modules(loaded=["efa"]),
-        ["module efa: another build -> that on disk"],
-    ),
+    (KernelModule(name="efa", loaded=True, outdated="another build"), Modules(loaded=["efa"]),
+        ["module efa: another build -> that on disk"]),
     (KernelModule(name="efa", loaded=True, outdated="another build"), Modules(), ["module efa:  -> loaded"]),
-    (
-        KernelModule(name="nova-core", kept_out=True, at_boot=True, options={"x": "1"}),
+    (KernelModule(name="nova-core", kept_out=True, at_boot=True, options={"x": "1"}),
         Modules(options={"nova_core": {"x": "2"}}),
-        [
-            "file /etc/modprobe.d/gpuprov.conf: nova_core: x=2 -> blacklist nova_core; nova_core: x=1",
-            "file /etc/modules-load.d/gpuprov.conf:  -> nova_core",
-        ],
-    ),
-]
+        ["file /etc/modprobe.d/gpuprov.conf: nova_core: x=2 -> blacklist nova_core; nova_core: x=1",
+        "file /etc/modules-load.d/gpuprov.conf:  -> nova_core"]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("module", "host", "changes"), MODULES)

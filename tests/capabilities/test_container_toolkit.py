@@ -13,66 +13,23 @@ from tests.capabilities.toolkit_rows import EXACT, row
 
 ROWS = [
     row("as asked", "packages", None, {}, "pass", VERSION),
-    row(
-        "not there",
-        "packages",
-        None,
-        {"packages": ""},
-        "fail",
-        "not installed: nvidia-container-toolkit nvidia",
-        "gpuprov apply",
-    ),
-    row(
-        "one moved alone",
-        "packages",
-        None,
-        {"packages": packages(libnvidia_container1=OLD)},
-        "fail",
-        f"libnvidia-container1 {OLD}-1",
-    ),
-    row(
-        "another version",
-        "packages",
-        EXACT,
-        {},
-        "fail",
-        f"{VERSION}-1",
-    ),
-    row(
-        "half installed",
-        "packages",
-        None,
-        {"packages": packages(state="iU ")},
-        "fail",
-        "not whole",
-        "dpkg --configure -a",
-    ),
-    row(
-        "another nvidia-ctk",
-        "packages",
-        None,
-        {"container_toolkit": toolkit(OLD)},
-        "fail",
-        f"says {OLD}",
-        "comes first",
-    ),
+    row("not there", "packages", None, {"packages": ""}, "fail", "not installed: nvidia-container-toolkit nvidia",
+        "gpuprov apply"),
+    row("one moved alone", "packages", None, {"packages": packages(libnvidia_container1=OLD)}, "fail",
+        f"libnvidia-container1 {OLD}-1"),
+    row("another version", "packages", EXACT, {}, "fail", f"{VERSION}-1"),
+    row("half installed", "packages", None, {"packages": packages(state="iU ")}, "fail", "not whole",
+        "dpkg --configure -a"),
+    row("another nvidia-ctk", "packages", None, {"container_toolkit": toolkit(OLD)}, "fail", f"says {OLD}",
+        "comes first"),
     row("held", "held", None, {}, "pass", "4 packages held"),
-    row(
-        "not held",
-        "held",
-        None,
-        {"packages": packages(state="ii ")},
-        "fail",
-        "not held: libnvidia",
-        "apt-mark hold",
-        "setting apt-mark hold nvidia-container-toolkit:  -> ",
-    ),
-    row(
-        "free, as asked", "held", ContainerToolkit(hold=False), {"packages": packages(state="ii ")}, "pass", "not held"
-    ),
+    row("not held", "held", None, {"packages": packages(state="ii ")}, "fail", "not held: libnvidia", "apt-mark hold",
+        "setting apt-mark hold nvidia-container-toolkit:  -> "),
+    row("free, as asked", "held", ContainerToolkit(hold=False), {"packages": packages(state="ii ")}, "pass",
+        "not held"),
     row("held against the spec", "held", ContainerToolkit(hold=False), {}, "fail", "held:", "apt-mark unhold"),
     row("nothing to hold", "held", None, {"packages": ""}, "fail", "no package"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("question", ROWS)

@@ -128,16 +128,11 @@ RUNTIME = (
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (
-            SWARM + CLI.format("true") + RUNTIME.format('mode = "legacy"\n'),
-            SWARM + CLI.format("false") + RUNTIME.format('mode = "auto"\n'),
-        ),
-        (
-            SWARM + RUNTIME.format(""),
-            SWARM + RUNTIME.format("").replace("# ours\n", '# ours\nmode = "auto"\n'),
-        ),
+        (SWARM + CLI.format("true") + RUNTIME.format('mode = "legacy"\n'),
+            SWARM + CLI.format("false") + RUNTIME.format('mode = "auto"\n')),
+        (SWARM + RUNTIME.format(""), SWARM + RUNTIME.format("").replace("# ours\n", '# ours\nmode = "auto"\n')),
     ],
-)
+)  # fmt: skip
 def test_the_mode_is_set_without_a_loss_of_the_sites_settings(tmp_path: Path, before: str, after: str) -> None:
     """nvidia-ctk 1.17.8 comments swarm-resource and root out where they have the values that its own file shows."""
     text = "".join(f" {line}\n" for line in before.splitlines())

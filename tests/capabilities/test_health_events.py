@@ -373,14 +373,11 @@ def test_a_gpu_that_the_driver_refuses_until_it_is_reset() -> None:
         ("watchdog: Watchdog detected hard LOCKUP on cpu 12", "health.kernel", "reboot"),
         ("NMI watchdog: Watchdog detected hard LOCKUP on cpu 7", "health.kernel", "reboot"),
         ("NMI watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [kworker/3:1:127]", "health.kernel", "reboot"),
-        (
-            "pcieport 0015:00:00.0: DPC: containment event, status:0x200d, ERR_FATAL received from 0015:01:00.0",
-            "health.pcie_errors",
-            "drain",
-        ),
+        ("pcieport 0015:00:00.0: DPC: containment event, status:0x200d, ERR_FATAL received from 0015:01:00.0",
+            "health.pcie_errors", "drain"),
         ("pcieport 0000:00:01.4: DPC: containment event, status:0x1f01 source:0x0000", "health.pcie_errors", "drain"),
     ],
-)
+)  # fmt: skip
 def test_lock_ups_and_errors_that_a_port_contains_are_no_pass(line: str, check: str, action: str) -> None:
     shown = judged((0.0, line), check=check)
     assert (shown.status, shown.action) == ("fail", action)
@@ -400,34 +397,19 @@ PORT, BUS_ERROR = (
     [
         ([f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}"], "pass"),
         ([f"nvme 0000:81:00.0: {BUS_ERROR.format('Fatal')}"], "fail"),
-        (
-            [
-                f"{PORT}Uncorrected (Non-Fatal) error received: 0000:81:00.0",
-                f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}",
-            ],
-            "pass",
-        ),
-        (
-            [
-                f"{PORT}Uncorrectable (Non-Fatal) error message received from 0000:81:00.0",
-                f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}",
-            ],
-            "pass",
-        ),
+        ([f"{PORT}Uncorrected (Non-Fatal) error received: 0000:81:00.0",
+            f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}"], "pass"),
+        ([f"{PORT}Uncorrectable (Non-Fatal) error message received from 0000:81:00.0",
+            f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}"], "pass"),
         ([f"{PORT}Uncorrected (Non-Fatal) error received: 0000:81:00.0"], "fail"),
         *(
             ([f"{driver} 0000:52:00.0: {BUS_ERROR.format('Non-Fatal')}"], "fail")
             for driver in ("nvidia", "nvidia-nvswitch", "mlx5_core", "vfio-pci", "pcieport")
         ),
-        (
-            [
-                f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}",
-                f"nvidia 0000:52:00.0: {BUS_ERROR.format('Non-Fatal')}",
-            ],
-            "fail",
-        ),
+        ([f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}",
+            f"nvidia 0000:52:00.0: {BUS_ERROR.format('Non-Fatal')}"], "fail"),
     ],
-)
+)  # fmt: skip
 def test_an_error_of_another_device_that_is_not_fatal_is_told(lines: list[str], status: str) -> None:
     shown = judged(*((float(number), line) for number, line in enumerate(lines)), check="health.pcie_errors")
     assert shown.status == status

@@ -144,18 +144,10 @@ def test_check(row: Row) -> None:
         (NVLINKS, wired(hgx_h100(lost=(2,))), "reset"),
         (PORTS, wired(ports("ACTIVE", "ACTIVE", "DOWN")), "drain"),
         (FABRIC, {"fabric_manager": daemon("535.261.03", ""), "units": units(fabric=("failed", "enabled"))}, "reset"),
-        (
-            FABRIC,
-            {
-                "nvidia_functions": A100_BOARD,
-                "fabric_state": "",
-                "fabric_manager": daemon("535.261.03", ""),
-                "units": units(fabric=("failed", "enabled")),
-            },
-            "restart",
-        ),
+        (FABRIC, {"nvidia_functions": A100_BOARD, "fabric_state": "", "fabric_manager": daemon("535.261.03", ""),
+            "units": units(fabric=("failed", "enabled"))}, "restart"),
     ],
-)
+)  # fmt: skip
 def test_what_is_to_be_done(check: str, changed: Mapping[str, Output | str], action: str) -> None:
     assert asked(check, changed).action == action
 

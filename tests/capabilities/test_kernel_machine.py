@@ -145,14 +145,11 @@ def test_what_they_imply() -> None:
     [
         (FAST, Kernel(cpu_governor="powersave"), 'kernel.cpu_governor is "performance" by kernel and "powersave" by x'),
         (Kernel(numa_balancing="enabled"), Kernel(numa_balancing="disabled"), "kernel.numa_balancing is"),
-        (
-            Kernel(sysctl={"kernel.numa_balancing": 1}),
-            Kernel(numa_balancing="disabled"),
-            "is 1 by kernel and 0 by kernel's",
-        ),
+        (Kernel(sysctl={"kernel.numa_balancing": 1}), Kernel(numa_balancing="disabled"),
+            "is 1 by kernel and 0 by kernel's"),
         (GIANT, Kernel(command_line={"hugepages": "7"}), 'kernel.command_line.hugepages is "7" by x and "2" by kernel'),
     ],
-)
+)  # fmt: skip
 def test_what_must_agree(first: Kernel, second: Kernel, told: str) -> None:
     _, (conflict,) = merged(kernel=first, x=second)
     problem = report_conflict(conflict)

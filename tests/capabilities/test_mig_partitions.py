@@ -87,16 +87,11 @@ def test_a_driver_that_comes_in_the_same_apply_has_the_gpus_of_the_bus() -> None
         (with_driver(LayoutEntry(gpus=("GPU-1",), instances={"3g.40gb": 2})), {}),
         (with_driver(LayoutEntry(gpus="all", instances={"3g.40gb": 2})), {"nvidia_functions": ""}),
         (with_driver(LayoutEntry(gpus="all", instances={"3g.40gb": 2})), {"container": "podman\n"}),
-        (
-            HostSpec(
-                name="gpu1",
-                capabilities={"mig": Mig(layout=(LayoutEntry(gpus="all", instances={"3g.40gb": 2}),))},
-            ),
-            {},
-        ),
+        (HostSpec(name="gpu1", capabilities={"mig": Mig(layout=(LayoutEntry(gpus="all", instances={"3g.40gb": 2}),
+            ))}), {}),
     ],
     ids=["by-uuid", "no-gpu", "container", "no-driver-asked-for"],
-)
+)  # fmt: skip
 def test_nothing_is_drawn_of_what_nobody_can_know_before_the_driver(spec: HostSpec, changed: dict[str, str]) -> None:
     assert before_the_driver(spec, **changed) == ()
 

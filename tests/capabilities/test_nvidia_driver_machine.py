@@ -29,59 +29,29 @@ AZURE = vm.machine("microsoft", vendor="Microsoft Corporation", tag="7783-7084-3
         ({"gpu_functions": vm.function(bars=vm.WIDE)}, "pass", "1 GPU", ""),
         ({"machine": vm.machine("none"), "gpu_functions": PASSED}, "pass", "bare metal, UEFI", ""),
         ({"gpu_functions": vm.function(bars=vm.UNBOUND)}, "fail", "0000:06:00.0 region 1; KVM, UEFI", "X-PciMmio64Mb"),
-        (
-            {
-                "nvidia_functions": GB10,
-                "gpu_functions": vm.function("physical", bars=ONE_REGION, address="000f:01:00.0"),
-            },
-            "pass",
-            "1 GPU with all their regions",
-            "",
-        ),
+        ({"nvidia_functions": GB10, "gpu_functions": vm.function("physical", bars=ONE_REGION, address="000f:01:00.0")},
+            "pass", "1 GPU with all their regions", ""),
         ({"gpu_functions": vm.function(bars=vm.WIDE_LOST)}, "fail", "0000:06:00.0 region 2", "maxphysaddr"),
         ({"gpu_functions": vm.function(bars=vm.REGISTERS_LOST)}, "fail", "0000:06:00.0 region 0", "OVMF"),
         ({"gpu_functions": vm.function(bars="")}, "fail", "0000:06:00.0 region 0", "OVMF"),
-        (
-            {"gpu_functions": vm.function(bars=vm.BOUND.replace("0x000000000014220c", "0x000000002014220c"))},
-            "fail",
-            "region 1",
-            "OVMF",
-        ),
-        (
-            {"machine": vm.machine("vmware", efi=False), "gpu_functions": vm.function(bars=vm.UNBOUND)},
-            "fail",
+        ({"gpu_functions": vm.function(bars=vm.BOUND.replace("0x000000000014220c", "0x000000002014220c"))}, "fail",
+            "region 1", "OVMF"),
+        ({"machine": vm.machine("vmware", efi=False), "gpu_functions": vm.function(bars=vm.UNBOUND)}, "fail",
             "VMware, BIOS",
-            "boot the VM by EFI, and set pciPassthru.use64bitMMIO=TRUE and pciPassthru.64bitMMIOSizeGB",
-        ),
-        (
-            {"machine": vm.machine("microsoft"), "gpu_functions": vm.function(bars=vm.UNBOUND)},
-            "fail",
-            "Hyper-V",
-            "-HighMemoryMappedIoSpace",
-        ),
+            "boot the VM by EFI, and set pciPassthru.use64bitMMIO=TRUE and pciPassthru.64bitMMIOSizeGB"),
+        ({"machine": vm.machine("microsoft"), "gpu_functions": vm.function(bars=vm.UNBOUND)}, "fail", "Hyper-V",
+            "-HighMemoryMappedIoSpace"),
         ({"machine": vm.machine("xen"), "gpu_functions": vm.function(bars=vm.UNBOUND)}, "fail", "Xen", "mmio_hole"),
-        (
-            {"machine": vm.machine("bhyve"), "gpu_functions": vm.function(bars=vm.UNBOUND)},
-            "fail",
-            "bhyve",
-            "64-bit window",
-        ),
-        (
-            {"machine": AZURE, "gpu_functions": vm.function(bars=vm.UNBOUND)},
-            "fail",
-            "Azure (Hyper-V)",
-            "the provider's to fix: Azure",
-        ),
-        (
-            {"machine": vm.machine("none", efi=False), "gpu_functions": vm.function("physical", bars=vm.UNBOUND)},
-            "fail",
-            "bare metal, BIOS",
-            "Above 4G Decoding",
-        ),
+        ({"machine": vm.machine("bhyve"), "gpu_functions": vm.function(bars=vm.UNBOUND)}, "fail", "bhyve",
+            "64-bit window"),
+        ({"machine": AZURE, "gpu_functions": vm.function(bars=vm.UNBOUND)}, "fail", "Azure (Hyper-V)",
+            "the provider's to fix: Azure"),
+        ({"machine": vm.machine("none", efi=False), "gpu_functions": vm.function("physical", bars=vm.UNBOUND)}, "fail",
+            "bare metal, BIOS", "Above 4G Decoding"),
         (NOTHING, "skip", "no NVIDIA GPU", ""),
         (PODMAN, "skip", "podman container", ""),
     ],
-)
+)  # fmt: skip
 def test_room_for_the_memory_of_gpus(changed: dict[str, str], status: str, found: str, hint: str) -> None:
     outcome = vm.ask(MEMORY, ANY, **changed)
     assert (outcome.status, found in outcome.found, hint in outcome.hint) == (status, True, True), outcome
@@ -117,21 +87,11 @@ GEFORCE = {"nvidia_functions": vm.GEFORCE, "loaded_driver": ""}
 @pytest.mark.parametrize(
     ("fragment", "changed", "status", "found", "hint"),
     [
-        (
-            OLD,
-            GEFORCE,
-            "fail",
-            "driver 460 starts no GeForce (0000:06:00.0) where it sees KVM",
-            "<kvm><hidden state='on'/></kvm>",
-        ),
+        (OLD, GEFORCE, "fail", "driver 460 starts no GeForce (0000:06:00.0) where it sees KVM",
+            "<kvm><hidden state='on'/></kvm>"),
         (OLD, GEFORCE | {"machine": vm.machine("vmware")}, "fail", "VMware", "hypervisor.cpuid.v0=FALSE"),
-        (
-            OLD,
-            GEFORCE | {"machine": vm.machine("microsoft")},
-            "fail",
-            "Hyper-V",
-            'nvidia_driver: {version: "465"} or newer',
-        ),
+        (OLD, GEFORCE | {"machine": vm.machine("microsoft")}, "fail", "Hyper-V",
+            'nvidia_driver: {version: "465"} or newer'),
         (OLD, GEFORCE | {"machine": vm.machine(flag=0)}, "pass", "hides itself", ""),
         (NvidiaDriver(version="580"), GEFORCE, "pass", "driver 580: the hypervisor may be seen", ""),
         (ANY, GEFORCE, "pass", "still to be chosen", ""),
@@ -140,7 +100,7 @@ GEFORCE = {"nvidia_functions": vm.GEFORCE, "loaded_driver": ""}
         (OLD, NOTHING, "skip", "no NVIDIA GPU", ""),
         (OLD, GEFORCE | PODMAN, "skip", "podman container", ""),
     ],
-)
+)  # fmt: skip
 def test_old_drivers_and_hypervisors_that_are_seen(
     fragment: Fragment, changed: dict[str, str], status: str, found: str, hint: str
 ) -> None:

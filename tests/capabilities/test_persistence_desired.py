@@ -62,52 +62,21 @@ def context(
 
 
 ROWS: list[tuple[str, Context[Persistence], dict[str, Any]]] = [
-    (
-        "Debian's package is to come",
-        context(f"{OFFER}gpus|8\n"),
-        {**on(DAEMON, LEGACY), "install": ["nvidia-persistenced"]},
-    ),
-    (
-        "it is there",
-        context(f"{UNIT}package|ii \ngpus|8\n"),
-        {**on(DAEMON, LEGACY), "install": [], "files": {}},
-    ),
-    (
-        "no GPU to hold",
-        context(f"{UNIT}package|ii \ngpus|0\n", functions=""),
-        {**on(DAEMON, LEGACY, "")},
-    ),
+    ("Debian's package is to come", context(f"{OFFER}gpus|8\n"),
+        {**on(DAEMON, LEGACY), "install": ["nvidia-persistenced"]}),
+    ("it is there", context(f"{UNIT}package|ii \ngpus|8\n"), {**on(DAEMON, LEGACY), "install": [], "files": {}}),
+    ("no GPU to hold", context(f"{UNIT}package|ii \ngpus|0\n", functions=""), {**on(DAEMON, LEGACY, "")}),
     ("no repository has it", context("gpus|8\n"), {**on(LEGACY, DAEMON), "absent": [DROP_IN]}),
     ("the driver brings it", context("gpus|0\n", source="nvidia"), {**on(DAEMON, LEGACY, ""), "install": []}),
-    (
-        "a runfile brings no unit",
-        context(f"{OFFER}gpus|8\n", source="runfile"),
-        {**on(LEGACY, DAEMON), "install": []},
-    ),
-    (
-        "Ubuntu's driver brings it",
-        context("gpus|0\n", UBUNTU, source="auto"),
-        {**on(DAEMON, LEGACY, ""), "install": []},
-    ),
-    (
-        "Debian's driver does not",
-        context(f"{OFFER}gpus|0\n", source="auto"),
-        {**on(DAEMON, LEGACY, ""), "install": ["nvidia-persistenced"]},
-    ),
-    (
-        "the legacy mode as asked for",
-        context(f"{UNIT}gpus|8\n", mode="legacy"),
-        {**on(LEGACY, DAEMON), "install": []},
-    ),
-    (
-        "a daemon that leaves the mode off",
-        context(f"{UBUNTUS}idle|77\ngpus|8\n", UBUNTU),
-        {
-            **on(DAEMON, LEGACY, "restarted"),
-            "absent": [LEGACY_FILE],
-        },
-    ),
-]
+    ("a runfile brings no unit", context(f"{OFFER}gpus|8\n", source="runfile"), {**on(LEGACY, DAEMON), "install": []}),
+    ("Ubuntu's driver brings it", context("gpus|0\n", UBUNTU, source="auto"),
+        {**on(DAEMON, LEGACY, ""), "install": []}),
+    ("Debian's driver does not", context(f"{OFFER}gpus|0\n", source="auto"),
+        {**on(DAEMON, LEGACY, ""), "install": ["nvidia-persistenced"]}),
+    ("the legacy mode as asked for", context(f"{UNIT}gpus|8\n", mode="legacy"), {**on(LEGACY, DAEMON), "install": []}),
+    ("a daemon that leaves the mode off", context(f"{UBUNTUS}idle|77\ngpus|8\n", UBUNTU),
+        {**on(DAEMON, LEGACY, "restarted"), "absent": [LEGACY_FILE]}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "ctx", "wanted"), ROWS, ids=[row[0] for row in ROWS])

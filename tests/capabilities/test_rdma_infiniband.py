@@ -18,73 +18,28 @@ MANAGED = Rdma(opensm=Opensm(hosts=("gpu1",)))
 ROWS = [
     # What InfiniBand alone has.
     Row("umad", UMAD, None, {}, "pass", "ib_umad, 2 ports"),
-    Row(
-        "ib_umad is not loaded",
-        UMAD,
-        None,
-        {"rdma_host": host(modules={"ib_umad": "there"}, umad=0)},
-        "fail",
-        "not loaded",
-        "modprobe ib_umad",
-        change="module ib_umad:  -> loaded",
-    ),
+    Row("ib_umad is not loaded", UMAD, None, {"rdma_host": host(modules={"ib_umad": "there"}, umad=0)}, "fail",
+        "not loaded", "modprobe ib_umad", change="module ib_umad:  -> loaded"),
     Row("a port without umad", UMAD, None, {"rdma_host": host(umad=1)}, "fail", "1"),
     Row("no umad on Ethernet", UMAD, RXE, {"rdma_host": host(umad=0)}, "n/a", "no management datagrams"),
     Row("no IPoIB asked for", IPOIB, None, {}, "n/a", "not in the spec"),
-    Row(
-        "IPoIB",
-        IPOIB,
-        Rdma(ipoib=True),
-        {
-            "rdma_devices": TWO,
-            "rdma_host": host(
-                netdevs=("ibp59s0|80:00:02|up|32|0000:3b:00.0|", "ibp94s0|80:00:03|down|32|0000:5e:00.0|")
-            ),
-        },
-        "pass",
-        "ibp59s0 ibp94s0",
-    ),
-    Row(
-        "one without",
-        IPOIB,
-        Rdma(ipoib=True),
-        {"rdma_devices": TWO, "rdma_host": host(netdevs=("ib0|80:00|up|32|0000:3b:00.0|",))},
-        "fail",
-        "none for ibp94s0",
-        "dmesg",
-    ),
-    Row(
-        "no ib_ipoib",
-        IPOIB,
-        Rdma(ipoib=True),
-        {"rdma_host": host(modules={"ib_ipoib": "there"})},
-        "fail",
-        "not loaded",
-        "modprobe",
-    ),
+    Row("IPoIB", IPOIB, Rdma(ipoib=True), {"rdma_devices": TWO,
+        "rdma_host": host(netdevs=("ibp59s0|80:00:02|up|32|0000:3b:00.0|", "ibp94s0|80:00:03|down|32|0000:5e:00.0|"))},
+        "pass", "ibp59s0 ibp94s0"),
+    Row("one without", IPOIB, Rdma(ipoib=True),
+        {"rdma_devices": TWO, "rdma_host": host(netdevs=("ib0|80:00|up|32|0000:3b:00.0|",))}, "fail",
+        "none for ibp94s0", "dmesg"),
+    Row("no ib_ipoib", IPOIB, Rdma(ipoib=True), {"rdma_host": host(modules={"ib_ipoib": "there"})}, "fail",
+        "not loaded", "modprobe"),
     Row("opensm here", OPENSM, MANAGED, {"rdma_host": host(managers=2)}, "pass", "2 opensm processes"),
     Row("not started: the unit's check tells", OPENSM, MANAGED, {}, "pass", "no opensm process"),
-    Row(
-        "opensm on a host that is not to have it",
-        OPENSM,
-        Rdma(opensm=Opensm(hosts=("head1",))),
-        {"rdma_host": host(managers=2)},
-        "fail",
-        "2 opensm processes",
-        "disable --now",
-    ),
-    Row(
-        "started by hand beside a managed switch",
-        OPENSM,
-        Rdma(opensm=Opensm(elsewhere=True)),
-        {"rdma_host": host(managers=1)},
-        "fail",
-        "1 opensm",
-        "pgrep",
-    ),
+    Row("opensm on a host that is not to have it", OPENSM, Rdma(opensm=Opensm(hosts=("head1",))),
+        {"rdma_host": host(managers=2)}, "fail", "2 opensm processes", "disable --now"),
+    Row("started by hand beside a managed switch", OPENSM, Rdma(opensm=Opensm(elsewhere=True)),
+        {"rdma_host": host(managers=1)}, "fail", "1 opensm", "pgrep"),
     Row("none here", OPENSM, Rdma(opensm=Opensm(elsewhere=True)), {}, "pass", "no opensm process"),
     Row("of which the spec says nothing", OPENSM, None, {"rdma_host": host(managers=2)}, "n/a", "does not mention"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.check}: {row.name}")

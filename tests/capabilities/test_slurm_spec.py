@@ -22,25 +22,16 @@ OFF: dict[str, Fragment] = {"mig": Mig(mode="disabled")}
         (Slurm(shards=4), OFF, ""),
         (Slurm(), ON, ""),
         (Slurm(gres="nvml", constrain_devices=False), ON, ""),
-        (
-            Slurm(shards=4),
-            ON,
-            "slurm.shards is 4, and mig cuts GPUs into MIG devices, which Slurm does not share; shards: 0",
-        ),
-        (
-            Slurm(gres="nvml", type="h100"),
-            {},
-            'slurm.type is "h100", and has no effect with gres: nvml, as AutoDetect=nvml names',
-        ),
+        (Slurm(shards=4), ON,
+            "slurm.shards is 4, and mig cuts GPUs into MIG devices, which Slurm does not share; shards: 0"),
+        (Slurm(gres="nvml", type="h100"), {},
+            'slurm.type is "h100", and has no effect with gres: nvml, as AutoDetect=nvml names'),
         (Slurm(gres="site", type="h100"), {}, "as gres.conf is the site's; gres: files"),
         (Slurm(gres="site", shards=2), {}, "slurm.shards has no effect with gres: site"),
-        (
-            Slurm(constrain_devices=False),
-            ON,
-            "slurm.constrain_devices is false, and jobs are kept to their MIG device by its device files",
-        ),
+        (Slurm(constrain_devices=False), ON,
+            "slurm.constrain_devices is false, and jobs are kept to their MIG device by its device files"),
     ],
-)
+)  # fmt: skip
 def test_rules(block: Slurm, others: dict[str, Fragment], said: str) -> None:
     host = HostSpec(name="h", capabilities={"slurm": block, **others})
     found = [str(problem) for problem in slurm.rules(host, block)]

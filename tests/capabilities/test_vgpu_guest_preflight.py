@@ -25,13 +25,8 @@ def host(model: str = "", **capabilities: Fragment) -> HostSpec:
     [
         (PLAIN, {}, "pass", "1 vGPU, feature_type vgpu", ""),
         (PLAIN, {"gpu_functions": PHYSICAL}, "fail", "no vGPU: 0000:06:00.0", "take vgpu_guest out"),
-        (
-            PLAIN,
-            {"gpu_functions": vm.function() + vm.function("physical", address="0000:07:00.0")},
-            "fail",
-            "no vGPU: 0000:07:00.0",
-            "vws",
-        ),
+        (PLAIN, {"gpu_functions": vm.function() + vm.function("physical", address="0000:07:00.0")}, "fail",
+            "no vGPU: 0000:07:00.0", "vws"),
         (PLAIN, {"gpu_functions": vm.function("unknown")}, "fail", "not readable", "root"),
         (PLAIN, {"nvidia_functions": ""}, "fail", "no NVIDIA GPU", "give the VM a vGPU"),
         (WHOLE, {"gpu_functions": PHYSICAL}, "pass", "1 whole GPU, feature_type vws", ""),
@@ -39,7 +34,7 @@ def host(model: str = "", **capabilities: Fragment) -> HostSpec:
         (PROVIDER, {"gpu_functions": PHYSICAL}, "pass", "the provider licenses either", ""),
         (PROVIDER, {}, "pass", "the provider licenses either", ""),
     ],
-)
+)  # fmt: skip
 def test_the_gpu_is_what_the_licence_is_for(
     fragment: VgpuGuest, changed: dict[str, str], status: str, found: str, hint: str
 ) -> None:
@@ -144,34 +139,22 @@ def test_a_good_spec() -> None:
         (PLAIN, host("RTX4090"), "RTX4090 has no vGPU on any hypervisor"),
         (PLAIN, host(mig=PLAIN), "vgpu_guest contradicts mig"),
         (PLAIN, host(fabric_manager=PLAIN), "vgpu_guest contradicts fabric_manager"),
-        (
-            PLAIN,
-            host(nvidia_driver=PLAIN),
-            "which nvidia_driver does not install; nvidia_driver: false for these hosts",
-        ),
-        (
-            PROVIDER,
-            host(nvidia_driver=PLAIN),
-            "which nvidia_driver does not install; nvidia_driver: false for these hosts",
-        ),
+        (PLAIN, host(nvidia_driver=PLAIN),
+            "which nvidia_driver does not install; nvidia_driver: false for these hosts"),
+        (PROVIDER, host(nvidia_driver=PLAIN),
+            "which nvidia_driver does not install; nvidia_driver: false for these hosts"),
         (VgpuGuest(licensing="server"), host(), "server_address is not set"),
-        (
-            VgpuGuest(licensing="server", server_address="a", proxy_address="b", proxy_port=1),
-            host(),
-            "proxy_address means nothing with",
-        ),
+        (VgpuGuest(licensing="server", server_address="a", proxy_address="b", proxy_port=1), host(),
+            "proxy_address means nothing with"),
         (VgpuGuest(server_address="a"), host(), "server_address means nothing with licensing token"),
-        (
-            VgpuGuest(licensing="provider", token_file="/x/client_configuration_token_1.tok"),
-            host(),
-            "token_file means nothing",
-        ),
+        (VgpuGuest(licensing="provider", token_file="/x/client_configuration_token_1.tok"), host(),
+            "token_file means nothing"),
         (VgpuGuest(licensing="provider", feature_type="vcs"), host(), "feature_type means nothing"),
         (VgpuGuest(licensing="server", server_address="a", token_mode="0600"), host(), "token_mode means nothing"),
         (VgpuGuest(proxy_address="proxy"), host(), "proxy_address and proxy_port go together"),
         (VgpuGuest(proxy_port=3128), host(), "proxy_address and proxy_port go together"),
     ],
-)
+)  # fmt: skip
 def test_what_a_spec_must_not_say(block: VgpuGuest, spec: HostSpec, words: str) -> None:
     found = told(block, spec)
     assert any(words in one for one in found), found
