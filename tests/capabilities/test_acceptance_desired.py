@@ -9,12 +9,11 @@ import pytest
 
 from gpuprov.capabilities.acceptance.desired import DESIRED
 from gpuprov.capabilities.acceptance.fragment import Acceptance, Nccl, NvBandwidth, RdmaTests, Source, Stream
-from gpuprov.capabilities.base import Context
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.facts.probes.acceptance import build
-from gpuprov.spec.model import HostSpec
+from tests.capabilities import contexts
 from tests.capabilities.acceptance_host import tools
-from tests.capabilities.asking import facts, good
+from tests.capabilities.asking import good
 
 SUM = "0123456789abcdef" * 4
 BUILT = Acceptance(nccl=Nccl(source=Source(url="https://mirror.example/nccl-tests.tar.gz", sha256=SUM)))
@@ -23,15 +22,8 @@ SLES = 'ID="sles"\nID_LIKE="suse"\nVERSION_ID="15.6"\n'
 
 
 def made(block: Acceptance, **changed: str) -> dict[str, Any]:
-    told = {
-        **good(),
-        "acceptance_packages": "native|amd64\n",
-        "acceptance_tools": tools(),
-        "rdma_devices": "",
-        **changed,
-    }
-    known = facts(**{probe.name: told[probe.name] for probe in DESIRED.probes})
-    return dict(DESIRED.make(Context(HostSpec(name="gpu1", capabilities={"acceptance": block}), block, known)))
+    told = {"acceptance_packages": "native|amd64\n", "acceptance_tools": tools(), "rdma_devices": "", **changed}
+    return dict(DESIRED.make(contexts.context("acceptance", contexts.spec(acceptance=block), told)))
 
 
 @pytest.mark.parametrize(

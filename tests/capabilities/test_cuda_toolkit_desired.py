@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.cuda_toolkit.desired import DESIRED, PROFILE, make
+from gpuprov.capabilities.cuda_toolkit.desired import PROFILE, make
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.now import PROFILE_TEXT
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.facts.probes.base import Output, ProbeFailed
 from gpuprov.play.preflight.judging import judge, waiting
-from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.model import HostSpec
 from gpuprov.spec.repository import Repository
+from tests.capabilities import contexts
 from tests.capabilities.asking import CHECKS, facts, good
 from tests.capabilities.cuda_host import CUDNN, GOOD, packages, toolkits
 from tests.capabilities.test_cuda_toolkit_decision import REQUIRES
@@ -34,10 +35,8 @@ def argvs(made: dict[str, Any]) -> list[list[str]]:
 
 
 def context(block: CudaToolkit = ONE, driver: NvidiaDriver | None = None, **changed: Any) -> Context[CudaToolkit]:
-    blocks: dict[str, Fragment] = {"nvidia_driver": driver} if driver else {}
-    texts = {**good(), **GOOD, "cuda_requires": REQUIRES, **changed}
-    told = facts(**{probe.name: texts[probe.name] for probe in DESIRED.probes})
-    return Context(HostSpec(name="gpu1", capabilities={**blocks, "cuda_toolkit": block}), block, told)
+    host = contexts.spec(nvidia_driver=driver, cuda_toolkit=block)
+    return contexts.context("cuda_toolkit", host, {**GOOD, "cuda_requires": REQUIRES, **changed})
 
 
 def test_a_bare_host_gets_every_component_in_its_version_and_the_default_by_hand() -> None:

@@ -18,6 +18,7 @@ from gpuprov.facts.probes.gpus.dcgm import COUNTERS, parse_counters
 from gpuprov.play.preflight.judging import script
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.repository import Repository
+from tests.capabilities import contexts
 from tests.capabilities import dcgm_host as host
 from tests.capabilities.asking import GOOD, facts
 from tests.capabilities.dcgm_host import CORE, CUDA, SET, index, packages, units
@@ -38,12 +39,10 @@ def context(block: Dcgm | None = None, driver: NvidiaDriver | None = None, /, **
     return Context(spec, wanted, facts(**{**GOOD, **host.PROBES, **changed}))
 
 
-def made(block: Dcgm | None = None, driver: NvidiaDriver | None = None, /, **changed: str) -> dict[str, Any]:
+def made(*asked: Any, **changed: str) -> dict[str, Any]:
     """What the role gets, worked out by the probes that are declared for it and no others."""
-    ctx = context(block, driver, **changed)
-    names = {probe.name for probe in DESIRED.probes}
-    told = {name: output for name, output in ctx.facts.outputs().items() if name in names}
-    return dict(DESIRED.make(Context(ctx.host, ctx.fragment, facts(**told))))
+    ctx = context(*asked, **changed)
+    return dict(DESIRED.make(contexts.context("dcgm", ctx.host, ctx.facts.outputs())))
 
 
 def test_a_host_that_has_it_gets_nothing_new() -> None:

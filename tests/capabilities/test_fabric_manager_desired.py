@@ -15,10 +15,10 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.facts.probes.base import Output, ProbeFailed
 from gpuprov.play.preflight.judging import judge
 from gpuprov.spec.kernel import Kernel
-from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.model import Fragment
 from gpuprov.spec.repository import Repository
-from tests.capabilities import imex_host
-from tests.capabilities.asking import CHECKS, FABRIC_MANAGER, daemon, facts, good, older, packages, units
+from tests.capabilities import contexts, imex_host
+from tests.capabilities.asking import CHECKS, FABRIC_MANAGER, daemon, older, packages, units
 from tests.capabilities.test_fabric_manager_hardware import B200, SUBNET
 from tests.capabilities.test_fabric_manager_spec import NAME, VERSION, offered
 
@@ -53,14 +53,8 @@ def context(
     beside: dict[str, Fragment] | None = None,
     **changed: Output | str,
 ) -> Context[FabricManager]:
-    """By the probes that are declared for it and no others, on a host that is right in everything."""
-    wanted = block or FabricManager()
-    blocks: dict[str, Fragment] = {"nvidia_driver": driver} if driver else {}
-    texts = {**good(), "units": LIVES, "container": "none\n", **changed}
-    told = facts(**{probe.name: texts[probe.name] for probe in DESIRED.probes})
-    return Context(
-        HostSpec(name="gpu1", capabilities={**blocks, **(beside or {}), "fabric_manager": wanted}), wanted, told, run
-    )
+    host = contexts.spec(beside, nvidia_driver=driver, fabric_manager=block or FabricManager())
+    return contexts.context("fabric_manager", host, {"units": LIVES, "container": "none\n", **changed}, run)
 
 
 def made(*asked: Any, **changed: Any) -> dict[str, Any]:
@@ -157,9 +151,7 @@ def test_the_library_for_dcgm_goes_along_and_is_held() -> None:
 
 def resolvable(*asked: Any, **changed: Any) -> Outcome:
     ctx = context(*asked, **changed)
-    check = CHECKS["fabric_manager.resolvable"]
-    told = {probe.name: ctx.facts.outputs()[probe.name] for probe in check.probes}
-    return check.run(Context(ctx.host, ctx.fragment, facts(**told)))
+    return contexts.answer("fabric_manager.resolvable", ctx.host, ctx.facts.outputs())
 
 
 def test_a_library_that_is_nowhere_is_refused_before_anything_changes() -> None:

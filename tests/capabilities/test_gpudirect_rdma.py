@@ -14,7 +14,7 @@ from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
-from tests.capabilities import contents_host, pcie_host
+from tests.capabilities import contents_host, contexts, pcie_host
 from tests.capabilities.asking import CHECKS, GOOD, PODMAN, Row, judge
 from tests.capabilities.gpudirect_host import DMABUF, NEXT, OPEN, kernel, peer, said
 from tests.facts.probes import captured
@@ -89,12 +89,8 @@ def test_gpudirect(row: Row) -> None:
 def asked(
     check: str, blocks: dict[str, Fragment], block: GpudirectRdma | None = None, **changed: str
 ) -> tuple[str, str]:
-    probes = {probe.name for probe in CHECKS[check].probes}
-    texts = {name: text for name, text in {**GOOD, **changed}.items() if name in probes}
-    given = {name: text if isinstance(text, Output) else Output(text) for name, text in texts.items()}
-    fragment = block or GpudirectRdma()
-    host = HostSpec(name="h", capabilities={**blocks, "gpudirect_rdma": fragment})
-    outcome = CHECKS[check].run(Context(host, fragment, Facts(given)))
+    host = contexts.spec(blocks, gpudirect_rdma=block or GpudirectRdma())
+    outcome = contexts.answer(check, host, changed)
     return outcome.status, outcome.found
 
 

@@ -16,6 +16,7 @@ from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.repository import Repository
+from tests.capabilities import contexts
 from tests.capabilities import gpudirect_host as gh
 from tests.capabilities.asking import CHECKS, NO_GPU, PODMAN, facts, good
 from tests.capabilities.gpudirect_host import NEXT, OPEN, K, kernel, said
@@ -33,10 +34,8 @@ MIRROR = NvidiaDriver(
 def context(
     block: GpudirectRdma = PEER, beside: dict[str, Fragment] | None = None, /, **changed: Any
 ) -> Context[GpudirectRdma]:
-    """By the probes that are declared for it and no others."""
-    texts = {**good(), "container": "none\n", "reboot_reasons": "", **changed}
-    told = facts(**{probe.name: texts[probe.name] for probe in DESIRED.probes})
-    return Context(HostSpec(name="gpu1", capabilities={**(beside or {}), "gpudirect_rdma": block}), block, told)
+    host = contexts.spec(beside, gpudirect_rdma=block)
+    return contexts.context("gpudirect_rdma", host, {"container": "none\n", "reboot_reasons": "", **changed})
 
 
 def made(*asked: Any, **changed: Any) -> dict[str, Any]:

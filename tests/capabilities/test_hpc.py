@@ -12,7 +12,7 @@ import pytest
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.hpc import CAPABILITY, doubts, export
-from gpuprov.capabilities.hpc.desired import DESIRED, make
+from gpuprov.capabilities.hpc.desired import make
 from gpuprov.capabilities.hpc.fragment import Hpc, Hpcx
 from gpuprov.capabilities.hpc.rules import NAME, rules
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
@@ -23,8 +23,8 @@ from gpuprov.catalog.hpc import LINKER
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.fleet.specs import load_fleet
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
+from tests.capabilities import contexts, ofed_host
 from tests.capabilities import hpc_host as hh
-from tests.capabilities import ofed_host
 from tests.capabilities.asking import CHECKS, Row, facts, good, with_own_files
 
 URL = f"https://content.example/{hh.FOLDER}.tbz"
@@ -152,10 +152,7 @@ def test_checks(rdma: Rdma | None, row: Row) -> None:
 
 
 def context(block: Hpc, changed: Mapping[str, Any] | None = None, rdma: Rdma | None = None) -> Context[Hpc]:
-    texts = told(rdma, changed or {})
-    return Context(
-        host(hpc=block, rdma=rdma), block, facts(**{probe.name: texts[probe.name] for probe in DESIRED.probes})
-    )
+    return contexts.context("hpc", host(hpc=block, rdma=rdma), told(rdma, changed or {}))
 
 
 @pytest.mark.parametrize(("block", "rdma"), [(OPENMPI, None), (OPENMPI, OFED), (ANY, None)])

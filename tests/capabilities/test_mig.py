@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.base import Outcome
+from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.capabilities.mig.fragment import Mig
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus.mig import UNIT
 from gpuprov.host_code.mig_program import WANTED
 from gpuprov.spec.build import convert
+from tests.capabilities import contexts
 from tests.capabilities import mig_host as mh
 from tests.capabilities.asking import H100, NO_GPU, PODMAN, Row, ask, judge
 from tests.capabilities.contents_host import Also, unit
@@ -178,16 +181,8 @@ def test_a_check(row: Row) -> None:
 
 
 def with_toolkit(check: str, **changed: Output | str) -> Outcome:
-    from gpuprov.capabilities.base import Context
-    from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
-    from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-    from gpuprov.spec.model import HostSpec
-    from tests.capabilities.asking import CHECKS, facts, good
-
-    blocks = {"container_toolkit": ContainerToolkit(), "nvidia_driver": NvidiaDriver(), "mig": TWO}
-    names = {probe.name for probe in CHECKS[check].probes}
-    texts = {name: text for name, text in {**good(), **changed}.items() if name in names}
-    return CHECKS[check].run(Context(HostSpec(name="gpu1", capabilities=blocks), TWO, facts(**texts)))
+    host = contexts.spec(container_toolkit=ContainerToolkit(), nvidia_driver=NvidiaDriver(), mig=TWO)
+    return contexts.answer(check, host, changed)
 
 
 def test_every_mig_device_is_in_the_specification() -> None:

@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.mig.desired import MODULES, PROGRAM, make
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.host_code.mig.apply import select_targets
 from gpuprov.render.carried import carried
 from gpuprov.spec.build import convert
-from gpuprov.spec.model import HostSpec
+from tests.capabilities import contexts
 from tests.capabilities import mig_host as mh
-from tests.capabilities.asking import facts, good
 from tests.mig_host.on_host import card
 
 WHOLE = {"layout": [{"gpus": "all", "instances": {"7g.80gb": 1}}]}
@@ -32,11 +30,8 @@ def made(block: dict[str, Any], state: str, *, site: dict[str, Any] | None = Non
     """Return the role's values, the arguments of step mig, and which of the other tasks are needed."""
     fragment, findings = convert(block, Mig)
     assert isinstance(fragment, Mig), findings
-    texts = {**good(), "mig": state, "mig_holders": "", "mig_capabilities": "", "reboot_reasons": "", **more}
-    names = ("mig", "nvidia_functions", "container", "mig_holders", "mig_capabilities", "reboot_reasons")
-    values = make(
-        Context(HostSpec(name="gpu1", site=site or {}), fragment, facts(**{name: texts[name] for name in names}))
-    )
+    texts = {"mig": state, "mig_holders": "", "mig_capabilities": "", "reboot_reasons": "", **more}
+    values = make(contexts.context("mig", contexts.spec(site=site, mig=fragment), texts))
     tasks = values["tasks"]
     return {**values, **tasks["mig"], "resets": "stop" in tasks, "drain": "drain" in tasks, **tasks["start"]}
 

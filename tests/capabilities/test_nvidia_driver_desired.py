@@ -16,10 +16,10 @@ from gpuprov.capabilities.tasks import each_task
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.driver.driver_packages import HELD_KERNELS
 from gpuprov.facts.probes.kernel.signing import CERTIFICATE_FILE, KEY_FILE
-from gpuprov.spec.model import HostSpec
 from gpuprov.spec.repository import Repository
 from gpuprov.spec.signing import Signing
-from tests.capabilities.asking import NEWER, VERSION, facts, good, packages
+from tests.capabilities import contexts
+from tests.capabilities.asking import NEWER, VERSION, packages
 from tests.facts.probes import captured
 
 FRESH: dict[str, Any] = {"packages": "", "loaded_driver": "", "driver_building": ""}
@@ -39,10 +39,8 @@ OURS = "nvidia-graphics-drivers"
 def context(
     driver: NvidiaDriver | None = None, site: dict[str, object] | None = None, **changed: Any
 ) -> Context[NvidiaDriver]:
-    texts = {**good(), "package_index": INDEX, **changed}
-    told = facts(**{probe.name: texts[probe.name] for probe in DESIRED.probes})
-    block = driver or NvidiaDriver()
-    return Context(HostSpec(name="gpu1", capabilities={"nvidia_driver": block}, site=site or {}), block, told)
+    host = contexts.spec(site=site, nvidia_driver=driver or NvidiaDriver())
+    return contexts.context("nvidia_driver", host, {"package_index": INDEX, **changed})
 
 
 def test_a_fresh_host_gets_the_whole_set_in_one_transaction_and_what_builds_it_before() -> None:

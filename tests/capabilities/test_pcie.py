@@ -52,13 +52,8 @@ IOMMU = [
     ("a guest without an IOMMU", LET, {"pcie": said(domain=""), "machine": GUEST}, "skip", "no IOMMU of its own"),
     ("an old kernel", LET, {"pcie": said().replace("|7|identity|", "|7||")}, "pass", "does not tell"),
     ("translated", Pcie(iommu="translated", cpu="amd"), {"command_line": "iommu=nopt\n", "pcie": said(domain="DMA")}, "pass", "nopt"),
-    (
-        "not strict",
-        Pcie(iommu="strict", cpu="arm"),
-        {"command_line": "iommu.passthrough=0 iommu.strict=1\n", "pcie": said(domain="DMA-FQ")},
-        "fail",
-        "is DMA-FQ",
-    ),
+    ("not strict", Pcie(iommu="strict", cpu="arm"),
+        {"command_line": "iommu.passthrough=0 iommu.strict=1\n", "pcie": said(domain="DMA-FQ")}, "fail", "is DMA-FQ"),
     ("off", Pcie(iommu="disabled", cpu="intel"), {"command_line": "intel_iommu=off\n", "pcie": said(domain="")}, "pass", "no IOMMU"),
     ("off and yet there", Pcie(iommu="disabled", cpu="intel"), {"command_line": "intel_iommu=off\n"}, "fail", f"{HCA}"),
 ]  # fmt: skip

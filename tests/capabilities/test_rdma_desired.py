@@ -11,15 +11,14 @@ import msgspec
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.rdma.desired import DESIRED, decide
+from gpuprov.capabilities.rdma.desired import decide
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Selector, Soft
 from gpuprov.capabilities.rdma.limits import RAISE
 from gpuprov.capabilities.rdma.preflight import netdevs
 from gpuprov.capabilities.rdma.roce.checks import ways
 from gpuprov.capabilities.rdma.roce.fragment import Roce
-from gpuprov.spec.model import HostSpec
-from tests.capabilities import erdma_host, ofed_host, rdma_host, roce_host
-from tests.capabilities.asking import BARE, facts, good
+from tests.capabilities import contexts, erdma_host, ofed_host, rdma_host, roce_host
+from tests.capabilities.asking import BARE
 
 RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
 UNITS = "/etc/systemd/system"
@@ -34,10 +33,7 @@ BARE_HOST = {
 
 
 def context(block: Rdma, name: str = "gpu1", **texts: str) -> Context[Rdma]:
-    """The facts of exactly the probes that are declared."""
-    known = {**good(), **BARE_HOST, **texts}
-    declared = facts(**{probe.name: known[probe.name] for probe in DESIRED.probes})
-    return Context(HostSpec(name=name, capabilities={"rdma": block}), block, declared)
+    return contexts.context("rdma", contexts.spec(name=name, rdma=block), {**BARE_HOST, **texts})
 
 
 OPENSM = "opensm.service"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.rdma import common
 from gpuprov.capabilities.rdma.efa import checks as efa
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -13,8 +13,8 @@ from gpuprov.capabilities.rdma.nccl import conf
 from gpuprov.catalog.rdma import efa as catalogue
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.facts.probes.rdma import DEVICES
-from gpuprov.spec.model import HostSpec
-from tests.capabilities.asking import CHECKS, GOOD
+from tests.capabilities import contexts
+from tests.capabilities.asking import CHECKS
 from tests.capabilities.efa_host import CORE, KERNEL, KO, NAMES, PLUGIN, RECORD, block, devices, fi_info, said
 
 ASKED = block()
@@ -26,12 +26,7 @@ OTHER = RECORD.replace("2df4", "ffff")
 
 
 def ask(check: str, wanted: Rdma, text: str, devs: str = devices()) -> Outcome:
-    question = CHECKS[f"rdma.efa_{check}"]
-    texts = {**GOOD, "efa": text, "rdma_devices": devs}
-    facts = Facts({
-        probe.name: one if isinstance(one := texts[probe.name], Output) else Output(one) for probe in question.probes
-    })  # fmt: skip
-    return question.run(Context(HostSpec(name="gpu1"), wanted, facts))
+    return contexts.answer(f"rdma.efa_{check}", contexts.spec(rdma=wanted), {"efa": text, "rdma_devices": devs})
 
 
 ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [

@@ -8,14 +8,13 @@ import msgspec
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.rdma.desired import DESIRED, decide
+from gpuprov.capabilities.rdma.desired import decide
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import efa as efa_catalogue
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.facts.probes.rdma import erdma as probe
-from gpuprov.spec.model import HostSpec
-from tests.capabilities import efa_host, rdma_host
-from tests.capabilities.asking import CHECKS, facts, good
+from tests.capabilities import contexts, efa_host, rdma_host
+from tests.capabilities.asking import CHECKS
 from tests.capabilities.erdma_host import KERNEL, KO, PARAMETERS, SHA256, block, devices, said
 
 UBUNTU = 'ID=ubuntu\nVERSION_ID="24.04"\nPRETTY_NAME="Ubuntu 24.04.3 LTS"\nID_LIKE=debian\n'
@@ -30,9 +29,8 @@ NONE = {"erdma": said(kernels=(f"{KERNEL}|1|1|||0",), parameters=None)}
 
 def context(asked: Rdma, **texts: str) -> Context[Rdma]:
     theirs = {"os_release": UBUNTU, "erdma": said(), "erdma_build": "native|amd64\n", "packages": "native|amd64\n"}
-    known = {**good(), **theirs, "rdma_host": rdma_host.host(), "rdma_devices": devices(), **texts}
-    declared = facts(**{one.name: known[one.name] for one in DESIRED.probes})
-    return Context(HostSpec(name="gpu1", capabilities={"rdma": asked}), asked, declared)
+    known = {**theirs, "rdma_host": rdma_host.host(), "rdma_devices": devices(), **texts}
+    return contexts.context("rdma", contexts.spec(rdma=asked), known)
 
 
 def made(asked: Rdma, **texts: str) -> dict[str, Any]:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed import checks as ofed
 from gpuprov.capabilities.rdma.ofed.checks import rules
 from gpuprov.capabilities.rdma.ofed.fragment import Ofed
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
-from tests.capabilities.asking import facts
+from tests.capabilities import contexts
 from tests.capabilities.ofed_host import ABSENT, KERNEL, OTHER, ROCKY, UBUNTU, kernel, loaded, packages, said
 
 CHECKS = {check.id.removeprefix("rdma.ofed_"): check for check in ofed.CHECKS}
@@ -29,18 +29,8 @@ def asking(**values: Any) -> Rdma:
 
 
 def ask(name: str, block: Rdma, **changed: str) -> Outcome:
-    check = CHECKS[name]
-    texts = {
-        "ofed": said(),
-        "ofed_packages": packages(),
-        "os_release": UBUNTU,
-        "container": "none\n",
-        "package_locking": "",
-        **changed,
-    }
-    declared = {probe.name for probe in check.probes}
-    assert set(changed) <= declared
-    return check.run(Context(HostSpec(name="h"), block, facts(**{k: v for k, v in texts.items() if k in declared})))
+    texts = {"ofed": said(), "ofed_packages": packages(), "os_release": UBUNTU, **changed}
+    return contexts.answer(f"rdma.ofed_{name}", contexts.spec(rdma=block), texts)
 
 
 OWN_CORE = said(memory=(loaded("ib_core", own=True), loaded("mlx5_core"), loaded("mlx5_ib")))

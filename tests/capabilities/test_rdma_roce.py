@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.rdma.fragment import Rdma, Selector
 from gpuprov.capabilities.rdma.roce import checks as roce
 from gpuprov.capabilities.rdma.roce.fragment import Roce
 from gpuprov.capabilities.rdma.roce.lines import lines
-from gpuprov.spec.model import HostSpec
-from tests.capabilities import ofed_host
-from tests.capabilities.asking import facts
+from tests.capabilities import contexts, ofed_host
 from tests.capabilities.roce_host import LINES, PORT, said
 
 ASKED = Roce(
@@ -35,15 +33,13 @@ CHECKS = {check.id.removeprefix("rdma.roce_"): check for check in roce.CHECKS}
 def ask(
     name: str, block: Rdma, state: str = "", devices: str = GOOD, stack: str = "", container: str = "none"
 ) -> Outcome:
-    check = CHECKS[name]
     texts = {
         "roce": state or said(),
         "rdma_devices": devices,
         "ofed": stack or ofed_host.said(),
         "container": container,
     }
-    declared = {probe.name for probe in check.probes}
-    return check.run(Context(HostSpec(name="h"), block, facts(**{k: v for k, v in texts.items() if k in declared})))
+    return contexts.answer(f"rdma.roce_{name}", contexts.spec(rdma=block), texts)
 
 
 ROWS = [

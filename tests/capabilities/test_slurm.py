@@ -18,8 +18,8 @@ from gpuprov.facts.probes.host import slurm as probe
 from gpuprov.host_code.at_boot import slurm as onhost
 from gpuprov.host_code.at_boot.slurm import HEADER
 from gpuprov.spec.model import GpuSpec, HostSpec
-from tests.capabilities import mig_host
-from tests.capabilities.asking import CHECKS, NO_GPU, Row, facts, good, judge, older
+from tests.capabilities import contexts, mig_host
+from tests.capabilities.asking import NO_GPU, Row, facts, judge, older
 from tests.capabilities.contents_host import unit
 from tests.capabilities.slurm_host import SETTINGS, told
 
@@ -110,7 +110,7 @@ def test_slurm(row: Row) -> None:
 
 def ask(block: Slurm, text: str, model: str = "H100-SXM5-80GB") -> Outcome:
     host = HostSpec(name="gpu1", gpu=GpuSpec(model=model, count=1), capabilities={"slurm": block})
-    return CHECKS[GRES].run(Context(host, block, facts(**{**good(), "slurm": text})))
+    return contexts.answer(GRES, host, {"slurm": text})
 
 
 def test_the_model_is_the_type_where_the_spec_names_one() -> None:

@@ -12,6 +12,7 @@ from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, differences
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.facts.probes.gpus.vgpu import GRIDD, parse_gridd
 from gpuprov.spec.model import HostSpec
+from tests.capabilities import contexts
 from tests.capabilities.vgpu_host import CHECKS, DIRECTORY, NAME, gridd, token_row
 
 CONFIG = "/etc/nvidia/gridd.conf"
@@ -20,9 +21,8 @@ TWO = token_row() + token_row(name="client_configuration_token_old.tok")
 
 
 def made(block: VgpuGuest | None = None, text: str = "") -> dict[str, Any]:
-    wanted = block or VgpuGuest()
-    spec = HostSpec(name="vm1", capabilities={"vgpu_guest": wanted})
-    return dict(DESIRED.make(Context(spec, wanted, Facts({GRIDD.name: Output(text or gridd())}))))
+    host = contexts.spec(vgpu_guest=block or VgpuGuest())
+    return dict(DESIRED.make(contexts.context("vgpu_guest", host, {GRIDD.name: text or gridd()})))
 
 
 def test_gridd_conf_has_what_is_not_gridds_default() -> None:
