@@ -19,7 +19,7 @@ from gpuprov.spec.repository import Repository
 from tests.capabilities import contexts
 from tests.capabilities.asking import CHECKS, facts, good
 from tests.capabilities.cuda_host import CUDNN, GOOD, packages, toolkits
-from tests.capabilities.test_cuda_toolkit_decision import REQUIRES
+from tests.capabilities.test_cuda_toolkit import REQUIRES
 from tests.capabilities.test_cuda_toolkit_preflight import SLES
 
 NO_TOOLKIT = toolkits(link="", libraries=(), header="", profile=False)

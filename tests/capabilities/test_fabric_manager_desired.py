@@ -19,7 +19,7 @@ from gpuprov.spec.model import Fragment
 from gpuprov.spec.repository import Repository
 from tests.capabilities import contexts, imex_host
 from tests.capabilities.asking import CHECKS, FABRIC_MANAGER, daemon, older, packages, units
-from tests.capabilities.test_fabric_manager_hardware import B200, SUBNET
+from tests.capabilities.test_fabric_manager import B200, SUBNET
 from tests.capabilities.test_fabric_manager_spec import NAME, VERSION, offered
 
 OWN, CONFIG = f"{NAME}={VERSION}-1", "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
