@@ -4,6 +4,7 @@ declared."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Any
 
 from gpuprov.capabilities import BY_NAME
@@ -49,6 +50,6 @@ def answer(check_id: str, host: HostSpec, texts: Texts, run: frozenset[str] | No
     return check.run(Context(host, block, declared(check.probes, texts), run))
 
 
-def complaints(of: str, host: HostSpec) -> list[str]:
-    """The problems that a capability's rules find in the spec, as one reads them."""
-    return [str(problem) for problem in BY_NAME[of].rules(host, host.capabilities[of])]
+def pick(values: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
+    """The values at these places of what a role gets; a dot stands between two keys."""
+    return {path: reduce(lambda found, key: found[key], path.split("."), values) for path in paths}
