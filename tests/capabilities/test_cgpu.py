@@ -3,12 +3,13 @@ boot."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
 
-from gpuprov.capabilities import BY_NAME, cgpu
+from gpuprov.capabilities import cgpu
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.cgpu.desired import DESIRED, config
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines
@@ -20,6 +21,7 @@ from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.play.preflight.judging import judge as decided
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
+from tests.capabilities import contexts
 from tests.capabilities.asking import CHECKS, Row, facts, judge
 from tests.capabilities.cgpu_host import ABSENT, said
 from tests.capabilities.contents_host import Also, unit
@@ -90,31 +92,28 @@ def test_every_gpu_of_the_spec_has_a_folder(count: int | None, status: str) -> N
     assert status == "pass" or "has 2 of 3 GPUs: 0 1" in outcome.found
 
 
+BOTH: dict[str, Fragment] = {"mig": Mig(mode="disabled"), "mps": Mps(scope="none")}
+"""What role mig would switch off, and what mps would stop."""
+ON = ("mps|gpuprov", "mig|00000000:3B:00.0, Enabled")
+BESIDE: list[tuple[str, str, Mapping[str, Fragment], dict[str, str], frozenset[str] | None, str]] = [
+    *((f"the driver is to be {version}, and none is loaded yet", DRIVER, {"nvidia_driver": NvidiaDriver(version=version)},
+        {"cgpu": said(), "loaded_driver": ""}, None, status)
+      for version, status in (("580", "fail"), ("550", "pass"), ("550.163.01", "pass"), ("auto", "pass"))),
+    ("the same spec stops the daemon", ALONE, {"mps": Mps(scope="none")}, {"cgpu": said(more="mps|gpuprov")}, None, "pass"),
+    ("and not another's", ALONE, {"mps": Mps(scope="none")}, {"cgpu": said(more="mps|gpuprov\nmps|")}, None, "fail"),
+    *((f"{more}, which {which} run ends", ALONE, BOTH, {"cgpu": said(more=more)}, run, status) for more in ON
+      for which, run, status in (("another", frozenset({"cgpu"}), "fail"), ("this", frozenset(BOTH), "pass"))),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("asked", "status"), [("580", "fail"), ("550", "pass"), ("550.163.01", "pass"), ("auto", "pass")]
+    ("check", "blocks", "texts", "run", "status"), [pytest.param(*row[1:], id=row[0]) for row in BESIDE]
 )
-def test_the_driver_that_is_asked_for_counts_before_it_is_loaded(asked: str, status: str) -> None:
-    host = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(version=asked)})
-    facts = Facts({"cgpu": Output(said()), "loaded_driver": Output("")})
-    outcome = CHECKS[DRIVER].run(Context(host, Cgpu(), facts))
+def test_what_other_blocks_of_the_spec_do(
+    check: str, blocks: Mapping[str, Fragment], texts: dict[str, str], run: frozenset[str] | None, status: str
+) -> None:
+    outcome = contexts.answer(check, contexts.spec(blocks), texts, run)
     assert outcome.status == status, outcome
-
-
-@pytest.mark.parametrize(("seen", "status"), [("mps|gpuprov", "pass"), ("mps|gpuprov\nmps|", "fail")])
-def test_a_daemon_that_the_same_spec_stops(seen: str, status: str) -> None:
-    host = HostSpec(name="gpu1", capabilities={"mps": Mps(scope="none")})
-    outcome = CHECKS[ALONE].run(Context(host, Cgpu(), Facts({"cgpu": Output(said(more=seen))})))
-    assert outcome.status == status, outcome
-
-
-def test_what_another_run_ends_is_not_ended_in_this_one() -> None:
-    """MIG mode that role mig would switch off, and daemons that mps would stop, where neither is applied now."""
-    capabilities: dict[str, Fragment] = {"cgpu": Cgpu(), "mig": Mig(mode="disabled"), "mps": Mps(scope="none")}
-    host = HostSpec(name="gpu1", capabilities=capabilities)
-    for more in ("mps|gpuprov", "mig|00000000:3B:00.0, Enabled"):
-        facts = Facts({"cgpu": Output(said(more=more))})
-        assert CHECKS[ALONE].run(Context(host, Cgpu(), facts, frozenset({"cgpu"}))).status == "fail"
-        assert CHECKS[ALONE].run(Context(host, Cgpu(), facts, frozenset(capabilities))).status == "pass"
 
 
 @pytest.mark.parametrize(("run", "refused"), [(["cgpu"], True), (["cgpu", "mig"], False)])
@@ -165,10 +164,6 @@ def told(block: Cgpu, gpu: GpuSpec | None = None, **others: Fragment) -> list[st
     return [str(problem) for problem in cgpu.rules(host, block)]
 
 
-class Mode(Fragment, frozen=True):
-    mode: str = "enabled"
-
-
 @pytest.mark.parametrize(
     ("block", "others", "said_"),
     [
@@ -180,10 +175,10 @@ class Mode(Fragment, frozen=True):
         (Cgpu(gpus={"0": {"prio_ratio": 100}}), {}, "cgpu.gpus.0.prio_ratio is 100"),
         (Cgpu(gpus={"8": {"policy": 3}}), {}, 'cgpu.gpus names GPU "8", and the host has 8; allowed: 0 to 7'),
         (Cgpu(gpus={"0": {}}), {}, 'cgpu.gpus: "0" says nothing; allowed: max_inst, policy, prio_ratio'),
-        (Cgpu(), {"mig": Mode()}, "cgpu contradicts mig: MIG cuts the GPUs up, too; cgpu: false, or mig: false"),
-        (Cgpu(), {"mig": Mode(mode="disabled")}, ""),
-        (Cgpu(), {"mps": Mode()}, "cgpu contradicts mps: MPS shares the GPUs, too"),
-        (Cgpu(), {"mps": BY_NAME["mps"].fragment(scope="none")}, ""),
+        (Cgpu(), {"mig": Mig()}, "cgpu contradicts mig: MIG cuts the GPUs up, too; cgpu: false, or mig: false"),
+        (Cgpu(), {"mig": Mig(mode="disabled")}, ""),
+        (Cgpu(), {"mps": Mps()}, "cgpu contradicts mps: MPS shares the GPUs, too"),
+        (Cgpu(), {"mps": Mps(scope="none")}, ""),
         (Cgpu(), {"nvidia_driver": NvidiaDriver(version="570")}, ""),
         (Cgpu(), {"nvidia_driver": NvidiaDriver(version="580")}, "warning: cgpu: nvidia_driver.version is 580, and cGPU 1.5.3"),
     ],
@@ -192,12 +187,6 @@ def test_rules(block: Cgpu, others: dict[str, Fragment], said_: str) -> None:
     found = told(block, EIGHT, **others)
     assert [one for one in found if said_ in one] == found
     assert len(found) == bool(said_)
-
-
-def test_the_other_capabilities_are_what_the_rules_look_at() -> None:
-    """By their own defaults MIG is on, and MPS shares."""
-    for name in ("mig", "mps"):
-        assert len(told(Cgpu(), EIGHT, **{name: BY_NAME[name].fragment()})) == 1
 
 
 @pytest.mark.parametrize(

@@ -147,10 +147,7 @@ def keys(block: ContainerToolkit | None, there: str, host: str, **more: str) -> 
 
 def test_features_of_the_sites_stay_and_an_old_toolkit_gets_none() -> None:
     assert keys(None, toolkit(flags="a"), podman())[FLAGS] == f"a,{catalogue.WITHOUT_GIDS}"
-    for there, host in (
-        (toolkit(flags=f"a,{catalogue.WITHOUT_GIDS}"), podman()),
-        (PLAIN, podman("5.1.0") + crio()),
-    ):
+    for there, host in ((toolkit(flags=f"a,{catalogue.WITHOUT_GIDS}"), podman()), (PLAIN, podman("5.1.0") + crio())):
         assert FLAGS not in keys(None, there, host)
     assert keys(EXACT, PLAIN, podman()) == {}
     old = toolkit("1.18.2", flags="")

@@ -41,11 +41,7 @@ def context(block: CudaToolkit = ONE, driver: NvidiaDriver | None = None, **chan
 
 def test_a_bare_host_gets_every_component_in_its_version_and_the_default_by_hand() -> None:
     made = make(context(**BARE))
-    assert made["install"] == [
-        "cuda-toolkit-12-4=12.4.1-1",
-        "cuda-compiler-12-4=12.4.1-1",
-        "cuda-nvcc-12-4=12.4.131-1",
-    ]
+    assert made["install"] == ["cuda-toolkit-12-4=12.4.1-1", "cuda-compiler-12-4=12.4.1-1", "cuda-nvcc-12-4=12.4.131-1"]
     assert (made["remove"], made["hold"], made["release"], made["later"]) == ([], [], [], {})
     register = ["update-alternatives", "--install", "/usr/local/cuda", "cuda", "/usr/local/cuda-12.4", "124"]
     assert argvs(made) == [register, SET, ["ldconfig"]]
@@ -84,8 +80,7 @@ def test_the_file_for_login_shells() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nvcc", "said"),
-    [("", "says nothing. Fix"), ("13.0 13.0.88", "says release 13.0. Fix"), ("12.4 12.4.99", "")],
+    ("nvcc", "said"), [("", "says nothing. Fix"), ("13.0 13.0.88", "says release 13.0. Fix"), ("12.4 12.4.99", "")]
 )
 def test_a_compiler_that_does_not_say_its_release_is_refused(nvcc: str, said: str) -> None:
     told = make(context(cuda_toolkits=toolkits(nvcc=nvcc)))["problem"]

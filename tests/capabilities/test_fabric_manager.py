@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
-from gpuprov.facts.probes.base import Output, ProbeFailed
+from gpuprov.facts.probes.base import Output
 from tests.capabilities.asking import (
     BARE,
     FM,
@@ -160,11 +160,6 @@ ROWS = [
         "started with /etc/site.cfg", "systemctl cat"),
     Row("the daemon is dead", fm("settings"), None, {"fabric_manager": DEAD}, "n/a", "no daemon runs"),
 ]  # fmt: skip
-
-
-def test_a_distribution_without_known_packages_is_an_error() -> None:
-    with pytest.raises(ProbeFailed, match="no Fabric Manager packages are known for Arch Linux"):
-        ask(fm("version"), None, os_release='ID=arch\nPRETTY_NAME="Arch Linux"\n')
 
 
 def test_truth_values_are_written_as_numbers() -> None:

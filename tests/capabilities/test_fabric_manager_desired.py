@@ -81,11 +81,7 @@ AHEAD = MISSING | {
     "fabric_manager": daemon("535.183.06"),
 }
 DEAD = units(fabric=("failed", "enabled"))
-NVLINK_5: dict[str, Any] = {
-    **B200,
-    "units": DEAD,
-    "fabric_packages": FABRIC_MANAGER + SUBNET,
-}
+NVLINK_5: dict[str, Any] = {**B200, "units": DEAD, "fabric_packages": FABRIC_MANAGER + SUBNET}
 UNHELD, RESET = NvidiaDriver(version="535", hold=False), ["nvidia-smi", "-r"]
 WITHOUT = {**TRAY_PROBES, "imex": imex_host.tray(parameter="0")}
 NO_CHANNEL = FabricManager(imex=Imex(nodes=(imex_host.HERE, imex_host.THERE), channel0=False))

@@ -145,9 +145,6 @@ def test_what_is_asked_of_the_kernel(block: GpudirectRdma, module: str, options:
     asked = gpudirect_rdma.CAPABILITY.contribute(HostSpec(name="h"), block)
     assert asked is not None
     assert (asked.blacklist, asked.module_options.get(module, {}), asked.modules_load) == ((), options, ())
-
-
-def test_dmabuf_asks_nothing_of_the_kernel() -> None:
     assert gpudirect_rdma.CAPABILITY.contribute(HostSpec(name="h"), GpudirectRdma(method="dmabuf")) is None
 
 
@@ -185,21 +182,8 @@ def test_the_catalogue() -> None:
     assert {one.key for one in data.methods} == {"dmabuf", "nvidia_peermem", "nv_peer_mem"}
     for module in catalogue.get_method("nvidia_peermem").modules:
         assert module in probe.GPUDIRECT.script
-    used = {
-        source
-        for table in (
-            data.methods,
-            data.parameters,
-            data.platforms,
-            data.excluded,
-            data.kernel_options,
-            data.messages,
-            data.gdrcopy,
-            data.facts,
-        )
-        for one in table
-        for source in one.source
-    }
+    tables = (data.methods, data.parameters, data.platforms, data.excluded, data.kernel_options, data.messages)
+    used = {source for table in (*tables, data.gdrcopy, data.facts) for one in table for source in one.source}
     assert used | set(data.bad_context.source) == set(data.sources)
     assert set(OVERRIDES.values()) == {0, 1, 2}
     assert catalogue.find_gdrcopy("suse") is None

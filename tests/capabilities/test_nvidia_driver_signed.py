@@ -218,11 +218,7 @@ def test_without_openssl_the_pair_is_not_known(driver: NvidiaDriver) -> None:
         found.status,
         "without openssl nobody can tell" in found.found,
         "apt-get install openssl" in found.found,
-    ) == (
-        "skip",
-        True,
-        True,
-    )
+    ) == ("skip", True, True)
     assert signed(driver, pair="pair|?", old=OTHER).status == "fail", "what is wrong is still said"
 
 

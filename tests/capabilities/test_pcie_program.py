@@ -33,10 +33,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     folder = root / "bin"
     folder.mkdir(exist_ok=True)
-    programs = {
-        "setpci": setpci,
-        "systemd-detect-virt": f"#!/bin/sh\nexit {int(not contained)}\n",
-    }
+    programs = {"setpci": setpci, "systemd-detect-virt": f"#!/bin/sh\nexit {int(not contained)}\n"}
     for name, body in programs.items():
         (folder / name).write_text(body.replace("@", str(root)))
         (folder / name).chmod(0o755)

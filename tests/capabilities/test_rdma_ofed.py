@@ -13,7 +13,6 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed import checks as ofed
 from gpuprov.capabilities.rdma.ofed.checks import rules
 from gpuprov.capabilities.rdma.ofed.fragment import Ofed
-from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import contexts
 from tests.capabilities.ofed_host import ABSENT, KERNEL, OTHER, ROCKY, UBUNTU, kernel, loaded, packages, said
@@ -163,21 +162,3 @@ def test_a_file_that_is_there(tmp_path: Path) -> None:
     file.write_bytes(b"a package")
     block = asking(file=str(file), sha256=sha256(b"a package").hexdigest())
     assert not list(rules(HostSpec(name="h"), block))
-
-
-@pytest.mark.parametrize(
-    ("values", "told"),
-    [
-        ({"version": "3.2.1"}, 'ofed.version is "3.2.1"'),
-        ({"version": 25.10}, "ofed.version is 25.1"),
-        ({"url": "ftp://a/b.deb"}, "ofed.url is"),
-        ({"url": "https://user:pw@host/b.deb"}, "ofed.url is"),
-        ({"sha256": "abc"}, 'ofed.sha256 is "abc"'),
-        ({"openib_conf": {"FORCE_MOD": True}}, 'unknown key "FORCE_MOD" in ofed.openib_conf'),
-        ({"openib_conf": {"ONBOOT": "maybe"}}, 'ofed.openib_conf.ONBOOT is "maybe"'),
-    ],
-)
-def test_values_out_of_range(values: dict[str, Any], told: str) -> None:
-    block, findings = convert({"stack": "doca-ofed", "ofed": values}, Rdma)
-    assert block is None
-    assert told in findings[0][1]
