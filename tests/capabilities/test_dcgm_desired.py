@@ -45,15 +45,10 @@ def made(*asked: Any, **changed: str) -> dict[str, Any]:
     return dict(DESIRED.make(contexts.context("dcgm", ctx.host, ctx.facts.outputs())))
 
 
-def test_a_host_that_has_it_gets_nothing_new() -> None:
-    found = made()
-    assert (found["install"], found["remove"], found["files"], found["later"]) == ([], [], {}, {})
-    assert found["hold"] == list(SET)
-    assert found["absent"] == [ENGINE]
-    assert [one["name"] for one in found["tasks"]["unit"]] == ["nvidia-dcgm.service"]
-
-
-ROWS: list[tuple[str, Dcgm, dict[str, str], dict[str, list[str]]]] = [
+ROWS: list[tuple[str, Dcgm, dict[str, str], dict[str, Any]]] = [
+    ("it is there", Dcgm(), {},
+     {"install": [], "remove": [], "files": {}, "later": {}, "hold": list(SET), "absent": [ENGINE], "off": []}),
+    ("line 3 has a unit that conflicts", Dcgm(), THREE, {"off": ["dcgm.service"]}),
     ("all in one version", Dcgm(), NOTHING, {"install": [f"{name}={FIVE}" for name in SET], "hold": list(SET)}),
     ("without the closed parts", Dcgm(proprietary=False), NOTHING, {"install": [f"{CORE}={FIVE}", f"{CUDA}={FIVE}"]}),
     ("whole where one has moved", Dcgm(version="4.5.3"), {"dcgm_packages": packages(datacenter_gpu_manager_4_core=FIVE)},
@@ -75,7 +70,7 @@ ROWS: list[tuple[str, Dcgm, dict[str, str], dict[str, list[str]]]] = [
 
 
 @pytest.mark.parametrize(("name", "block", "changed", "wanted"), ROWS, ids=[row[0] for row in ROWS])
-def test_packages(name: str, block: Dcgm, changed: dict[str, str], wanted: dict[str, list[str]]) -> None:
+def test_what_is_brought_about(name: str, block: Dcgm, changed: dict[str, str], wanted: dict[str, Any]) -> None:
     found = made(block, **changed)
     assert {key: found[key] for key in wanted} == wanted, name
 
@@ -121,16 +116,13 @@ def test_the_units_have_what_the_spec_says() -> None:
 
 
 def test_the_host_engine_answers_before_the_exporter_is_started() -> None:
+    (alone,) = made()["tasks"]["unit"]
     engine, sender = made(Dcgm(exporter=True, listen="ALL:5556"), **NOTHING)["tasks"]["unit"]
+    assert alone["name"] == engine["name"] == "nvidia-dcgm.service"
     assert engine["ask"] == ["dcgmi", "discovery", "--host", "localhost:5556", "-l"]
     assert {"/usr/bin/nv-hostengine", "/etc/systemd/system/nvidia-dcgm.service.d"} < set(engine["files"])
     assert any("libnvidia-nscq" in path for path in engine["files"]), "it is started again for the switches' library"
     assert (sender["name"], sender["ask"]) == ("nvidia-dcgm-exporter.service", [])
-
-
-def test_line_3_has_a_unit_that_conflicts() -> None:
-    assert made(**THREE)["off"] == ["dcgm.service"]
-    assert made()["off"] == []
 
 
 @pytest.mark.parametrize(

@@ -51,23 +51,26 @@ def a_gpu(*cuts: mh.Cut, **more: Any) -> str:
     return mh.state(mh.gpu(*cuts, **more))
 
 
-def test_all_is_as_wanted() -> None:
-    found = made(WHOLE, a_gpu(("7g.80gb", 0, (7,))))
-    assert (found["steps"], found["problem"], found["later"], found["resets"], found["drain"]) == (
-        [],
-        "",
-        "",
-        False,
-        False,
-    )
+HERE, CUT = "GPU 0 (0000:19:00.0)", a_gpu(("7g.80gb", 0, (7,)))
+UNREAD = mh.state(complaint="no driver")
+NO_DRIVER = {"later": "no driver", "problem": "", "steps": []}
+ROWS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
+    ("all is as wanted", CUT, {"mig_capabilities": CAP}, {"steps": [], "problem": "", "later": "", "resets": False, "drain": False}),
+    ("a device node is missing", CUT, {"mig_capabilities": CAP.replace("|444|root:root", "||")},
+        {"steps": ["make 1 device node(s) in /dev/nvidia-caps"]}),
+    ("another layout; who watches is told, who computes and services are not", a_gpu(SMALL, processes=ON_IT),
+        {"mig_holders": HELD + DCGM + SHELL}, {"drain": True, "watching": ["nvtop (pid 703, session-2.scope)"],
+        "steps": [f"{HERE}: destroy 1g.10gb at 0 (GPU instance 1)", f"{HERE}: create 7g.80gb at 0"]}),
+    ("no driver", UNREAD, {"container": "none\n"}, {**NO_DRIVER, "waits": False, "may_reset": True}),
+    ("no driver in a container", UNREAD, {"container": "podman\n"}, {**NO_DRIVER, "waits": True, "may_reset": False}),
+    ("no driver before a reboot", UNREAD, {"container": "none\n", "reboot_reasons": "nvidia_driver|the driver is new\n"},
+        {**NO_DRIVER, "waits": True, "may_reset": True}),
+]  # fmt: skip
 
 
-def test_the_steps_are_those_of_the_program_and_who_is_in_the_way_is_drained() -> None:
-    found = made(WHOLE, a_gpu(SMALL, processes=ON_IT), mig_holders=HELD + DCGM + SHELL)
-    told = "GPU 0 (0000:19:00.0)"
-    assert found["steps"] == [f"{told}: destroy 1g.10gb at 0 (GPU instance 1)", f"{told}: create 7g.80gb at 0"]
-    assert found["drain"] is True
-    assert found["watching"] == ["nvtop (pid 703, session-2.scope)"], "nor who computes, nor a service"
+@pytest.mark.parametrize(("state", "more", "wanted"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
+def test_what_is_brought_about(state: str, more: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert contexts.pick(made(WHOLE, state, **more), wanted) == wanted
 
 
 def test_what_watches_is_stopped_and_of_what_shares_only_what_goes() -> None:
@@ -106,23 +109,6 @@ def test_what_does_not_fit_is_a_problem_and_no_step() -> None:
     assert "Fix: correct mig in the spec" in found["problem"]
     stranger = made({"layout": [{"gpus": [5], "instances": {"1g.10gb": 1}}]}, a_gpu())
     assert stranger["problem"].startswith("mig: ")
-
-
-@pytest.mark.parametrize(
-    ("container", "reasons", "waits"),
-    [("none\n", "", False), ("podman\n", "", True), ("none\n", "nvidia_driver|the driver is new\n", True)],
-)
-def test_without_a_driver(container: str, reasons: str, waits: bool) -> None:
-    found = made(WHOLE, mh.state(complaint="no driver"), container=container, reboot_reasons=reasons)
-    assert (found["later"], found["waits"], found["problem"], found["steps"]) == ("no driver", waits, "", [])
-    assert found["may_reset"] is (container == "none\n")
-
-
-def test_a_device_node_that_is_missing_is_made() -> None:
-    there = a_gpu(("7g.80gb", 0, (7,)))
-    assert made(WHOLE, there, mig_capabilities=CAP)["steps"] == []
-    (step,) = made(WHOLE, there, mig_capabilities=CAP.replace("|444|root:root", "||"))["steps"]
-    assert step == "make 1 device node(s) in /dev/nvidia-caps"
 
 
 def test_the_program_takes_what_it_is_told(tmp_path: Any) -> None:
