@@ -18,7 +18,7 @@ from gpuprov.facts.probes.gpus.dcgm import COUNTERS, parse_counters
 from gpuprov.play.preflight.judging import script
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.repository import Repository
-from tests.capabilities import contexts
+from tests.capabilities import at_boot, contexts
 from tests.capabilities import dcgm_host as host
 from tests.capabilities.asking import GOOD, facts
 from tests.capabilities.dcgm_host import CORE, CUDA, SET, index, packages, units
@@ -168,8 +168,7 @@ def test_the_file_that_the_spec_names_is_looked_for(tmp_path: Path) -> None:
         assert parse_counters(Output(done.stdout)) == {str(path): there}
         assert str(path) in script(spec, ["dcgm"], preflight=True)
     assert not (tmp_path / "made").exists()
-    bare = subprocess.run(["sh", "-c", COUNTERS.script], capture_output=True, text=True, check=True)
-    assert bare.stdout == "", "nothing is asked where there is no spec"
+    assert at_boot.shell(COUNTERS.script) == "", "nothing is asked where there is no spec"
 
 
 def test_the_exporters_message_says_what_the_repositories_lack() -> None:

@@ -14,6 +14,7 @@ from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.kernel.signing import CERTIFICATE_FILE, ENROLLED, KEY_FILE, MODULE_SIGNING
 from gpuprov.rules import certificates
 from tests import key_pairs
+from tests.capabilities import at_boot
 from tests.capabilities.asking import PODMAN, Row, ask, judge
 from tests.facts.probes import captured
 
@@ -85,11 +86,9 @@ def test_serial_numbers_of_real_certificates(tmp_path: Path) -> None:
     listed = Path(__file__).parents[1] / "real/mok-list-one-canonical/mokutil-list-enrolled.txt"
     small = "[key 2]\nSHA1 Fingerprint: aa:bb\nCertificate:\n    Data:\n        Serial Number: 26 (0x1a)\n"
     (tmp_path / "list").write_text(listed.read_text() + small)
-    (tmp_path / "mokutil").write_text(f'#!/bin/sh\n[ "$1" != --list-enrolled ] || cat {tmp_path}/list\n')
-    (tmp_path / "mokutil").chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "-c", ENROLLED.script], env=environment, capture_output=True, text=True, check=True)
-    found = ENROLLED.parse(Output(done.stdout))
+    mokutil = f'[ "$1" != --list-enrolled ] || cat {tmp_path}/list'
+    env = at_boot.stand_in(tmp_path / "bin", {"mokutil": mokutil})
+    found = ENROLLED.parse(Output(at_boot.shell(ENROLLED.script, env)))
     assert (len(found), found.serials, found.whole) == (2, frozenset(("b94124a0182c9267", "1a")), True)
 
 

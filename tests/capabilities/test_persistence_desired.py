@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.driver.persistence import PERSISTENCED, Persistenced, parse
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, HostSpec
+from tests.capabilities import at_boot
 from tests.capabilities.asking import H100, facts
 
 DEBIAN, UBUNTU = 'ID="debian"\nVERSION_ID="12"\n', 'ID="ubuntu"\nID_LIKE="debian"\nVERSION_ID="24.04"\n'
@@ -118,21 +118,12 @@ def test_a_daemon_that_nobody_has_is_refused_before_anything_is_changed(ctx: Con
 def test_the_probe_reads_a_host(tmp_path: Path) -> None:
     """Its own script, on programs that print what a Debian host's did."""
     (tmp_path / "unit").write_text("[Service]\nExecStart=/usr/bin/nvidia-persistenced\n")
-    for name, text in {
+    programs = {
         "systemctl": f'case "$*" in *FragmentPath*) echo FragmentPath={tmp_path}/unit ;; *) echo MainPID=0 ;; esac',
         "apt-cache": f"printf '%s\\n' '{OFFER.removeprefix('offer|').strip()}'",
         "dpkg-query": "echo 'package|ii '",
-    }.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    done = subprocess.run(
-        ["sh", "-c", PERSISTENCED.script],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-    )
-    found = parse(Output(done.stdout))
+    }
+    found = parse(Output(at_boot.shell(PERSISTENCED.script, at_boot.stand_in(tmp_path, programs))))
     assert found == Persistenced(
         unit=("[Service]", "ExecStart=/usr/bin/nvidia-persistenced"),
         offered=("535.171.04-1~deb12u1",),

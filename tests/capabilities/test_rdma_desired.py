@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from gpuprov.capabilities.rdma.limits import RAISE
 from gpuprov.capabilities.rdma.preflight import netdevs
 from gpuprov.capabilities.rdma.roce.checks import ways
 from gpuprov.capabilities.rdma.roce.fragment import Roce
-from tests.capabilities import contexts, erdma_host, ofed_host, rdma_host, roce_host
+from tests.capabilities import at_boot, contexts, erdma_host, ofed_host, rdma_host, roce_host
 from tests.capabilities.asking import BARE
 
 RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
@@ -217,9 +216,6 @@ def test_limits_of_services() -> None:
 
 
 def test_a_running_service_is_lifted(tmp_path: Path) -> None:
-    for name, body in {"systemctl": "echo 11", "prlimit": f'echo "$*" >{tmp_path}/log'}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
-    env = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    env = at_boot.stand_in(tmp_path, {"systemctl": "echo 11", "prlimit": f'echo "$*" >{tmp_path}/log'})
     subprocess.run(["sh", "-c", RAISE, "sh", "containerd.service", "131072"], check=True, timeout=20, env=env)
     assert (tmp_path / "log").read_text() == "--pid 11 --memlock=131072:131072\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, differences
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.facts.probes.gpus.vgpu import GRIDD, parse_gridd
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
-from tests.capabilities import contexts
+from tests.capabilities import at_boot, contexts
 from tests.capabilities import vgpu_host as vm
 from tests.capabilities.vgpu_host import CHECKS, DIRECTORY, NAME, gridd, token_row
 
@@ -78,12 +77,9 @@ def test_tokens_are_looked_for_where_the_spec_has_them(tmp_path: Path) -> None:
     """gridd.conf may still name another folder, or none."""
     (tmp_path / NAME).write_text("a.b.c\n")
     spec = HostSpec(name="vm1", capabilities={"vgpu_guest": VgpuGuest(token_directory=str(tmp_path))})
-    done = subprocess.run(["sh", "-c", GRIDD.of(spec).script], capture_output=True, text=True, check=True)
-    assert [one.path for one in parse_gridd(Output(done.stdout)).tokens] == [str(tmp_path / NAME)]
-    bare = subprocess.run(
-        ["sh", "-c", GRIDD.of(HostSpec(name="vm1")).script], capture_output=True, text=True, check=True
-    )
-    assert str(tmp_path) not in bare.stdout
+    printed = at_boot.shell(GRIDD.of(spec).script)
+    assert [one.path for one in parse_gridd(Output(printed)).tokens] == [str(tmp_path / NAME)]
+    assert str(tmp_path) not in at_boot.shell(GRIDD.of(HostSpec(name="vm1")).script)
 
 
 GPU, DRIVER, BRANCH, TOKEN = (f"vgpu_guest.{name}" for name in ("gpu", "driver", "branch", "token"))
