@@ -21,7 +21,6 @@ NOTHING = "space 40960000 /usr/local\nspace 40960000 /var\n"
 BOTH = CudaToolkit(versions=("12.4", "13.0.2"), default="12.4", cudnn="9", nccl="2.21")
 ROCKY = {"os_release": 'ID="rocky"\nVERSION_ID="9.4"\nID_LIKE="rhel centos fedora"\nPRETTY_NAME="Rocky Linux 9.4"\n'}
 
-
 EL = ROCKY | {"cuda_packages": rpms()}
 ELEVEN = {"cuda_packages": "hi |cuda-toolkit-11-8|11.8.0-1|cuda\n"}
 TEN = {"cuda_packages": "hi |cuda-toolkit-10-2|10.2.89-1|cuda\n"}

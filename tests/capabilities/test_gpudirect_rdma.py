@@ -33,7 +33,6 @@ DMABUF_ASKED, OLD = (GpudirectRdma(method=name) for name in ("dmabuf", "nv_peer_
 COPY = GpudirectRdma(gdrcopy=Gdrcopy(install=True))
 PEERS = ("nvidia", "ib_core", "nvidia_peermem", "nv_peer_mem")
 
-
 ROWS = [
     Row("dma-buf works", DMA, None, ON_OPEN, "pass", "no module is needed for it"),
     Row("dma-buf in a container", DMA, None, {**ON, **PODMAN}, "pass", "dma-buf"),

@@ -83,7 +83,6 @@ ROWS = [
         "ib_core is used by ib_uverbs, mlx5_ib", "restart openibd"),
 ]  # fmt: skip
 
-
 OFFERED = "gpudirect_rdma.gdrcopy_offered"
 COPIES = "gpudirect_rdma.gdrcopy"
 COPIES_BOOT = "gpudirect_rdma.gdrcopy_boot"
@@ -119,7 +118,6 @@ GDRCOPY = [
     Row("no gdrdrv at all", COPIES_BOOT, COPY, {}, "fail", f"none for {gh.K}", "gpuprov apply"),
     Row("gdrcopy at boot, not asked for", COPIES_BOOT, None, {}, "n/a", "not in the spec"),
 ]  # fmt: skip
-
 
 METHOD = "gpudirect_rdma.method"
 DMABUF_ASKED = GpudirectRdma(method="dmabuf")

@@ -39,7 +39,6 @@ ROWS = [
         "gpuprov apply"),
 ]  # fmt: skip
 
-
 NEXT = "6.1.0-47-amd64"
 DKMS_KEY = f"module|{NEXT}|nvidia-current|DKMS module signing key|1B:2C"
 

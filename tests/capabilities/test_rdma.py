@@ -128,7 +128,6 @@ ROWS = [
     Row("a rate without a device", RATE, Rdma(rate=400), {"rdma_devices": ""}, "fail", "no such device"),
 ]  # fmt: skip
 
-
 MEMLOCK, MEMLOCK_BOOT, PACKAGES, KERNEL, INTERFACES, PORT = (
     f"rdma.{name}" for name in ("memlock", "memlock_boot", "packages", "kernel", "interfaces", "port")
 )

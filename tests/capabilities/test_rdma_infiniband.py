@@ -14,7 +14,6 @@ UMAD, IPOIB, OPENSM = (f"rdma.{name}" for name in ("umad", "ipoib", "opensm"))
 RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
 MANAGED = Rdma(opensm=Opensm(hosts=("gpu1",)))
 
-
 ROWS = [
     # What InfiniBand alone has.
     Row("umad", UMAD, None, {}, "pass", "ib_umad, 2 ports"),

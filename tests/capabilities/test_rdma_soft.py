@@ -13,7 +13,6 @@ RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
 SIW = Rdma(fabric="soft", soft=Soft(driver="siw", netdevs=("ens4",)))
 TAKEN = 'UNCONN 0 0 0.0.0.0:4791 0.0.0.0:* users:(("gunicorn",pid=612,fd=3))'
 
-
 ROWS = [
     # Software devices: found by interface, whatever udev called them.
     Row("renamed by udev", SOFTLY, RXE, {"rdma_devices": rxe(), "rdma_host": SOFT}, "pass",

@@ -117,7 +117,6 @@ def test_a_vaulted_token_is_not_compared(tmp_path: Path) -> None:
 
 FAILED = "Failed to acquire license from api.cls.licensing.nvidia.com (Info: NVIDIA RTX Virtual Workstation - Error: timed out)"
 
-
 UNIT = "nvidia-gridd.service"
 
 
