@@ -91,34 +91,6 @@ def host(model: str = "", **capabilities: Fragment) -> HostSpec:
     return HostSpec(name="vm1", gpu=GpuSpec(model=model) if model else None, capabilities=capabilities)
 
 
-@pytest.mark.parametrize(
-    ("fragment", "changed", "status", "found", "hint"),
-    [
-        (PLAIN, {}, "pass", "1 vGPU, feature_type vgpu", ""),
-        (PLAIN, {"gpu_functions": PHYSICAL}, "fail", "no vGPU: 0000:06:00.0", "take vgpu_guest out"),
-        (PLAIN, {"gpu_functions": vm.function() + vm.function("physical", address="0000:07:00.0")}, "fail",
-            "no vGPU: 0000:07:00.0", "vws"),
-        (PLAIN, {"gpu_functions": vm.function("unknown")}, "fail", "not readable", "root"),
-        (PLAIN, {"nvidia_functions": ""}, "fail", "no NVIDIA GPU", "give the VM a vGPU"),
-        (WHOLE, {"gpu_functions": PHYSICAL}, "pass", "1 whole GPU, feature_type vws", ""),
-        (WHOLE, {}, "fail", "vGPU: 0000:06:00.0", "feature_type: vgpu"),
-        (PROVIDER, {"gpu_functions": PHYSICAL}, "pass", "the provider licenses either", ""),
-        (PROVIDER, {}, "pass", "the provider licenses either", ""),
-    ],
-)  # fmt: skip
-def test_the_gpu_is_what_the_licence_is_for(
-    fragment: VgpuGuest, changed: dict[str, str], status: str, found: str, hint: str
-) -> None:
-    outcome = vm.ask(GPU, fragment, **changed)
-    assert (outcome.status, found in outcome.found, hint in outcome.hint) == (status, True, True), outcome
-
-
-def test_the_guest_driver_is_there() -> None:
-    assert vm.ask(DRIVER, PLAIN).status == "pass"
-    absent = vm.ask(DRIVER, PLAIN, gridd=vm.gridd(program=False))
-    assert (absent.status, "nvidia-linux-grid-BRANCH" in absent.hint) == ("fail", True)
-
-
 def libcuda(version: str) -> dict[str, str]:
     return {"driver_libraries": f"/usr/lib/x86_64-linux-gnu/libcuda.so.{version}\n"}
 
@@ -128,28 +100,43 @@ NO_DRIVER = {"driver_libraries": "", "loaded_driver": ""}
 SERVER = VgpuGuest(licensing="server", server_address="licence.example")
 
 
-@pytest.mark.parametrize(
-    ("fragment", "changed", "status", "found", "hint"),
-    [
-        (PLAIN, {}, "pass", "driver 580.95.05, vGPU 19", ""),
-        (PLAIN, libcuda("570.172.08"), "pass", "vGPU 18", ""),
-        (PLAIN, libcuda("535.261.03"), "pass", "vGPU 16", ""),
-        (PLAIN, {"driver_libraries": ""}, "pass", "580.95.05", ""),
-        (PLAIN, NO_DRIVER, "skip", "vgpu_guest.driver", ""),
-        (PLAIN, libcuda("575.57.08"), "fail", "575.57.08: no vGPU release", 'the nearest is "570" (vGPU 18)'),
-        (PLAIN, libcuda("550.127.05"), "fail", "guest driver 550.127.05, vGPU manager 580.95.02", "of branch 580"),
-        (PLAIN, libcuda("595.45.04"), "fail", "guest driver 595.45.04, vGPU manager 580.95.02", "of branch 580"),
-        (PLAIN, OLD_HOST, "fail", "guest driver 580.95.05, vGPU manager 535.161.05", "of branch 535"),
-        (PLAIN, {"gpu_functions": vm.function(host="|")}, "pass", "vGPU 19", ""),
-        (WHOLE, {"gpu_functions": PHYSICAL} | libcuda("990.10.01"), "pass", "newer than the vGPU releases", ""),
-        (SERVER, {}, "fail", "know no legacy licence server", "licensing: token"),
-        (SERVER, {"gpu_functions": PHYSICAL} | libcuda("510.108.03"), "pass", "vGPU 14", ""),
-    ],
-)
-def test_the_guest_driver_fits(
-    fragment: VgpuGuest, changed: dict[str, str], status: str, found: str, hint: str
+ROWS: list[tuple[str, VgpuGuest, dict[str, str], str, str, str]] = [
+    # The GPU is what the licence is for.
+    (GPU, PLAIN, {}, "pass", "1 vGPU, feature_type vgpu", ""),
+    (GPU, PLAIN, {"gpu_functions": PHYSICAL}, "fail", "no vGPU: 0000:06:00.0", "take vgpu_guest out"),
+    (GPU, PLAIN, {"gpu_functions": vm.function() + vm.function("physical", address="0000:07:00.0")}, "fail",
+        "no vGPU: 0000:07:00.0", "vws"),
+    (GPU, PLAIN, {"gpu_functions": vm.function("unknown")}, "fail", "not readable", "root"),
+    (GPU, PLAIN, {"nvidia_functions": ""}, "fail", "no NVIDIA GPU", "give the VM a vGPU"),
+    (GPU, WHOLE, {"gpu_functions": PHYSICAL}, "pass", "1 whole GPU, feature_type vws", ""),
+    (GPU, WHOLE, {}, "fail", "vGPU: 0000:06:00.0", "feature_type: vgpu"),
+    (GPU, PROVIDER, {"gpu_functions": PHYSICAL}, "pass", "the provider licenses either", ""),
+    (GPU, PROVIDER, {}, "pass", "the provider licenses either", ""),
+    # The guest driver fits.
+    (BRANCH, PLAIN, {}, "pass", "driver 580.95.05, vGPU 19", ""),
+    (BRANCH, PLAIN, libcuda("570.172.08"), "pass", "vGPU 18", ""),
+    (BRANCH, PLAIN, libcuda("535.261.03"), "pass", "vGPU 16", ""),
+    (BRANCH, PLAIN, {"driver_libraries": ""}, "pass", "580.95.05", ""),
+    (BRANCH, PLAIN, NO_DRIVER, "skip", "vgpu_guest.driver", ""),
+    (BRANCH, PLAIN, libcuda("575.57.08"), "fail", "575.57.08: no vGPU release", 'the nearest is "570" (vGPU 18)'),
+    (BRANCH, PLAIN, libcuda("550.127.05"), "fail", "guest driver 550.127.05, vGPU manager 580.95.02", "of branch 580"),
+    (BRANCH, PLAIN, libcuda("595.45.04"), "fail", "guest driver 595.45.04, vGPU manager 580.95.02", "of branch 580"),
+    (BRANCH, PLAIN, OLD_HOST, "fail", "guest driver 580.95.05, vGPU manager 535.161.05", "of branch 535"),
+    (BRANCH, PLAIN, {"gpu_functions": vm.function(host="|")}, "pass", "vGPU 19", ""),
+    (BRANCH, WHOLE, {"gpu_functions": PHYSICAL} | libcuda("990.10.01"), "pass", "newer than the vGPU releases", ""),
+    (BRANCH, SERVER, {}, "fail", "know no legacy licence server", "licensing: token"),
+    (BRANCH, SERVER, {"gpu_functions": PHYSICAL} | libcuda("510.108.03"), "pass", "vGPU 14", ""),
+    # It is there.
+    (DRIVER, PLAIN, {}, "pass", "", ""),
+    (DRIVER, PLAIN, {"gridd": vm.gridd(program=False)}, "fail", "", "nvidia-linux-grid-BRANCH"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("check", "fragment", "changed", "status", "found", "hint"), ROWS)
+def test_before_anything_is_changed(
+    check: str, fragment: VgpuGuest, changed: dict[str, str], status: str, found: str, hint: str
 ) -> None:
-    outcome = vm.ask(BRANCH, fragment, **changed)
+    outcome = vm.ask(check, fragment, **changed)
     assert (outcome.status, found in outcome.found, hint in outcome.hint) == (status, True, True), outcome
 
 
