@@ -192,6 +192,9 @@ def problems(block: FabricManager, gpu: str = "GB200", driver: str = "580") -> l
     [
         (BLOCK, "GB200", "580", ""),
         (BLOCK, "GB300", "580", ""),
+        (FabricManager(), "B200", "550", "boards of B200 need branch 570 or newer, the driver is 550"),
+        (FabricManager(), "B200", "any", ""),
+        (FabricManager(), "B200", "570", ""),
         (FabricManager(), "GB200", "580", "needs nvidia-imex instead; fabric_manager: {imex: {nodes:"),
         (BLOCK, "H100-SXM5-80GB", "580",
             "is for compute trays of GB200 and GB300 racks, and the host has H100-SXM5-80GB"),

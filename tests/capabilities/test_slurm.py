@@ -56,6 +56,7 @@ ROWS = [
     Row("one GPU", GRES, None, {}, "pass", "gpu:1"),
     Row("no GPU at all", GRES, None, NO_GPU, "skip", "no NVIDIA GPU"),
     Row("a driver that does not answer", GRES, None, {"mig": mig_host.state(complaint="NVML: gone")}, "fail", "NVML: gone"),
+    Row("a driver that lists none", GRES, None, {"mig": mig_host.state()}, "fail", "NVML lists no GPU", "see nvidia_driver.loaded"),
     Row("not written yet", GRES, None, {"slurm": told(lines=())}, "fail", "gres.conf: absent", "gpuprov apply"),
     Row("edited by hand", GRES, None, {"slurm": told(lines=("Name=gpu File=/dev/nvidia1",))}, "fail", "another text"),
     Row("a type", GRES, Slurm(type="h100"),
