@@ -3,6 +3,7 @@ elsewhere."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -39,3 +40,18 @@ def run(
         check=False,
         timeout=60,
     )
+
+
+def stand_in(folder: Path, programs: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which these programs are found first; each is a script, or the body of a shell's."""
+    folder.mkdir(exist_ok=True)
+    for name, body in programs.items():
+        (folder / name).write_text(body if body.startswith("#!") else f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
+
+
+def shell(script: str, env: Mapping[str, str] | None = None) -> str:
+    """What a shell prints of a script."""
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=60, env=env)
+    return done.stdout

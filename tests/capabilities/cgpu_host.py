@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 
-def said(
-    *gpus: str,
-    version: str = "1.5.20",
-    modules: tuple[str, ...] = ("cgpu_procfs",),
-    more: str = "",
-) -> str:
+def said(*gpus: str, version: str = "1.5.20", modules: tuple[str, ...] = ("cgpu_procfs",), more: str = "") -> str:
     """What the probe `cgpu` prints. Each of `gpus` is `max_inst policy prio_ratio`, with - for a node that is not
     there."""
     lines = [f"version|{version}"] * bool(version) + [f"module|{name}" for name in modules]

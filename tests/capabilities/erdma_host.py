@@ -62,12 +62,7 @@ def block(nccl: Nccl | None = None, stack: Any = "auto", **more: Any) -> Rdma:
     return Rdma(fabric="erdma", stack=stack, erdma=Erdma(**asked), nccl=nccl or Nccl())
 
 
-CONF = (
-    "NCCL_IB_HCA==rdmap0s6",
-    "NCCL_IB_GID_INDEX=-1",
-    "NCCL_IB_ADDR_FAMILY=AF_INET",
-    "NCCL_IB_ROCE_VERSION_NUM=2",
-)
+CONF = ("NCCL_IB_HCA==rdmap0s6", "NCCL_IB_GID_INDEX=-1", "NCCL_IB_ADDR_FAMILY=AF_INET", "NCCL_IB_ROCE_VERSION_NUM=2")
 
 
 def nccl(lines: tuple[str, ...] | None = CONF, *more: str) -> str:

@@ -99,9 +99,4 @@ INSTALLED = "".join(f"ii |{name}|2.5.1-1|{name}\n" for name in ("gdrdrv-dkms", "
 INDEX = "".join(
     f" {name} | 2.5.1-1 | http://mirror ./ Packages\n" for name in ("gdrdrv-dkms", "libgdrapi", "gdrcopy-tests")
 )
-PROBES = {
-    "gpudirect": said(),
-    "gdrcopy": f"kernel|{K}|\n",
-    "gdrcopy_packages": "",
-    "gdrcopy_index": "",
-}
+PROBES = {"gpudirect": said(), "gdrcopy": f"kernel|{K}|\n", "gdrcopy_packages": "", "gdrcopy_index": ""}

@@ -70,9 +70,4 @@ def capabilities(*paths: str, mode: str = "444", modify: int = 1, owner: str = "
     )
 
 
-PROBES = {
-    "mig": state(gpu(on=False)),
-    "mig_units": units(),
-    "mig_capabilities": "",
-    "mig_holders": "",
-}
+PROBES = {"mig": state(gpu(on=False)), "mig_units": units(), "mig_capabilities": "", "mig_holders": ""}

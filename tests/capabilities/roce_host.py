@@ -3,13 +3,13 @@ write."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from gpuprov.host_code.at_boot.roce_ports import READER
 from gpuprov.simulate.parts import base
+from tests.capabilities import at_boot
 
 STANDINS = Path(base.__file__).parent / "ofed_files"
 PLACES = (
@@ -117,16 +117,11 @@ esac"""
 def environment(root: Path, *, ofed: bool = True, **programs: str) -> dict[str, str]:
     """PATH with stand-ins for what the host has; `programs`: bodies of further ones."""
     folder = root / "bin"
-    folder.mkdir(exist_ok=True)
     bodies = {"systemd-detect-virt": "exit 1", "modprobe": "exit 1", "mount": "exit 1", "sleep": "true", "ip": IP}
     bodies |= {} if ofed else {"dcb": DCB}
     for name in ("mlnx_qos", "cma_roce_mode", "cma_roce_tos") if ofed else ():
         bodies[name] = (STANDINS / name).read_text()
-    for name, body in {**bodies, **programs}.items():
-        text = body if body.startswith("#!") else f"#!/bin/sh\n{body}\n"
-        (folder / name).write_text(here(root, text))
-        (folder / name).chmod(0o755)
-    return {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
+    return at_boot.stand_in(folder, {name: here(root, body) for name, body in {**bodies, **programs}.items()})
 
 
 def here(root: Path, script: str) -> str:

@@ -1,20 +1,25 @@
-"""acceptance: tools are there, what is built is whole, and the last figures hold against the present thresholds."""
+"""acceptance: tools are there, what is built is whole, the last figures hold against the present thresholds; what the role
+brings about."""
 
 from __future__ import annotations
+
+import subprocess
+from typing import Any
 
 import msgspec
 import pytest
 
+from gpuprov.capabilities.acceptance.desired import DESIRED
 from gpuprov.capabilities.acceptance.fragment import Acceptance, DcgmDiag, Nccl, NvBandwidth, RdmaTests, Source, Stream
 from gpuprov.capabilities.acceptance.judge import DIAGNOSED, judge
 from gpuprov.capabilities.acceptance.rules import rules
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.facts.probes import acceptance
-from gpuprov.facts.probes.acceptance import Measurement
+from gpuprov.facts.probes.acceptance import Measurement, build
 from gpuprov.spec.model import GpuSpec, HostSpec
-from tests.capabilities import rdma_host
+from tests.capabilities import contexts, rdma_host
 from tests.capabilities.acceptance_host import record, tools, write_bw
-from tests.capabilities.asking import Row
+from tests.capabilities.asking import Row, good
 from tests.capabilities.asking import judge as ask_row
 
 TOOLS, BUILT, BUILDABLE, RESULT = (f"acceptance.{name}" for name in ("tools", "built", "buildable", "result"))
@@ -30,173 +35,57 @@ COPY = Measurement(test="device_to_device_memcpy_read_ce", value=334.0, unit="GB
 DIAG = Measurement(test="dcgm", value=5, unit="tests passed", problem="memory: Fail on GPU 3 (ECC)")
 
 ROWS = [
-    Row(
-        "stress-ng is there",
-        TOOLS,
-        Acceptance(stream=Stream(seconds=30)),
-        {"rdma_devices": "", "acceptance_tools": tools("stress-ng")},
-        "pass",
-        "stress-ng",
-    ),
-    Row(
-        "stress-ng is not there",
-        TOOLS,
-        Acceptance(stream=Stream(seconds=30)),
-        {"rdma_devices": "", "acceptance_tools": tools("rping")},
-        "fail",
-        "not there: stress-ng",
-        "gpuprov apply",
-    ),
+    Row("stress-ng is there", TOOLS, Acceptance(stream=Stream(seconds=30)),
+        {"rdma_devices": "", "acceptance_tools": tools("stress-ng")}, "pass", "stress-ng"),
+    Row("stress-ng is not there", TOOLS, Acceptance(stream=Stream(seconds=30)),
+        {"rdma_devices": "", "acceptance_tools": tools("rping")}, "fail", "not there: stress-ng", "gpuprov apply"),
     Row("all tools", TOOLS, None, {"rdma_devices": DEVICE}, "pass", "ib_write_bw, ib_send_lat, ibping, rping"),
-    Row(
-        "a tool is missing",
-        TOOLS,
-        None,
-        {"rdma_devices": DEVICE, "acceptance_tools": tools("ib_write_bw", "ib_send_lat", "rping")},
-        "fail",
-        "not there: ibping",
-        "gpuprov apply",
-        change="package infiniband-diags:  -> installed",
-    ),
-    Row(
-        "no RDMA device",
-        TOOLS,
-        None,
-        {"rdma_devices": "", "acceptance_tools": tools("rping")},
-        "skip",
-        "no RDMA device",
-    ),
-    Row(
-        "no tests between hosts",
-        TOOLS,
-        Acceptance(rdma=RdmaTests(tests=())),
-        {"rdma_devices": DEVICE},
-        "skip",
-        "no tests between hosts",
-    ),
+    Row("a tool is missing", TOOLS, None,
+        {"rdma_devices": DEVICE, "acceptance_tools": tools("ib_write_bw", "ib_send_lat", "rping")}, "fail",
+        "not there: ibping", "gpuprov apply", change="package infiniband-diags:  -> installed"),
+    Row("no RDMA device", TOOLS, None, {"rdma_devices": "", "acceptance_tools": tools("rping")}, "skip",
+        "no RDMA device"),
+    Row("no tests between hosts", TOOLS, Acceptance(rdma=RdmaTests(tests=())), {"rdma_devices": DEVICE}, "skip",
+        "no tests between hosts"),
     Row("nothing to build", BUILT, None, {}, "n/a", "nothing to build"),
-    Row(
-        "never built",
-        BUILT,
-        FROM_SOURCE,
-        {},
-        "fail",
-        "not built: /opt/gpuprov/acceptance/nccl-0123456789ab",
-        "gpuprov apply",
-        change="file /opt/gpuprov/acceptance/nccl-0123456789ab:  -> built",
-    ),
-    Row(
-        "built",
-        BUILT,
-        FROM_SOURCE,
-        {"acceptance_tools": tools(built="nccl-0123456789ab|")},
-        "pass",
-        "nccl-0123456789ab",
-    ),
-    Row(
-        "built from another archive",
-        BUILT,
-        FROM_SOURCE,
-        {"acceptance_tools": tools(built="nccl-ffff|")},
-        "fail",
-        "not built",
-    ),
-    Row(
-        "its libraries are gone",
-        BUILT,
-        FROM_SOURCE,
-        {"acceptance_tools": tools(built="nccl-0123456789ab|libnccl.so.2 libcudart.so.12 ")},
-        "fail",
-        "does not find libnccl.so.2, libcudart.so.12",
-        "install the libraries",
-    ),
+    Row("never built", BUILT, FROM_SOURCE, {}, "fail", "not built: /opt/gpuprov/acceptance/nccl-0123456789ab",
+        "gpuprov apply", change="file /opt/gpuprov/acceptance/nccl-0123456789ab:  -> built"),
+    Row("built", BUILT, FROM_SOURCE, {"acceptance_tools": tools(built="nccl-0123456789ab|")}, "pass",
+        "nccl-0123456789ab"),
+    Row("built from another archive", BUILT, FROM_SOURCE, {"acceptance_tools": tools(built="nccl-ffff|")}, "fail",
+        "not built"),
+    Row("its libraries are gone", BUILT, FROM_SOURCE,
+        {"acceptance_tools": tools(built="nccl-0123456789ab|libnccl.so.2 libcudart.so.12 ")}, "fail",
+        "does not find libnccl.so.2, libcudart.so.12", "install the libraries"),
     Row("a compiler", BUILDABLE, FROM_SOURCE, {}, "pass", "/usr/local/cuda/bin/nvcc, for nccl"),
     Row("no compiler", BUILDABLE, FROM_SOURCE, {"acceptance_build": ""}, "fail", "no nvcc", "cuda_toolkit"),
-    Row(
-        "no compiler, and nothing to do",
-        BUILDABLE,
-        FROM_SOURCE,
-        {"acceptance_build": "", "acceptance_tools": tools(built="nccl-0123456789ab|")},
-        "n/a",
-        "nothing is to be built",
-    ),
+    Row("no compiler, and nothing to do", BUILDABLE, FROM_SOURCE,
+        {"acceptance_build": "", "acceptance_tools": tools(built="nccl-0123456789ab|")}, "n/a",
+        "nothing is to be built"),
     Row("no MPI to build with", BUILDABLE, MPI, {"acceptance_mpicc": ""}, "fail", "no mpicc", "libopenmpi-dev"),
     Row("MPI", BUILDABLE, MPI, {}, "pass", "for nccl"),
-    Row(
-        "built, and without MPI",
-        BUILT,
-        MPI,
-        {"acceptance_tools": tools(built="nccl-0123456789ab|")},
-        "fail",
-        "not built: /opt/gpuprov/acceptance/nccl-0123456789ab-mpi",
-        "gpuprov apply",
-    ),
+    Row("built, and without MPI", BUILT, MPI, {"acceptance_tools": tools(built="nccl-0123456789ab|")}, "fail",
+        "not built: /opt/gpuprov/acceptance/nccl-0123456789ab-mpi", "gpuprov apply"),
     Row("never accepted", RESULT, None, {}, "skip", "never accepted: gpuprov accept"),
-    Row(
-        "good figures",
-        RESULT,
-        WRITE,
-        {"acceptance_result": record(write_bw(391.2))},
-        "pass",
-        "1 figure, the oldest 3 hours ago",
-    ),
-    Row(
-        "below what is published",
-        RESULT,
-        WRITE,
-        {"acceptance_result": record(write_bw(389.9), age=3 * 86400)},
-        "fail",
-        "write_bw: mlx5_0 to gpu2 mlx5_0: 389.9 Gb/s, 3 days ago",
-        "then gpuprov accept",
-    ),
-    Row(
-        "good for the catalogue, missed by the spec, and one more",
-        RESULT,
-        STRICT,
-        {"acceptance_result": record(write_bw(394.99), LATENCY)},
-        "fail",
-        "394.99 Gb/s, 3 hours ago; and 1 more",
-        "gpuprov accept",
-    ),
-    Row(
-        "latency",
-        RESULT,
-        STRICT,
-        {"acceptance_result": record(write_bw(396), LATENCY)},
-        "fail",
-        "2.6 us",
-        "CPU governor",
-    ),
-    Row(
-        "no figure",
-        RESULT,
-        WRITE,
-        {"acceptance_result": record(write_bw(0, problem="Couldn't connect to 10.0.0.2:21001"))},
-        "fail",
-        "Couldn't connect",
-        "gpuprov accept",
-    ),
-    Row(
-        "figures of tests that are no longer asked for",
-        RESULT,
-        Acceptance(rdma=RdmaTests(tests=("ping",))),
-        {"acceptance_result": record(write_bw(1))},
-        "skip",
-        "nothing of what is asked for now",
-    ),
-    Row(
-        "a cut file",
-        RESULT,
-        None,
-        {"acceptance_result": '{"measurements":[{"te'},
-        "fail",
-        "acceptance.json: ",
-        "gpuprov accept",
-    ),
-    Row(
-        "a GPU failed", RESULT, None, {"acceptance_result": record(DIAG)}, "fail", "memory: Fail on GPU 3 (ECC)", "Xid"
-    ),
-]
+    Row("good figures", RESULT, WRITE, {"acceptance_result": record(write_bw(391.2))}, "pass",
+        "1 figure, the oldest 3 hours ago"),
+    Row("below what is published", RESULT, WRITE, {"acceptance_result": record(write_bw(389.9), age=3 * 86400)},
+        "fail", "write_bw: mlx5_0 to gpu2 mlx5_0: 389.9 Gb/s, 3 days ago", "then gpuprov accept"),
+    Row("good for the catalogue, missed by the spec, and one more", RESULT, STRICT,
+        {"acceptance_result": record(write_bw(394.99), LATENCY)}, "fail", "394.99 Gb/s, 3 hours ago; and 1 more",
+        "gpuprov accept"),
+    Row("latency", RESULT, STRICT, {"acceptance_result": record(write_bw(396), LATENCY)}, "fail", "2.6 us",
+        "CPU governor"),
+    Row("no figure", RESULT, WRITE,
+        {"acceptance_result": record(write_bw(0, problem="Couldn't connect to 10.0.0.2:21001"))}, "fail",
+        "Couldn't connect", "gpuprov accept"),
+    Row("figures of tests that are no longer asked for", RESULT, Acceptance(rdma=RdmaTests(tests=("ping",))),
+        {"acceptance_result": record(write_bw(1))}, "skip", "nothing of what is asked for now"),
+    Row("a cut file", RESULT, None, {"acceptance_result": '{"measurements":[{"te'}, "fail", "acceptance.json: ",
+        "gpuprov accept"),
+    Row("a GPU failed", RESULT, None, {"acceptance_result": record(DIAG)}, "fail", "memory: Fail on GPU 3 (ECC)",
+        "Xid"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -209,73 +98,47 @@ def test_checks(row: Row) -> None:
     [
         (Acceptance(), BUSBW, "fail"),
         (Acceptance(nccl=Nccl(busbw=450)), BUSBW, "pass"),
-        (
-            Acceptance(),
+        (Acceptance(),
             Measurement(test="all_reduce_perf", value=100, unit="GB/s", model="H100-SXM5-80GB", gpus=8, size=1 << 30),
-            "pass",
-        ),
-        (
-            Acceptance(),
+            "pass"),
+        (Acceptance(),
             Measurement(test="all_reduce_perf", value=100, unit="GB/s", model="H100-SXM5-80GB", gpus=4, size=1 << 34),
-            "pass",
-        ),
+            "pass"),
         (Acceptance(), COPY, "fail"),
         (Acceptance(nvbandwidth=NvBandwidth(bandwidth={COPY.test: 300})), COPY, "pass"),
-        (
-            Acceptance(nccl=Nccl(across=True, across_busbw=48)),
-            Measurement(test="across.all_reduce_perf", value=47.9, unit="GB/s"),
-            "fail",
-        ),
-        (
-            Acceptance(nccl=Nccl(across=True, gpudirect=True)),
-            Measurement(test="across.all_reduce_perf", value=48, unit="GB/s", detail="by NET/IB"),
-            "fail",
-        ),
-        (
-            Acceptance(nccl=Nccl(across=True, gpudirect=True)),
-            Measurement(test="across.all_reduce_perf", value=48, unit="GB/s", gdrdma=True),
-            "pass",
-        ),
-        (
-            Acceptance(nccl=Nccl(loopback=True, loopback_busbw=48)),
+        (Acceptance(nccl=Nccl(across=True, across_busbw=48)),
+            Measurement(test="across.all_reduce_perf", value=47.9, unit="GB/s"), "fail"),
+        (Acceptance(nccl=Nccl(across=True, gpudirect=True)),
+            Measurement(test="across.all_reduce_perf", value=48, unit="GB/s", detail="by NET/IB"), "fail"),
+        (Acceptance(nccl=Nccl(across=True, gpudirect=True)),
+            Measurement(test="across.all_reduce_perf", value=48, unit="GB/s", gdrdma=True), "pass"),
+        (Acceptance(nccl=Nccl(loopback=True, loopback_busbw=48)),
             Measurement(test="loopback.all_reduce_perf", value=47.9, unit="GB/s", model="H100-SXM5-80GB", gpus=8),
-            "fail",
-        ),
-        (
-            Acceptance(nccl=Nccl(loopback=True)),
-            Measurement(test="loopback.all_reduce_perf", value=1, unit="GB/s", model="H100-SXM5-80GB", gpus=8),
-            "pass",
-        ),
-        (
-            Acceptance(stream=Stream(seconds=30, bandwidth=400)),
-            Measurement(test="stream", value=399.9, unit="GB/s"),
-            "fail",
-        ),
-        (
-            Acceptance(stream=Stream(seconds=30, bandwidth=400)),
-            Measurement(test="stream", value=400, unit="GB/s"),
-            "pass",
-        ),
+            "fail"),
+        (Acceptance(nccl=Nccl(loopback=True)),
+            Measurement(test="loopback.all_reduce_perf", value=1, unit="GB/s", model="H100-SXM5-80GB", gpus=8), "pass"),
+        (Acceptance(stream=Stream(seconds=30, bandwidth=400)), Measurement(test="stream", value=399.9, unit="GB/s"),
+            "fail"),
+        (Acceptance(stream=Stream(seconds=30, bandwidth=400)), Measurement(test="stream", value=400, unit="GB/s"),
+            "pass"),
         (Acceptance(stream=Stream(seconds=30)), Measurement(test="stream", value=1, unit="GB/s"), "pass"),
         (Acceptance(stream=Stream(seconds=30)), Measurement(test="stream", problem="too short"), "error"),
         (Acceptance(), Measurement(test="dcgm", value=7, unit="tests passed"), "pass"),
         (Acceptance(), Measurement(test="dcgm", problem="it did not end in time"), "error"),
         (Acceptance(), Measurement(test="ping", value=20, unit="% lost", peer="gpu2"), "fail"),
         (Acceptance(), Measurement(test="ping", value=0, unit="% lost", peer="gpu2"), "pass"),
-        (
-            Acceptance(rdma=RdmaTests(latency=3)),
-            Measurement(test="pingpong", value=3.01, unit="us", peer="gpu2"),
-            "fail",
-        ),
+        (Acceptance(rdma=RdmaTests(latency=3)), Measurement(test="pingpong", value=3.01, unit="us", peer="gpu2"),
+            "fail"),
         (Acceptance(rdma=RdmaTests(latency=3)), Measurement(test="pingpong", value=3, unit="us", peer="gpu2"), "pass"),
-        (Acceptance(), write_bw(80, layer="Ethernet", rate=100), "pass"),
+        # eRDMA reports 100 Gb/s of every port; its link layer is Ethernet, of which no floor is published.
+        (Acceptance(), write_bw(21, layer="Ethernet", rate=100), "pass"),
         (Acceptance(), write_bw(300, size=65536), "pass"),
         (Acceptance(), write_bw(94.9, rate=100), "fail"),
         (Acceptance(), write_bw(359.9, memory="gpu"), "fail"),
         (Acceptance(), write_bw(360, memory="gpu"), "pass"),
         (Acceptance(rdma=RdmaTests(bandwidth=45)), write_bw(44.99, layer="Ethernet", rate=100), "fail"),
     ],
-)
+)  # fmt: skip
 def test_a_figure_is_held_to_the_specs_threshold_or_to_what_is_published(
     block: Acceptance, found: Measurement, status: str
 ) -> None:
@@ -294,11 +157,6 @@ def test_dcgm_is_held_to_its_own_verdict() -> None:
 def test_an_expectation_says_where_it_was_published() -> None:
     assert "azurehpc-health-checks" in judge(Acceptance(), BUSBW).origin
     assert judge(Acceptance(nccl=Nccl(busbw=470)), BUSBW).origin == ""
-
-
-def test_erdmas_constant_rate_is_no_bandwidth() -> None:
-    """It reports EDR 4X, 100 Gb/s, of every port; its link layer is Ethernet, of which no floor is published."""
-    assert judge(Acceptance(), write_bw(21, layer="Ethernet", rate=100.0)).status == "pass"
 
 
 def test_the_probe_knows_the_catalogues_programs() -> None:
@@ -333,3 +191,84 @@ def test_a_bus_bandwidth_that_the_gpus_links_cannot_have(model: str, busbw: floa
     found = list(rules(spec, Acceptance(nccl=Nccl(busbw=busbw))))
     assert [one for one in found if said in one.message and "acceptance.nccl.busbw is" in one.message] == found
     assert len(found) == bool(said)
+
+
+SUM = "0123456789abcdef" * 4
+ASKED_BUILD = Acceptance(nccl=Nccl(source=Source(url="https://mirror.example/nccl-tests.tar.gz", sha256=SUM)))
+ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.4"\n'
+SLES = 'ID="sles"\nID_LIKE="suse"\nVERSION_ID="15.6"\n'
+
+
+def made(block: Acceptance, **changed: str) -> dict[str, Any]:
+    told = {"acceptance_packages": "native|amd64\n", "acceptance_tools": tools(), "rdma_devices": "", **changed}
+    return dict(DESIRED.make(contexts.context("acceptance", contexts.spec(acceptance=block), told)))
+
+
+@pytest.mark.parametrize(
+    ("release", "there", "expected"),
+    [
+        ("", "native|amd64\n", ["build-essential", "libnccl-dev"]),
+        ("", "native|amd64\nii |build-essential|12.9|build-essential|amd64\n", ["libnccl-dev"]),
+        (ROCKY, "", ["gcc-c++", "make", "libnccl-devel"]),
+        (SLES, "", []),
+    ],
+)
+def test_what_a_build_needs(release: str, there: str, expected: list[str]) -> None:
+    changed = {"os_release": release} if release else {}
+    found = made(
+        ASKED_BUILD, **changed, **({"acceptance_packages": there} if there else {"acceptance_packages": "redhat|\n"})
+    )
+    assert found["install"] == expected
+
+
+@pytest.mark.parametrize("release", ["", ROCKY, SLES])
+def test_stress_ng_is_installed_where_stream_is_asked_for(release: str) -> None:
+    changed = {"os_release": release, "acceptance_packages": "redhat|\n"} if release else {}
+    assert made(Acceptance(stream=Stream(seconds=30)), **changed)["install"] == ["stress-ng"]
+    assert made(Acceptance(), **changed)["install"] == []
+
+
+def test_what_is_built() -> None:
+    folder = "/opt/gpuprov/acceptance/nccl-0123456789ab"
+    tasks = made(ASKED_BUILD)["tasks"]
+    (one,), (fetched,) = tasks["tool_build"], tasks["fetch"]
+    assert (one["folder"], one["program"], one["mpi"]) == (folder, "all_reduce_perf", False)
+    assert one["archive"] == fetched["path"]
+    assert (fetched["path"], fetched["url"], fetched["file"], fetched["sha256"], fetched["of"]) == (
+        f"{folder}.archive", "https://mirror.example/nccl-tests.tar.gz", "", SUM, "acceptance.nccl.source",
+    )  # fmt: skip
+    assert made(ASKED_BUILD, acceptance_tools=tools(built="nccl-0123456789ab|"))["tasks"]["tool_build"] == []
+    source = Source(file="/srv/a.tar", sha256=SUM)
+    both = Acceptance(nccl=Nccl(source=source, across=True), nvbandwidth=NvBandwidth(source=source))
+    assert [
+        [one[key] for key in ("name", "folder", "program", "mpi")] for one in made(both)["tasks"]["tool_build"]
+    ] == [
+        ["nccl", f"{folder}-mpi", "all_reduce_perf", True],
+        ["nvbandwidth", "/opt/gpuprov/acceptance/nvbandwidth-0123456789ab", "nvbandwidth", False],
+    ]
+    assert {"cmake", "libboost-program-options-dev", "libnccl-dev"} <= set(made(both)["install"])
+
+
+def test_tools_between_hosts_are_for_hosts_with_a_fabric() -> None:
+    block = Acceptance(rdma=RdmaTests(tests=("write_bw", "ping")))
+    assert made(block)["install"] == []
+    device = good()["rdma_devices"]
+    assert isinstance(device, str)
+    assert made(block, rdma_devices=device)["install"] == ["perftest", "rdmacm-utils", "infiniband-diags"]
+
+
+def test_the_probe_knows_every_package_of_the_catalogue() -> None:
+    known = catalogue.read_acceptance_file()
+    assert {one.debian for one in known.tools} | {name for one in known.builds for name in one.debian} == set(
+        build.DEBIAN
+    )
+    rpm = {name for one in known.tools for name in (one.redhat, one.suse) if name}
+    assert rpm | {name for one in known.builds for name in one.redhat} == set(build.RPM)
+
+
+def test_a_name_with_a_plus_is_found_among_rpms() -> None:
+    line = "rpm|gcc-c++|0|11.4.1|3.el9|x86_64|gcc-11.4.1-3.el9.src.rpm"
+    script = build.PACKAGES.script
+    assert "gcc-c[+][+]" in script
+    pattern = next(part for part in script.split("'") if "gcc-c[+][+]" in part)
+    assert subprocess.run(["grep", "-E", pattern], input=line, capture_output=True, text=True, check=False).stdout

@@ -3,20 +3,26 @@ boot."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
+from gpuprov.capabilities import cgpu
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.cgpu.desired import DESIRED
-from gpuprov.capabilities.cgpu.fragment import Cgpu
+from gpuprov.capabilities.cgpu.desired import DESIRED, config
+from gpuprov.capabilities.cgpu.fragment import Cgpu, lines
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.catalog import cgpu as catalogue
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.play.preflight.judging import judge as decided
+from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
-from tests.capabilities.asking import CHECKS, Row, judge
+from tests.capabilities import contexts
+from tests.capabilities.asking import CHECKS, Row, facts, judge
 from tests.capabilities.cgpu_host import ABSENT, said
 from tests.capabilities.contents_host import Also, unit
 
@@ -34,37 +40,15 @@ COMPLAINT = (
 ROWS = [
     Row("loaded", MODULE, None, {}, "pass", "cGPU 1.5.20, GPUs 0"),
     Row("never installed", MODULE, None, {"cgpu": ABSENT}, "fail", "not installed", "ack.node.gpu.schedule=cgpu"),
-    Row(
-        "installed and not loaded",
-        MODULE,
-        None,
-        {"cgpu": said("- - -", version="", modules=("cgpu_km",))},
-        "fail",
-        "not loaded, although cgpu_km is installed",
-        "modprobe cgpu_km",
-    ),
+    Row("installed and not loaded", MODULE, None, {"cgpu": said("- - -", version="", modules=("cgpu_km",))}, "fail",
+        "not loaded, although cgpu_km is installed", "modprobe cgpu_km"),
     Row("loaded without GPUs", MODULE, None, {"cgpu": said("- - -")}, "fail", "has no GPU", "load the NVIDIA driver"),
-    Row(
-        "a GPU that is not there",
-        MODULE,
-        SINGLE,
-        {},
-        "fail",
-        "no /proc/cgpu_km/1; GPUs: 0",
-        "correct cgpu.gpus",
-    ),
+    Row("a GPU that is not there", MODULE, SINGLE, {}, "fail", "no /proc/cgpu_km/1; GPUs: 0", "correct cgpu.gpus"),
     Row("an old cGPU has no priorities", MODULE, RATIO, {"cgpu": said("16 1 -", version="0.8.8")}, "fail", "no prio_ratio", "newer"),
     Row("and none are asked for", MODULE, None, {"cgpu": said("16 1 -", version="0.8.8")}, "pass", "cGPU 0.8.8"),
     Row("alone", ALONE, None, {}, "pass"),
-    Row(
-        "a GPU in MIG mode",
-        ALONE,
-        None,
-        {"cgpu": said(more="mig|00000000:19:00.0, Enabled")},
-        "fail",
-        "MIG mode is on: 00000000:19:00.0",
-        "nvidia-smi -mig 0; or cgpu: false",
-    ),
+    Row("a GPU in MIG mode", ALONE, None, {"cgpu": said(more="mig|00000000:19:00.0, Enabled")}, "fail",
+        "MIG mode is on: 00000000:19:00.0", "nvidia-smi -mig 0; or cgpu: false"),
     Row("an MPS daemon", ALONE, None, {"cgpu": said(more="mps|")}, "fail", "an MPS daemon runs", "stop the MPS daemon"),
     Row("gpuprov's own", ALONE, None, {"cgpu": said(more="mps|gpuprov")}, "fail", "an MPS daemon", "mps: {scope: none}"),
     Row("no cGPU to be alone", ALONE, None, {"cgpu": ABSENT}, "skip", "not loaded"),
@@ -74,29 +58,15 @@ ROWS = [
     Row("nothing to compare", DRIVER, None, {"cgpu": ABSENT}, "skip", "not loaded"),
     Row("as asked for", SETTINGS, None, {}, "pass", "policy=1, on 1 GPU"),
     Row("single GPUs as asked for", SETTINGS, SINGLE, {"cgpu": said(*TWO)}, "pass", "max_inst=20 policy=1; max_inst=5 policy=3"),
-    Row(
-        "the module forgot",
-        SETTINGS,
-        Cgpu(policy=3),
-        {},
-        "fail",
-        "GPU 0 policy is 1",
-        "systemctl restart gpuprov-cgpu.service",
-        change="setting /proc/cgpu_km/0/policy: 1 -> 3",
-    ),
+    Row("the module forgot", SETTINGS, Cgpu(policy=3), {}, "fail", "GPU 0 policy is 1",
+        "systemctl restart gpuprov-cgpu.service", change="setting /proc/cgpu_km/0/policy: 1 -> 3"),
     Row("one GPU differs", SETTINGS, None, {"cgpu": said("20 1 80", "20 5 80")}, "fail", "GPU 1 policy is 5"),
     Row("a node is gone", SETTINGS, RATIO, {"cgpu": said("20 1 -")}, "fail", "prio_ratio is not there"),
     Row("the module is gone", SETTINGS, None, {"cgpu": ABSENT}, "fail", "not loaded", "see cgpu.module"),
     Row("set again at boot", ENABLED, None, {}, "pass", f"{UNIT} enabled"),
     Row("set at this boot", ACTIVE, None, {}, "pass", f"{UNIT} active"),
-    Row(
-        "applied for something else",
-        FILES,
-        RATIO,
-        {"contents": Also("sum|0  /etc/gpuprov/cgpu.conf\n")},
-        "fail",
-        "/etc/gpuprov/cgpu.conf: another text",
-    ),
+    Row("applied for something else", FILES, RATIO, {"contents": Also("sum|0  /etc/gpuprov/cgpu.conf\n")}, "fail",
+        "/etc/gpuprov/cgpu.conf: another text"),
     Row("switched off", ENABLED, None, {"contents": unit(UNIT, "active", "disabled")}, "fail", "is disabled", "enable"),
     Row("failed at boot", ACTIVE, None, {"contents": unit(UNIT, "failed", "enabled", COMPLAINT)}, "fail", "resource busy", "stop the"),
     Row("the module came too late", ACTIVE, None, {"cgpu": ABSENT, "contents": unit(UNIT, "failed", "enabled")}, "fail",
@@ -122,31 +92,28 @@ def test_every_gpu_of_the_spec_has_a_folder(count: int | None, status: str) -> N
     assert status == "pass" or "has 2 of 3 GPUs: 0 1" in outcome.found
 
 
+BOTH: dict[str, Fragment] = {"mig": Mig(mode="disabled"), "mps": Mps(scope="none")}
+"""What role mig would switch off, and what mps would stop."""
+ON = ("mps|gpuprov", "mig|00000000:3B:00.0, Enabled")
+BESIDE: list[tuple[str, str, Mapping[str, Fragment], dict[str, str], frozenset[str] | None, str]] = [
+    *((f"the driver is to be {version}, and none is loaded yet", DRIVER, {"nvidia_driver": NvidiaDriver(version=version)},
+        {"cgpu": said(), "loaded_driver": ""}, None, status)
+      for version, status in (("580", "fail"), ("550", "pass"), ("550.163.01", "pass"), ("auto", "pass"))),
+    ("the same spec stops the daemon", ALONE, {"mps": Mps(scope="none")}, {"cgpu": said(more="mps|gpuprov")}, None, "pass"),
+    ("and not another's", ALONE, {"mps": Mps(scope="none")}, {"cgpu": said(more="mps|gpuprov\nmps|")}, None, "fail"),
+    *((f"{more}, which {which} run ends", ALONE, BOTH, {"cgpu": said(more=more)}, run, status) for more in ON
+      for which, run, status in (("another", frozenset({"cgpu"}), "fail"), ("this", frozenset(BOTH), "pass"))),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("asked", "status"), [("580", "fail"), ("550", "pass"), ("550.163.01", "pass"), ("auto", "pass")]
+    ("check", "blocks", "texts", "run", "status"), [pytest.param(*row[1:], id=row[0]) for row in BESIDE]
 )
-def test_the_driver_that_is_asked_for_counts_before_it_is_loaded(asked: str, status: str) -> None:
-    host = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(version=asked)})
-    facts = Facts({"cgpu": Output(said()), "loaded_driver": Output("")})
-    outcome = CHECKS[DRIVER].run(Context(host, Cgpu(), facts))
+def test_what_other_blocks_of_the_spec_do(
+    check: str, blocks: Mapping[str, Fragment], texts: dict[str, str], run: frozenset[str] | None, status: str
+) -> None:
+    outcome = contexts.answer(check, contexts.spec(blocks), texts, run)
     assert outcome.status == status, outcome
-
-
-@pytest.mark.parametrize(("seen", "status"), [("mps|gpuprov", "pass"), ("mps|gpuprov\nmps|", "fail")])
-def test_a_daemon_that_the_same_spec_stops(seen: str, status: str) -> None:
-    host = HostSpec(name="gpu1", capabilities={"mps": Mps(scope="none")})
-    outcome = CHECKS[ALONE].run(Context(host, Cgpu(), Facts({"cgpu": Output(said(more=seen))})))
-    assert outcome.status == status, outcome
-
-
-def test_what_another_run_ends_is_not_ended_in_this_one() -> None:
-    """MIG mode that role mig would switch off, and daemons that mps would stop, where neither is applied now."""
-    capabilities: dict[str, Fragment] = {"cgpu": Cgpu(), "mig": Mig(mode="disabled"), "mps": Mps(scope="none")}
-    host = HostSpec(name="gpu1", capabilities=capabilities)
-    for more in ("mps|gpuprov", "mig|00000000:3B:00.0, Enabled"):
-        facts = Facts({"cgpu": Output(said(more=more))})
-        assert CHECKS[ALONE].run(Context(host, Cgpu(), facts, frozenset({"cgpu"}))).status == "fail"
-        assert CHECKS[ALONE].run(Context(host, Cgpu(), facts, frozenset(capabilities))).status == "pass"
 
 
 @pytest.mark.parametrize(("run", "refused"), [(["cgpu"], True), (["cgpu", "mig"], False)])
@@ -187,3 +154,113 @@ def test_a_host_that_has_lost_its_cgpu() -> None:
     found = made(Cgpu(), ABSENT)
     assert found["differs"] == "cGPU is not loaded"
     assert "have Alibaba's installer load it at boot" in found["way_out"]
+
+
+EIGHT = GpuSpec(model="A100-SXM4-80GB", count=8)
+
+
+def told(block: Cgpu, gpu: GpuSpec | None = None, **others: Fragment) -> list[str]:
+    host = HostSpec(name="h", gpu=gpu, capabilities={"cgpu": block, **others})
+    return [str(problem) for problem in cgpu.rules(host, block)]
+
+
+@pytest.mark.parametrize(
+    ("block", "others", "said_"),
+    [
+        (Cgpu(), {}, ""),
+        (Cgpu(max_inst=25, prio_ratio=20, gpus={"7": {"max_inst": 1}}), {}, ""),
+        (Cgpu(prio_ratio=19), {}, "cgpu.prio_ratio is 19; allowed: a whole number from 20 to 99, or 0, which leaves"),
+        (Cgpu(gpus={"0": {"policy": 6}}), {}, "cgpu.gpus.0.policy is 6; allowed: a whole number from 0 to 5"),
+        (Cgpu(gpus={"0": {"max_inst": 0}}), {}, "cgpu.gpus.0.max_inst is 0; allowed: a whole number from 1 to 25"),
+        (Cgpu(gpus={"0": {"prio_ratio": 100}}), {}, "cgpu.gpus.0.prio_ratio is 100"),
+        (Cgpu(gpus={"8": {"policy": 3}}), {}, 'cgpu.gpus names GPU "8", and the host has 8; allowed: 0 to 7'),
+        (Cgpu(gpus={"0": {}}), {}, 'cgpu.gpus: "0" says nothing; allowed: max_inst, policy, prio_ratio'),
+        (Cgpu(), {"mig": Mig()}, "cgpu contradicts mig: MIG cuts the GPUs up, too; cgpu: false, or mig: false"),
+        (Cgpu(), {"mig": Mig(mode="disabled")}, ""),
+        (Cgpu(), {"mps": Mps()}, "cgpu contradicts mps: MPS shares the GPUs, too"),
+        (Cgpu(), {"mps": Mps(scope="none")}, ""),
+        (Cgpu(), {"nvidia_driver": NvidiaDriver(version="570")}, ""),
+        (Cgpu(), {"nvidia_driver": NvidiaDriver(version="580")}, "warning: cgpu: nvidia_driver.version is 580, and cGPU 1.5.3"),
+    ],
+)  # fmt: skip
+def test_rules(block: Cgpu, others: dict[str, Fragment], said_: str) -> None:
+    found = told(block, EIGHT, **others)
+    assert [one for one in found if said_ in one] == found
+    assert len(found) == bool(said_)
+
+
+@pytest.mark.parametrize(
+    ("values", "place", "hint"),
+    [
+        ({"policy": 6}, "cgpu.policy is 6", "a whole number from 0 to 5"),
+        ({"policy": "1"}, 'cgpu.policy is "1"', "write 1 without quotes"),
+        ({"max_inst": 26}, "cgpu.max_inst is 26", "from 0 to 25"),
+        ({"gpus": {0: {"policy": 1}}}, "cgpu.gpus: the key 0 is no text", 'quote it: "0"'),
+        ({"gpus": {"GPU-1": {"policy": 1}}}, 'cgpu.gpus: the key is "GPU-1"', "a GPU's folder"),
+        ({"gpus": {"0": {"polici": 1}}}, 'unknown key "polici" in cgpu.gpus.0', 'did you mean "policy"?'),
+    ],
+)
+def test_values_that_no_model_takes(values: object, place: str, hint: str) -> None:
+    _, findings = convert(values, Cgpu, ("cgpu",))
+    ((_, message, way),) = findings
+    assert place in message
+    assert hint in way
+
+
+@pytest.mark.parametrize(
+    ("text", "block"),
+    [
+        (said("20 1 80", "20 1 80"), Cgpu(policy=1, max_inst=20, prio_ratio=80)),
+        (said("20 1 80", "5 3 80", "20 1 80"), Cgpu(policy=1, max_inst=20, prio_ratio=80, gpus={"1": {"max_inst": 5, "policy": 3}})),
+        (said("16 0 -", version="0.8.8"), Cgpu(policy=0, max_inst=16)),
+        (said("64 1 0"), Cgpu(policy=1)),
+        (said("20 - 80"), None),
+        (said("- - -"), None),
+        (ABSENT, None),
+    ],
+)  # fmt: skip
+def test_export(text: str, block: Cgpu | None) -> None:
+    found = cgpu.export(facts(cgpu=text))
+    assert found == block
+    if block:
+        assert convert(msgspec.to_builtins(found), Cgpu) == (block, [])
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        Cgpu(),
+        Cgpu(policy=0),
+        Cgpu(policy=5, max_inst=25, prio_ratio=99, gpus={"1": {"prio_ratio": 20, "max_inst": 1}, "0": {"policy": 0}}),
+    ],
+)
+def test_the_role_writes_the_lines_that_the_check_expects(block: Cgpu) -> None:
+    assert tuple(line for line in config(block).splitlines() if not line.startswith("#")) == lines(block)
+
+
+@pytest.mark.parametrize(
+    ("version", "driver", "said_"),
+    [
+        ("1.5.20", "575", ""),
+        ("1.5.3", "545.23.08", "not with 545.23.08"),
+        ("1.5.2", "470.161.03", ""),
+        ("1.5.2", "470.199.02", "drivers of 470 up to 470.161.03, not with 470.199.02"),
+        ("1.0.3", "510", "not with 510"),
+        ("0.8.8", "580", ""),
+        ("1.5.20", "", ""),
+        ("1.5.2-ack", "550", "not with 550"),
+        ("", "550", ""),
+    ],
+)
+def test_the_table_of_drivers(version: str, driver: str, said_: str) -> None:
+    why = catalogue.explain_unfit(version, driver)
+    assert said_ in why
+    assert bool(why) == bool(said_)
+
+
+def test_the_model_and_the_table_of_nodes_have_the_same_bounds() -> None:
+    for node in catalogue.read_cgpu_file().nodes:
+        assert convert({node.key: node.most}, Cgpu)[1] == []
+        assert convert({node.key: node.most + 1}, Cgpu)[1]
+        assert convert({node.key: node.least}, Cgpu)[1] == []
+    assert [one.value for one in catalogue.read_cgpu_file().policies] == [*range(6)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -16,14 +15,9 @@ LIKE = {"max_inst": "16", "policy": "0", "prio_ratio": "20"}
 
 
 def run(root: Path, *words: str, settings: str = "* policy 1\n", **programs: str) -> subprocess.CompletedProcess[str]:
-    folder = root / "bin"
-    folder.mkdir(exist_ok=True)
     commands = {"systemd-detect-virt": "exit 1", "modinfo": "exit 1", "nvidia-smi": "exit 9", **programs}
-    for name, body in commands.items():
-        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
-        (folder / name).chmod(0o755)
     (root / "cgpu.conf").write_text(settings)
-    env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
+    env = at_boot.stand_in(root / "bin", commands)
     sleep = "import subprocess, time; time.sleep = lambda seconds: subprocess.check_call(['sleep', str(seconds)])"
     return at_boot.run(root, "cgpu", MODULES, lambda text: here(root, text), *words, env=env, before=sleep)
 

@@ -11,15 +11,12 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.answers import STARTING
-from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.container_toolkit.desired import DESIRED
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.catalog.container_toolkit import PACKAGES
 from gpuprov.host_code import sources
-from gpuprov.spec.model import HostSpec
-from tests.capabilities import asking
-from tests.capabilities.asking import facts
+from tests.capabilities import contexts
 from tests.capabilities.toolkit_host import CLOCK, GOOD, OLD, VERSION, docker, index, packages, podman, toolkit
 
 REPOSITORY: dict[str, object] = {"container_toolkit_repository": "https://mirror.example/toolkit stable main extra",
@@ -36,11 +33,9 @@ def made(
     block: ContainerToolkit | None = None, site: dict[str, object] | None = None, /, **changed: Any
 ) -> dict[str, Any]:
     """What the role gets, worked out by the probes that are declared for it and no others."""
-    wanted = block or ContainerToolkit()
-    texts = {**asking.GOOD, **GOOD, "repositories": SOURCES, **changed}
-    names = {probe.name for probe in DESIRED.probes}
-    spec = HostSpec(name="gpu1", site=site or {}, capabilities={"container_toolkit": wanted})
-    values: dict[str, Any] = dict(DESIRED.make(Context(spec, wanted, facts(**{name: texts[name] for name in names}))))
+    host = contexts.spec(site=site, container_toolkit=block or ContainerToolkit())
+    texts = {**GOOD, "repositories": SOURCES, **changed}
+    values: dict[str, Any] = dict(DESIRED.make(contexts.context("container_toolkit", host, texts)))
     tasks = values["tasks"]
     engines = tasks.get("register", {"names": [], "drop_ins": None})
     shown = {"engines": engines["names"], "drop_ins": engines["drop_ins"]}
@@ -128,16 +123,11 @@ RUNTIME = (
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (
-            SWARM + CLI.format("true") + RUNTIME.format('mode = "legacy"\n'),
-            SWARM + CLI.format("false") + RUNTIME.format('mode = "auto"\n'),
-        ),
-        (
-            SWARM + RUNTIME.format(""),
-            SWARM + RUNTIME.format("").replace("# ours\n", '# ours\nmode = "auto"\n'),
-        ),
+        (SWARM + CLI.format("true") + RUNTIME.format('mode = "legacy"\n'),
+            SWARM + CLI.format("false") + RUNTIME.format('mode = "auto"\n')),
+        (SWARM + RUNTIME.format(""), SWARM + RUNTIME.format("").replace("# ours\n", '# ours\nmode = "auto"\n')),
     ],
-)
+)  # fmt: skip
 def test_the_mode_is_set_without_a_loss_of_the_sites_settings(tmp_path: Path, before: str, after: str) -> None:
     """nvidia-ctk 1.17.8 comments swarm-resource and root out where they have the values that its own file shows."""
     text = "".join(f" {line}\n" for line in before.splitlines())

@@ -59,135 +59,44 @@ ROWS = [
         "fail",
         f'podman 4.3.1 cannot read {FILE}: failed to load CDI Spec: failed to parse CDI Spec "{FILE}": failed to unmarshal',
     ),
-    row(
-        "a podman that says it can, whatever its release",
-        "cdi",
-        None,
-        {**GIDS, **engines(podman("4.9.4")), "cdi_answers": OURS},
-        "pass",
-    ),
-    row(
-        "an old podman that complains about no file",
-        "cdi",
-        None,
-        {**GIDS, **engines(podman()), "cdi_answers": BOTH},
-        "pass",
-    ),
-    row(
-        "a podman of another mind that has the device",
-        "cdi",
-        None,
-        {**GIDS, **engines(podman("5.2.0")), "cdi_answers": ANSWER + OURS},
-        "pass",
-    ),
-    row(
-        "a podman that fails of something else",
-        "cdi",
-        None,
-        {**GIDS, **engines(podman()), "cdi_answers": "podman Error: CDI registry is not there\n"},
-        "fail",
-        "up to 0.5.0",
-    ),
-    row(
-        "docker's own containerd",
-        "cdi",
-        None,
-        {**GIDS, **engines(docker(version="27.1.0"), containerd(version="1.7.13"))},
-        "pass",
-    ),
-    row(
-        "beside docker, and asked for",
-        "cdi",
-        ContainerToolkit(runtimes=("docker", "containerd")),
-        {**GIDS, **engines(docker(version="27.1.0"), containerd(version="1.7.13"))},
-        "fail",
-        "containerd 1.7.13 cannot",
-    ),
-    row(
-        "docker's own word",
-        "cdi",
-        None,
-        {**engines(docker(version="28.3.0", info={**LISTED, "Warnings": [WARNING]}))},
-        "fail",
-        f"docker 28.3.0 cannot read {FILE}: CDI: Error associated with spec file {FILE}",
-    ),
-    row(
-        "docker warns of another file",
-        "cdi",
-        None,
-        {
-            **engines(
-                docker(
-                    version="28.3.0", info={**LISTED, "Warnings": [WARNING.replace(FILE, "/etc/cdi/x.yaml"), "bridge"]}
-                )
-            )
-        },
-        "pass",
-    ),
-    row(
-        "docker's own word goes before its release",
-        "cdi",
-        None,
-        {**newer("1.1.0"), **engines(docker(version="28.3.0", info=LISTED))},
-        "pass",
-    ),
-    row(
-        "a file newer than all that is known, and a newer podman",
-        "cdi",
-        None,
-        {**newer("1.2.0"), **engines(podman("7.0.1"))},
-        "fail",
-        "up to 1.0.0 (judged as 5.8, the newest release known here)",
-        "or a newer podman",
-    ),
-    row(
-        "a field that is newer than what the file says it is",
-        "cdi",
-        None,
-        {**newer("0.5.0", fields=("netDevices",)), **engines(podman("5.5.0"))},
-        "fail",
-        "CDI 1.1.0, with netDevices",
-    ),
-    row(
-        "a toolkit that has no such feature",
-        "cdi",
-        None,
-        {**GIDS, **engines(podman()), "container_toolkit": toolkit("1.18.2")},
-        "fail",
-        "additionalGids",
-        f"--output={FILE}; or podman 5.1",
-    ),
-    row(
-        "the feature is not there for the next boot",
-        "files",
-        None,
-        {"container_toolkit": PLAIN, "contents": Also(with_lines(ENVIRONMENT, OUTPUT))},
-        "fail",
-        f"{FLAGS} is not set (podman 4.3.1 could not read the specification of a boot)",
-        "gpuprov apply",
-    ),
-    row(
-        "beside a feature of the site's",
-        "files",
-        None,
-        {
-            "container_toolkit": toolkit(flags='"a,b"'),
-            "contents": Also(with_lines(ENVIRONMENT, OUTPUT, f'{FLAGS}="a,b"')),
-        },
-        "fail",
-        f'{FLAGS}="a,b" (podman',
-    ),
+    row("a podman that says it can, whatever its release", "cdi", None,
+        {**GIDS, **engines(podman("4.9.4")), "cdi_answers": OURS}, "pass"),
+    row("an old podman that complains about no file", "cdi", None, {**GIDS, **engines(podman()), "cdi_answers": BOTH},
+        "pass"),
+    row("a podman of another mind that has the device", "cdi", None,
+        {**GIDS, **engines(podman("5.2.0")), "cdi_answers": ANSWER + OURS}, "pass"),
+    row("a podman that fails of something else", "cdi", None,
+        {**GIDS, **engines(podman()), "cdi_answers": "podman Error: CDI registry is not there\n"}, "fail",
+        "up to 0.5.0"),
+    row("docker's own containerd", "cdi", None,
+        {**GIDS, **engines(docker(version="27.1.0"), containerd(version="1.7.13"))}, "pass"),
+    row("beside docker, and asked for", "cdi", ContainerToolkit(runtimes=("docker", "containerd")),
+        {**GIDS, **engines(docker(version="27.1.0"), containerd(version="1.7.13"))}, "fail",
+        "containerd 1.7.13 cannot"),
+    row("docker's own word", "cdi", None,
+        {**engines(docker(version="28.3.0", info={**LISTED, "Warnings": [WARNING]}))}, "fail",
+        f"docker 28.3.0 cannot read {FILE}: CDI: Error associated with spec file {FILE}"),
+    row("docker warns of another file", "cdi", None, {**engines(docker(version="28.3.0", info={**LISTED,
+        "Warnings": [WARNING.replace(FILE, "/etc/cdi/x.yaml"), "bridge"]}))}, "pass"),
+    row("docker's own word goes before its release", "cdi", None,
+        {**newer("1.1.0"), **engines(docker(version="28.3.0", info=LISTED))}, "pass"),
+    row("a file newer than all that is known, and a newer podman", "cdi", None,
+        {**newer("1.2.0"), **engines(podman("7.0.1"))}, "fail",
+        "up to 1.0.0 (judged as 5.8, the newest release known here)", "or a newer podman"),
+    row("a field that is newer than what the file says it is", "cdi", None,
+        {**newer("0.5.0", fields=("netDevices",)), **engines(podman("5.5.0"))}, "fail", "CDI 1.1.0, with netDevices"),
+    row("a toolkit that has no such feature", "cdi", None,
+        {**GIDS, **engines(podman()), "container_toolkit": toolkit("1.18.2")}, "fail", "additionalGids",
+        f"--output={FILE}; or podman 5.1"),
+    row("the feature is not there for the next boot", "files", None,
+        {"container_toolkit": PLAIN, "contents": Also(with_lines(ENVIRONMENT, OUTPUT))}, "fail",
+        f"{FLAGS} is not set (podman 4.3.1 could not read the specification of a boot)", "gpuprov apply"),
+    row("beside a feature of the site's", "files", None, {"container_toolkit": toolkit(flags='"a,b"'),
+        "contents": Also(with_lines(ENVIRONMENT, OUTPUT, f'{FLAGS}="a,b"'))}, "fail", f'{FLAGS}="a,b" (podman'),
     row("as it is set", "files", None, {"container_toolkit": PLAIN}, "pass", f"{FLAGS}={catalogue.WITHOUT_GIDS}"),
-    row(
-        "podman 4.2, which reads no file that names GPUs by number",
-        "engines",
-        ContainerToolkit(runtimes=("podman",)),
-        engines(podman("4.2.0")),
-        "fail",
-        "podman 4.2.0",
-        "upgrade podman",
-    ),
-]
+    row("podman 4.2, which reads no file that names GPUs by number", "engines",
+        ContainerToolkit(runtimes=("podman",)), engines(podman("4.2.0")), "fail", "podman 4.2.0", "upgrade podman"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("question", ROWS)
@@ -238,10 +147,7 @@ def keys(block: ContainerToolkit | None, there: str, host: str, **more: str) -> 
 
 def test_features_of_the_sites_stay_and_an_old_toolkit_gets_none() -> None:
     assert keys(None, toolkit(flags="a"), podman())[FLAGS] == f"a,{catalogue.WITHOUT_GIDS}"
-    for there, host in (
-        (toolkit(flags=f"a,{catalogue.WITHOUT_GIDS}"), podman()),
-        (PLAIN, podman("5.1.0") + crio()),
-    ):
+    for there, host in ((toolkit(flags=f"a,{catalogue.WITHOUT_GIDS}"), podman()), (PLAIN, podman("5.1.0") + crio())):
         assert FLAGS not in keys(None, there, host)
     assert keys(EXACT, PLAIN, podman()) == {}
     old = toolkit("1.18.2", flags="")

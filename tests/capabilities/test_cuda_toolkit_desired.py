@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.cuda_toolkit.desired import DESIRED, PROFILE, make
+from gpuprov.capabilities.cuda_toolkit.desired import PROFILE, make
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.now import PROFILE_TEXT
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.facts.probes.base import Output, ProbeFailed
 from gpuprov.play.preflight.judging import judge, waiting
-from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.model import HostSpec
 from gpuprov.spec.repository import Repository
+from tests.capabilities import contexts
 from tests.capabilities.asking import CHECKS, facts, good
 from tests.capabilities.cuda_host import CUDNN, GOOD, packages, toolkits
-from tests.capabilities.test_cuda_toolkit_decision import REQUIRES
+from tests.capabilities.test_cuda_toolkit import REQUIRES
 from tests.capabilities.test_cuda_toolkit_preflight import SLES
 
 NO_TOOLKIT = toolkits(link="", libraries=(), header="", profile=False)
@@ -34,19 +35,13 @@ def argvs(made: dict[str, Any]) -> list[list[str]]:
 
 
 def context(block: CudaToolkit = ONE, driver: NvidiaDriver | None = None, **changed: Any) -> Context[CudaToolkit]:
-    blocks: dict[str, Fragment] = {"nvidia_driver": driver} if driver else {}
-    texts = {**good(), **GOOD, "cuda_requires": REQUIRES, **changed}
-    told = facts(**{probe.name: texts[probe.name] for probe in DESIRED.probes})
-    return Context(HostSpec(name="gpu1", capabilities={**blocks, "cuda_toolkit": block}), block, told)
+    host = contexts.spec(nvidia_driver=driver, cuda_toolkit=block)
+    return contexts.context("cuda_toolkit", host, {**GOOD, "cuda_requires": REQUIRES, **changed})
 
 
 def test_a_bare_host_gets_every_component_in_its_version_and_the_default_by_hand() -> None:
     made = make(context(**BARE))
-    assert made["install"] == [
-        "cuda-toolkit-12-4=12.4.1-1",
-        "cuda-compiler-12-4=12.4.1-1",
-        "cuda-nvcc-12-4=12.4.131-1",
-    ]
+    assert made["install"] == ["cuda-toolkit-12-4=12.4.1-1", "cuda-compiler-12-4=12.4.1-1", "cuda-nvcc-12-4=12.4.131-1"]
     assert (made["remove"], made["hold"], made["release"], made["later"]) == ([], [], [], {})
     register = ["update-alternatives", "--install", "/usr/local/cuda", "cuda", "/usr/local/cuda-12.4", "124"]
     assert argvs(made) == [register, SET, ["ldconfig"]]
@@ -85,8 +80,7 @@ def test_the_file_for_login_shells() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nvcc", "said"),
-    [("", "says nothing. Fix"), ("13.0 13.0.88", "says release 13.0. Fix"), ("12.4 12.4.99", "")],
+    ("nvcc", "said"), [("", "says nothing. Fix"), ("13.0 13.0.88", "says release 13.0. Fix"), ("12.4 12.4.99", "")]
 )
 def test_a_compiler_that_does_not_say_its_release_is_refused(nvcc: str, said: str) -> None:
     told = make(context(cuda_toolkits=toolkits(nvcc=nvcc)))["problem"]

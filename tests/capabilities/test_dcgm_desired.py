@@ -18,6 +18,7 @@ from gpuprov.facts.probes.gpus.dcgm import COUNTERS, parse_counters
 from gpuprov.play.preflight.judging import script
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.repository import Repository
+from tests.capabilities import at_boot, contexts
 from tests.capabilities import dcgm_host as host
 from tests.capabilities.asking import GOOD, facts
 from tests.capabilities.dcgm_host import CORE, CUDA, SET, index, packages, units
@@ -38,23 +39,16 @@ def context(block: Dcgm | None = None, driver: NvidiaDriver | None = None, /, **
     return Context(spec, wanted, facts(**{**GOOD, **host.PROBES, **changed}))
 
 
-def made(block: Dcgm | None = None, driver: NvidiaDriver | None = None, /, **changed: str) -> dict[str, Any]:
+def made(*asked: Any, **changed: str) -> dict[str, Any]:
     """What the role gets, worked out by the probes that are declared for it and no others."""
-    ctx = context(block, driver, **changed)
-    names = {probe.name for probe in DESIRED.probes}
-    told = {name: output for name, output in ctx.facts.outputs().items() if name in names}
-    return dict(DESIRED.make(Context(ctx.host, ctx.fragment, facts(**told))))
+    ctx = context(*asked, **changed)
+    return dict(DESIRED.make(contexts.context("dcgm", ctx.host, ctx.facts.outputs())))
 
 
-def test_a_host_that_has_it_gets_nothing_new() -> None:
-    found = made()
-    assert (found["install"], found["remove"], found["files"], found["later"]) == ([], [], {}, {})
-    assert found["hold"] == list(SET)
-    assert found["absent"] == [ENGINE]
-    assert [one["name"] for one in found["tasks"]["unit"]] == ["nvidia-dcgm.service"]
-
-
-ROWS: list[tuple[str, Dcgm, dict[str, str], dict[str, list[str]]]] = [
+ROWS: list[tuple[str, Dcgm, dict[str, str], dict[str, Any]]] = [
+    ("it is there", Dcgm(), {},
+     {"install": [], "remove": [], "files": {}, "later": {}, "hold": list(SET), "absent": [ENGINE], "off": []}),
+    ("line 3 has a unit that conflicts", Dcgm(), THREE, {"off": ["dcgm.service"]}),
     ("all in one version", Dcgm(), NOTHING, {"install": [f"{name}={FIVE}" for name in SET], "hold": list(SET)}),
     ("without the closed parts", Dcgm(proprietary=False), NOTHING, {"install": [f"{CORE}={FIVE}", f"{CUDA}={FIVE}"]}),
     ("whole where one has moved", Dcgm(version="4.5.3"), {"dcgm_packages": packages(datacenter_gpu_manager_4_core=FIVE)},
@@ -76,7 +70,7 @@ ROWS: list[tuple[str, Dcgm, dict[str, str], dict[str, list[str]]]] = [
 
 
 @pytest.mark.parametrize(("name", "block", "changed", "wanted"), ROWS, ids=[row[0] for row in ROWS])
-def test_packages(name: str, block: Dcgm, changed: dict[str, str], wanted: dict[str, list[str]]) -> None:
+def test_what_is_brought_about(name: str, block: Dcgm, changed: dict[str, str], wanted: dict[str, Any]) -> None:
     found = made(block, **changed)
     assert {key: found[key] for key in wanted} == wanted, name
 
@@ -122,16 +116,13 @@ def test_the_units_have_what_the_spec_says() -> None:
 
 
 def test_the_host_engine_answers_before_the_exporter_is_started() -> None:
+    (alone,) = made()["tasks"]["unit"]
     engine, sender = made(Dcgm(exporter=True, listen="ALL:5556"), **NOTHING)["tasks"]["unit"]
+    assert alone["name"] == engine["name"] == "nvidia-dcgm.service"
     assert engine["ask"] == ["dcgmi", "discovery", "--host", "localhost:5556", "-l"]
     assert {"/usr/bin/nv-hostengine", "/etc/systemd/system/nvidia-dcgm.service.d"} < set(engine["files"])
     assert any("libnvidia-nscq" in path for path in engine["files"]), "it is started again for the switches' library"
     assert (sender["name"], sender["ask"]) == ("nvidia-dcgm-exporter.service", [])
-
-
-def test_line_3_has_a_unit_that_conflicts() -> None:
-    assert made(**THREE)["off"] == ["dcgm.service"]
-    assert made()["off"] == []
 
 
 @pytest.mark.parametrize(
@@ -177,8 +168,7 @@ def test_the_file_that_the_spec_names_is_looked_for(tmp_path: Path) -> None:
         assert parse_counters(Output(done.stdout)) == {str(path): there}
         assert str(path) in script(spec, ["dcgm"], preflight=True)
     assert not (tmp_path / "made").exists()
-    bare = subprocess.run(["sh", "-c", COUNTERS.script], capture_output=True, text=True, check=True)
-    assert bare.stdout == "", "nothing is asked where there is no spec"
+    assert at_boot.shell(COUNTERS.script) == "", "nothing is asked where there is no spec"
 
 
 def test_the_exporters_message_says_what_the_repositories_lack() -> None:

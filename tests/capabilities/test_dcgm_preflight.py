@@ -89,16 +89,10 @@ def problems(driver: str = "any", **fields: Any) -> list[str]:
     ("driver", "fields", "words"),
     [
         ("440", {}, "nvidia_driver.version error: nvidia_driver.version: DCGM does not work with driver branch 440"),
-        (
-            "580",
-            {"version": "3"},
-            "dcgm.version error: dcgm.version: DCGM 3 does not work with CUDA 13 (driver branch 580)",
-        ),
-        (
-            "535",
-            {"cuda": "13"},
-            "dcgm.cuda error: dcgm.cuda: the build for CUDA 13 does not work with driver branch 535",
-        ),
+        ("580", {"version": "3"},
+            "dcgm.version error: dcgm.version: DCGM 3 does not work with CUDA 13 (driver branch 580)"),
+        ("535", {"cuda": "13"},
+            "dcgm.cuda error: dcgm.cuda: the build for CUDA 13 does not work with driver branch 535"),
         ("any", {"version": "3", "cuda": "13"}, "dcgm.version: DCGM 3 does not work with CUDA 13"),
         ("any", {"version": "3.3.9", "exporter": True}, "dcgm.exporter error: dcgm.exporter: there is none for DCGM 3"),
         ("any", {"version": "3", "multinode": True}, "dcgm.multinode: there is none"),
@@ -110,7 +104,7 @@ def problems(driver: str = "any", **fields: Any) -> list[str]:
         ("any", {"exporter_port": 9500}, "warning: dcgm.exporter_port has no effect"),
         ("any", {"exporter_counters": "/etc/c.csv"}, "warning: dcgm.exporter_counters has no effect"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_is_said_offline(driver: str, fields: dict[str, Any], words: str) -> None:
     found = problems(driver, **fields)
     assert len(found) == 1, found

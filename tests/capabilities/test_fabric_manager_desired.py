@@ -15,11 +15,11 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.facts.probes.base import Output, ProbeFailed
 from gpuprov.play.preflight.judging import judge
 from gpuprov.spec.kernel import Kernel
-from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.model import Fragment
 from gpuprov.spec.repository import Repository
-from tests.capabilities import imex_host
-from tests.capabilities.asking import CHECKS, FABRIC_MANAGER, daemon, facts, good, older, packages, units
-from tests.capabilities.test_fabric_manager_hardware import B200, SUBNET
+from tests.capabilities import contexts, imex_host
+from tests.capabilities.asking import CHECKS, FABRIC_MANAGER, daemon, older, packages, units
+from tests.capabilities.test_fabric_manager import B200, SUBNET
 from tests.capabilities.test_fabric_manager_spec import NAME, VERSION, offered
 
 OWN, CONFIG = f"{NAME}={VERSION}-1", "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
@@ -53,14 +53,8 @@ def context(
     beside: dict[str, Fragment] | None = None,
     **changed: Output | str,
 ) -> Context[FabricManager]:
-    """By the probes that are declared for it and no others, on a host that is right in everything."""
-    wanted = block or FabricManager()
-    blocks: dict[str, Fragment] = {"nvidia_driver": driver} if driver else {}
-    texts = {**good(), "units": LIVES, "container": "none\n", **changed}
-    told = facts(**{probe.name: texts[probe.name] for probe in DESIRED.probes})
-    return Context(
-        HostSpec(name="gpu1", capabilities={**blocks, **(beside or {}), "fabric_manager": wanted}), wanted, told, run
-    )
+    host = contexts.spec(beside, nvidia_driver=driver, fabric_manager=block or FabricManager())
+    return contexts.context("fabric_manager", host, {"units": LIVES, "container": "none\n", **changed}, run)
 
 
 def made(*asked: Any, **changed: Any) -> dict[str, Any]:
@@ -73,66 +67,91 @@ def made(*asked: Any, **changed: Any) -> dict[str, Any]:
         "enabled": values["runtime"]["on"],
         "starts": "unit" in tasks,
         "told": tasks.get("waits", {}).get("msg", ""),
-        "stop": "stop" in tasks,
+        "stops": "stop" in tasks,
         **{key: tasks.get(key, {}).get("argv", []) for key in ("reset_before", "reset_after")},
     }
     daemon_ = {"unit": own.unit, "process": own.process, "read": reads(ctx.host, ctx.fragment)[own.unit]}
-    return {**values, **daemon_, "stop": "replace" in tasks, "runtime": runtime}
+    return {**values, **daemon_, "replaces": "replace" in tasks, **runtime}
 
 
-def test_a_host_that_has_it_keeps_it() -> None:
-    found = made()
-    assert (found["install"], found["remove"], found["stop"], found["later"]) == ([], [], False, {})
-    assert (found["hold"], found["release"]) == ([NAME], [])
-    assert found["lines"] == LINES
-    runtime = found["runtime"]
-    assert (runtime["enabled"], runtime["starts"], runtime["stop"], runtime["told"]) == (
-        [found["unit"]],
-        True,
-        False,
-        "",
-    )
-    freed = made(None, NvidiaDriver(version="535", hold=False))
-    assert (freed["hold"], freed["release"]) == ([], [NAME])
-
-
-def test_it_follows_the_installed_driver_and_no_newer_one() -> None:
-    found = made(**MISSING)
-    assert (found["install"], found["hold"], found["stop"]) == ([OWN], [NAME], False)
-    older = FABRIC_MANAGER.replace("261.03", "183.06")
-    replaced = {**MISSING, "fabric_packages": older, "packages": packages().replace(FABRIC_MANAGER, older)}
-    moved = made(**{**replaced, "fabric_manager": daemon("535.183.06")})
-    assert (moved["install"], moved["stop"]) == ([OWN], True), (
-        "its daemon lives, and is stopped with whatever holds GPUs"
-    )
-    assert moved["runtime"]["told"].startswith("Fabric Manager 535.183.06 waits for a driver of its version: loaded is")
-    assert not moved["runtime"]["starts"], "one of another version is never started beside the driver"
-    assert not made(**{**replaced, "units": units(fabric=("failed", "enabled"))})["stop"]
-
-
-def test_the_package_of_another_branch_leaves_in_the_same_transaction() -> None:
-    other = "hi |nvidia-fabricmanager|580.95.05-1|fabricmanager\n"
-    both = made(**{**MISSING, "fabric_packages": FABRIC_MANAGER + other})
-    assert (both["install"], both["remove"]) == ([OWN], ["nvidia-fabricmanager"])
-
-
-@pytest.mark.parametrize(
-    ("driver", "changed"),
-    [
-        (OTHER, MISSING),
-        (NvidiaDriver(version="535.309.01"), MISSING),
-        (NvidiaDriver(version="any", cuda="13.0"), MISSING),
-        (DRIVER, {**MISSING, "package_index": ""}),
-        (DRIVER, {**MISSING, "packages": "", "loaded_driver": ""}),
-    ],
-    ids=["another branch", "another release", "a newer CUDA", "none for this one", "no driver yet"],
+OLDER = FABRIC_MANAGER.replace("261.03", "183.06")
+AHEAD = MISSING | {
+    "fabric_packages": OLDER,
+    "packages": packages().replace(FABRIC_MANAGER, OLDER),
+    "fabric_manager": daemon("535.183.06"),
+}
+DEAD = units(fabric=("failed", "enabled"))
+NVLINK_5: dict[str, Any] = {**B200, "units": DEAD, "fabric_packages": FABRIC_MANAGER + SUBNET}
+UNHELD, RESET = NvidiaDriver(version="535", hold=False), ["nvidia-smi", "-r"]
+WITHOUT = {**TRAY_PROBES, "imex": imex_host.tray(parameter="0")}
+NO_CHANNEL = FabricManager(imex=Imex(nodes=(imex_host.HERE, imex_host.THERE), channel0=False))
+OFF = FabricManager(imex=Imex(service="disabled"))
+WAITS = (
+    "Fabric Manager 535.183.06 waits for a driver of its version: loaded is 535.261.03. Reload the driver, or reboot"
 )
-def test_with_a_driver_that_moves_it_comes_in_the_drivers_transaction(
-    driver: NvidiaDriver, changed: dict[str, Any]
-) -> None:
-    found = made(None, driver, **changed)
-    assert (found["install"], found["remove"], found["hold"], found["release"]) == ([], [], [], [])
-    assert found["lines"] == LINES, "check mode says what will be written"
+PARTED = "the GPUs are not reset, and keep their registration with the fabric: they have MIG instances, which a reset would lose"
+LEFT: dict[str, list[str]] = {"install": [], "remove": [], "hold": [], "release": []}
+UNIT, IMEX = "nvidia-fabricmanager.service", "nvidia-imex.service"
+ROWS: list[tuple[str, tuple[Any, ...], dict[str, Any], dict[str, Any]]] = [
+    ("it is there", (), {}, {"install": [], "remove": [], "replaces": False, "later": {}, "hold": [NAME], "release": [],
+        "lines": LINES, "enabled": [UNIT], "starts": True, "stops": False, "told": "", "reboot": ""}),
+    ("not to be held", (None, UNHELD), {}, {"hold": [], "release": [NAME]}),
+    ("it is missing", (), MISSING, {"install": [OWN], "hold": [NAME], "replaces": False}),
+    ("an older one lives, which is stopped with whatever holds GPUs, and is never started beside the driver", (), AHEAD,
+        {"install": [OWN], "replaces": True, "starts": False, "told": WAITS}),
+    ("an older one is dead", (), AHEAD | {"units": DEAD}, {"replaces": False}),
+    ("one of another branch leaves in the same transaction", (),
+        MISSING | {"fabric_packages": FABRIC_MANAGER + "hi |nvidia-fabricmanager|580.95.05-1|fabricmanager\n"},
+        {"install": [OWN], "remove": ["nvidia-fabricmanager"]}),
+    # With a driver that moves, it comes in the driver's transaction; check mode says what will be written.
+    ("another branch", (None, OTHER), MISSING, {**LEFT, "lines": LINES}),
+    ("another release", (None, NvidiaDriver(version="535.309.01")), MISSING, {**LEFT, "lines": LINES}),
+    ("a newer CUDA", (None, NvidiaDriver(version="any", cuda="13.0")), MISSING, {**LEFT, "lines": LINES}),
+    ("none for this one", (None, DRIVER), {**MISSING, "package_index": ""}, {**LEFT, "lines": LINES}),
+    ("no driver yet", (None, DRIVER), {**MISSING, "packages": "", "loaded_driver": ""}, {**LEFT, "lines": LINES}),
+    ("DCGM's library goes along, and replaces no daemon", (None, DRIVER, None, {"dcgm": Dcgm()}), {"package_index": INDEX},
+        {"install": ["libnvidia-nscq-535=535.261.03-1"], "hold": [NAME, "libnvidia-nscq-535"], "replaces": False}),
+    ("an older configuration", (), {"unit_reads": OLD}, {"stops": True, "reset_before": RESET, "reset_after": []}),
+    ("whose reset would lose MIG instances", (), {"unit_reads": OLD, "mig_capabilities": MIG},
+        {"stops": True, "reset_before": [], "told": PARTED}),
+    ("an older program", (), {"unit_reads": older(UNIT, "/usr/bin/nv-fabricmanager")}, {"reset_before": RESET}),
+    ("in a container the GPUs are the machine's", (), {"unit_reads": OLD, "container": "podman\n"},
+        {"stops": True, "reset_before": []}),
+    ("an A100 board", (), {"unit_reads": OLD, "nvidia_functions": "0000:07:00.0 0x10de 0x1af1 0x10de 0x1463 0x068000 \n"},
+        {"reset_before": []}),
+    ("while it waits for its driver", (), {"unit_reads": OLD, "fabric_manager": daemon("535.183.06")},
+        {"starts": False, "stops": False, "reset_before": []}),
+    ("NVLink 5 with shared switches", (SHARED,), NVLINK_5, {"reset_after": RESET, "stops": True}),
+    ("NVLink 5 with switches of its own", (), NVLINK_5, {"reset_after": [], "stops": False}),
+    ("NVLink 5, and it lives", (SHARED,), {**NVLINK_5, "units": LIVES}, {"reset_after": []}),
+    ("NVLink 5 in a container", (SHARED,), {**NVLINK_5, "container": "podman\n"}, {"reset_after": []}),
+    ("shared switches of generation 3", (SHARED,), {"units": DEAD}, {"starts": True, "reset_after": []}),
+    ("a tray", (TRAY, None), TRAY_PROBES, {"of": "nvidia-imex", "unit": IMEX, "process": "nvidia-imex", "install": [],
+        "hold": ["nvidia-imex"], "starts": True, "stops": False, "reboot": ""}),
+    ("a tray whose domain is newer, and the rack's switches are not its business", (TRAY, None),
+        {**TRAY_PROBES, "unit_reads": older(IMEX, "/etc/nvidia-imex/nodes_config.cfg")}, {"stops": True, "reset_before": []}),
+    ("loaded without channel 0", (TRAY, None), WITHOUT, {"reboot": "the driver was loaded without NVreg_CreateImexChannel0=1"}),
+    ("which is its machine's in a container", (TRAY, None), {**WITHOUT, "container": "podman\n"}, {"reboot": ""}),
+    ("channel 0 is not asked for", (NO_CHANNEL, None), WITHOUT, {"reboot": ""}),
+    ("under Kubernetes the unit is off", (OFF, None), TRAY_PROBES, {"files": {}, "lines": [], "hold": ["nvidia-imex"],
+        "disabled": [IMEX], "enabled": [], "starts": False, "stops": False}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "changed", "wanted"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
+def test_what_is_brought_about(asked: tuple[Any, ...], changed: dict[str, Any], wanted: dict[str, Any]) -> None:
+    found = made(*asked, **changed)
+    assert {key: found[key] for key in wanted} == wanted
+
+
+def test_a_tray_has_the_files_of_its_domain() -> None:
+    found = made(TRAY, None, **TRAY_PROBES)
+    assert found["files"]["/etc/nvidia-imex/nodes_config.cfg"] == f"{NODES_HEADER}192.0.2.1\n192.0.2.2\n"
+    drop_in = found["files"]["/etc/systemd/system/nvidia-imex.service.d/90-gpuprov.conf"]
+    assert "\nAfter=network-online.target\n" in drop_in
+    (lines,) = found["lines"]
+    assert (lines["path"], lines["keys"]["IMEX_CMD_ENABLED"]) == ("/etc/nvidia-imex/config.cfg", "1")
+    assert "/etc/nvidia-imex/nodes_config.cfg" in found["read"]
 
 
 def test_in_a_run_without_the_driver_what_is_installed_is_followed() -> None:
@@ -148,18 +167,9 @@ def test_in_a_run_without_the_driver_what_is_installed_is_followed() -> None:
     assert together.refusals == ()
 
 
-def test_the_library_for_dcgm_goes_along_and_is_held() -> None:
-    found = made(beside={"dcgm": Dcgm()}, package_index=INDEX)
-    assert found["install"] == ["libnvidia-nscq-535=535.261.03-1"]
-    assert found["hold"] == [NAME, "libnvidia-nscq-535"]
-    assert not found["stop"], "no daemon is replaced by it"
-
-
 def resolvable(*asked: Any, **changed: Any) -> Outcome:
     ctx = context(*asked, **changed)
-    check = CHECKS["fabric_manager.resolvable"]
-    told = {probe.name: ctx.facts.outputs()[probe.name] for probe in check.probes}
-    return check.run(Context(ctx.host, ctx.fragment, facts(**told)))
+    return contexts.answer("fabric_manager.resolvable", ctx.host, ctx.facts.outputs())
 
 
 def test_a_library_that_is_nowhere_is_refused_before_anything_changes() -> None:
@@ -228,72 +238,6 @@ def test_a_package_without_its_configuration_is_refused() -> None:
         made(fabric_manager=bare)
     assert e.value.hint.startswith(f"apt-get install --reinstall {NAME} with -o Dpkg::Options::=--force-confmiss")
     assert made(**MISSING)["lines"], "what is not installed yet has none"
-
-
-def test_a_daemon_with_an_older_configuration_is_restarted_with_gpus_reset() -> None:
-    old = made(unit_reads=OLD)["runtime"]
-    assert (old["stop"], old["reset_before"], old["reset_after"]) == (True, ["nvidia-smi", "-r"], [])
-    parted = made(unit_reads=OLD, mig_capabilities=MIG)["runtime"]
-    assert (parted["stop"], parted["reset_before"]) == (True, [])
-    assert "they have MIG instances, which a reset would lose" in parted["told"]
-    program = made(unit_reads=older("nvidia-fabricmanager.service", "/usr/bin/nv-fabricmanager"))["runtime"]
-    assert program["reset_before"] == ["nvidia-smi", "-r"]
-    inside = made(unit_reads=OLD, container="podman\n")["runtime"]
-    assert (inside["stop"], inside["reset_before"]) == (True, []), "the GPUs are the machine's"
-    a100 = "0000:07:00.0 0x10de 0x1af1 0x10de 0x1463 0x068000 \n"
-    assert made(unit_reads=OLD, nvidia_functions=a100)["runtime"]["reset_before"] == []
-    waits = made(fabric_manager=daemon("535.183.06"), unit_reads=OLD)["runtime"]
-    assert (waits["starts"], waits["stop"], waits["reset_before"]) == (False, False, [])
-
-
-def test_gpus_of_nvlink_5_are_reset_after_the_start_where_switches_are_shared() -> None:
-    dead = {**B200, "units": units(fabric=("failed", "enabled")), "fabric_packages": FABRIC_MANAGER + SUBNET}
-    assert made(SHARED, **dead)["runtime"]["reset_after"] == ["nvidia-smi", "-r"]
-    assert made(SHARED, **dead)["runtime"]["stop"]
-    assert not made(None, **dead)["runtime"]["stop"]
-    assert made(None, **dead)["runtime"]["reset_after"] == []
-    assert made(SHARED, **{**dead, "units": LIVES})["runtime"]["reset_after"] == []
-    three = made(SHARED, units=units(fabric=("failed", "enabled")))["runtime"]
-    assert (three["starts"], three["reset_after"]) == (True, [])
-    assert made(SHARED, **dead, container="podman\n")["runtime"]["reset_after"] == []
-
-
-def test_a_tray_gets_imex_with_its_domain() -> None:
-    found = made(TRAY, None, **TRAY_PROBES)
-    assert (found["of"], found["unit"], found["process"]) == ("nvidia-imex", "nvidia-imex.service", "nvidia-imex")
-    assert (found["install"], found["hold"]) == ([], ["nvidia-imex"])
-    assert found["files"]["/etc/nvidia-imex/nodes_config.cfg"] == f"{NODES_HEADER}192.0.2.1\n192.0.2.2\n"
-    drop_in = found["files"]["/etc/systemd/system/nvidia-imex.service.d/90-gpuprov.conf"]
-    assert "\nAfter=network-online.target\n" in drop_in
-    (lines,) = found["lines"]
-    assert (lines["path"], lines["keys"]["IMEX_CMD_ENABLED"]) == ("/etc/nvidia-imex/config.cfg", "1")
-    assert "/etc/nvidia-imex/nodes_config.cfg" in found["read"]
-    assert (found["runtime"]["starts"], found["runtime"]["stop"], found["reboot"]) == (True, False, "")
-    old = made(TRAY, None, **TRAY_PROBES, unit_reads=older("nvidia-imex.service", "/etc/nvidia-imex/nodes_config.cfg"))[
-        "runtime"
-    ]
-    assert (old["stop"], old["reset_before"]) == (True, []), "the rack's switches are not its business"
-
-
-def test_channel_0_needs_a_reboot_where_the_driver_was_loaded_without() -> None:
-    without = {**TRAY_PROBES, "imex": imex_host.tray(parameter="0")}
-    assert made(TRAY, None, **without)["reboot"] == "the driver was loaded without NVreg_CreateImexChannel0=1"
-    assert made(TRAY, None, **without, container="podman\n")["reboot"] == ""
-    none = FabricManager(imex=Imex(nodes=TRAY.imex.nodes, channel0=False))
-    assert made(none, None, **without)["reboot"] == ""
-    assert made()["reboot"] == ""
-
-
-def test_under_kubernetes_the_unit_is_off() -> None:
-    found = made(FabricManager(imex=Imex(service="disabled")), None, **TRAY_PROBES)
-    assert (found["files"], found["lines"], found["hold"]) == ({}, [], ["nvidia-imex"])
-    runtime = found["runtime"]
-    assert (runtime["disabled"], runtime["enabled"], runtime["starts"], runtime["stop"]) == (
-        [found["unit"]],
-        [],
-        False,
-        False,
-    )
 
 
 def test_a_distribution_without_packages_is_refused() -> None:

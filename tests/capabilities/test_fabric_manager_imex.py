@@ -192,32 +192,23 @@ def problems(block: FabricManager, gpu: str = "GB200", driver: str = "580") -> l
     [
         (BLOCK, "GB200", "580", ""),
         (BLOCK, "GB300", "580", ""),
+        (FabricManager(), "B200", "550", "boards of B200 need branch 570 or newer, the driver is 550"),
+        (FabricManager(), "B200", "any", ""),
+        (FabricManager(), "B200", "570", ""),
         (FabricManager(), "GB200", "580", "needs nvidia-imex instead; fabric_manager: {imex: {nodes:"),
-        (
-            BLOCK,
-            "H100-SXM5-80GB",
-            "580",
-            "is for compute trays of GB200 and GB300 racks, and the host has H100-SXM5-80GB",
-        ),
+        (BLOCK, "H100-SXM5-80GB", "580",
+            "is for compute trays of GB200 and GB300 racks, and the host has H100-SXM5-80GB"),
         (BLOCK, "H100-PCIE", "580", "and the host has H100-PCIE"),
-        (
-            FabricManager(imex=Imex(nodes=(HERE, "tray2"))),
-            "GB200",
-            "580",
-            'nodes[1] is "tray2"; allowed: an IPv4 or IPv6 address',
-        ),
+        (FabricManager(imex=Imex(nodes=(HERE, "tray2"))), "GB200", "580",
+            'nodes[1] is "tray2"; allowed: an IPv4 or IPv6 address'),
         (FabricManager(imex=Imex(nodes=(HERE, "2001:DB8::1"))), "GB200", "580", 'write it as "2001:db8::1"'),
         (FabricManager(imex=Imex(nodes=(HERE, HERE))), "GB200", "580", "names 192.0.2.1 twice"),
         (FabricManager(settings={"LOG_LEVEL": 3}, imex=BLOCK.imex), "GB200", "580", "have no meaning there"),
-        (
-            FabricManager(imex=Imex(nodes=(HERE,))),
-            "GB200",
-            "560",
-            "needs a driver of branch 565 or newer, the driver is 560",
-        ),
+        (FabricManager(imex=Imex(nodes=(HERE,))), "GB200", "560",
+            "needs a driver of branch 565 or newer, the driver is 560"),
         (FabricManager(imex=Imex(nodes=(HERE,), channel0=False)), "GB200", "560", ""),
     ],
-)
+)  # fmt: skip
 def test_rules(block: FabricManager, gpu: str, driver: str, told: str) -> None:
     found = problems(block, gpu, driver)
     assert [one for one in found if told in one] == found
@@ -252,13 +243,10 @@ def test_what_is_asked_of_the_kernel() -> None:
     ("index", "status", "found"),
     [
         (f" nvidia-imex | {VERSION}-1 | https://mirror.example/nvidia  Packages\n", "pass", f"nvidia-imex {VERSION}-1"),
-        (
-            f" nvidia-fabricmanager | {VERSION}-1 | https://mirror.example/nvidia  Packages\n",
-            "fail",
-            "have no nvidia-imex",
-        ),
+        (f" nvidia-fabricmanager | {VERSION}-1 | https://mirror.example/nvidia  Packages\n", "fail",
+            "have no nvidia-imex"),
     ],
-)
+)  # fmt: skip
 def test_it_follows_a_driver_that_is_not_in_the_spec(index: str, status: str, found: str) -> None:
     outcome = ask("resolvable", BLOCK, package_index=index, fabric_packages="")
     assert (outcome.status, found in outcome.found) == (status, True), outcome

@@ -12,7 +12,7 @@ from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.gds import CAPABILITY, export
-from gpuprov.capabilities.gds.desired import DESIRED, make
+from gpuprov.capabilities.gds.desired import make
 from gpuprov.capabilities.gds.fragment import Gds, settings
 from gpuprov.capabilities.gds.rules import contribute, rules
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
@@ -20,8 +20,9 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
+from tests.capabilities import contexts
 from tests.capabilities import gds_host as gd
-from tests.capabilities.asking import CHECKS, PODMAN, Row, facts, good, judge
+from tests.capabilities.asking import CHECKS, PODMAN, Row, facts, judge
 
 RESOLVABLE, SUPPORTED, PACKAGES, MODULE, LINK, DIRECT = (
     f"gds.{name}" for name in ("resolvable", "supported", "packages", "module", "configuration", "direct")
@@ -221,10 +222,8 @@ def test_settings() -> None:
 def context(
     changed: Mapping[str, str] | None = None, block: Gds = DENY, driver: NvidiaDriver | None = None
 ) -> Context[Gds]:
-    blocks: dict[str, Fragment] = {"nvidia_driver": driver} if driver else {}
-    texts = {**good(), **gd.INSTALLED, **(changed or {})}
-    told = facts(**{probe.name: texts[probe.name] for probe in DESIRED.probes})
-    return Context(HostSpec(name="gpu1", capabilities={**blocks, "gds": block}), block, told)
+    host = contexts.spec(nvidia_driver=driver, gds=block)
+    return contexts.context("gds", host, {**gd.INSTALLED, **(changed or {})})
 
 
 def test_a_host_with_everything_gets_nothing_new() -> None:

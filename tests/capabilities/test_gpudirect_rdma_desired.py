@@ -14,10 +14,11 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.facts.probes.base import ProbeFailed
-from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.model import Fragment
 from gpuprov.spec.repository import Repository
+from tests.capabilities import contexts
 from tests.capabilities import gpudirect_host as gh
-from tests.capabilities.asking import CHECKS, NO_GPU, PODMAN, facts, good
+from tests.capabilities.asking import NO_GPU, PODMAN
 from tests.capabilities.gpudirect_host import NEXT, OPEN, K, kernel, said
 
 PEER = GpudirectRdma(method="nvidia_peermem")
@@ -33,10 +34,8 @@ MIRROR = NvidiaDriver(
 def context(
     block: GpudirectRdma = PEER, beside: dict[str, Fragment] | None = None, /, **changed: Any
 ) -> Context[GpudirectRdma]:
-    """By the probes that are declared for it and no others."""
-    texts = {**good(), "container": "none\n", "reboot_reasons": "", **changed}
-    told = facts(**{probe.name: texts[probe.name] for probe in DESIRED.probes})
-    return Context(HostSpec(name="gpu1", capabilities={**(beside or {}), "gpudirect_rdma": block}), block, told)
+    host = contexts.spec(beside, gpudirect_rdma=block)
+    return contexts.context("gpudirect_rdma", host, {"container": "none\n", "reboot_reasons": "", **changed})
 
 
 def made(*asked: Any, **changed: Any) -> dict[str, Any]:
@@ -45,6 +44,36 @@ def made(*asked: Any, **changed: Any) -> dict[str, Any]:
     tasks = values["tasks"]
     shown = {"told": tasks["method"]["msg"], "rebuild": tasks.get("peer_build", {"kernels": []})}
     return {**values, **shown, "dead": values["problem"], "peer": tasks.get("peer_memory", {})}
+
+
+DMABUF, ALLOW = GpudirectRdma(method="dmabuf"), GpudirectRdma(method="nvidia_peermem", topology_check="allow")
+LOADED = {"driver_parameters": "GrdmaPciTopoCheckOverride: 0\n"}
+ROWS: list[tuple[str, GpudirectRdma, dict[str, Any], dict[str, Any]]] = [
+    ("with dma-buf nothing of it stays", DMABUF, {"gpudirect": said(kernel(license_=OPEN))},
+        {"files": {}, "peer": {}, "on": [], "off": [catalogue.UNIT, "nv_peer_mem.service"],
+         "absent": [catalogue.UNIT_FILE, catalogue.DROP_IN]}),
+    ("the forerunner is meant", FORERUNNER, {"gpudirect": said(kernel(module="nv_peer_mem"))},
+        {"off": [], "peer.other": "nvidia_peermem", "peer.parameters": {}}),
+    ("nothing is loaded in a container before the next boot of its machine", PEER, PODMAN, {"peer": {}, "on": [catalogue.UNIT]}),
+    ("nothing is loaded without a GPU", PEER, NO_GPU, {"peer": {}}),
+    ("a driver that was loaded with another override", ALLOW, LOADED,
+        {"reboot": "the loaded driver has NVreg_GrdmaPciTopoCheckOverride=0, 1 is wanted"}),
+    ("which is its machine's in a container", ALLOW, {**LOADED, **PODMAN}, {"reboot": ""}),
+    ("the override is not asked for", PEER, LOADED, {"reboot": ""}),
+    ("a driver without parameters", ALLOW, {"driver_parameters": ""}, {"reboot": ""}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("block", "changed", "wanted"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
+def test_what_is_brought_about(block: GpudirectRdma, changed: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert contexts.pick(made(block, **changed), wanted) == wanted
+
+
+def test_the_forerunner_has_to_be_installed_already() -> None:
+    for there, status in (("nv_peer_mem", "pass"), ("nvidia_peermem", "fail")):
+        host = contexts.spec(gpudirect_rdma=FORERUNNER)
+        answer = contexts.answer("gpudirect_rdma.method", host, {"gpudirect": said(kernel(module=there))})
+        assert answer.status == status
 
 
 def copied(*asked: Any, **changed: Any) -> dict[str, Any]:
@@ -80,13 +109,6 @@ def test_without_openibd_there_is_no_drop_in_of_it() -> None:
     assert (list(found["files"]), found["absent"]) == ([catalogue.UNIT_FILE], [catalogue.DROP_IN])
 
 
-def test_with_dmabuf_nothing_of_it_stays() -> None:
-    found = made(GpudirectRdma(method="dmabuf"), gpudirect=said(kernel(license_=OPEN)))
-    assert (found["files"], found["peer"]) == ({}, {})
-    assert (found["on"], found["off"]) == ([], [catalogue.UNIT, "nv_peer_mem.service"])
-    assert found["absent"] == [catalogue.UNIT_FILE, catalogue.DROP_IN]
-
-
 def test_only_kernels_of_the_method_that_can_boot_are_built_again() -> None:
     text = said(kernel(symbols="no", rebuild=BEFORE), kernel(NEXT, bootable=False, rebuild=BEFORE))
     found = made(gpudirect=text)
@@ -102,44 +124,10 @@ def test_only_kernels_of_the_method_that_can_boot_are_built_again() -> None:
     assert K in made(None or PEER, DOCA, gpudirect=said(kernel(module="")))["dead"]
 
 
-def test_the_forerunner_is_switched_off_unless_it_is_meant() -> None:
-    assert made()["off"] == ["nv_peer_mem.service"]
-    found = made(FORERUNNER, gpudirect=said(kernel(module="nv_peer_mem")))
-    assert (found["off"], found["peer"]["other"], found["peer"]["parameters"]) == ([], "nvidia_peermem", {})
-
-
-def test_nothing_is_loaded_in_a_container_or_without_a_gpu() -> None:
-    assert made(**PODMAN)["peer"] == {}
-    assert made(**NO_GPU)["peer"] == {}
-    assert made(**PODMAN)["on"], "at the next boot of its machine"
-
-
-def test_a_driver_that_was_loaded_with_another_override_needs_a_reboot() -> None:
-    allow = GpudirectRdma(method="nvidia_peermem", topology_check="allow")
-    loaded = {"driver_parameters": "GrdmaPciTopoCheckOverride: 0\n"}
-    reason = "the loaded driver has NVreg_GrdmaPciTopoCheckOverride=0, 1 is wanted"
-    assert made(allow, **loaded)["reboot"] == reason
-    assert made(allow, **loaded, **PODMAN)["reboot"] == ""
-    assert made(**loaded)["reboot"] == ""
-    assert made(allow, driver_parameters="")["reboot"] == ""
-
-
 def test_a_method_that_cannot_be_is_refused() -> None:
     with pytest.raises(ProbeFailed, match=r"gpudirect_rdma\.method dmabuf: dma-buf needs open kernel modules"):
         made(GpudirectRdma(method="dmabuf"))
     assert made(GpudirectRdma(), gpudirect=said(kernel(nvidia="", module="")))["told"]
-
-
-def test_the_forerunner_has_to_be_installed_already() -> None:
-    check = CHECKS["gpudirect_rdma.method"]
-
-    def asked(*kernels: str) -> str:
-        texts = {**good(), "gpudirect": said(*kernels)}
-        ctx = Context(HostSpec(name="gpu1"), FORERUNNER, facts(**{one.name: texts[one.name] for one in check.probes}))
-        return str(check.run(ctx).status)
-
-    assert asked(kernel(module="nv_peer_mem")) == "pass"
-    assert asked(kernel()) == "fail"
 
 
 def test_gdrcopy_is_installed_and_runs() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from gpuprov.capabilities.base import Outcome
@@ -35,6 +37,78 @@ def judged(
 ) -> Outcome:
     first = BOOT + 2 if since is None else since - 10
     return ask(check, fragment, kernel_log=timed(*lines, since=since, first=first))
+
+
+REFUSED = (
+    "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned from status @ "
+    "kernel_channel.c:2874"
+)
+"""As https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/982 has it."""
+NEEDS, CONTENT = changed(NONE, FLR), changed(FLR, NONE)
+BOOTS, BOOTED = changed(NONE, "0x2 (OS Reboot)"), changed("0x2 (OS Reboot)", NONE)
+GONE, CABLE = "NVRM: GPU 0000:19:00.0: GPU has fallen off the bus.", xid(142, "x")
+FIRST, SECOND = (SWITCH_FOUND.replace("0000:c4:", bus) for bus in ("0000:c1:", "0000:c2:"))
+CRASH = f"{SWITCH_FOUND[:15]}[7]: segfault at 0 ip 0 sp 0 error 4 in x[1+2]"
+ROWS: list[tuple[str, str, Sequence[tuple[float, str]], str]] = [
+    *((f"a 154 that says {text!r} is never well", XID, [(0, xid(154, text))], "drain")
+      for text in ("GPU recovery action changed from 0x0 (None) to 0x9", "GPU recovery action", "")),
+    ("an Xid", XID, [(0, UNCONTAINED)], "reset"),
+    ("the switches tell of a reset", XID, [(0, UNCONTAINED), (10, SWITCH_FOUND)], "pass"),
+    ("an SXid, twice", SXID, [(0, FATAL), (1, FATAL)], "reset"),
+    ("the switches tell of a reset after an SXid", SXID, [(0, FATAL), (10, SWITCH_FOUND)], "pass"),
+    ("the switches tell of the reset that the driver needed", XID,
+        [(0, changed(NONE, "0x1 (GPU Reset Required)")), (10, SWITCH_FOUND)], "pass"),
+    ("the driver needs nothing more of that GPU", "health.driver_log", [(0, GONE), (600, BOOTED)], "pass"),
+    ("it needs nothing more of another", "health.driver_log",
+        [(0, GONE), (600, changed("0x2 (OS Reboot)", NONE, bus="0000:3b:00"))], "reboot"),
+    # A reset begins with the first switch that is found; an Xid between two lines of one reset comes after it.
+    ("an Xid between two switches", XID, [(0, FIRST), (1, UNCONTAINED), (2, SECOND)], "reset"),
+    ("an Xid before both", XID, [(0, UNCONTAINED), (1, FIRST), (2, SECOND)], "pass"),
+    ("an Xid between two resets", XID, [(0, FIRST), (1, SECOND), (2, UNCONTAINED), (3, FIRST), (4, SECOND)], "pass"),
+    ("a switch of another time", XID, [(0, FIRST), (1, UNCONTAINED), (300, SECOND)], "pass"),
+    # Syslog has whole seconds: of lines with the same time the place in the log decides.
+    *((f"{what}, in the same second", XID, [(0, ends), (0, UNCONTAINED)], "reset")
+      for what, ends in (("after the switches", SWITCH_FOUND), ("after the driver's word", CONTENT))),
+    *((f"{what}, in the same second", XID, [(0, UNCONTAINED), (0, ends)], "pass")
+      for what, ends in (("before the switches", SWITCH_FOUND), ("before the driver's word", CONTENT))),
+    ("an SXid after the switches, in the same second", SXID, [(0, SWITCH_FOUND), (0, FATAL)], "reset"),
+    ("an SXid before the switches, in the same second", SXID, [(0, FATAL), (0, SWITCH_FOUND)], "pass"),
+    ("a need after none, in the same second", XID, [(0, CONTENT), (0, NEEDS)], "reset"),
+    ("a need after the switches, in the same second", XID, [(0, SWITCH_FOUND), (0, NEEDS)], "reset"),
+    ("refused after the switches, in the same second", "health.driver_log", [(0, SWITCH_FOUND), (0, REFUSED)], "reset"),
+    # A driver that needs nothing plugs no cable in, and updates nothing.
+    *((f"{number}: {what}", XID, [(at, xid(number, "x") if line == "x" else line) for at, line in lines], action)
+      for number, action in ((54, "drain"), (78, "update"), (142, "drain"))
+      for what, lines in (
+        ("it needs nothing", [(0, "x"), (5, CONTENT)]),
+        ("it needs nothing, in the same second", [(0, "x"), (0, CONTENT)]),
+        ("not after the reset, either", [(0, "x"), (1, NEEDS), (20, CONTENT)]),
+        ("nor after that of the switches", [(0, "x"), (1, NEEDS), (20, SWITCH_FOUND)]),
+        ("while it needed something else", [(0, NEEDS), (600, "x"), (900, CONTENT)]),
+      )),
+    ("a reset mends no lost GPU", XID, [(0, xid(79, "x")), (10, SWITCH_FOUND)], "reboot"),
+    *((f"a reset does not mend {number}", XID, [(0, xid(number, "x")), (10, SWITCH_FOUND)], "drain") for number in (142, 54)),
+    ("an Xid after a reset", XID, [(0, SWITCH_FOUND), (10, UNCONTAINED)], "reset"),
+    ("an Xid before and after it", XID, [(0, UNCONTAINED), (10, SWITCH_FOUND), (20, UNCONTAINED)], "reset"),
+    ("an SXid after a reset", SXID, [(0, SWITCH_FOUND), (10, FATAL)], "reset"),
+    ("a program may not say that a GPU was reset", XID, [(0, UNCONTAINED), (10, CRASH)], "reset"),
+    # The driver decides what an Xid asks for, within the hour and of that GPU, until it says another.
+    ("it was reset and is content", XID, [(0, BAD_TSG), (10, NEEDS), (20, CONTENT)], "pass"),
+    ("it needs a reset", XID, [(0, BAD_TSG), (1, NEEDS)], "reset"),
+    ("a milder word than the catalogue's", XID, [(0, CABLE), (1, NEEDS)], "reset"),
+    ("a stronger word", XID, [(0, UNCONTAINED), (1, BOOTS)], "reboot"),
+    ("an Xid while it needs a reset", XID, [(0, BAD_TSG), (1, NEEDS), (600, CABLE)], "reset"),
+    ("an Xid when it needs nothing", XID, [(0, NEEDS), (60, CONTENT), (600, CABLE)], "drain"),
+    ("an Xid when it was reset", XID, [(0, NEEDS), (60, SWITCH_FOUND), (600, CABLE)], "drain"),
+    ("another GPU's word", XID, [(0, CABLE), (1, changed(NONE, FLR, bus="0000:3b:00"))], "drain"),
+    ("another hour's word", XID, [(0, CABLE), (900, CONTENT)], "drain"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("check", "lines", "answer"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
+def test_what_a_log_asks_for(check: str, lines: Sequence[tuple[float, str]], answer: str) -> None:
+    outcome = judged(*lines, check=check)
+    assert (outcome.action or outcome.status) == answer
 
 
 def driver_says(word: str) -> dict[str, str]:
@@ -74,11 +148,6 @@ def test_the_fix_is_that_of_the_most_severe_action() -> None:
     assert (outcome.action, outcome.hint) == ("reboot", "drain the host, then restart it")
 
 
-@pytest.mark.parametrize("text", ["GPU recovery action changed from 0x0 (None) to 0x9", "GPU recovery action", ""])
-def test_a_154_without_a_word_is_never_well(text: str) -> None:
-    assert judged((0, xid(154, text))).action == "drain"
-
-
 def test_an_error_in_place_of_the_word_is_not_proven() -> None:
     outcome = ask(GPUS, None, **driver_says("Unknown Error"))
     assert (outcome.status, "GPU Recovery Action" in outcome.found) == ("skip", True)
@@ -86,14 +155,6 @@ def test_an_error_in_place_of_the_word_is_not_proven() -> None:
 
 def test_every_need_but_none_has_a_fix() -> None:
     assert [row.key for row in read_xids_file().recoveries if not row.fix] == ["none"]
-
-
-def test_a_reset_that_the_switches_tell_of_is_past() -> None:
-    assert judged((0, UNCONTAINED)).action == "reset"
-    assert judged((0, UNCONTAINED), (10, SWITCH_FOUND)).status == "pass"
-    assert judged((0, FATAL), (1, FATAL), check=SXID).action == "reset"
-    assert judged((0, FATAL), (10, SWITCH_FOUND), check=SXID).status == "pass"
-    assert judged((0, changed(NONE, "0x1 (GPU Reset Required)")), (10, SWITCH_FOUND)).status == "pass"
 
 
 def test_what_was_done_is_told_with_its_time() -> None:
@@ -116,13 +177,6 @@ def test_what_was_done_is_told_with_its_time() -> None:
     assert ", restarted " in restarted.found
 
 
-def test_a_driver_that_needs_nothing_more_ends_what_its_lines_said_of_that_gpu() -> None:
-    gone = "NVRM: GPU 0000:19:00.0: GPU has fallen off the bus."
-    after = judged((0, gone), (600, changed("0x2 (OS Reboot)", NONE)), check="health.driver_log")
-    other = judged((0, gone), (600, changed("0x2 (OS Reboot)", NONE, bus="0000:3b:00")), check="health.driver_log")
-    assert (after.status, other.status) == ("pass", "fail")
-
-
 def found_at(address: str) -> str:
     return SWITCH_FOUND.replace("0000:c4:00.0", address)
 
@@ -141,41 +195,6 @@ def test_a_fatal_sxid_is_ended_by_its_own_switch_alone() -> None:
     assert judged((0, FATAL.replace("20034", "23001")), (600, SWITCH_FOUND), check=SXID).action == "reboot"
 
 
-def test_a_reset_begins_with_the_first_switch_that_is_found() -> None:
-    """An Xid between two lines of one reset comes after it."""
-    first, second = found_at("0000:c1:00.0"), found_at("0000:c2:00.0")
-    assert judged((0, first), (1, UNCONTAINED), (2, second)).action == "reset"
-    assert judged((0, UNCONTAINED), (1, first), (2, second)).status == "pass"
-    assert judged((0, first), (1, second), (2, UNCONTAINED), (3, first), (4, second)).status == "pass", "two resets"
-    assert judged((0, first), (1, UNCONTAINED), (300, second)).status == "pass", "of another time"
-
-
-def test_of_lines_with_the_same_time_the_place_in_the_log_decides() -> None:
-    """Syslog has whole seconds."""
-    none = changed(FLR, NONE)
-    for ends in (SWITCH_FOUND, none):
-        assert judged((0, ends), (0, UNCONTAINED)).action == "reset"
-        assert judged((0, UNCONTAINED), (0, ends)).status == "pass"
-    assert judged((0, SWITCH_FOUND), (0, FATAL), check=SXID).action == "reset"
-    assert judged((0, FATAL), (0, SWITCH_FOUND), check=SXID).status == "pass"
-    assert judged((0, none), (0, changed(NONE, FLR))).action == "reset"
-    assert judged((0, SWITCH_FOUND), (0, changed(NONE, FLR))).action == "reset"
-    refused = judged((0, SWITCH_FOUND), (0, REFUSED), check="health.driver_log")
-    assert refused.action == "reset"
-
-
-@pytest.mark.parametrize(("number", "action"), [(54, "drain"), (78, "update"), (142, "drain")])
-def test_a_driver_that_needs_nothing_plugs_no_cable_in(number: int, action: str) -> None:
-    line = xid(number, "x")
-    assert judged((0, line), (5, changed(FLR, NONE))).action == action
-    assert judged((0, line), (0, changed(FLR, NONE))).action == action
-    needed = (1, changed(NONE, FLR))
-    assert judged((0, line), needed).status == "fail"
-    assert judged((0, line), needed, (20, changed(FLR, NONE))).action == action, "not after the reset, either"
-    assert judged((0, line), needed, (20, SWITCH_FOUND)).action == action
-    assert judged((0, changed(NONE, FLR)), (600, line), (900, changed(FLR, NONE))).action == action
-
-
 def test_what_is_past_is_not_let_pass() -> None:
     found = judged((0, UNCONTAINED), (600, SWITCH_FOUND), (700, xid(31, "x"))).found
     assert "told and let pass: Xid 31; past: Xid 95" in found
@@ -190,40 +209,6 @@ def test_what_is_past_is_not_let_pass() -> None:
 def test_only_those_since_the_reset_are_counted() -> None:
     found = judged((0, UNCONTAINED), (10, SWITCH_FOUND), (20, UNCONTAINED)).found
     assert "times" not in found
-
-
-def test_what_comes_after_a_reset_is_not_past() -> None:
-    assert judged((0, SWITCH_FOUND), (10, UNCONTAINED)).action == "reset"
-    assert judged((0, UNCONTAINED), (10, SWITCH_FOUND), (20, UNCONTAINED)).action == "reset"
-    assert judged((0, SWITCH_FOUND), (10, FATAL), check=SXID).action == "reset"
-
-
-def test_a_reset_mends_no_more_than_a_reset_mends() -> None:
-    for number, action in ((79, "reboot"), (142, "drain"), (54, "drain")):
-        assert judged((0, xid(number, "x")), (10, SWITCH_FOUND)).action == action
-
-
-def test_a_program_may_not_say_that_a_gpu_was_reset() -> None:
-    said = f"{SWITCH_FOUND[:15]}[7]: segfault at 0 ip 0 sp 0 error 4 in x[1+2]"
-    assert judged((0, UNCONTAINED), (10, said)).action == "reset"
-
-
-def test_the_driver_decides_what_an_xid_asks_for() -> None:
-    assert judged((0, BAD_TSG), (10, changed(NONE, FLR)), (20, changed(FLR, NONE))).status == "pass"
-    assert judged((0, BAD_TSG), (1, changed(NONE, FLR))).action == "reset"
-    assert judged((0, xid(142, "x")), (1, changed(NONE, FLR))).action == "reset", "a milder word than the catalogue's"
-    assert judged((0, UNCONTAINED), (1, changed(NONE, "0x2 (OS Reboot)"))).action == "reboot"
-
-
-def test_the_driver_says_nothing_more_while_the_gpu_needs_the_same() -> None:
-    assert judged((0, BAD_TSG), (1, changed(NONE, FLR)), (600, xid(142, "x"))).action == "reset"
-    assert judged((0, changed(NONE, FLR)), (60, changed(FLR, NONE)), (600, xid(142, "x"))).action == "drain"
-    assert judged((0, changed(NONE, FLR)), (60, SWITCH_FOUND), (600, xid(142, "x"))).action == "drain"
-
-
-def test_neither_another_gpu_nor_another_hour_decides() -> None:
-    assert judged((0, xid(142, "x")), (1, changed(NONE, FLR, bus="0000:3b:00"))).action == "drain"
-    assert judged((0, xid(142, "x")), (900, changed(FLR, NONE))).action == "drain"
 
 
 def test_a_154_before_the_boot_decides_nothing_after_it() -> None:
@@ -316,11 +301,6 @@ LOST = (
     "nvidia: probe of 0000:97:00.0 failed with error -1",
 )
 """As https://github.com/leptonai/gpud/pull/1209 has it."""
-REFUSED = (
-    "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned from status @ "
-    "kernel_channel.c:2874"
-)
-"""As https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/982 has it."""
 
 
 def test_a_gpu_that_is_gone_without_an_xid_asks_for_what_xid_79_does() -> None:
@@ -373,14 +353,11 @@ def test_a_gpu_that_the_driver_refuses_until_it_is_reset() -> None:
         ("watchdog: Watchdog detected hard LOCKUP on cpu 12", "health.kernel", "reboot"),
         ("NMI watchdog: Watchdog detected hard LOCKUP on cpu 7", "health.kernel", "reboot"),
         ("NMI watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [kworker/3:1:127]", "health.kernel", "reboot"),
-        (
-            "pcieport 0015:00:00.0: DPC: containment event, status:0x200d, ERR_FATAL received from 0015:01:00.0",
-            "health.pcie_errors",
-            "drain",
-        ),
+        ("pcieport 0015:00:00.0: DPC: containment event, status:0x200d, ERR_FATAL received from 0015:01:00.0",
+            "health.pcie_errors", "drain"),
         ("pcieport 0000:00:01.4: DPC: containment event, status:0x1f01 source:0x0000", "health.pcie_errors", "drain"),
     ],
-)
+)  # fmt: skip
 def test_lock_ups_and_errors_that_a_port_contains_are_no_pass(line: str, check: str, action: str) -> None:
     shown = judged((0.0, line), check=check)
     assert (shown.status, shown.action) == ("fail", action)
@@ -400,34 +377,19 @@ PORT, BUS_ERROR = (
     [
         ([f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}"], "pass"),
         ([f"nvme 0000:81:00.0: {BUS_ERROR.format('Fatal')}"], "fail"),
-        (
-            [
-                f"{PORT}Uncorrected (Non-Fatal) error received: 0000:81:00.0",
-                f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}",
-            ],
-            "pass",
-        ),
-        (
-            [
-                f"{PORT}Uncorrectable (Non-Fatal) error message received from 0000:81:00.0",
-                f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}",
-            ],
-            "pass",
-        ),
+        ([f"{PORT}Uncorrected (Non-Fatal) error received: 0000:81:00.0",
+            f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}"], "pass"),
+        ([f"{PORT}Uncorrectable (Non-Fatal) error message received from 0000:81:00.0",
+            f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}"], "pass"),
         ([f"{PORT}Uncorrected (Non-Fatal) error received: 0000:81:00.0"], "fail"),
         *(
             ([f"{driver} 0000:52:00.0: {BUS_ERROR.format('Non-Fatal')}"], "fail")
             for driver in ("nvidia", "nvidia-nvswitch", "mlx5_core", "vfio-pci", "pcieport")
         ),
-        (
-            [
-                f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}",
-                f"nvidia 0000:52:00.0: {BUS_ERROR.format('Non-Fatal')}",
-            ],
-            "fail",
-        ),
+        ([f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}",
+            f"nvidia 0000:52:00.0: {BUS_ERROR.format('Non-Fatal')}"], "fail"),
     ],
-)
+)  # fmt: skip
 def test_an_error_of_another_device_that_is_not_fatal_is_told(lines: list[str], status: str) -> None:
     shown = judged(*((float(number), line) for number, line in enumerate(lines)), check="health.pcie_errors")
     assert shown.status == status

@@ -12,7 +12,7 @@ import pytest
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.hpc import CAPABILITY, doubts, export
-from gpuprov.capabilities.hpc.desired import DESIRED, make
+from gpuprov.capabilities.hpc.desired import make
 from gpuprov.capabilities.hpc.fragment import Hpc, Hpcx
 from gpuprov.capabilities.hpc.rules import NAME, rules
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
@@ -23,8 +23,8 @@ from gpuprov.catalog.hpc import LINKER
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.fleet.specs import load_fleet
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
+from tests.capabilities import contexts, ofed_host
 from tests.capabilities import hpc_host as hh
-from tests.capabilities import ofed_host
 from tests.capabilities.asking import CHECKS, Row, facts, good, with_own_files
 
 URL = f"https://content.example/{hh.FOLDER}.tbz"
@@ -78,7 +78,7 @@ ROWS: list[tuple[Rdma | None, Row]] = [
                "not held", "apt-mark hold")),
     (None, Row("not to be held", "hpc.held", Hpc(hold=False), {}, "fail", "held: ", "apt-mark unhold")),
     (None, Row("no package to hold", "hpc.held", HPCX, NONE, "n/a")),
-    (None, Row("openmpi has no folder", "hpc.hpcx", OPENMPI, {}, "n/a")),
+    (None, Row("openmpi has no folder", "hpc.hpcx", OPENMPI, {}, "n/a", "mpi is openmpi")),
     (None, Row("the release", "hpc.hpcx", HPCX, X, "pass", hh.PLACE)),
     (None, Row("not there", "hpc.hpcx", HPCX, {}, "fail", "leads to nothing",
                "gpuprov apply", change=f"package /opt/hpcx:  -> {hh.PLACE}")),
@@ -110,8 +110,8 @@ ROWS: list[tuple[Rdma | None, Row]] = [
     (None, Row("by the folder's own name", "hpc.ucx", HPCX, {"hpc": hh.hpcx(library=f"{hh.PLACE}/ucx/lib/libucs.so.0")}, "pass")),
     (None, Row("GPU memory", "hpc.ucx", msgspec.structs.replace(HPCX, cuda_aware=True), X, "pass", "cuda_copy gdr_copy")),
     (None, Row("no GPU memory", "hpc.ucx", CUDA, {}, "fail", "no transport cuda_copy", "nvidia_driver.loaded")),
-    (OFED, Row("no SHARP", "hpc.plugin", HPCX, X, "n/a")),
-    (SHARP, Row("openmpi has none", "hpc.plugin", OPENMPI, {}, "n/a")),
+    (OFED, Row("no SHARP", "hpc.plugin", HPCX, X, "n/a", "rdma.nccl.sharp does not ask for it")),
+    (SHARP, Row("openmpi has none", "hpc.plugin", OPENMPI, {}, "n/a", "mpi is openmpi")),
     (SHARP, Row("the plugin", "hpc.plugin", HPCX, X, "pass", "libsharp_coll.so.5 /opt/hpcx/sharp/lib")),
     (SHARP, Row("no plugin", "hpc.plugin", HPCX, {"hpc": hh.said(f"link|{hh.PLACE}")}, "fail", "finds no libnccl-net.so",
                "gpuprov apply")),
@@ -152,10 +152,7 @@ def test_checks(rdma: Rdma | None, row: Row) -> None:
 
 
 def context(block: Hpc, changed: Mapping[str, Any] | None = None, rdma: Rdma | None = None) -> Context[Hpc]:
-    texts = told(rdma, changed or {})
-    return Context(
-        host(hpc=block, rdma=rdma), block, facts(**{probe.name: texts[probe.name] for probe in DESIRED.probes})
-    )
+    return contexts.context("hpc", host(hpc=block, rdma=rdma), told(rdma, changed or {}))
 
 
 @pytest.mark.parametrize(("block", "rdma"), [(OPENMPI, None), (OPENMPI, OFED), (ANY, None)])

@@ -112,33 +112,13 @@ def test_the_mig_manager_knows_the_hosts_layout_and_no_other() -> None:
     [
         ({"mode": "disabled"}, [{"devices": "all", "mig-enabled": False}]),
         ({}, [{"devices": "all", "mig-enabled": True, "mig-devices": {}}]),
-        (
-            {"layout": [*LAYOUT, {"gpus": [6, 7], "mode": "disabled"}]},
-            [
-                {"devices": [0, 1, 2, 3, 4, 5], "mig-enabled": True, "mig-devices": LAYOUT[0]["instances"]},
-                {"devices": [6, 7], "mig-enabled": False},
-            ],
-        ),
-        (
-            {
-                "layout": [
-                    {
-                        "gpus": ["A100-SXM4-80GB"],
-                        "instances": [{"profile": "3g.40gb", "count": 2, "compute": {"1c": 3}}],
-                    }
-                ]
-            },
-            [
-                {
-                    "device-filter": ["0x20B210DE"],
-                    "devices": "all",
-                    "mig-enabled": True,
-                    "mig-devices": {"1c.3g.40gb": 6},
-                }
-            ],
-        ),
+        ({"layout": [*LAYOUT, {"gpus": [6, 7], "mode": "disabled"}]}, [{"devices": [0, 1, 2, 3, 4, 5],
+            "mig-enabled": True, "mig-devices": LAYOUT[0]["instances"]}, {"devices": [6, 7], "mig-enabled": False}]),
+        ({"layout": [{"gpus": ["A100-SXM4-80GB"], "instances": [{"profile": "3g.40gb", "count": 2,
+            "compute": {"1c": 3}}]}]}, [{"device-filter": ["0x20B210DE"], "devices": "all", "mig-enabled": True,
+            "mig-devices": {"1c.3g.40gb": 6}}]),
     ],
-)
+)  # fmt: skip
 def test_a_layout_in_the_form_of_mig_parted(mig: dict[str, Any], entries: list[dict[str, Any]]) -> None:
     host = host_of({"plugin": "hami", "hami": {"mig_strategy": "mixed"}}, mig=mig, **EIGHT)
     assert layout.parted(host) == entries

@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.base import Outcome
+from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.capabilities.mig.fragment import Mig
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus.mig import UNIT
 from gpuprov.host_code.mig_program import WANTED
 from gpuprov.spec.build import convert
+from tests.capabilities import contexts
 from tests.capabilities import mig_host as mh
-from tests.capabilities.asking import H100, NO_GPU, PODMAN, Row, ask, judge
+from tests.capabilities.asking import NO_GPU, PODMAN, Row, ask, judge
 from tests.capabilities.contents_host import Also, unit
 
 MODE, INSTANCES, CDI, CAPABILITIES = "mig.mode", "mig.instances", "mig.cdi", "mig.capabilities"
@@ -178,16 +181,8 @@ def test_a_check(row: Row) -> None:
 
 
 def with_toolkit(check: str, **changed: Output | str) -> Outcome:
-    from gpuprov.capabilities.base import Context
-    from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
-    from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-    from gpuprov.spec.model import HostSpec
-    from tests.capabilities.asking import CHECKS, facts, good
-
-    blocks = {"container_toolkit": ContainerToolkit(), "nvidia_driver": NvidiaDriver(), "mig": TWO}
-    names = {probe.name for probe in CHECKS[check].probes}
-    texts = {name: text for name, text in {**good(), **changed}.items() if name in names}
-    return CHECKS[check].run(Context(HostSpec(name="gpu1", capabilities=blocks), TWO, facts(**texts)))
+    host = contexts.spec(container_toolkit=ContainerToolkit(), nvidia_driver=NvidiaDriver(), mig=TWO)
+    return contexts.answer(check, host, changed)
 
 
 def test_every_mig_device_is_in_the_specification() -> None:
@@ -203,11 +198,6 @@ def test_a_driver_that_comes_with_the_same_apply_is_waited_for(check: str) -> No
     answer = with_toolkit(check, mig=mh.state(complaint="no library"), loaded_driver="")
     assert (answer.status, "the driver is installed by the same apply" in answer.found) == ("skip", True)
     assert with_toolkit(FITS, mig=mh.state(complaint="Unknown Error")).status == "fail"
-
-
-def test_the_good_hosts_gpu_is_the_one_on_the_bus() -> None:
-    assert H100.startswith("0000:19:00.0")
-    assert ask(FITS, OFF).status == "pass"
 
 
 def test_a_card_that_could_have_mig_and_that_the_spec_does_not_mean_is_not_told() -> None:

@@ -134,6 +134,7 @@ def written(folder: Path, content: Any) -> str:
         (FILE | {"version": "v2"}, "balanced", "config_file", 'version is "v2", and not v1', "version: v1"),
         ({"mig-configs": {}}, "", "config_file", "version is empty, and not v1", "version: v1"),
         ({"version": "v1"}, "", "config_file", "mig-configs has no configuration", "name one"),
+        ({"version": "v1", "mig-configs": {}}, "", "config_file", "mig-configs has no configuration", "name one"),
         (FILE | {"mig-config": {}}, "balanced", "config_file", 'unknown key "mig-config"', 'did you mean "mig-configs"?'),
         ("[1, 2", "", "config_file", "not YAML", "correct the file"),
         ("just text", "", "config_file", "is no mig-parted file", "version: v1"),

@@ -16,10 +16,10 @@ from gpuprov.capabilities.tasks import each_task
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.driver.driver_packages import HELD_KERNELS
 from gpuprov.facts.probes.kernel.signing import CERTIFICATE_FILE, KEY_FILE
-from gpuprov.spec.model import HostSpec
 from gpuprov.spec.repository import Repository
 from gpuprov.spec.signing import Signing
-from tests.capabilities.asking import NEWER, VERSION, facts, good, packages
+from tests.capabilities import contexts
+from tests.capabilities.asking import NEWER, VERSION, packages
 from tests.facts.probes import captured
 
 FRESH: dict[str, Any] = {"packages": "", "loaded_driver": "", "driver_building": ""}
@@ -39,10 +39,19 @@ OURS = "nvidia-graphics-drivers"
 def context(
     driver: NvidiaDriver | None = None, site: dict[str, object] | None = None, **changed: Any
 ) -> Context[NvidiaDriver]:
-    texts = {**good(), "package_index": INDEX, **changed}
-    told = facts(**{probe.name: texts[probe.name] for probe in DESIRED.probes})
-    block = driver or NvidiaDriver()
-    return Context(HostSpec(name="gpu1", capabilities={"nvidia_driver": block}, site=site or {}), block, told)
+    host = contexts.spec(site=site, nvidia_driver=driver or NvidiaDriver())
+    return contexts.context("nvidia_driver", host, {"package_index": INDEX, **changed})
+
+
+STEPS = ("folder", "old_key", "tools", "aside", "stop", "packages", "unload_first", "installer", "modules", "pack")
+"""Tasks of act 2 in their order, with those of STEPS_AFTER."""
+STEPS_AFTER = ("brought", "unload")
+BUILT_ASIDE = ["tools", "aside", "stop", "packages", "modules", "unload"]
+
+
+def take_steps(made: dict[str, Any]) -> list[str]:
+    """Return the tasks of act 2 that a host needs."""
+    return [name for name in (*STEPS, *STEPS_AFTER) if name in made["tasks"]]
 
 
 def test_a_fresh_host_gets_the_whole_set_in_one_transaction_and_what_builds_it_before() -> None:
@@ -53,6 +62,11 @@ def test_a_fresh_host_gets_the_whole_set_in_one_transaction_and_what_builds_it_b
     assert made["tasks"]["tools"]["install"] == ["dkms"], "the running kernel has its headers"
     assert (made["remove"], made["builds"], made["later"]) == ([], True, {})
     assert (made["repository"], made["components"], made["leaving"]) == ({}, {}, [])
+    assert take_steps(made) == ["tools", "aside", "packages", "modules"]
+    assert made["tasks"]["try"]["install"] == ["dkms", *made["install"]]
+    assert made["tasks"]["modules"]["state"] == "dkms"
+    assert ("before" in made["tasks"], "after" in made["tasks"]) == (True, False)
+    assert set(made["hold"]) >= {"nvidia-kernel-dkms", "libcuda1"}
 
 
 def test_headers_of_a_kernel_that_lacks_them_come_before_and_an_old_one_without_any_is_left_out() -> None:
@@ -69,6 +83,10 @@ def test_a_host_that_is_right_stays_as_it_is() -> None:
     assert [name for name in made["install"] if not name.startswith("nvidia-modprobe")] == []
     assert (made["remove"], made["builds"], made["tasks"]["reason"]["reason"]) == ([], False, "")
     assert {"nvidia-kernel-dkms", "libcuda1"} <= set(made["hold"])
+    extra = "".join(f"ii |{name}|1|x\n" for name in ("nvidia-modprobe", "nvidia-persistenced"))
+    whole = make(context(packages=packages() + extra))
+    assert take_steps(whole) == ["packages", "modules"], "it is looked at once more"
+    assert not {"try", "before", "after"} & set(whole["tasks"])
 
 
 def test_what_came_from_the_same_source_moves_along_in_every_architecture() -> None:
@@ -86,6 +104,8 @@ def test_the_machines_driver_is_not_a_containers_to_reload(container: str, *, re
     tasks = made["tasks"]
     assert (bool(tasks["reason"]["reason"]), tasks["driver_loaded"]["wanted"]) == (reload, reload)
     assert ("stop" in tasks, "unload" in tasks) == (reload, reload)
+    aside = take_steps(make(context(NEWEST, container=container, driver_building="")))
+    assert aside == [name for name in BUILT_ASIDE if reload or name not in ("stop", "unload")]
 
 
 def test_a_mirror_comes_first_and_the_driver_waits_for_it() -> None:
@@ -143,15 +163,6 @@ def test_modules_of_a_build_host_stand_in_the_place_of_dkms() -> None:
     assert make(context(packages=there))["remove"] == ["nvidia-kernel-dkms-prebuilt"], "no build host is named any more"
 
 
-@pytest.mark.parametrize(("sha256", "wanted"), [("ab", False), ("cd", True)], ids=["again", "another file"])
-def test_no_installer_runs_under_a_loaded_driver(sha256: str, *, wanted: bool) -> None:
-    driver = NvidiaDriver(version="535.261.03", source="runfile", runfile=Runfile(sha256="AB"))
-    record = f'record|1.0-5 (535.261.03)\nours|{{"sha256": "{sha256}"}}\nmodule|6.1.0-47-amd64|NVIDIA\n'
-    made = make(context(driver, runfile=record))
-    assert {"installer", "unload_first"} & set(made["tasks"]) == ({"installer", "unload_first"} if wanted else set())
-    assert made["pin"] == {}
-
-
 def test_the_installers_options() -> None:
     def options(version: str, flavour: str, *, secure: bool = False) -> str:
         signing = Signing(key_file="/site.key") if secure else Signing()
@@ -202,42 +213,11 @@ def test_kernels_that_the_administrator_held_are_not_recorded(
     assert not {*mine["hold"]} & {HELD, NEW, OWN}
 
 
-STEPS = ("folder", "old_key", "tools", "aside", "stop", "packages", "unload_first", "installer", "modules", "pack")
-"""Tasks of act 2 in their order, with those of STEPS_AFTER."""
-STEPS_AFTER = ("brought", "unload")
-
-
-def take_steps(made: dict[str, Any]) -> list[str]:
-    """Return the tasks of act 2 that a host needs."""
-    return [name for name in (*STEPS, *STEPS_AFTER) if name in made["tasks"]]
-
-
 def test_the_order_of_the_tasks_is_that_of_the_role() -> None:
     keys = [task.key for task in each_task({"install": TASKS["install"]})]
     assert [name for name in dict.fromkeys(keys) if name in (*STEPS, *STEPS_AFTER)] == [
         name for name in (*STEPS, *STEPS_AFTER) if name != "packages"
     ], "packages is the key of a part"
-
-
-def test_a_fresh_host_takes_these_steps() -> None:
-    made = make(context(**FRESH))
-    assert take_steps(made) == ["tools", "aside", "packages", "modules"]
-    assert made["tasks"]["try"]["install"] == ["dkms", *made["install"]]
-    assert made["tasks"]["modules"]["state"] == "dkms"
-    assert ("before" in made["tasks"], "after" in made["tasks"]) == (True, False)
-    assert set(made["hold"]) >= {"nvidia-kernel-dkms", "libcuda1"}
-
-
-def test_a_host_that_is_right_is_looked_at_once_more() -> None:
-    extra = "".join(f"ii |{name}|1|x\n" for name in ("nvidia-modprobe", "nvidia-persistenced"))
-    made = make(context(packages=packages() + extra))
-    assert take_steps(made) == ["packages", "modules"]
-    assert not {"try", "before", "after"} & set(made["tasks"])
-
-
-def test_a_driver_that_is_loaded_is_built_aside_before_anything_is_stopped_for_it() -> None:
-    made = make(context(NEWEST, driver_building=""))
-    assert take_steps(made) == ["tools", "aside", "stop", "packages", "modules", "unload"]
 
 
 def test_a_site_key_comes_before_anything_is_built_and_goes_so_too() -> None:
@@ -272,6 +252,8 @@ def test_what_a_build_host_and_the_hosts_that_it_serves_do() -> None:
 def test_an_installer_has_no_driver_loaded_under_it() -> None:
     driver = NvidiaDriver(version="535.261.03", source="runfile", runfile=Runfile(url="https://x/y", sha256="AB"))
     there = "record|1.0-5 (535.261.03)\nours|{}\nmodule|6.1.0-47-amd64|NVIDIA\n"
+    same = make(context(driver, runfile=there.replace("{}", '{"sha256": "ab"}')))
+    assert (same["pin"], {"installer", "unload_first"} & set(same["tasks"])) == ({}, set())
     made = make(context(driver, runfile=there.replace("{}", '{"sha256": "cd"}')))
     assert {"fetch", "runfile"} <= set(made["tasks"])
     assert take_steps(made) == ["unload_first", "installer", "modules"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.driver.dkms_logs import DKMS_LOGS
 from gpuprov.facts.probes.driver.driver_packages import HELD_KERNELS
 from gpuprov.spec.model import HostSpec
+from tests.capabilities import at_boot
 from tests.capabilities.asking import PODMAN, Row, ask, judge, packages
 from tests.capabilities.test_nvidia_driver_desired import context
 
@@ -183,8 +183,9 @@ def test_logs_of_real_builds(tmp_path: Path) -> None:
         place.mkdir(parents=True)
         (place / "make.log").write_bytes((REAL / folder / "dkms-make-log.txt").read_bytes())
     script = DKMS_LOGS.script.replace("/var/lib/dkms/nvidia*/*/", f"{tmp_path}/*/nvidia/*/")
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
-    found = {Path(one.path).parts[-5]: (one.kernel, one.complaint) for one in DKMS_LOGS.parse(Output(done.stdout))}
+    found = {
+        Path(one.path).parts[-5]: (one.kernel, one.complaint) for one in DKMS_LOGS.parse(Output(at_boot.shell(script)))
+    }
     assert found["dkms-wrong-kernel-fc41"] == ("6.12.15-200.fc41.x86_64", ""), "an excerpt that ends before its failure"
     assert found["dkms-no-gxx-el9"] == ("?", "/bin/sh: line 1: g++: command not found"), (
         "an excerpt without its first line"

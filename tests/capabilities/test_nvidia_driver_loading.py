@@ -1,15 +1,19 @@
-"""What the next boot would load in place of the driver's modules: old ones of an initramfs, or none."""
+"""What the next boot would load in place of the driver's modules, and parameters of the modules that a GPU decides on."""
 
 from __future__ import annotations
 
 import pytest
 
+from gpuprov.capabilities import nvidia_driver
 from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.capabilities.nvidia_driver.gsp import KEY as GSP
 from gpuprov.capabilities.nvidia_driver.loading import in_initramfs
-from gpuprov.spec.kernel import Kernel
-from gpuprov.spec.model import HostSpec
-from tests.capabilities.asking import H100, Row, facts, good, initrd, judge
+from gpuprov.spec.kernel import Kernel, Scalar
+from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
+from tests.capabilities.asking import GOOD, H100, OPEN, Row, ask, facts, good, initrd, judge, packages
+from tests.facts.probes import REAL
 
 INITRAMFS, AWAY = "nvidia_driver.initramfs", "nvidia_driver.kept_away"
 IDS = "options vfio-pci ids=10DE:2330,10de:22a3"
@@ -77,3 +81,98 @@ def test_apply_makes_images_only_where_something_goes_into_them() -> None:
     for blocks, changes in (({}, 0), ({"kernel": Kernel(blacklist=("nouveau",))}, 1)):
         host = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(), **blocks})
         assert len(in_initramfs.run(Context(host, NvidiaDriver(), told)).changes) == changes
+
+
+A100, B200, V100 = "A100-SXM4-80GB", "B200", "V100-SXM2-32GB"
+
+
+def refused(gpu: str, value: Scalar = 0, **fields: str) -> bool:
+    driver = NvidiaDriver(module_parameters={GSP: value}, **fields)  # type: ignore[arg-type]
+    host = HostSpec(name="h", gpu=GpuSpec(model=gpu) if gpu else None, capabilities={"nvidia_driver": driver})
+    return any(GSP in one.message and one.severity == "error" for one in nvidia_driver.rules(host, driver))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "fields", "wrong"),
+    [
+        (A100, {"version": "580"}, True),
+        (A100, {"version": "580", "kernel_modules": "open"}, True),
+        (A100, {"version": "580", "kernel_modules": "proprietary"}, False),
+        (A100, {"version": "550"}, False),
+        (A100, {}, False),
+        (B200, {}, True),
+        (V100, {"version": "580"}, False),
+        ("", {"version": "580"}, False),
+        ("", {"version": "580", "kernel_modules": "open"}, True),
+    ],
+)
+def test_where_the_modules_will_be_open(gpu: str, fields: dict[str, str], wrong: bool) -> None:
+    assert refused(gpu, **fields) is wrong
+
+
+@pytest.mark.parametrize(
+    ("value", "off"), [(0, True), ("0x10", True), (False, True), (1, False), (18, False), ("2", False)]
+)
+def test_the_bits_that_switch_it_off(value: Scalar, off: bool) -> None:
+    assert refused(B200, value) is off
+
+
+@pytest.mark.parametrize(("flavour", "status"), [("open", "fail"), ("proprietary", "pass")])
+def test_what_open_modules_show_is_not_in_force(flavour: str, status: str) -> None:
+    """https://github.com/NVIDIA/open-gpu-kernel-modules/issues/820"""
+    module = {"open": "nvidia_current_open", "proprietary": "nvidia_current"}[flavour]
+    driver = NvidiaDriver(kernel_modules=flavour, module_parameters={GSP: 0})  # type: ignore[arg-type]
+    there = {"packages": packages(OPEN)} if flavour == "open" else {}
+    found = ask(
+        "nvidia_driver.module_parameters",
+        driver,
+        modprobe_config=f"options {module} {GSP}=0\n",
+        driver_parameters="EnableGpuFirmware: 0\n",
+        **there,
+    )
+    assert found.status == status
+    if status == "fail":
+        assert found.found == f"{GSP} has no effect: open kernel modules always run with GSP firmware"
+
+
+COHERENT = "NVreg_CoherentGPUMemoryMode"
+
+
+def problems(driver: NvidiaDriver, gpu: str = "GB200", *, kubernetes: bool = True) -> list[tuple[str, str]]:
+    others: dict[str, Fragment] = {"nvidia_driver": driver} | ({"kubernetes": Kubernetes()} if kubernetes else {})
+    host = HostSpec(name="h", gpu=GpuSpec(model=gpu), capabilities=others)
+    return [(one.severity, one.message) for one in nvidia_driver.rules(host, driver) if COHERENT in one.message]
+
+
+def test_superchips_under_kubernetes() -> None:
+    for gpu in ("GB200", "GB300", "GH200-96GB"):
+        ((severity, message),) = problems(NvidiaDriver(version="580"), gpu)
+        assert severity == "warning"
+        assert f"{gpu} under Kubernetes: without {COHERENT}=driver" in message
+        assert len(problems(NvidiaDriver(), gpu)) == 1
+    said = NvidiaDriver(version="580", module_parameters={COHERENT: "driver"})
+    assert problems(said) == []
+    assert problems(NvidiaDriver(version="580"), kubernetes=False) == []
+    assert problems(NvidiaDriver(version="580"), "H100-SXM5-80GB") == []
+    assert problems(NvidiaDriver(version="570")) == []
+
+
+def test_what_the_driver_does_not_know() -> None:
+    ((severity, message),) = problems(NvidiaDriver(version="570", module_parameters={COHERENT: "driver"}))
+    assert (severity, "from branch 580 on, and the branch is 570" in message) == ("error", True)
+    ((severity, message),) = problems(NvidiaDriver(version="580", module_parameters={COHERENT: "Driver"}))
+    assert (severity, message) == ("error", f'nvidia_driver.module_parameters.{COHERENT} is "Driver"')
+
+
+def test_the_loaded_driver_has_it() -> None:
+    """The parameters are those of a real driver of branch 580, which was loaded without it."""
+    asked = NvidiaDriver(module_parameters={COHERENT: "driver"})
+    (file,) = (REAL / "params-580").glob("*.txt")
+    text = file.read_text(encoding="utf-8")
+    config = f"{GOOD['modprobe_config']}options nvidia {COHERENT}=driver\noptions nvidia_current {COHERENT}=driver\n"
+    late = ask("nvidia_driver.module_parameters", asked, modprobe_config=config, driver_parameters=text)
+    assert (late.status, bool(late.reboot)) == ("fail", True)
+    took = text.replace('CoherentGPUMemoryMode: ""', 'CoherentGPUMemoryMode: "driver"')
+    assert (
+        ask("nvidia_driver.module_parameters", asked, modprobe_config=config, driver_parameters=took).status == "pass"
+    )

@@ -141,17 +141,13 @@ def test_a_distribution_without_them_is_told() -> None:
 @pytest.mark.parametrize(
     ("driver", "told"),
     [
-        (
-            NvidiaDriver(build="precompiled", signing=Signing(key_file="/k", certificate_file="/c")),
-            "signing would sign none",
-        ),
+        (NvidiaDriver(build="precompiled", signing=Signing(key_file="/k", certificate_file="/c")),
+            "signing would sign none"),
         (NvidiaDriver(build="precompiled", build_host="b"), "nothing is built, and nvidia_driver.build_host is b"),
-        (
-            NvidiaDriver(build="precompiled", source="runfile", version="580.95.05"),
-            "a runfile has its modules built by DKMS",
-        ),
+        (NvidiaDriver(build="precompiled", source="runfile", version="580.95.05"),
+            "a runfile has its modules built by DKMS"),
     ],
-)
+)  # fmt: skip
 def test_what_they_contradict(driver: NvidiaDriver, told: str) -> None:
     found = [p for p in nvidia_driver.rules(HostSpec(name="gpu1"), driver) if p.path == ("nvidia_driver", "build")]
     assert [told in problem.message for problem in found] == [True]

@@ -14,6 +14,7 @@ from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.kernel.signing import CERTIFICATE_FILE, ENROLLED, KEY_FILE, MODULE_SIGNING
 from gpuprov.rules import certificates
 from tests import key_pairs
+from tests.capabilities import at_boot
 from tests.capabilities.asking import PODMAN, Row, ask, judge
 from tests.facts.probes import captured
 
@@ -22,54 +23,21 @@ SECURE, TOOL, SIGNED = "nvidia_driver.secure_boot", "nvidia_driver.signing_tool"
 ROWS = [
     Row("Secure Boot is off", SECURE, None, {}, "pass", "off"),
     Row("no EFI", SECURE, None, {"secure_boot": ""}, "pass", "no EFI"),
-    Row(
-        "without the key",
-        SECURE,
-        None,
-        {"secure_boot": ON},
-        "fail",
-        "not enrolled",
-        "mokutil --import /var/lib/dkms/mok.pub",
-    ),
-    Row(
-        "with another certificate than the one that is enrolled",
-        SECURE,
-        None,
-        {"secure_boot": ON, "dkms_key_enrolled": "other|/etc/ours.der\n"},
-        "fail",
-        "not enrolled",
-        "mokutil --import /etc/ours.der",
-    ),
-    Row(
-        "with the key",
-        SECURE,
-        None,
-        {"secure_boot": ON, "dkms_key_enrolled": "enrolled|/var/lib/dkms/mok.pub\n"},
-        "pass",
-    ),
+    Row("without the key", SECURE, None, {"secure_boot": ON}, "fail", "not enrolled",
+        "mokutil --import /var/lib/dkms/mok.pub"),
+    Row("with another certificate than the one that is enrolled", SECURE, None,
+        {"secure_boot": ON, "dkms_key_enrolled": "other|/etc/ours.der\n"}, "fail", "not enrolled",
+        "mokutil --import /etc/ours.der"),
+    Row("with the key", SECURE, None, {"secure_boot": ON, "dkms_key_enrolled": "enrolled|/var/lib/dkms/mok.pub\n"},
+        "pass"),
     Row("a container loads no modules", SECURE, None, {"secure_boot": ON, **PODMAN}, "skip"),
     Row("no key is given", TOOL, None, {}, "n/a", "its own key"),
     Row("no key was ever given", SIGNED, None, {}, "n/a", "its own key"),
-    Row(
-        "settings are left",
-        SIGNED,
-        None,
-        {"module_signing": "written|1\n"},
-        "fail",
-        "gpuprov.conf is left",
-        "gpuprov apply",
-    ),
-    Row(
-        "a key is left",
-        SIGNED,
-        None,
-        {"module_signing": "key|root 600\n"},
-        "fail",
-        f"{KEY_FILE} is left",
-        "gpuprov apply",
-    ),
-]
-
+    Row("settings are left", SIGNED, None, {"module_signing": "written|1\n"}, "fail", "gpuprov.conf is left",
+        "gpuprov apply"),
+    Row("a key is left", SIGNED, None, {"module_signing": "key|root 600\n"}, "fail", f"{KEY_FILE} is left",
+        "gpuprov apply"),
+]  # fmt: skip
 
 NEXT = "6.1.0-47-amd64"
 DKMS_KEY = f"module|{NEXT}|nvidia-current|DKMS module signing key|1B:2C"
@@ -117,11 +85,9 @@ def test_serial_numbers_of_real_certificates(tmp_path: Path) -> None:
     listed = Path(__file__).parents[1] / "real/mok-list-one-canonical/mokutil-list-enrolled.txt"
     small = "[key 2]\nSHA1 Fingerprint: aa:bb\nCertificate:\n    Data:\n        Serial Number: 26 (0x1a)\n"
     (tmp_path / "list").write_text(listed.read_text() + small)
-    (tmp_path / "mokutil").write_text(f'#!/bin/sh\n[ "$1" != --list-enrolled ] || cat {tmp_path}/list\n')
-    (tmp_path / "mokutil").chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "-c", ENROLLED.script], env=environment, capture_output=True, text=True, check=True)
-    found = ENROLLED.parse(Output(done.stdout))
+    mokutil = f'[ "$1" != --list-enrolled ] || cat {tmp_path}/list'
+    env = at_boot.stand_in(tmp_path / "bin", {"mokutil": mokutil})
+    found = ENROLLED.parse(Output(at_boot.shell(ENROLLED.script, env)))
     assert (len(found), found.serials, found.whole) == (2, frozenset(("b94124a0182c9267", "1a")), True)
 
 
@@ -250,11 +216,7 @@ def test_without_openssl_the_pair_is_not_known(driver: NvidiaDriver) -> None:
         found.status,
         "without openssl nobody can tell" in found.found,
         "apt-get install openssl" in found.found,
-    ) == (
-        "skip",
-        True,
-        True,
-    )
+    ) == ("skip", True, True)
     assert signed(driver, pair="pair|?", old=OTHER).status == "fail", "what is wrong is still said"
 
 

@@ -134,21 +134,15 @@ def test_the_files_that_the_host_keeps_itself_need_no_signature_and_nothing_else
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (
-            f"@file {LIST}\n deb [trusted=yes] https://x.nvidia.com/cuda /\n",
-            f"{LIST}: trusted=yes for https://x.nvidia.com/cuda",
-        ),
+        (f"@file {LIST}\n deb [trusted=yes] https://x.nvidia.com/cuda /\n",
+            f"{LIST}: trusted=yes for https://x.nvidia.com/cuda"),
         ("@file /etc/yum.repos.d/n.repo\n [n]\n baseurl=https://x.nvidia.com\n gpgcheck=0\n", "n.repo: gpgcheck=0"),
-        (
-            "@file /etc/yum.repos.d/n.repo\n [n]\n baseurl=https://x.nvidia.com\n gpgkey=http://x/k\n gpgcheck=1\n",
-            "plain http",
-        ),
-        (
-            "@rpmkey 7fa2af80-576db785\n",
-            "rpm's database trusts 7FA2AF80, which NVIDIA replaced by 3BF863CC and D42D0685 on 2022",
-        ),
+        ("@file /etc/yum.repos.d/n.repo\n [n]\n baseurl=https://x.nvidia.com\n gpgkey=http://x/k\n gpgcheck=1\n",
+            "plain http"),
+        ("@rpmkey 7fa2af80-576db785\n",
+            "rpm's database trusts 7FA2AF80, which NVIDIA replaced by 3BF863CC and D42D0685 on 2022"),
     ],
-)
+)  # fmt: skip
 def test_sources_of_nvidia_that_do_not(text: str, found: str) -> None:
     outcome = judge(text)
     assert outcome.status == "fail"

@@ -1,16 +1,20 @@
-"""pcie: the machine can have what is asked for; IOMMU, ACS, registers and interrupts, now and after the next boot."""
+"""pcie: the machine can have what is asked for; IOMMU, ACS, registers and interrupts, now and after the next boot; what a
+spec may say."""
 
 from __future__ import annotations
 
 import pytest
 
+from gpuprov.capabilities import pcie
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.catalog import pcie as catalogue
 from gpuprov.catalog.pcie import POLICY
 from gpuprov.host_code.at_boot.pcie import CONFIG
+from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
-from tests.capabilities.asking import CHECKS, good, with_own_files
+from tests.capabilities.asking import CHECKS, facts, good, with_own_files
 from tests.capabilities.contents_host import Also, unit
 from tests.capabilities.pcie_host import CONTROL, GPU, HCA, LEFT, ON, RDMA, ROOT_PORT, said
 
@@ -52,13 +56,8 @@ IOMMU = [
     ("a guest without an IOMMU", LET, {"pcie": said(domain=""), "machine": GUEST}, "skip", "no IOMMU of its own"),
     ("an old kernel", LET, {"pcie": said().replace("|7|identity|", "|7||")}, "pass", "does not tell"),
     ("translated", Pcie(iommu="translated", cpu="amd"), {"command_line": "iommu=nopt\n", "pcie": said(domain="DMA")}, "pass", "nopt"),
-    (
-        "not strict",
-        Pcie(iommu="strict", cpu="arm"),
-        {"command_line": "iommu.passthrough=0 iommu.strict=1\n", "pcie": said(domain="DMA-FQ")},
-        "fail",
-        "is DMA-FQ",
-    ),
+    ("not strict", Pcie(iommu="strict", cpu="arm"),
+        {"command_line": "iommu.passthrough=0 iommu.strict=1\n", "pcie": said(domain="DMA-FQ")}, "fail", "is DMA-FQ"),
     ("off", Pcie(iommu="disabled", cpu="intel"), {"command_line": "intel_iommu=off\n", "pcie": said(domain="")}, "pass", "no IOMMU"),
     ("off and yet there", Pcie(iommu="disabled", cpu="intel"), {"command_line": "intel_iommu=off\n"}, "fail", f"{HCA}"),
 ]  # fmt: skip
@@ -174,3 +173,74 @@ def test_a_plan_names_what_changes() -> None:
     assert (change.kind, change.name, change.after) == ("service", "irqbalance.service", "restarted")
     assert ask("acs", COMPUTED, said(*STALE)).reboot, "the masks are written, and the kernel has not read them"
     assert not ask("acs", COMPUTED, said(*NEW)).reboot
+
+
+ALL = ("acs disabled", "max_read_request 512", "gpu_max_read_request 512", "relaxed_ordering enabled", "affinity local")
+EVERY = Pcie(
+    acs="disabled", max_read_request=512, gpu_max_read_request=512, relaxed_ordering="enabled", affinity="local"
+)
+
+
+def told(block: Pcie, gpu: str = "H100-SXM5-80GB") -> list[str]:
+    host = HostSpec(name="h", gpu=GpuSpec(model=gpu), capabilities={"pcie": block})
+    return [str(problem) for problem in pcie.rules(host, block)]
+
+
+@pytest.mark.parametrize(
+    ("block", "gpu", "said_"),
+    [
+        (Pcie(acs="disabled", max_read_request=4096), "H100-SXM5-80GB", ""),
+        (Pcie(max_read_request=3000), "H100-SXM5-80GB", "pcie.max_read_request is 3000; allowed: 128, 256, 512"),
+        (Pcie(gpu_max_read_request=64), "H100-SXM5-80GB", "pcie.gpu_max_read_request is 64"),
+        (Pcie(iommu="disabled", cpu="arm"), "H100-SXM5-80GB", "no kernel parameter switches the IOMMU of an Arm"),
+        (Pcie(iommu="disabled"), "NVIDIA GB200", "no kernel parameter"),
+        (Pcie(iommu="disabled"), "H100-SXM5-80GB", ""),
+        (Pcie(acs="disabled"), "GB300", "each port needs a mask of its own; acs: rdma_topo"),
+        (Pcie(acs="rdma_topo"), "GB300", ""),
+        (Pcie(acs="rdma_topo", iommu="disabled"), "B300", "only with an IOMMU"),
+        (Pcie(), "H100-SXM5-80GB", "warning: pcie asks for nothing"),
+    ],
+)
+def test_rules(block: Pcie, gpu: str, said_: str) -> None:
+    found = told(block, gpu)
+    assert [one for one in found if said_ in one] == found
+    assert len(found) == bool(said_)
+
+
+@pytest.mark.parametrize(
+    ("block", "gpu", "words"),
+    [
+        (Pcie(iommu="passthrough"), "", {"intel_iommu": "on", "iommu": "pt"}),
+        (Pcie(iommu="passthrough", cpu="amd"), "", {"iommu": "pt"}),
+        (Pcie(iommu="passthrough"), "GH200-96GB", {"iommu.passthrough": "1"}),
+        (Pcie(iommu="strict", cpu="intel"), "GH200-96GB", {"intel_iommu": "on", "iommu": "nopt", "iommu.strict": "1"}),
+        (Pcie(iommu="disabled"), "", {"intel_iommu": "off", "amd_iommu": "off"}),
+        (Pcie(acs="disabled"), "", None),
+    ],
+)
+def test_what_is_asked_of_the_kernel(block: Pcie, gpu: str, words: dict[str, str] | None) -> None:
+    host = HostSpec(name="h", gpu=GpuSpec(model=gpu) if gpu else None)
+    assert pcie.contribute(host, block) == (Kernel(command_line=words) if words else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "block"),
+    [
+        (said(), None),
+        (said(config=ALL, unit=("loaded", "inactive", "disabled")), None),
+        (said(config=ALL), EVERY),
+        (said(config=("acs disabled", "max_read_request 4096"), acs=ON), None),
+        (said(config=("acs disabled", "max_read_request 4096"), acs=ON, request=0x5910), Pcie(max_read_request=4096)),
+        (said(config=("max_read_request many", "odd")), None),
+    ],
+)  # fmt: skip
+def test_export(text: str, block: Pcie | None) -> None:
+    assert pcie.export(facts(pcie=text, rdma_devices=RDMA)) == block
+
+
+def test_registers_have_the_names_that_lspci_gives_them() -> None:
+    assert catalogue.format_acs(0x1D) == "SrcValid+ ReqRedir+ CmpltRedir+ UpstreamFwd+"
+    assert catalogue.format_acs(0) == ""
+    assert catalogue.find_excluded_processor("8086:2f0e") == "Intel Haswell Xeon"
+    assert catalogue.find_excluded_processor("8086:6f0f") == ""
+    assert catalogue.find_excluded_processor("8086:{{ x }}") == ""

@@ -44,20 +44,13 @@ def made(block: Pcie, text: str = "", container: str = "none\n") -> dict[str, An
 LOCAL, COMPUTED = Pcie(affinity="local"), Pcie(acs="rdma_topo")
 ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("nothing is asked", made(Pcie(iommu="passthrough"), said(unit=("not-found", "inactive", ""))), NOTHING),
-    (
-        "nothing is asked any more",
-        made(Pcie()),
-        {**NOTHING, "absent": list(FILES)},
-    ),
+    ("nothing is asked any more", made(Pcie()), {**NOTHING, "absent": list(FILES)}),
     ("setpci is missing", made(Pcie(acs="disabled")), {"install": ["pciutils"], "differs": ""}),
     ("setpci is there", made(Pcie(acs="disabled"), said("setpci|")), {"install": []}),
     ("interrupts need none", made(LOCAL), {"install": [], "differs": "", "absent": [DROP_IN_FILE]}),
     ("ACS is on", made(Pcie(acs="disabled"), said(acs=ON)), {"differs": f"{LEFT} acs 001d -> 0000"}),
-    (
-        "an HCA and a GPU differ",
-        made(Pcie(max_read_request=4096, gpu_max_read_request=1024)),
-        {"differs": f"{GPU} max_read_request 512 -> 1024, {HCA} max_read_request 512 -> 4096"},
-    ),
+    ("an HCA and a GPU differ", made(Pcie(max_read_request=4096, gpu_max_read_request=1024)),
+        {"differs": f"{GPU} max_read_request 512 -> 1024, {HCA} max_read_request 512 -> 4096"}),
     ("the drivers of HCAs are to come", made(Pcie(max_read_request=4096), said(hca=False)), {"differs": "max_read_request 4096"}),
     ("an interrupt is elsewhere", made(LOCAL, said(irq="0-31")), {"differs": f"{HCA} irq 101 0-31 -> 0-15"}),
     ("it is elsewhere in a container", made(LOCAL, said(irq="0-31"), "podman\n"), {"differs": ""}),
@@ -66,11 +59,7 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("irqbalance should have it no more", made(Pcie(), said(THERE, KEPT)), {"balancer": "irqbalance.service"}),
     ("irqbalance is off", made(LOCAL, said(THERE)), {"balancer": ""}),
     ("masks are to be written", made(COMPUTED, said(*TOPO)), {"masks": MASKS, "reboot": REASON, "unit": ""}),
-    (
-        "masks wait for a reboot",
-        made(COMPUTED, said(*TOPO[:2], "topo_grub|same")),
-        {"masks": [], "reboot": REASON},
-    ),
+    ("masks wait for a reboot", made(COMPUTED, said(*TOPO[:2], "topo_grub|same")), {"masks": [], "reboot": REASON}),
     ("masks have been started with", made(COMPUTED, said(*TOPO[:2], "topo_grub|same", "topo_started|")), {"reboot": ""}),
     ("masks are in force", made(COMPUTED, said(TOPO[0], "topo_status|0", "topo_grub|same")), {"masks": [], "reboot": ""}),
 ]  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -31,19 +30,11 @@ printf "\\\\$(printf %03o $((new & 255)))\\\\$(printf %03o $((new >> 8)))" | dd 
 def run(
     root: Path, action: str, settings: str | None = "acs disabled\n", setpci: str = SETPCI, contained: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    folder = root / "bin"
-    folder.mkdir(exist_ok=True)
-    programs = {
-        "setpci": setpci,
-        "systemd-detect-virt": f"#!/bin/sh\nexit {int(not contained)}\n",
-    }
-    for name, body in programs.items():
-        (folder / name).write_text(body.replace("@", str(root)))
-        (folder / name).chmod(0o755)
+    detect = f"exit {int(not contained)}"
+    env = at_boot.stand_in(root / "bin", {"setpci": setpci.replace("@", str(root)), "systemd-detect-virt": detect})
     (root / "pcie.conf").unlink(missing_ok=True)
     if settings is not None:
         (root / "pcie.conf").write_text(settings)
-    env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
     return at_boot.run(root, "pcie", MODULES, lambda text: here(root, text), action, env=env)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.driver.persistence import PERSISTENCED, Persistenced, parse
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, HostSpec
+from tests.capabilities import at_boot
 from tests.capabilities.asking import H100, facts
 
 DEBIAN, UBUNTU = 'ID="debian"\nVERSION_ID="12"\n', 'ID="ubuntu"\nID_LIKE="debian"\nVERSION_ID="24.04"\n'
@@ -62,52 +62,21 @@ def context(
 
 
 ROWS: list[tuple[str, Context[Persistence], dict[str, Any]]] = [
-    (
-        "Debian's package is to come",
-        context(f"{OFFER}gpus|8\n"),
-        {**on(DAEMON, LEGACY), "install": ["nvidia-persistenced"]},
-    ),
-    (
-        "it is there",
-        context(f"{UNIT}package|ii \ngpus|8\n"),
-        {**on(DAEMON, LEGACY), "install": [], "files": {}},
-    ),
-    (
-        "no GPU to hold",
-        context(f"{UNIT}package|ii \ngpus|0\n", functions=""),
-        {**on(DAEMON, LEGACY, "")},
-    ),
+    ("Debian's package is to come", context(f"{OFFER}gpus|8\n"),
+        {**on(DAEMON, LEGACY), "install": ["nvidia-persistenced"]}),
+    ("it is there", context(f"{UNIT}package|ii \ngpus|8\n"), {**on(DAEMON, LEGACY), "install": [], "files": {}}),
+    ("no GPU to hold", context(f"{UNIT}package|ii \ngpus|0\n", functions=""), {**on(DAEMON, LEGACY, "")}),
     ("no repository has it", context("gpus|8\n"), {**on(LEGACY, DAEMON), "absent": [DROP_IN]}),
     ("the driver brings it", context("gpus|0\n", source="nvidia"), {**on(DAEMON, LEGACY, ""), "install": []}),
-    (
-        "a runfile brings no unit",
-        context(f"{OFFER}gpus|8\n", source="runfile"),
-        {**on(LEGACY, DAEMON), "install": []},
-    ),
-    (
-        "Ubuntu's driver brings it",
-        context("gpus|0\n", UBUNTU, source="auto"),
-        {**on(DAEMON, LEGACY, ""), "install": []},
-    ),
-    (
-        "Debian's driver does not",
-        context(f"{OFFER}gpus|0\n", source="auto"),
-        {**on(DAEMON, LEGACY, ""), "install": ["nvidia-persistenced"]},
-    ),
-    (
-        "the legacy mode as asked for",
-        context(f"{UNIT}gpus|8\n", mode="legacy"),
-        {**on(LEGACY, DAEMON), "install": []},
-    ),
-    (
-        "a daemon that leaves the mode off",
-        context(f"{UBUNTUS}idle|77\ngpus|8\n", UBUNTU),
-        {
-            **on(DAEMON, LEGACY, "restarted"),
-            "absent": [LEGACY_FILE],
-        },
-    ),
-]
+    ("a runfile brings no unit", context(f"{OFFER}gpus|8\n", source="runfile"), {**on(LEGACY, DAEMON), "install": []}),
+    ("Ubuntu's driver brings it", context("gpus|0\n", UBUNTU, source="auto"),
+        {**on(DAEMON, LEGACY, ""), "install": []}),
+    ("Debian's driver does not", context(f"{OFFER}gpus|0\n", source="auto"),
+        {**on(DAEMON, LEGACY, ""), "install": ["nvidia-persistenced"]}),
+    ("the legacy mode as asked for", context(f"{UNIT}gpus|8\n", mode="legacy"), {**on(LEGACY, DAEMON), "install": []}),
+    ("a daemon that leaves the mode off", context(f"{UBUNTUS}idle|77\ngpus|8\n", UBUNTU),
+        {**on(DAEMON, LEGACY, "restarted"), "absent": [LEGACY_FILE]}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "ctx", "wanted"), ROWS, ids=[row[0] for row in ROWS])
@@ -149,21 +118,12 @@ def test_a_daemon_that_nobody_has_is_refused_before_anything_is_changed(ctx: Con
 def test_the_probe_reads_a_host(tmp_path: Path) -> None:
     """Its own script, on programs that print what a Debian host's did."""
     (tmp_path / "unit").write_text("[Service]\nExecStart=/usr/bin/nvidia-persistenced\n")
-    for name, text in {
+    programs = {
         "systemctl": f'case "$*" in *FragmentPath*) echo FragmentPath={tmp_path}/unit ;; *) echo MainPID=0 ;; esac',
         "apt-cache": f"printf '%s\\n' '{OFFER.removeprefix('offer|').strip()}'",
         "dpkg-query": "echo 'package|ii '",
-    }.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    done = subprocess.run(
-        ["sh", "-c", PERSISTENCED.script],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-    )
-    found = parse(Output(done.stdout))
+    }
+    found = parse(Output(at_boot.shell(PERSISTENCED.script, at_boot.stand_in(tmp_path, programs))))
     assert found == Persistenced(
         unit=("[Service]", "ExecStart=/usr/bin/nvidia-persistenced"),
         offered=("535.171.04-1~deb12u1",),

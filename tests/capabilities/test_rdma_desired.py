@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,14 @@ import msgspec
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.rdma.desired import DESIRED, decide
+from gpuprov.capabilities.rdma.desired import decide
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Selector, Soft
 from gpuprov.capabilities.rdma.limits import RAISE
 from gpuprov.capabilities.rdma.preflight import netdevs
 from gpuprov.capabilities.rdma.roce.checks import ways
 from gpuprov.capabilities.rdma.roce.fragment import Roce
-from gpuprov.spec.model import HostSpec
-from tests.capabilities import erdma_host, ofed_host, rdma_host, roce_host
-from tests.capabilities.asking import BARE, facts, good
+from tests.capabilities import at_boot, contexts, erdma_host, ofed_host, rdma_host, roce_host
+from tests.capabilities.asking import BARE
 
 RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
 UNITS = "/etc/systemd/system"
@@ -34,10 +32,7 @@ BARE_HOST = {
 
 
 def context(block: Rdma, name: str = "gpu1", **texts: str) -> Context[Rdma]:
-    """The facts of exactly the probes that are declared."""
-    known = {**good(), **BARE_HOST, **texts}
-    declared = facts(**{probe.name: known[probe.name] for probe in DESIRED.probes})
-    return Context(HostSpec(name=name, capabilities={"rdma": block}), block, declared)
+    return contexts.context("rdma", contexts.spec(name=name, rdma=block), {**BARE_HOST, **texts})
 
 
 OPENSM = "opensm.service"
@@ -47,6 +42,78 @@ def made(block: Rdma, name: str = "gpu1", **texts: str) -> dict[str, Any]:
     """As the role gets it."""
     answer: dict[str, Any] = msgspec.to_builtins(decide(context(block, name, **texts)))
     return answer
+
+
+NETDEVS = ("ens3|52:54:00:4d:00:00|up|1|0000:00:03.0|", "ens4|52:54:00:4d:00:01|up|1|0000:00:04.0|")
+BOTH = Rdma(fabric="soft", soft=Soft(netdevs=("52:54:00:4d:00:00", "ens4")))
+SIW = rdma_host.rxe("siw0", "ens3", "52:54:00:4d:00:00", driver="siw") + rdma_host.rxe()
+ROCE = Rdma(fabric="roce", roce=Roce(pfc=(3,), mtu=4200, ecn=(3,)))
+OFED = Rdma(fabric="roce", stack="doca-ofed", roce=Roce(pfc=(3,)))
+ETHERNET = rdma_host.device("mlx5_0", netdevs="ens1f0np0", layer="Ethernet")
+INBOX = erdma_host.said(parameters={})
+UNSET = {
+    "roce": roce_host.said({"pfc": "none"}),
+    "ofed": ofed_host.said(memory=(ofed_host.loaded("ib_core", own=True),)),
+}
+FEW = {"rdma_packages": rdma_host.packages("rdma-core")}
+ERDMA, THEIRS = erdma_host.block(), {"rdma_devices": erdma_host.devices()}
+ABSENT = "/etc/nccl.conf is left as it is until the devices are there: the host has no RDMA device of fabric erdma"
+ROWS: list[tuple[str, Rdma, dict[str, Any], dict[str, Any]]] = [
+    ("a software device that is missing; siw is another driver", BOTH,
+        {"rdma_devices": SIW, "rdma_host": rdma_host.host(netdevs=NETDEVS)}, {"unit.differs": "ens3 rxe"}),
+    *((f"RoCE: {values}", ROCE, {"rdma_devices": ETHERNET, "roce": roce_host.said(values)}, {"unit.differs": differs})
+      for values, differs in (
+        ({}, ""),
+        ({"pfc": "none"}, "mlx5_0 port 1 pfc: none -> 3"),
+        ({"mtu": "1500", "ecn": ""}, "mlx5_0 port 1 mtu: 1500 -> 4200; mlx5_0 port 1 ecn: not shown -> 3"),
+      )),
+    ("no setting of RoCE is asked for", Rdma(fabric="roce"), {"roce": roce_host.said()}, {"off": PARTS}),
+    ("ports are set once the modules are OFED's", OFED, {"rdma_devices": ETHERNET, **UNSET}, {"unit.differs": ""}),
+    ("in a container they will never be, and nothing waits for them", OFED,
+        {"rdma_devices": ETHERNET, **UNSET, "container": "podman"}, {"unit.differs": "mlx5_0 port 1 pfc: none -> 3"}),
+    *((f"eRDMA: {differs}", ERDMA, {"erdma": text, **THEIRS},
+        {"unit.unit": "gpuprov-erdma.service", "unit.differs": differs, "initramfs": True})
+      for text, differs in (
+        (erdma_host.said(), ""),
+        (erdma_host.said(parameters=None), "erdma: not loaded -> loaded"),
+        (erdma_host.said("stale|"), "erdma: another build -> the one on disk"),
+        (erdma_host.said(parameters={"compat_mode": "N"}), "compat_mode: N -> Y"),
+        (erdma_host.said(parameters={}), "compat_mode: none -> Y"),
+        (erdma_host.said(pairs=("rdmap0s6|eth1|1500",)), "MTU of eth1: 1500 -> 8500"),
+      )),
+    ("the kernel's own eRDMA", erdma_host.block(stack="inbox", compat_mode=False), {"erdma": INBOX}, {"unit.differs": ""}),
+    ("packages of the inbox stack", Rdma(), FEW,
+        {"install": ["ibverbs-providers", "ibverbs-utils", "rdmacm-utils", "infiniband-diags"]}),
+    ("another stack's are its own", Rdma(stack="doca-ofed"), FEW, {"install": []}),
+    ("another's nccl.conf is kept beside ours", ERDMA, {**THEIRS, "nccl": erdma_host.nccl(("NCCL_IB_HCA=erdma",))},
+        {"nccl.problem": "", "nccl.keep": True}),
+    ("ours is not", ERDMA, {**THEIRS, "nccl": erdma_host.nccl(erdma_host.CONF, "ours|")}, {"nccl.keep": False}),
+    ("no device to name", ERDMA, {"rdma_devices": ""}, {"nccl.text": "", "nccl.problem": ABSENT}),
+    ("where root may lift no limit no command is run that would fail", Rdma(),
+        {"rdma_host": rdma_host.host(daemons=("docker.service|8192|65536",), bound=True)}, {"limits.raise": []}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("block", "texts", "wanted"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
+def test_what_is_brought_about(block: Rdma, texts: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert contexts.pick(made(block, **texts), wanted) == wanted
+
+
+def test_files_of_each_fabric() -> None:
+    roce = made(ROCE, rdma_devices=ETHERNET, roce=roce_host.said())
+    assert "ExecStart=@PYTHON@ -B -m rdma.roce apply 60\n" in roce["units"][f"{UNITS}/gpuprov-roce.service"]
+    assert roce["files"]["/etc/gpuprov/roce.conf"].splitlines()[2:] == ["set mtu 4200", "set pfc 3", "set ecn 3"]
+    options = "/etc/modprobe.d/gpuprov-erdma.conf"
+    erdma = made(ERDMA, **THEIRS)
+    assert erdma["files"][options].splitlines()[2:] == ["options erdma compat_mode=Y", "softdep erdma pre: ib_uverbs"]
+    assert erdma["nccl"]["text"].splitlines()[2:] == list(erdma_host.CONF)
+    assert "rdma.nccl.settings" in erdma["nccl"]["text"], "by which it is known again"
+    own = made(erdma_host.block(stack="inbox", compat_mode=False), erdma=INBOX)
+    assert (options in own["absent"], options in own["files"]) == (True, False)
+    bound = made(Rdma(), rdma_host=rdma_host.host(daemons=("docker.service|8192|65536",), bound=True))["limits"]
+    assert list(bound["files"]) == [f"{UNITS}/docker.service.d/50-gpuprov-rdma.conf"], (
+        "its next start is another matter"
+    )
 
 
 def test_a_host_that_is_right_gets_nothing_but_its_files() -> None:
@@ -72,14 +139,6 @@ def test_a_host_that_is_right_gets_nothing_but_its_files() -> None:
     ], "what an earlier gpuprov ran at boot goes, too"
 
 
-def test_software_devices_that_are_missing() -> None:
-    netdevs = ("ens3|52:54:00:4d:00:00|up|1|0000:00:03.0|", "ens4|52:54:00:4d:00:01|up|1|0000:00:04.0|")
-    both = Rdma(fabric="soft", soft=Soft(netdevs=("52:54:00:4d:00:00", "ens4")))
-    there = rdma_host.rxe("siw0", "ens3", "52:54:00:4d:00:00", driver="siw") + rdma_host.rxe()
-    answer = made(both, rdma_devices=there, rdma_host=rdma_host.host(netdevs=netdevs))
-    assert answer["unit"]["differs"] == "ens3 rxe", "siw is another driver"
-
-
 def test_the_address_of_an_interface_is_not_that_of_its_vlan() -> None:
     """A VLAN has the address of the interface below it, and may come before it in the alphabet; rxe refuses VLANs."""
     netdevs_there = ("data10|52:54:00:4d:00:01|up|1||vlan", "ens4|52:54:00:4d:00:01|up|1|0000:00:04.0|")
@@ -102,38 +161,6 @@ def test_another_fabric_takes_away_what_sets_the_old_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "differs"),
-    [
-        ({}, ""),
-        ({"pfc": "none"}, "mlx5_0 port 1 pfc: none -> 3"),
-        ({"mtu": "1500", "ecn": ""}, "mlx5_0 port 1 mtu: 1500 -> 4200; mlx5_0 port 1 ecn: not shown -> 3"),
-    ],
-)
-def test_roce_ports(values: dict[str, str], differs: str) -> None:
-    block = Rdma(fabric="roce", roce=Roce(pfc=(3,), mtu=4200, ecn=(3,)))
-    device = rdma_host.device("mlx5_0", netdevs="ens1f0np0", layer="Ethernet")
-    answer = made(block, rdma_devices=device, roce=roce_host.said(values))
-    assert answer["unit"]["differs"] == differs
-    assert "ExecStart=@PYTHON@ -B -m rdma.roce apply 60\n" in answer["units"][f"{UNITS}/gpuprov-roce.service"]
-    assert answer["files"]["/etc/gpuprov/roce.conf"].splitlines()[2:] == ["set mtu 4200", "set pfc 3", "set ecn 3"]
-    assert made(Rdma(fabric="roce"), roce=roce_host.said())["off"] == PARTS, "no setting is asked for"
-
-
-@pytest.mark.parametrize(("container", "differs"), [("none", ""), ("podman", "mlx5_0 port 1 pfc: none -> 3")])
-def test_ports_are_set_once_the_modules_are_ofeds(container: str, differs: str) -> None:
-    """In a container the kernel's modules are the machine's: they will never be OFED's, and nothing waits for them."""
-    block = Rdma(fabric="roce", stack="doca-ofed", roce=Roce(pfc=(3,)))
-    answer = made(
-        block,
-        rdma_devices=rdma_host.device("mlx5_0", netdevs="ens1f0np0", layer="Ethernet"),
-        roce=roce_host.said({"pfc": "none"}),
-        ofed=ofed_host.said(memory=(ofed_host.loaded("ib_core", own=True),)),
-        container=container,
-    )
-    assert answer["unit"]["differs"] == differs
-
-
-@pytest.mark.parametrize(
     ("asked", "lost"),
     [
         ({"count": 2}, "1 of 2 RoCE devices"),
@@ -150,34 +177,6 @@ def test_roce_ports_that_are_not_there_are_refused_before_anything_is_changed(as
     block = Rdma(fabric="roce", roce=Roce(pfc=(3,)), **asked)
     outcome = ways.run(context(block, rdma_devices=there, roce=roce_host.said()))
     assert (outcome.status, outcome.found) == ("fail", lost)
-
-
-@pytest.mark.parametrize(
-    ("text", "differs"),
-    [
-        (erdma_host.said(), ""),
-        (erdma_host.said(parameters=None), "erdma: not loaded -> loaded"),
-        (erdma_host.said("stale|"), "erdma: another build -> the one on disk"),
-        (erdma_host.said(parameters={"compat_mode": "N"}), "compat_mode: N -> Y"),
-        (erdma_host.said(parameters={}), "compat_mode: none -> Y"),
-        (erdma_host.said(pairs=("rdmap0s6|eth1|1500",)), "MTU of eth1: 1500 -> 8500"),
-    ],
-)
-def test_erdma(text: str, differs: str) -> None:
-    answer = made(erdma_host.block(), erdma=text, rdma_devices=erdma_host.devices())
-    assert (answer["unit"]["unit"], answer["unit"]["differs"]) == ("gpuprov-erdma.service", differs)
-    assert answer["files"]["/etc/modprobe.d/gpuprov-erdma.conf"].splitlines()[2:] == [
-        "options erdma compat_mode=Y",
-        "softdep erdma pre: ib_uverbs",
-    ]
-    assert answer["initramfs"]
-
-
-def test_the_kernels_own_driver_of_erdma_has_no_options() -> None:
-    answer = made(erdma_host.block(stack="inbox", compat_mode=False), erdma=erdma_host.said(parameters={}))
-    assert "/etc/modprobe.d/gpuprov-erdma.conf" in answer["absent"]
-    assert "/etc/modprobe.d/gpuprov-erdma.conf" not in answer["files"]
-    assert answer["unit"]["differs"] == ""
 
 
 @pytest.mark.parametrize(
@@ -216,41 +215,7 @@ def test_limits_of_services() -> None:
     assert made(Rdma(memlock=""), rdma_host=rdma_host.host(daemons=daemons))["limits"] == {"files": {}, "raise": []}
 
 
-def test_where_root_may_lift_no_limit_no_command_is_run_that_would_fail() -> None:
-    daemons = ("docker.service|8192|65536",)
-    answer = made(Rdma(), rdma_host=rdma_host.host(daemons=daemons, bound=True))["limits"]
-    assert answer["raise"] == []
-    assert list(answer["files"]) == [f"{UNITS}/docker.service.d/50-gpuprov-rdma.conf"], (
-        "the unit's next start is another matter"
-    )
-
-
 def test_a_running_service_is_lifted(tmp_path: Path) -> None:
-    for name, body in {"systemctl": "echo 11", "prlimit": f'echo "$*" >{tmp_path}/log'}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
-    env = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    env = at_boot.stand_in(tmp_path, {"systemctl": "echo 11", "prlimit": f'echo "$*" >{tmp_path}/log'})
     subprocess.run(["sh", "-c", RAISE, "sh", "containerd.service", "131072"], check=True, timeout=20, env=env)
     assert (tmp_path / "log").read_text() == "--pid 11 --memlock=131072:131072\n"
-
-
-def test_packages_of_the_inbox_stack_that_are_missing() -> None:
-    assert made(Rdma(), rdma_packages=rdma_host.packages("rdma-core"))["install"] == [
-        "ibverbs-providers", "ibverbs-utils", "rdmacm-utils", "infiniband-diags",
-    ]  # fmt: skip
-    assert made(Rdma(stack="doca-ofed"), rdma_packages=rdma_host.packages("rdma-core"))["install"] == []
-
-
-def test_what_nccl_is_told() -> None:
-    block = erdma_host.block()
-    answer = made(block, rdma_devices=erdma_host.devices(), nccl=erdma_host.nccl(("NCCL_IB_HCA=erdma",)))["nccl"]
-    assert answer["text"].splitlines()[2:] == list(erdma_host.CONF)
-    assert (answer["problem"], answer["keep"]) == ("", True), "another's file is kept beside it"
-    ours = made(block, rdma_devices=erdma_host.devices(), nccl=erdma_host.nccl(erdma_host.CONF, "ours|"))["nccl"]
-    assert not ours["keep"]
-    assert "rdma.nccl.settings" in answer["text"], "by which it is known again"
-    none = made(block, rdma_devices="")["nccl"]
-    assert (none["text"], none["problem"]) == (
-        "",
-        "/etc/nccl.conf is left as it is until the devices are there: the host has no RDMA device of fabric erdma",
-    )

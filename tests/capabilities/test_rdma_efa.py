@@ -1,21 +1,31 @@
-"""EFA: the installer that ran, the driver, libfabric, NCCL's plugin; and what it looks like where one of them is not
-there."""
+"""EFA: the installer that ran, the driver, libfabric, NCCL's plugin, where one of them is not there; and what a spec may
+say."""
 
 from __future__ import annotations
 
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.rdma import common
 from gpuprov.capabilities.rdma.efa import checks as efa
+from gpuprov.capabilities.rdma.efa import rules as efa_rules
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import conf
+from gpuprov.capabilities.rdma.nccl import rules as nccl_rules
+from gpuprov.capabilities.rdma.nccl.fragment import Nccl
+from gpuprov.capabilities.rdma.rules import stacks
 from gpuprov.catalog.rdma import efa as catalogue
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.facts.probes.rdma import DEVICES
+from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
-from tests.capabilities.asking import CHECKS, GOOD
-from tests.capabilities.efa_host import CORE, KERNEL, KO, NAMES, PLUGIN, RECORD, block, devices, fi_info, said
+from tests.capabilities import contexts
+from tests.capabilities.asking import CHECKS
+from tests.capabilities.efa_host import CORE, KERNEL, KO, NAMES, PLUGIN, RECORD, SHA256, block, devices, fi_info, said
 
 ASKED = block()
 INBOX = block(stack="inbox", installer="")
@@ -26,12 +36,7 @@ OTHER = RECORD.replace("2df4", "ffff")
 
 
 def ask(check: str, wanted: Rdma, text: str, devs: str = devices()) -> Outcome:
-    question = CHECKS[f"rdma.efa_{check}"]
-    texts = {**GOOD, "efa": text, "rdma_devices": devs}
-    facts = Facts({
-        probe.name: one if isinstance(one := texts[probe.name], Output) else Output(one) for probe in question.probes
-    })  # fmt: skip
-    return question.run(Context(HostSpec(name="gpu1"), wanted, facts))
+    return contexts.answer(f"rdma.efa_{check}", contexts.spec(rdma=wanted), {"efa": text, "rdma_devices": devs})
 
 
 ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
@@ -150,3 +155,63 @@ def test_the_catalogue() -> None:
     assert all(len(one.sha256) == 64 for one in known)
     assert len({one.sha256 for one in known}) == len(known)
     assert [catalogue.count_devices(name) for name in ("p5.48xlarge", "p5en.48xlarge", "m5.large")] == [32, 16, 0]
+
+
+HOST = HostSpec(name="gpu1")
+URL = "https://site.example/aws-efa-installer-1.50.0.tar.gz"
+
+
+def told(problems: Any) -> list[str]:
+    return [f"{problem.severity}: {problem.message}" for problem in problems]
+
+
+def test_a_good_spec(tmp_path: Path) -> None:
+    archive = tmp_path / "aws-efa-installer-1.50.0.tar.gz"
+    archive.write_bytes(b"an archive")
+    for good in (
+        block(),
+        block(installer=""),
+        block(stack="inbox"),
+        block(mpi="openmpi5", gpudirect=True, plugin=False),
+        block(sha256=SHA256.upper()),
+        block(installer="", url=URL, sha256="0" * 64),
+        block(installer="", file=str(archive), sha256=sha256(b"an archive").hexdigest()),
+    ):
+        assert told(efa_rules.rules(HOST, good)) == []
+        assert told(stacks(good)) == []
+        assert told(nccl_rules.rules(HOST, good)) == []
+    assert told(efa_rules.rules(HOST, Rdma(fabric="roce"))) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (block(stack="doca-ofed"), "error: rdma.stack is doca-ofed"),
+        (block(installer="1.2.3"), 'error: rdma.efa.installer is "1.2.3", whose checksum gpuprov does not know'),
+        (block(sha256="0" * 64), "error: rdma.efa.sha256 is not the one that AWS publishes of 1.47.0"),
+        (block(url=URL, sha256="0" * 64), "error: rdma.efa.url and installer both name the installer"),
+        (block(installer="", url=URL), "error: rdma.efa.sha256 is missing: url names a program that is run as root"),
+        (block(installer="", file="/no/such.tar.gz", sha256="0" * 64), "error: rdma.efa.file /no/such.tar.gz is not there"),
+        (block(installer="", sha256="0" * 64), "error: rdma.efa.sha256 is of no file"),
+        (block(installer="", mpi="both"), "error: rdma.efa.mpi has no effect"),
+        (block(stack="inbox", gpudirect=True), "error: rdma.efa.gpudirect is true, and rdma.stack inbox"),
+        (block(nccl=Nccl(net_plugin="none")), "error: rdma.nccl.net_plugin is none, and NCCL uses EFA by a plugin alone"),
+        (block(nccl=Nccl(topo_file="/etc/t.xml")), "warning: rdma.nccl.topo_file overrules the topology"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be(asked: Rdma, message: str) -> None:
+    found = told(efa_rules.rules(HOST, asked))
+    assert any(one.startswith(message) for one in found), found
+
+
+def test_neighbours() -> None:
+    host = HostSpec(name="gpu1", capabilities={"kernel": Kernel(blacklist=("efa",))})
+    assert told(efa_rules.rules(host, block())) == ["error: kernel.blacklist has efa, which EFA needs"]
+    assert told(stacks(Rdma(fabric="roce", stack="efa-vendor"))) == [
+        "error: rdma.stack is efa-vendor, and rdma.fabric is roce"
+    ]
+    (found,) = told(nccl_rules.rules(HOST, block(nccl=Nccl(gid="index"))))
+    assert found == "error: rdma.nccl.gid has no effect: the plugin for EFA finds its devices itself"
+    assert efa_rules.installer_sha256(block()) == SHA256
+    assert efa_rules.installer_sha256(block(installer="", url=URL, sha256="A" * 64)) == "a" * 64
+    assert efa_rules.installer_sha256(block(installer="")) == ""

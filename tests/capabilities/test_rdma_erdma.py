@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.rdma.erdma import checks as erdma
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.facts.probes.base import Facts, Output
-from gpuprov.spec.model import HostSpec
+from tests.capabilities import contexts
 from tests.capabilities.asking import CHECKS
 from tests.capabilities.erdma_host import KERNEL, KO, PARAMETERS, RUNS, SHA256, block, devices, said
 
@@ -25,11 +25,7 @@ def ask(
     check: str, wanted: Rdma, text: str, devs: str = devices(), images: str = "", release: str = "ID=ubuntu\n"
 ) -> Outcome:
     texts = {"erdma": text, "rdma_devices": devs, "erdma_initramfs": images, "os_release": release}
-    texts |= {"erdma_build": "native|amd64\n", "packages": "native|amd64\n"}
-    question = CHECKS[f"rdma.erdma_{check}"]
-    declared = {probe.name for probe in question.probes}
-    facts = Facts({name: Output(value) for name, value in texts.items() if name in declared})
-    return question.run(Context(HostSpec(name="gpu1"), wanted, facts))
+    return contexts.answer(f"rdma.erdma_{check}", contexts.spec(rdma=wanted), {**texts, "packages": "native|amd64\n"})
 
 
 ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [

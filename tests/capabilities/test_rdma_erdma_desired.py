@@ -1,22 +1,25 @@
-"""eRDMA's and EFA's software: what a host is given of an installer, and which kernels get a build."""
+"""eRDMA's and EFA's software: what a host is given of an installer, which kernels get a build; the program of each boot."""
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.rdma.desired import DESIRED, decide
+from gpuprov.capabilities.rdma.desired import decide
+from gpuprov.capabilities.rdma.erdma.desired import MODULES
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import efa as efa_catalogue
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.facts.probes.rdma import erdma as probe
-from gpuprov.spec.model import HostSpec
-from tests.capabilities import efa_host, rdma_host
-from tests.capabilities.asking import CHECKS, facts, good
+from tests.capabilities import at_boot, contexts, efa_host, rdma_host
+from tests.capabilities.asking import CHECKS
 from tests.capabilities.erdma_host import KERNEL, KO, PARAMETERS, SHA256, block, devices, said
+from tests.facts.probes.rdma.erdma_tree import environment, here, tree, write
 
 UBUNTU = 'ID=ubuntu\nVERSION_ID="24.04"\nPRETTY_NAME="Ubuntu 24.04.3 LTS"\nID_LIKE=debian\n'
 ROCKY = 'ID="rocky"\nVERSION_ID="9.6"\nPRETTY_NAME="Rocky Linux 9.6"\nID_LIKE="rhel centos fedora"\n'
@@ -30,9 +33,8 @@ NONE = {"erdma": said(kernels=(f"{KERNEL}|1|1|||0",), parameters=None)}
 
 def context(asked: Rdma, **texts: str) -> Context[Rdma]:
     theirs = {"os_release": UBUNTU, "erdma": said(), "erdma_build": "native|amd64\n", "packages": "native|amd64\n"}
-    known = {**good(), **theirs, "rdma_host": rdma_host.host(), "rdma_devices": devices(), **texts}
-    declared = facts(**{one.name: known[one.name] for one in DESIRED.probes})
-    return Context(HostSpec(name="gpu1", capabilities={"rdma": asked}), asked, declared)
+    known = {**theirs, "rdma_host": rdma_host.host(), "rdma_devices": devices(), **texts}
+    return contexts.context("rdma", contexts.spec(rdma=asked), known)
 
 
 def made(asked: Rdma, **texts: str) -> dict[str, Any]:
@@ -156,3 +158,82 @@ def test_awss_installer_is_fetched_where_it_has_not_run_just_so() -> None:
     none = efa(efa_host.block(installer=""), efa_host.said())
     assert (none["fetch"], none["efa"]) == ([], None)
     assert made(block())["efa"] is None
+
+
+WANTED = "parameter compat_mode Y\nparameter default_cc -1\nmtu 8500\n"
+NOT_FOUND = {"find": "exit 0"}
+IP = 'echo "$*" >> {0}/ip; [ "$1 $2" = "link set" ] && echo "$6" > {0}/sys/class/net/$4/mtu'
+
+
+def program(root: Path, *words: str, settings: str = WANTED, **programs: str) -> subprocess.CompletedProcess[str]:
+    write(root, {"etc/gpuprov/erdma.conf": f"# managed\n{settings}"})
+    env = environment(root, **({"ip": IP.format(root), "ls": 'exec /bin/ls "$@"'} | NOT_FOUND | programs))
+    return at_boot.run(root, "rdma", MODULES, lambda text: here(root, text), *words, env=env)
+
+
+def lonely(root: Path, **more: str) -> None:
+    """A tree whose module nobody holds."""
+    tree(root, **more)  # type: ignore[arg-type]
+    (root / "sys/module/erdma/holders/smc/x").unlink()
+    (root / "sys/module/erdma/holders/smc").rmdir()
+
+
+def test_the_mtu_is_set_and_read_back(tmp_path: Path) -> None:
+    lonely(tmp_path)
+    done = program(tmp_path, "apply")
+    assert (done.returncode, done.stdout) == (0, "MTU of eth1: 1500 -> 8500\n"), done.stderr
+    assert (tmp_path / "ip").read_text() == "link set dev eth1 mtu 8500\n"
+    assert program(tmp_path, "apply").stdout == "", "a second run changes nothing"
+
+
+def test_an_mtu_that_is_not_taken(tmp_path: Path) -> None:
+    lonely(tmp_path)
+    done = program(tmp_path, "apply", ip="echo 'RTNETLINK answers: Invalid argument' >&2; exit 2")
+    assert done.returncode == 1
+    assert done.stderr == "erdma: MTU of eth1: 1500 -> 8500 (RTNETLINK answers: Invalid argument)\n"
+
+
+LOAD = 'echo "$*" >> {0}/loads; mkdir -p {0}/sys/module/erdma/parameters; echo Y > {0}/sys/module/erdma/parameters/compat_mode; '
+LOAD += "echo -1 > {0}/sys/module/erdma/parameters/default_cc; echo ABC > {0}/sys/module/erdma/srcversion"
+
+
+def test_the_wrong_mode_is_loaded_anew(tmp_path: Path) -> None:
+    lonely(tmp_path, mode="N")
+    done = program(tmp_path, "apply", modprobe=LOAD.format(tmp_path), rmmod=f"rm -r {tmp_path}/sys/module/erdma")
+    assert done.returncode == 0, done.stderr
+    assert "loaded anew for compat_mode: N -> Y" in done.stdout
+    assert (tmp_path / "loads").read_text() == "erdma\n"
+
+
+def test_a_driver_that_is_held_is_left_alone(tmp_path: Path) -> None:
+    tree(tmp_path, mode="N")
+    done = program(tmp_path, "apply", rmmod=f"touch {tmp_path}/unloaded")
+    assert done.returncode == 1
+    assert "read-only while it is loaded (compat_mode: N -> Y), and it is held by: module smc" in done.stderr
+    assert not (tmp_path / "unloaded").exists()
+
+
+def test_a_driver_that_does_not_take_the_mode(tmp_path: Path) -> None:
+    lonely(tmp_path, mode="N")
+    kernels = f"mkdir -p {tmp_path}/sys/module/erdma"
+    done = program(tmp_path, "apply", modprobe=kernels, rmmod=f"rm -r {tmp_path}/sys/module/erdma")
+    assert done.returncode == 1
+    assert "does not take compat_mode: none -> Y" in done.stderr
+
+
+def test_what_cannot_be_loaded_and_what_does_not_come(tmp_path: Path) -> None:
+    lonely(tmp_path)
+    subprocess.run(["rm", "-r", str(tmp_path / "sys/module/erdma")], check=True)
+    done = program(tmp_path, "apply", modprobe="echo 'Unknown symbol in module' >&2; exit 1")
+    assert done.stderr == "erdma: the driver cannot be loaded: Unknown symbol in module\n"
+    lonely_again = tmp_path / "again"
+    lonely(lonely_again)
+    (lonely_again / "sys/class/infiniband/erdma_0/device").unlink()
+    done = program(lonely_again, "apply", "1", sleep="exit 0")
+    assert "not every eRDMA function has a device with a network interface" in done.stderr
+    assert "0000:00:06.0" in done.stderr
+
+
+def test_usage(tmp_path: Path) -> None:
+    done = program(tmp_path, "boot")
+    assert (done.returncode, "usage: erdma apply" in done.stderr) == (1, True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.rdma.efa.fragment import Efa
 from gpuprov.capabilities.rdma.fragment import Rdma, Selector, Soft
 from gpuprov.capabilities.rdma.nccl import checks as nccl
@@ -14,9 +14,8 @@ from gpuprov.capabilities.rdma.nccl import conf as nccl_conf
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.facts.probes.rdma import parse
-from gpuprov.spec.model import HostSpec
+from tests.capabilities import contexts
 from tests.capabilities import erdma_host as host
-from tests.capabilities.asking import CHECKS
 from tests.capabilities.rdma_host import rxe
 
 IB = "\n".join(
@@ -67,19 +66,11 @@ def roce(**asked: Any) -> Rdma:
         (host.block(), host.devices(), host.CONF),
         (host.block(compat_mode=False), host.devices("4: RNIC"), ("NCCL_IB_DISABLE=1",)),
         (Rdma(fabric="soft", soft=Soft(driver="siw")), SIW, ("NCCL_IB_DISABLE=1",)),
-        (
-            roce(
-                gid="none", traffic_class=106, service_level=0, socket_ifname=("eth0",), gdr_level="SYS", relaxed_ordering="required",
-                net_plugin="none", topo_file="/etc/topo.xml", settings={"NCCL_IB_TIMEOUT": 22, "NCCL_CROSS_NIC": "0"},
-            ),
-            ETH,
-            (
-                "NCCL_IB_HCA==rocep26s0", "NCCL_IB_TC=106", "NCCL_IB_SL=0", "NCCL_SOCKET_IFNAME==eth0",
-                "NCCL_IB_PCI_RELAXED_ORDERING=1",
-                "NCCL_NET_GDR_LEVEL=SYS", "NCCL_NET_PLUGIN=none", "NCCL_TOPO_FILE=/etc/topo.xml", "NCCL_CROSS_NIC=0",
-                "NCCL_IB_TIMEOUT=22",
-            ),
-        ),
+        (roce(gid="none", traffic_class=106, service_level=0, socket_ifname=("eth0",), gdr_level="SYS",
+            relaxed_ordering="required", net_plugin="none", topo_file="/etc/topo.xml", settings={"NCCL_IB_TIMEOUT": 22,
+            "NCCL_CROSS_NIC": "0"}), ETH, ("NCCL_IB_HCA==rocep26s0", "NCCL_IB_TC=106", "NCCL_IB_SL=0",
+            "NCCL_SOCKET_IFNAME==eth0", "NCCL_IB_PCI_RELAXED_ORDERING=1", "NCCL_NET_GDR_LEVEL=SYS",
+            "NCCL_NET_PLUGIN=none", "NCCL_TOPO_FILE=/etc/topo.xml", "NCCL_CROSS_NIC=0", "NCCL_IB_TIMEOUT=22")),
         (Rdma(fabric="infiniband", nccl=Nccl(sharp=True)), IB, ("NCCL_IB_HCA==ibp18s0,ibp2as0", "NCCL_COLLNET_ENABLE=1")),
     ],
 )  # fmt: skip
@@ -119,10 +110,7 @@ def test_software_devices_are_those_of_the_named_interfaces() -> None:
 
 
 def ask(check: str, wanted: Rdma, conf: str, devices: str = host.devices()) -> Outcome:
-    question = CHECKS[f"rdma.nccl_{check}"]
-    texts = {"nccl": conf, "rdma_devices": devices}
-    facts = Facts({probe.name: Output(texts[probe.name]) for probe in question.probes})
-    return question.run(Context(HostSpec(name="gpu1"), wanted, facts))
+    return contexts.answer(f"rdma.nccl_{check}", contexts.spec(rdma=wanted), {"nccl": conf, "rdma_devices": devices})
 
 
 COMPAT, LEFT = host.block(), host.block(nccl=Nccl(manage=False))

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed import checks as ofed
 from gpuprov.capabilities.rdma.ofed.checks import rules
 from gpuprov.capabilities.rdma.ofed.fragment import Ofed
-from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
-from tests.capabilities.asking import facts
+from tests.capabilities import contexts
 from tests.capabilities.ofed_host import ABSENT, KERNEL, OTHER, ROCKY, UBUNTU, kernel, loaded, packages, said
 
 CHECKS = {check.id.removeprefix("rdma.ofed_"): check for check in ofed.CHECKS}
@@ -29,18 +28,8 @@ def asking(**values: Any) -> Rdma:
 
 
 def ask(name: str, block: Rdma, **changed: str) -> Outcome:
-    check = CHECKS[name]
-    texts = {
-        "ofed": said(),
-        "ofed_packages": packages(),
-        "os_release": UBUNTU,
-        "container": "none\n",
-        "package_locking": "",
-        **changed,
-    }
-    declared = {probe.name for probe in check.probes}
-    assert set(changed) <= declared
-    return check.run(Context(HostSpec(name="h"), block, facts(**{k: v for k, v in texts.items() if k in declared})))
+    texts = {"ofed": said(), "ofed_packages": packages(), "os_release": UBUNTU, **changed}
+    return contexts.answer(f"rdma.ofed_{name}", contexts.spec(rdma=block), texts)
 
 
 OWN_CORE = said(memory=(loaded("ib_core", own=True), loaded("mlx5_core"), loaded("mlx5_ib")))
@@ -173,21 +162,3 @@ def test_a_file_that_is_there(tmp_path: Path) -> None:
     file.write_bytes(b"a package")
     block = asking(file=str(file), sha256=sha256(b"a package").hexdigest())
     assert not list(rules(HostSpec(name="h"), block))
-
-
-@pytest.mark.parametrize(
-    ("values", "told"),
-    [
-        ({"version": "3.2.1"}, 'ofed.version is "3.2.1"'),
-        ({"version": 25.10}, "ofed.version is 25.1"),
-        ({"url": "ftp://a/b.deb"}, "ofed.url is"),
-        ({"url": "https://user:pw@host/b.deb"}, "ofed.url is"),
-        ({"sha256": "abc"}, 'ofed.sha256 is "abc"'),
-        ({"openib_conf": {"FORCE_MOD": True}}, 'unknown key "FORCE_MOD" in ofed.openib_conf'),
-        ({"openib_conf": {"ONBOOT": "maybe"}}, 'ofed.openib_conf.ONBOOT is "maybe"'),
-    ],
-)
-def test_values_out_of_range(values: dict[str, Any], told: str) -> None:
-    block, findings = convert({"stack": "doca-ofed", "ofed": values}, Rdma)
-    assert block is None
-    assert told in findings[0][1]

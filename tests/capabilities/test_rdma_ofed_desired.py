@@ -8,13 +8,11 @@ import msgspec
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.rdma.desired import DESIRED, decide
+from gpuprov.capabilities.rdma.desired import decide
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.beside import resolvable
 from gpuprov.capabilities.rdma.ofed.fragment import Ofed
-from gpuprov.spec.model import HostSpec
-from tests.capabilities import rdma_host
-from tests.capabilities.asking import facts, good
+from tests.capabilities import contexts, rdma_host
 from tests.capabilities.ofed_host import (
     ABSENT,
     KERNEL,
@@ -43,16 +41,9 @@ def block(**values: Any) -> Rdma:
 
 
 def context(asked: Rdma, **texts: str) -> Context[Rdma]:
-    theirs = {
-        "os_release": UBUNTU,
-        "ofed": said(),
-        "ofed_packages": packages(),
-        "ofed_index": index(),
-        "packages": "native|amd64\n",
-    }
-    known = {**good(), **theirs, "rdma_host": rdma_host.host(), **texts}
-    declared = facts(**{probe.name: known[probe.name] for probe in DESIRED.probes})
-    return Context(HostSpec(name="gpu1", capabilities={"rdma": asked}), asked, declared)
+    theirs = {"os_release": UBUNTU, "ofed": said(), "ofed_packages": packages(), "ofed_index": index()}
+    known = {**theirs, "packages": "native|amd64\n", "rdma_host": rdma_host.host(), **texts}
+    return contexts.context("rdma", contexts.spec(rdma=asked), known)
 
 
 def made(asked: Rdma, **texts: str) -> dict[str, Any]:

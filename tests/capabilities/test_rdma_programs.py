@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -47,8 +46,6 @@ def host(
 
 
 def run(root: Path, *words: str, lines: str = "rxe ens4\n", **programs: str) -> subprocess.CompletedProcess[str]:
-    folder = root / "bin"
-    folder.mkdir(exist_ok=True)
     commands = {
         "rdma": RDMA.replace("ROOT", str(root)),
         "modprobe": f"mkdir -p {root}/module/$1",
@@ -58,11 +55,8 @@ def run(root: Path, *words: str, lines: str = "rxe ens4\n", **programs: str) -> 
         "sleep": f"echo slept >>{root}/log",
         **programs,
     }
-    for name, body in commands.items():
-        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
-        (folder / name).chmod(0o755)
     (root / "rdma-soft.conf").write_text(f"# managed\n{lines}")
-    env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
+    env = at_boot.stand_in(root / "bin", commands)
     return at_boot.run(root, "rdma", soft.MODULES, lambda text: here(root, text), *words, env=env, before=SLEEP)
 
 

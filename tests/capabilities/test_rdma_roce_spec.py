@@ -14,7 +14,6 @@ from gpuprov.capabilities.rdma.roce.fragment import Roce
 from gpuprov.capabilities.rdma.roce.lines import lines
 from gpuprov.catalog.rdma import roce as catalogue
 from gpuprov.facts.probes.base import Facts, Output
-from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import roce_host
 from tests.capabilities.test_rdma_roce import ASKED
@@ -62,29 +61,6 @@ def test_what_a_spec_must_not_say(block: Rdma, said: str) -> None:
     found = told(block)
     assert len(found) == bool(said), found
     assert said in (found or [""])[0]
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({"pfc": [8]}, "roce.pfc[0] is 8"),
-        ({"pfc": 3}, "roce.pfc is 3"),
-        ({"dscp2prio": {"64": 3}}, 'the key is "64"'),
-        ({"dscp2prio": {26: 3}}, "the key 26 is no text"),
-        ({"dscp2prio": {"26": 8}}, "roce.dscp2prio.26 is 8"),
-        ({"tos": 256}, "roce.tos is 256"),
-        ({"traffic_class": -2}, "roce.traffic_class is -2"),
-        ({"cnp_dscp": 64}, "roce.cnp_dscp is 64"),
-        ({"cnp_802p_prio": 8}, "roce.cnp_802p_prio is 8"),
-        ({"mode": "v3"}, 'roce.mode is "v3"'),
-        ({"trust": "both"}, 'roce.trust is "both"'),
-        ({"tust": "dscp"}, 'unknown key "tust" in roce'),
-    ],
-)
-def test_values_out_of_range(values: dict[str, Any], said: str) -> None:
-    block, findings = convert({"fabric": "roce", "roce": values}, Rdma)
-    assert block is None
-    assert said in findings[0][1]
 
 
 BLOCKS = [

@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 
-from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities import BY_NAME, slurm
 from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.capabilities.slurm.desired import DESIRED, DROP_IN, HEALTH, UNIT, UNIT_FILE, UNIT_TEXT
 from gpuprov.capabilities.slurm.fragment import Slurm, make_request
 from gpuprov.catalog.xids import XID
 from gpuprov.facts.probes.host import slurm as probe
 from gpuprov.host_code.at_boot import slurm as onhost
 from gpuprov.host_code.at_boot.slurm import HEADER
-from gpuprov.spec.model import GpuSpec, HostSpec
-from tests.capabilities import mig_host
-from tests.capabilities.asking import CHECKS, NO_GPU, Row, facts, good, judge, older
+from gpuprov.spec.build import convert
+from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
+from tests.capabilities import contexts, mig_host
+from tests.capabilities.asking import NO_GPU, Row, facts, judge, older
 from tests.capabilities.contents_host import unit
 from tests.capabilities.slurm_host import SETTINGS, told
 
@@ -54,6 +56,7 @@ ROWS = [
     Row("one GPU", GRES, None, {}, "pass", "gpu:1"),
     Row("no GPU at all", GRES, None, NO_GPU, "skip", "no NVIDIA GPU"),
     Row("a driver that does not answer", GRES, None, {"mig": mig_host.state(complaint="NVML: gone")}, "fail", "NVML: gone"),
+    Row("a driver that lists none", GRES, None, {"mig": mig_host.state()}, "fail", "NVML lists no GPU", "see nvidia_driver.loaded"),
     Row("not written yet", GRES, None, {"slurm": told(lines=())}, "fail", "gres.conf: absent", "gpuprov apply"),
     Row("edited by hand", GRES, None, {"slurm": told(lines=("Name=gpu File=/dev/nvidia1",))}, "fail", "another text"),
     Row("a type", GRES, Slurm(type="h100"),
@@ -110,7 +113,7 @@ def test_slurm(row: Row) -> None:
 
 def ask(block: Slurm, text: str, model: str = "H100-SXM5-80GB") -> Outcome:
     host = HostSpec(name="gpu1", gpu=GpuSpec(model=model, count=1), capabilities={"slurm": block})
-    return CHECKS[GRES].run(Context(host, block, facts(**{**good(), "slurm": text})))
+    return contexts.answer(GRES, host, {"slurm": text})
 
 
 def test_the_model_is_the_type_where_the_spec_names_one() -> None:
@@ -178,3 +181,47 @@ def test_the_node_is_drained_for_every_form_of_an_xid(
     monkeypatch.setattr(onhost, "UVM", str(tmp_path / "nvidia-uvm"))
     settings = {"count": 1, "xid": XID.pattern, "xids": {"79": "reboot the host"}}
     assert onhost.unfit(settings, {"gpus": [{}]}, f"{line}\n") == (found and f"{found}reboot the host")
+
+
+ON: dict[str, Fragment] = {"mig": Mig(layout=())}
+OFF: dict[str, Fragment] = {"mig": Mig(mode="disabled")}
+
+
+@pytest.mark.parametrize(
+    ("block", "others", "said"),
+    [
+        (Slurm(), {}, ""),
+        (Slurm(shards=4, type="h100"), {}, ""),
+        (Slurm(shards=4), OFF, ""),
+        (Slurm(), ON, ""),
+        (Slurm(gres="nvml", constrain_devices=False), ON, ""),
+        (Slurm(shards=4), ON,
+            "slurm.shards is 4, and mig cuts GPUs into MIG devices, which Slurm does not share; shards: 0"),
+        (Slurm(gres="nvml", type="h100"), {},
+            'slurm.type is "h100", and has no effect with gres: nvml, as AutoDetect=nvml names'),
+        (Slurm(gres="site", type="h100"), {}, "as gres.conf is the site's; gres: files"),
+        (Slurm(gres="site", shards=2), {}, "slurm.shards has no effect with gres: site"),
+        (Slurm(constrain_devices=False), ON,
+            "slurm.constrain_devices is false, and jobs are kept to their MIG device by its device files"),
+    ],
+)  # fmt: skip
+def test_rules(block: Slurm, others: dict[str, Fragment], said: str) -> None:
+    host = HostSpec(name="h", capabilities={"slurm": block, **others})
+    found = [str(problem) for problem in slurm.rules(host, block)]
+    assert len(found) == bool(said), found
+    assert not said or said in found[0], found
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"gres": "rsmi"},
+        {"type": "h100 Count=9"},
+        {"type": "h100\nName=gpu"},
+        {"shards": -1},
+        {"shards": 2000},
+        {"enroot": True},
+    ],
+)
+def test_what_no_spec_may_say(values: dict[str, object]) -> None:
+    assert convert(values, Slurm)[1], "it would be a line of gres.conf"

@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 
-from gpuprov.capabilities import BY_NAME
-from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus import fabric
-from gpuprov.spec.model import Fragment, HostSpec
-from tests.capabilities import asking, dcgm_host
-from tests.capabilities.asking import B200, CHECKS, FABRIC_MANAGER, H100, NVSWITCH, good
+from tests.capabilities import contexts, dcgm_host
+from tests.capabilities.asking import B200, FABRIC_MANAGER, H100, NVSWITCH, good
 
 NAME, VERSION = "libnvidia-nscq-535", "535.261.03"
 PLACE = "/usr/lib/x86_64-linux-gnu"
@@ -27,13 +25,8 @@ def installed(version: str = VERSION, name: str = NAME, state: str = "hi ") -> s
 
 
 def ask(check_id: str, block: FabricManager | None = None, *, with_dcgm: bool = True, **changed: Any) -> Outcome:
-    check, texts = CHECKS[check_id], {**good(), "switch_libraries": FOUND, "fabric_packages": installed(), **changed}
-    declared = {probe.name for probe in check.probes}
-    assert set(changed) <= declared, f"{check_id} does not declare {set(changed) - declared}"
-    blocks: dict[str, Fragment] = {"fabric_manager": block or FabricManager()} | ({"dcgm": Dcgm()} if with_dcgm else {})
-    facts = asking.facts(**{name: text for name, text in texts.items() if name in declared})
-    mine = blocks.get(check.capability, BY_NAME[check.capability].fragment())
-    return check.run(Context(HostSpec(name="gpu1", capabilities=blocks), mine, facts))
+    host = contexts.spec(fabric_manager=block or FabricManager(), dcgm=Dcgm() if with_dcgm else None)
+    return contexts.answer(check_id, host, {"switch_libraries": FOUND, "fabric_packages": installed(), **changed})
 
 
 LIBRARY = "fabric_manager.query_library"

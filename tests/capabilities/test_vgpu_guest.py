@@ -117,7 +117,6 @@ def test_a_vaulted_token_is_not_compared(tmp_path: Path) -> None:
 
 FAILED = "Failed to acquire license from api.cls.licensing.nvidia.com (Info: NVIDIA RTX Virtual Workstation - Error: timed out)"
 
-
 UNIT = "nvidia-gridd.service"
 
 
@@ -156,62 +155,27 @@ WHOLE = VgpuGuest(feature_type="vcs")
         (PLAIN, {}, "pass", "0000:06:00.0 NVIDIA Virtual Compute Server: Licensed (Expiry: 2027-1-16 9:5:7 GMT)", ""),
         (PLAIN, {"vgpu_licences": vm.licence("Licensed (Expiry: N/A)")}, "pass", "N/A", ""),
         (PLAIN, {"vgpu_licences": vm.licence("Licensed (Expiry: Permanent)")}, "pass", "Permanent", ""),
-        (
-            PLAIN,
-            {"vgpu_licences": vm.licence("Licensed (Expiry: 2026-12-31 9:5:7 GMT)")},
-            "fail",
-            "expired: 0000:06:00.0",
-            "reach its licence",
-        ),
-        (
-            PLAIN,
-            {"vgpu_licences": vm.licence("Unlicensed (Unrestricted)")},
-            "fail",
-            "Unlicensed (Unrestricted)",
-            "grace period",
-        ),
-        (
-            PLAIN,
-            {"vgpu_licences": vm.licence("Unlicensed (Restricted)"), "gridd": vm.gridd(log=FAILED)},
-            "fail",
-            FAILED[:60],
-            "slowed down",
-        ),
+        (PLAIN, {"vgpu_licences": vm.licence("Licensed (Expiry: 2026-12-31 9:5:7 GMT)")}, "fail",
+            "expired: 0000:06:00.0", "reach its licence"),
+        (PLAIN, {"vgpu_licences": vm.licence("Unlicensed (Unrestricted)")}, "fail", "Unlicensed (Unrestricted)",
+            "grace period"),
+        (PLAIN, {"vgpu_licences": vm.licence("Unlicensed (Restricted)"), "gridd": vm.gridd(log=FAILED)}, "fail",
+            FAILED[:60], "slowed down"),
         (PLAIN, {"vgpu_licences": vm.licence("Unlicensed")}, "fail", "0000:06:00.0 Unlicensed", "slowed down"),
-        (
-            PLAIN,
-            {"vgpu_licences": vm.licence() + vm.licence("Unlicensed", bus="00000000:07:00.0")},
-            "fail",
-            "0000:07:00.0 Unlicensed",
-            "slowed",
-        ),
+        (PLAIN, {"vgpu_licences": vm.licence() + vm.licence("Unlicensed", bus="00000000:07:00.0")}, "fail",
+            "0000:07:00.0 Unlicensed", "slowed"),
         (PLAIN, {"vgpu_licences": vm.licence("")}, "fail", "no licensed product: 0000:06:00.0", "licensing portal"),
-        (
-            PLAIN,
-            {"vgpu_licences": vm.licence(mode="Pass-Through")},
-            "fail",
-            "0000:06:00.0 Pass-Through",
-            "vgpu_guest.gpu",
-        ),
+        (PLAIN, {"vgpu_licences": vm.licence(mode="Pass-Through")}, "fail", "0000:06:00.0 Pass-Through",
+            "vgpu_guest.gpu"),
         (WHOLE, {"vgpu_licences": vm.licence(mode="Pass-Through")}, "pass", "Licensed", ""),
-        (
-            PROVIDER,
-            {"vgpu_licences": vm.licence("Licensed (Expiry: N/A)", mode="Pass-Through")},
-            "pass",
-            "Licensed",
-            "",
-        ),
+        (PROVIDER, {"vgpu_licences": vm.licence("Licensed (Expiry: N/A)", mode="Pass-Through")}, "pass", "Licensed",
+            ""),
         (PLAIN, {"vgpu_licences": Output("", 127)}, "fail", "nvidia-smi is not installed", "nvidia_driver.loaded"),
         (PLAIN, {"vgpu_licences": Output("", 127), "container": "podman\n"}, "skip", "podman container", ""),
-        (
-            PLAIN,
-            {"vgpu_licences": "NVIDIA-SMI has failed because it couldn't communicate with the driver\n"},
-            "fail",
-            "NVIDIA-SMI has failed",
-            "see",
-        ),
+        (PLAIN, {"vgpu_licences": "NVIDIA-SMI has failed because it couldn't communicate with the driver\n"}, "fail",
+            "NVIDIA-SMI has failed", "see"),
     ],
-)
+)  # fmt: skip
 def test_licence(fragment: VgpuGuest, changed: dict[str, Output | str], status: str, found: str, hint: str) -> None:
     outcome = vm.ask(LICENSED, fragment, **changed)
     assert (outcome.status, found in outcome.found, hint in outcome.hint) == (status, True, True), outcome

@@ -101,7 +101,6 @@ GOOD: dict[str, Output | str] = {
     "vgpu_licences": licence(),
 }
 
-
 PROBES: dict[str, Output | str] = {
     "machine": machine("none"),
     "gpu_functions": function(address="0000:19:00.0"),

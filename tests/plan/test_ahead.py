@@ -31,7 +31,7 @@ from gpuprov.spec.problem import Origin, Path
 from gpuprov.spec.repository import Repository
 from gpuprov.verify.evaluate import Result, evaluate
 from tests.capabilities.asking import facts, good
-from tests.capabilities.test_cuda_toolkit_decision import REQUIRES
+from tests.capabilities.test_cuda_toolkit import REQUIRES
 from tests.capabilities.test_cuda_toolkit_desired import NO_TOOLKIT
 from tests.contracts.test_desired import MORE
 from tests.public_keys import GOOD

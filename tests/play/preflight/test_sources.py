@@ -18,7 +18,7 @@ from gpuprov.spec.model import HostSpec
 from gpuprov.spec.repository import Repository
 from tests.capabilities.asking import facts, good
 from tests.capabilities.cuda_host import GOOD
-from tests.capabilities.test_cuda_toolkit_decision import REQUIRES
+from tests.capabilities.test_cuda_toolkit import REQUIRES
 from tests.capabilities.test_cuda_toolkit_desired import NO_TOOLKIT
 from tests.here import play
 
