@@ -9,12 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpuprov.core.errors import GpuprovError
-from gpuprov.simulate import distributions, image, sources
 from gpuprov.simulate.description import Description, convert
 from gpuprov.simulate.distributions import DISTRIBUTIONS, TABLE
-from gpuprov.simulate.hosts import PARTS
 from gpuprov.simulate.parts import boot, identity
-from gpuprov.simulate.parts.base import File
 
 STANDING_IN = [entry.key for entry in TABLE if entry.stands_in]
 GRUBBY = boot.ASSETS / "grubby"
@@ -38,11 +35,6 @@ def test_the_host_says_that_its_userland_is_debian(key: str) -> None:
         assert isinstance(content, bytes)
         assert b"its programs are Debian's" in content
     assert DISTRIBUTIONS[key].kernel in made.script
-
-
-def test_debian_stays_what_it_is() -> None:
-    assert identity.part("gpu01", Description()).files == {}
-    assert identity.part in PARTS
 
 
 @pytest.mark.parametrize(
@@ -77,19 +69,6 @@ def test_repositories(values: object, configured: tuple[str, ...], served: tuple
     assert described.served == served
 
 
-def test_images_are_shared_and_the_dnf_family_has_its_own() -> None:
-    mirrors = sources.Mirrors("http://m/debian", "http://m/security")
-    recipes = {key: image.Recipe(key, mirrors) for key in DISTRIBUTIONS}
-    assert recipes["ubuntu2404"].tag == recipes["debian12"].tag
-    assert recipes["rocky8"].tag == recipes["rocky9"].tag != recipes["debian12"].tag
-    assert {"dnf", "rpm", "dracut"} <= set(recipes["rocky9"].packages)
-    assert "initramfs-tools" not in recipes["rocky9"].packages
-
-
-def test_machines_are_of_distributions_that_are_real() -> None:
-    assert distributions.REAL == ("debian12", "debian13")
-
-
 @pytest.fixture
 def grubby(tmp_path: Path) -> tuple[Path, Path]:
     """A boot loader entry and the stand-in grubby that edits it."""
@@ -119,15 +98,3 @@ def test_grubby_adds_replaces_and_removes(grubby: tuple[Path, Path]) -> None:
     assert 'root="/dev/simulated"' in told
     assert run(program, "--default-kernel").stdout == "/boot/vmlinuz-5.14\n"
     assert "GRUB_CMDLINE_LINUX" in (program.parent / "grub").read_text()
-
-
-def test_grubby_without_such_a_kernel(grubby: tuple[Path, Path]) -> None:
-    done = run(grubby[0], "--update-kernel=/boot/vmlinuz-6", "--args=x")
-    assert done.returncode == 1
-    assert "no entry for /boot/vmlinuz-6" in done.stderr
-
-
-def test_the_dnf_family_has_grubby_in_place_of_update_grub() -> None:
-    files = boot.part("gpu01", Description(distribution="rocky9")).files
-    assert isinstance(files["/usr/sbin/grubby"], File)
-    assert "/usr/sbin/update-grub" not in files

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -51,31 +50,9 @@ def test_the_key_of_a_disk_covers_what_is_on_it(monkeypatch: pytest.MonkeyPatch)
     assert disk.Recipe("debian12", MIRRORS).key == recipe.key
 
 
-def test_a_disk_with_a_kernel_of_its_own_has_no_metapackage_that_brings_another() -> None:
-    newest, older = disk.Recipe("debian12", MIRRORS), disk.Recipe("debian12", MIRRORS, "6.1.0-47-amd64")
-    assert newest.base_key != older.base_key
-    mine, plain = set(older.packages), set(newest.packages)
-    assert mine - plain == {"linux-image-6.1.0-47-amd64", "linux-headers-6.1.0-47-amd64"}
-    assert plain - mine == {"linux-image-amd64", "linux-headers-amd64"}
-
-
 def test_an_unknown_distribution_says_what_is_allowed() -> None:
     with pytest.raises(GpuprovError, match="debian12, debian13"):
         disk.Recipe("debian7", MIRRORS).command(Path("tree"))
-
-
-def test_the_partitions_lie_behind_each_other_with_room_for_grub(tmp_path: Path) -> None:
-    raw = tmp_path / "disk.raw"
-    disk._partition(raw)
-    with raw.open("rb") as file:
-        sector = file.read(512)
-    assert sector[510:] == b"\x55\xaa"
-    (boot_start, boot_size), (root_start, root_size) = (
-        struct.unpack_from("<II", sector, 446 + 16 * number + 8) for number in (0, 1)
-    )
-    assert boot_start == 2048
-    assert root_start == boot_start + boot_size
-    assert raw.stat().st_size == 512 * (root_start + root_size)
 
 
 @pytest.mark.parametrize("path", ["identity", "finish"])
@@ -84,29 +61,6 @@ def test_the_programs_on_the_disk_are_shell(path: str, tmp_path: Path) -> None:
     assert isinstance(content, bytes)
     assert b"@" not in content
     subprocess.run(["sh", "-n"], input=content, check=True)
-
-
-def test_an_accelerator_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(qemu.VARIABLE, "tcg")
-    assert qemu.accelerator(Path("/no/kernel")) == "tcg"
-    monkeypatch.setenv(qemu.VARIABLE, "xen")
-    with pytest.raises(GpuprovError, match='GPUPROV_SIM_ACCEL is "xen"; allowed: kvm, tcg'):
-        qemu.accelerator(Path("/no/kernel"))
-
-
-def test_kvm_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    trials: list[Path] = []
-    monkeypatch.delenv(qemu.VARIABLE, raising=False)
-    monkeypatch.setattr(os, "access", lambda *_: True)
-    monkeypatch.setattr(tools, "run", lambda *_: "QEMU 7")
-
-    def hangs(kernel: Path) -> bool:
-        trials.append(kernel)
-        return False
-
-    monkeypatch.setattr(qemu, "_speaks", hangs)
-    assert [qemu.accelerator(Path("k")), qemu.accelerator(Path("k"))] == ["tcg", "tcg"]
-    assert len(trials) == 1
 
 
 def test_a_machine_without_its_process_is_dead(cache: Path) -> None:
@@ -135,13 +89,6 @@ def test_another_description_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
         machine.up("one", Description(kind="machine", gpu=Gpus(model="H100-SXM5-80GB")))
     with pytest.raises(GpuprovError, match='host name is "One"'):
         machine.up("One", PLAIN)
-
-
-def test_the_fabric_address_is_the_number_kept() -> None:
-    kept("one", number=7)
-    assert machine.fabric_address("one") == "10.77.0.7"
-    with pytest.raises(GpuprovError, match='no simulated machine is named "two"'):
-        machine.fabric_address("two")
 
 
 def test_a_tag_that_was_never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,13 +132,3 @@ def _asked(control: Path, answer: dict[str, object]) -> int:
             return qemu.ssh_port(control)
         finally:
             thread.join()
-
-
-def test_the_end_of_a_console_has_no_colours() -> None:
-    assert qemu.tail("a\n\x1b[0;32m  OK  \x1b[0m Started\r\nlast\n", 2) == "  OK   Started\nlast"
-
-
-def test_a_container_user_needs_no_qemu() -> None:
-    assert "qemu-system-x86" not in tools.packages("container").values()
-    assert "qemu-system-x86" in tools.packages("machine").values()
-    assert "podman" not in tools.packages("machine").values()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import subprocess
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,11 +14,14 @@ import pytest
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.mig import list_profiles
 from gpuprov.simulate import nvml_models
-from tests.simulate.nvml_host import Host, pynvml
+from tests.simulate.nvml_host import Host, holding, pynvml
 
-A100, H100, A30, RTX = "A100-SXM4-40GB", "H100-SXM5-80GB", "A30", "RTX-PRO-6000-SE"
+A100, H100 = "A100-SXM4-40GB", "H100-SXM5-80GB"
 FULL = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
 """Compute slices -> NVML_COMPUTE_INSTANCE_PROFILE_* of the compute instance that has them all."""
+NO = 0xFFFFFFFF  # an instance, where there is none
+# Minor numbers as /proc/driver/nvidia-caps/mig-minors has them: "gpu0/gi1/access 12", "gpu0/gi1/ci0/access 13".
+GI1, GI1_CI0 = "nvidia-cap12", "nvidia-cap13"
 
 
 class Gpu:
@@ -106,35 +107,6 @@ def test_placement_as_the_driver_chooses(tmp_path: Path) -> None:
         assert mig.create(19, 14, 5) == [(13, 6, 1), (5, 4, 2), (1, 0, 4)]
 
 
-def test_the_order_of_creation_counts(tmp_path: Path) -> None:
-    with gpu(Host(tmp_path / "1", A100, 1)) as mig:
-        assert len(mig.create(9, 14, 19, 19)) == 4
-        assert mig.free(19) == 0
-    with gpu(Host(tmp_path / "2", A100, 1)) as mig:
-        mig.create(19, 19, 14)
-        assert mig.free(9) == 0
-        with pytest.raises(pynvml.NVMLError_InsufficientResources):
-            mig.create(9)
-
-
-def test_two_3g_fill_a_gpu(tmp_path: Path) -> None:
-    with gpu(Host(tmp_path, H100, 1)) as mig:
-        assert sorted(made[1:] for made in mig.create(9, 9)) == [(0, 4), (4, 4)]
-        assert mig.free(19) == 0
-        with pytest.raises(pynvml.NVMLError_InsufficientResources):
-            mig.create(19)
-
-
-def test_media_extensions_exist_once(tmp_path: Path) -> None:
-    with gpu(Host(tmp_path / "1", A30, 1)) as mig:
-        mig.create(21)
-        assert mig.free(6) == 0
-        with pytest.raises(pynvml.NVMLError_InsufficientResources):
-            mig.create(6)
-    with gpu(Host(tmp_path / "2", RTX, 1)) as mig:
-        assert mig.create(14, 5) == [(3, 0, 3), (2, 6, 6)]
-
-
 def test_destroy_compute_instances_first_and_uuids_change(tmp_path: Path) -> None:
     with gpu(Host(tmp_path, H100, 1)) as mig:
         ((number, _, _),) = mig.create(9)
@@ -151,32 +123,6 @@ def test_destroy_compute_instances_first_and_uuids_change(tmp_path: Path) -> Non
         assert mig.devices() != [uuid]
         with pytest.raises(pynvml.NVMLError_NotFound):
             mig.client.nvmlDeviceGetHandleByUUID(uuid)
-
-
-def test_a_mig_device_tells_who_it_is(tmp_path: Path) -> None:
-    with gpu(Host(tmp_path, H100, 2)) as mig:
-        ((number, _, _),) = mig.create(9)
-        mig.compute(number, 0)
-        mig.compute(number, 0)
-        client, uuids = mig.client, mig.devices()
-        device = client.nvmlDeviceGetHandleByUUID(uuids[1])
-        assert client.nvmlDeviceIsMigDeviceHandle(device).value == 1
-        assert client.nvmlDeviceIsMigDeviceHandle(mig.handle).value == 0
-        assert client.nvmlDeviceGetGpuInstanceId(device) == number
-        assert client.nvmlDeviceGetComputeInstanceId(device) == 1
-        assert client.nvmlDeviceGetName(device) == "NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb"
-        attributes = client.nvmlDeviceGetAttributes(device)
-        assert (attributes.multiprocessorCount, attributes.gpuInstanceSliceCount) == (20, 3)
-        assert (
-            client.nvmlDeviceGetMemoryInfo(device).total
-            == attributes.memorySizeMB * 1024**2
-            == int(39.5 * 1024) * 1024**2
-        )
-        parent = client.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device)
-        assert client.nvmlDeviceGetUUID(parent) == client.nvmlDeviceGetUUID(mig.handle)
-        mig.compute(number, 0)
-        with pytest.raises(pynvml.NVMLError_InsufficientResources):
-            mig.compute(number, 0)
 
 
 def test_ampere_waits_for_the_client_to_go(tmp_path: Path) -> None:
@@ -209,39 +155,42 @@ def test_a_reboot(tmp_path: Path, model: str, after: list[int]) -> None:
         assert mig.free(9) == 2
 
 
-def test_gpus_without_mig_and_gpus_with_mig_off(tmp_path: Path) -> None:
-    with gpu(Host(tmp_path / "1", "T4", 1), mode=None) as mig:
-        with pytest.raises(pynvml.NVMLError_NotSupported):
-            _ = mig.mode
-        with pytest.raises(pynvml.NVMLError_NotSupported):
-            mig.switch(1)
-    with gpu(Host(tmp_path / "2", H100, 1), mode=None) as mig, pytest.raises(pynvml.NVMLError_NotSupported):
-        mig.create(19)
+def pids(client: Any, device: Any) -> list[tuple[int, int, int]]:
+    found = client.nvmlDeviceGetComputeRunningProcesses(device)
+    assert all(process.usedGpuMemory is None for process in found)
+    return [(process.pid, process.gpuInstanceId, process.computeInstanceId) for process in found]
 
 
-def test_only_root_changes_anything(tmp_path: Path) -> None:
+def test_an_instance_in_use_stays(tmp_path: Path) -> None:
     host = Host(tmp_path, H100, 1)
+    host.capabilities()
     with gpu(host) as mig:
-        mig.create(9)
-        (tmp_path / "var/lib/gpuprov-sim").chmod(0o555)
-        user = os.geteuid()
-        if user == 0:
-            os.seteuid(65534)
-        try:
-            with pytest.raises(pynvml.NVMLError_NoPermission):
-                mig.create(9)
-            with pytest.raises(pynvml.NVMLError_NoPermission):
-                mig.client.nvmlDeviceSetPersistenceMode(mig.handle, 1)
-        finally:
-            if user == 0:
-                os.seteuid(0)
-            (tmp_path / "var/lib/gpuprov-sim").chmod(0o755)
+        mig.create(9, 9)
+        used, other = mig.compute(1, FULL[3]), mig.compute(2, FULL[3])
+        device, idle = (mig.client.nvmlDeviceGetHandleByUUID(uuid) for uuid in mig.devices())
+        folder = tmp_path / "dev/nvidia-caps"
+        with holding(folder / GI1, folder / GI1_CI0) as pid:
+            assert pids(mig.client, mig.handle) == pids(mig.client, device) == [(pid, 1, 0)]
+            assert pids(mig.client, idle) == []
+            with pytest.raises(pynvml.NVMLError_InUse):
+                mig.client.nvmlComputeInstanceDestroy(used)
+            mig.client.nvmlComputeInstanceDestroy(other)
+            mig.client.nvmlGpuInstanceDestroy(mig.client.nvmlDeviceGetGpuInstanceById(mig.handle, 2))
+            with pytest.raises(pynvml.NVMLError_InUse):
+                mig.switch(0)
+        assert pids(mig.client, mig.handle) == []
+        mig.client.nvmlComputeInstanceDestroy(used)
+        with holding(folder / GI1), pytest.raises(pynvml.NVMLError_InUse):
+            mig.client.nvmlGpuInstanceDestroy(mig.client.nvmlDeviceGetGpuInstanceById(mig.handle, 1))
 
 
-def test_clients_at_the_same_time(tmp_path: Path) -> None:
-    with gpu(Host(tmp_path, H100, 1)) as mig:
-        with ThreadPoolExecutor(7) as pool:
-            made = list(pool.map(lambda _: mig.create(19)[0], range(7)))
-        assert len({number for number, _, _ in made}) == 7
-        with pytest.raises(pynvml.NVMLError_InsufficientResources):
-            mig.create(19)
+def test_processes_of_a_whole_gpu(tmp_path: Path) -> None:
+    host = Host(tmp_path, H100, 2)
+    held, other, memory = (host.write(f"/dev/nvidia{name}", "") for name in ("0", "1", "-uvm"))
+    with host.client() as client, holding(held, memory) as one, holding(held, other, memory) as two, holding(held):
+        first, second = (client.nvmlDeviceGetHandleByIndex(index) for index in range(2))
+        assert sorted(pids(client, first)) == sorted([(one, NO, NO), (two, NO, NO)])
+        assert pids(client, second) == [(two, NO, NO)]
+        assert client.nvmlDeviceGetComputeRunningProcesses_v2(second)[0].pid == two
+        assert client.nvmlDeviceGetGraphicsRunningProcesses(first) == []
+        assert client.nvmlDeviceGetMPSComputeRunningProcesses(first) == []

@@ -10,7 +10,7 @@ import pytest
 
 from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import debs
-from gpuprov.simulate.parts.base import File, text
+from gpuprov.simulate.parts.base import text
 from gpuprov.simulate.repository.debian import Package, closure, parse
 from gpuprov.simulate.repository.plan import Plan, plan
 from gpuprov.simulate.repository.standins import Content, standin
@@ -92,11 +92,6 @@ def test_versions_on_offer(driver: str, real: tuple[str, ...], rewritten: tuple[
     assert plan(driver, parse(INDEX), NAMES) == Plan(real, rewritten, "535.261.03")
 
 
-def test_a_branch_that_nobody_knows() -> None:
-    with pytest.raises(GpuprovError, match=r"570\.124\.06"):
-        plan("699", parse(INDEX), NAMES)
-
-
 @needs_dpkg
 def test_a_standin_says_so_and_keeps_the_layout(tmp_path: Path) -> None:
     scripts = {"postinst": "#!/bin/sh\nDKMS_VERSION=535.261.03\n"}
@@ -127,14 +122,3 @@ def test_a_standin_says_so_and_keeps_the_layout(tmp_path: Path) -> None:
         assert (folder / "usr/share/doc/nvidia-kernel-dkms/copyright").read_text() == "kept"
         assert f"DKMS_VERSION={expected}" in (folder / "DEBIAN/postinst").read_text()
         subprocess.run(["md5sum", "--check", "--quiet", "DEBIAN/md5sums"], cwd=folder, check=True)
-
-
-@needs_dpkg
-def test_the_same_content_gives_the_same_package(tmp_path: Path) -> None:
-    contents = []
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        made = debs.standin_deb(tmp_path / name, "x", "1:2-3", description="x", files={"/usr/bin/x": File(b"#", 0o755)})
-        assert made.name == "x_1%3a2-3_amd64.deb"
-        contents.append(made.read_bytes())
-    assert contents[0] == contents[1]
