@@ -166,28 +166,6 @@ def test_efas_installer_is_one_to_the_program_that_runs_it(tmp_path: Path) -> No
         assert "gpuprov stand-in" in (folder / "packages" / name / "DEBIAN/control").read_text()
 
 
-def test_efas_installer_takes_the_options_that_it_is_given(tmp_path: Path) -> None:
-    file, _ = standins_efa.write(tmp_path)
-    folder = onhost.unpack_installer(str(file), str(tmp_path))
-
-    def said(*words: str) -> str:
-        stub = (
-            'PATH=/nowhere; id() { echo 0; }; apt-get() { echo "asked for $*"; return 1; }; source ./efa_installer.sh'
-        )
-        done = subprocess.run(
-            ["/bin/bash", "-c", stub, "bash", *words], cwd=folder, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 1
-        return done.stdout + done.stderr
-
-    for kmod in (True, False):
-        for mpi in ("none", "openmpi4", "openmpi5", "both"):
-            told = said(*onhost.build_options({"kmod": kmod, "plugin": kmod, "mpi": mpi}))
-            assert f"asked for install -y -q pciutils{' dkms' if kmod else ''}\n" in told
-    assert "usage: " in said("-y", "--mpi=other")
-    assert "nobody is asked by a stand-in" in said("--skip-mpi")
-
-
 @pytest.mark.parametrize(
     "file", sorted(one for one in installers.FILES.rglob("*") if one.is_file() and one.suffix != ".pyc"), ids=str
 )

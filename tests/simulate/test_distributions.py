@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate.description import Description, convert
 from gpuprov.simulate.distributions import DISTRIBUTIONS, TABLE
-from gpuprov.simulate.parts import boot, identity
+from gpuprov.simulate.parts import identity
 
 STANDING_IN = [entry.key for entry in TABLE if entry.stands_in]
-GRUBBY = boot.ASSETS / "grubby"
 
 
 @pytest.mark.parametrize("key", STANDING_IN)
@@ -67,34 +62,3 @@ def test_repositories(values: object, configured: tuple[str, ...], served: tuple
     described = convert(values, "host.yaml")
     assert described.configured == configured
     assert described.served == served
-
-
-@pytest.fixture
-def grubby(tmp_path: Path) -> tuple[Path, Path]:
-    """A boot loader entry and the stand-in grubby that edits it."""
-    (tmp_path / "entries").mkdir()
-    entry = tmp_path / "entries/id-5.14.conf"
-    entry.write_text(boot.ENTRY.format(name="Rocky", kernel="5.14", version="9", id="rocky"), encoding="utf-8")
-    (tmp_path / "grub").write_text(boot.EL_DEFAULTS, encoding="utf-8")
-    script = GRUBBY.read_text(encoding="utf-8").replace("/boot/loader/entries", str(tmp_path / "entries"))
-    program = tmp_path / "grubby"
-    program.write_text(script.replace("/etc/default/grub", str(tmp_path / "grub")), encoding="utf-8")
-    return program, entry
-
-
-def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, program, *arguments], capture_output=True, text=True, check=False)
-
-
-def test_grubby_adds_replaces_and_removes(grubby: tuple[Path, Path]) -> None:
-    program, entry = grubby
-    for _ in range(2):
-        assert run(program, "--update-kernel=ALL", "--args=iommu=pt nosmt", "--remove-args=quiet").returncode == 0
-    assert "options root=/dev/simulated ro iommu=pt nosmt\n" in entry.read_text()
-    assert 'GRUB_CMDLINE_LINUX="iommu=pt nosmt"' in (program.parent / "grub").read_text()
-    run(program, "--update-kernel=DEFAULT", "--args=iommu=off", "--remove-args=nosmt")
-    told = run(program, "--info=ALL").stdout
-    assert 'args="ro iommu=off"' in told
-    assert 'root="/dev/simulated"' in told
-    assert run(program, "--default-kernel").stdout == "/boot/vmlinuz-5.14\n"
-    assert "GRUB_CMDLINE_LINUX" in (program.parent / "grub").read_text()

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from gpuprov.core.errors import GpuprovError
-from gpuprov.simulate import disk, disk_files, image, machine, qemu, sources, tools
+from gpuprov.simulate import disk, disk_files, image, machine, sources, tools
 from gpuprov.simulate.description import Description, Gpus
 
 MIRRORS = sources.Mirrors("http://mirror.example/debian", "http://mirror.example/debian-security")
@@ -63,14 +59,6 @@ def test_the_programs_on_the_disk_are_shell(path: str, tmp_path: Path) -> None:
     subprocess.run(["sh", "-n"], input=content, check=True)
 
 
-def test_a_machine_without_its_process_is_dead(cache: Path) -> None:
-    folder = kept("one")
-    (folder / "pid").write_text(str(os.getpid()))  # a number that is somebody else's by now
-    assert [(row.name, row.kind, row.state) for row in machine.listing()] == [("one", "machine", "dead")]
-    assert machine.describe("one") == PLAIN
-    assert machine.describe("two") is None
-
-
 def test_down_ends_only_the_process_that_names_its_folder(cache: Path) -> None:
     folder = kept("one")
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", str(folder / "pid")]) as stranger:
@@ -89,46 +77,3 @@ def test_another_description_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
         machine.up("one", Description(kind="machine", gpu=Gpus(model="H100-SXM5-80GB")))
     with pytest.raises(GpuprovError, match='host name is "One"'):
         machine.up("One", PLAIN)
-
-
-def test_a_tag_that_was_never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "require", lambda _: None)
-    with pytest.raises(GpuprovError, match='no disk was kept under the name "nothing"'):
-        machine.up("one", PLAIN, tag="nothing")
-    assert machine.listing() == []
-
-
-def test_qemu_is_asked_for_its_port(tmp_path: Path) -> None:
-    table = "VLAN -1:\n  TCP[HOST_FORWARD]  14       127.0.0.1 41234       10.0.2.15    22     0     0\n"
-    assert _asked(tmp_path / "control", {"return": table}) == 41234
-
-
-def test_a_refusal_of_qemu_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(GpuprovError, match="QEMU refuses human-monitor-command: no such device"):
-        _asked(tmp_path / "control", {"error": {"class": "GenericError", "desc": "no such device"}})
-    with pytest.raises(GpuprovError, match="QEMU does not answer"):
-        qemu.ssh_port(tmp_path / "nobody")
-
-
-def _asked(control: Path, answer: dict[str, object]) -> int:
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(control))
-        server.listen()
-
-        script: list[dict[str, object]] = [{"QMP": {}}, {"return": {}}, {"event": "RESET"}, answer]
-
-        def serve() -> None:
-            connection, _ = server.accept()
-            with connection, connection.makefile("rw") as stream:
-                for said in script:
-                    if "return" in said or "error" in said:
-                        stream.readline()
-                    stream.write(json.dumps(said) + "\n")
-                    stream.flush()
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            return qemu.ssh_port(control)
-        finally:
-            thread.join()

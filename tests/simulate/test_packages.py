@@ -69,23 +69,6 @@ def test_it_fails_at_the_nth_package_and_each_after(get: Callable[[str], bytes],
     assert log(tmp_path)[2:5] == ["b~1.deb\tcut", "b~1.deb\tcut", "c.deb\tcut"]
 
 
-def test_debian_s_own_driver_packages_leave_the_sources(tmp_path: Path) -> None:
-    (tmp_path / "sources.list.d").mkdir()
-    lines = (
-        "deb http://m/debian bookworm main contrib non-free non-free-firmware\ndeb http://m/debian x non-free main\n"
-    )
-    deb822 = "Types: deb\nURIs: http://m/non-free\nSuites: trixie\nComponents: main non-free-firmware contrib\n"
-    (tmp_path / "sources.list").write_text(lines)
-    (tmp_path / "sources.list.d/debian.sources").write_text(deb822)
-    script = packages.STRIP.replace("/etc/apt", str(tmp_path))
-    for _ in range(2):
-        subprocess.run(["sh", "-e"], input=script, text=True, check=True)
-    assert (tmp_path / "sources.list").read_text() == "deb http://m/debian bookworm main\ndeb http://m/debian x main\n"
-    stanza = (tmp_path / "sources.list.d/debian.sources").read_text()
-    assert stanza.endswith("Components: main\n")
-    assert "URIs: http://m/non-free\n" in stanza
-
-
 def test_the_part_brings_source_key_and_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / KEYRING).write_bytes(b"key")
     monkeypatch.setattr(packages, "repository", lambda _description: tmp_path)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import debs
 from gpuprov.simulate.parts.base import text
-from gpuprov.simulate.repository.debian import Package, closure, parse
+from gpuprov.simulate.repository.debian import Package, parse
 from gpuprov.simulate.repository.plan import Plan, plan
 from gpuprov.simulate.repository.standins import Content, standin
+from tests.simulate.needs import needs_dpkg
 
 INDEX = """\
 Package: nvidia-smi
@@ -49,30 +48,12 @@ Version: 1
 Architecture: i386
 """
 NAMES = ["nvidia-smi", "libnvidia-ml1", "nvidia-open-kernel-dkms"]
-needs_dpkg = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not installed")
 
 
 def show(deb: Path, field: str) -> str:
     return subprocess.run(
         ["dpkg-deb", "--field", deb, field], check=True, capture_output=True, text=True
     ).stdout.strip()
-
-
-def test_closure_takes_every_version_and_dependencies_that_the_index_has() -> None:
-    found = closure(parse(INDEX), ["nvidia-smi"])
-    assert [(package.name, package.version) for package in found] == [
-        ("nvidia-smi", "535.261.03-1"),
-        ("nvidia-smi", "535.309.01-0+deb12u1"),
-        ("libnvidia-ml1", "535.261.03-1"),
-        ("libnvidia-ml1", "535.309.01-0+deb12u1"),
-        ("nvidia-support", "2022+3~deb12u1"),
-    ]
-    assert found[0].source == "nvidia-graphics-drivers"
-
-
-def test_a_package_that_the_mirror_lacks_is_named() -> None:
-    with pytest.raises(GpuprovError, match="have no package nvidia-nothing"):
-        closure(parse(INDEX), ["nvidia-nothing"])
 
 
 @pytest.mark.parametrize(

@@ -40,21 +40,6 @@ def test_a_machine_gets_its_functions_from_qemu_in_the_initramfs() -> None:
     assert script.mode == 0o755
 
 
-@pytest.mark.parametrize(
-    ("flavour", "license_", "name"), [("proprietary", "NVIDIA", "nvidia-current"), ("open", "Dual MIT/GPL", "nvidia-current-open")]
-)  # fmt: skip
-def test_dkms_source_is_named_as_debian_names_it(flavour: silicon.Flavour, license_: str, name: str) -> None:
-    sources = silicon.dkms_source("550.163.01", flavour)
-    conf = sources["dkms.conf"].decode()
-    assert f'PACKAGE_NAME="{name}"\nPACKAGE_VERSION="550.163.01"\n' in conf
-    assert re.findall(r'DEST_MODULE_NAME\[\d\]="(.*)"', conf) == [
-        name + suffix for suffix in ("", "-modeset", "-drm", "-uvm", "-peermem")
-    ]
-    assert f'#define NV_LICENSE "{license_}"' in sources["stand-in.h"].decode()
-    built = re.findall(r"(\S+)\.o", sources["Kbuild"].decode().partition("obj-m :=")[2].splitlines()[0])
-    assert re.findall(r'BUILT_MODULE_NAME\[\d\]="(.*)"', conf) == built
-
-
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_every_stand_in_says_so(flavour: silicon.Flavour) -> None:
     sources = silicon.dkms_source("550.163.01", flavour)

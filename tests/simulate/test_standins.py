@@ -7,23 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
-from gpuprov.core.errors import GpuprovError
-from gpuprov.rules.package_lists import parse_precompiled
 from gpuprov.simulate import debs, rpms
 from gpuprov.simulate.distributions import DISTRIBUTIONS, Distribution, Repository
 from gpuprov.simulate.parts import nvml
 from gpuprov.simulate.parts.base import File, text
-from gpuprov.simulate.repository.versions import versions
 from gpuprov.simulate.standins import driver as standins_driver
-from gpuprov.simulate.standins import nvidia_apt, nvidia_dnf, precompiled, ubuntu
+from gpuprov.simulate.standins import nvidia_apt, nvidia_dnf, ubuntu
 from gpuprov.simulate.standins.catalogue import names
 from gpuprov.simulate.standins.model import Standin
 from tests.simulate.needs import needs_dpkg, needs_rpmbuild
 
 Make = Callable[[Distribution, str], list[Standin]]
-NOBLE, ROCKY9, ROCKY10 = (DISTRIBUTIONS[key] for key in ("ubuntu2404", "rocky9", "rocky10"))
 
 
 @pytest.fixture(autouse=True)
@@ -85,48 +80,6 @@ def test_what_the_catalogue_names_is_on_offer(make: Make, key: str, source: Repo
     wanted = names(known, source, version)
     assert len(wanted) > 5
     assert set(wanted) <= {package.name for package in make(known, version)}
-
-
-def test_module_streams() -> None:
-    documents = list(yaml.safe_load_all(nvidia_dnf.modulemd(ROCKY9, ["570.211.01", "580.178.04"])))
-    found = {
-        document["data"]["stream"]: document["data"] for document in documents if document["document"] == "modulemd"
-    }
-    assert set(found) == {"570", "570-open", "570-dkms", "580", "580-open", "580-dkms", "open-dkms", "latest-dkms"}
-    precompiled = found["580"]["artifacts"]["rpms"]
-    assert "kmod-nvidia-580.178.04-5.14.0-570.12.1-3:580.178.04-3.el9_6.x86_64" in precompiled
-    assert "libnvidia-ml-3:580.178.04-1.el9.x86_64" in precompiled
-    assert not [name for name in precompiled if "dkms" in name or ":570" in name]
-    artifacts = found["580-open"]["artifacts"]["rpms"]
-    assert "kmod-nvidia-open-dkms-3:580.178.04-1.el9.x86_64" in artifacts
-    assert not [name for name in artifacts if name.startswith(("kmod-nvidia-latest", "cuda-drivers")) or ":570" in name]
-    assert {"default", "ks", "fm"} <= set(found["580-dkms"]["profiles"])
-    assert "nvidia-fabric-manager" in found["570-open"]["profiles"]["fm"]["rpms"]
-    assert documents[-1]["data"]["stream"] == "latest-dkms"
-
-
-def test_precompiled_modules_tell_their_driver_as_the_real_ones_do(tmp_path: Path) -> None:
-    made = [p for p in precompiled.ubuntu(NOBLE, ["580.178.04", "580.95.05"]) if p.name.startswith("linux-modules")]
-    name = "linux-modules-nvidia-580-server-open-6.8.0-60-generic"
-    found = {p.version: p.requires for p in made if p.name == name}
-    assert set(found) == {"6.8.0-60.60", "6.8.0-60.60+1"}, "the kernel's version, one package for each driver"
-    assert "nvidia-kernel-common-580-server (>= 580.178.04)" in found["6.8.0-60.60+1"]
-    lines = [f"offered|{name}|{version}|{', '.join(requires)}\n" for version, requires in found.items()]
-    offered = parse_precompiled("".join(lines))["offered"][name]
-    assert offered == ["580.95.05-6.8.0-60.60", "580.178.04-6.8.0-60.60+1"]
-    shown = tmp_path / "nvidia.ko"
-    shown.write_bytes(precompiled.module("580.95.05", "open"))
-    assert b"version=580.95.05\0license=Dual MIT/GPL\0" in shown.read_bytes()
-    kmod = nvidia_dnf.precompiled(ROCKY9, ["580.178.04"])[0]
-    assert (kmod.name, kmod.epoch) == ("kmod-nvidia-580.178.04-5.14.0-570.12.1", 3)
-    assert nvidia_dnf.precompiled(ROCKY10, ["580.178.04"]) == []
-
-
-def test_versions_on_offer() -> None:
-    assert versions("570, 580.95.05 570") == ("570.211.01", "580.95.05")
-    assert versions("") == versions("570,580")
-    with pytest.raises(GpuprovError, match='driver is "699"'):
-        versions("699")
 
 
 @needs_dpkg
