@@ -148,11 +148,7 @@ TEXT = [
         ':5:15: "y" is written twice; the first is in line 5; remove one of them',
     ),
     yaml("a tab", "all:\n\thosts: {}\n", ":2:1: a tab is not allowed here; indent with spaces"),
-    yaml(
-        "an open brace",
-        "all:\n  hosts: {gpu01: {}\n",
-        ":2:10: the { that opens here is not closed; end it with }",
-    ),
+    yaml("an open brace", "all:\n  hosts: {gpu01: {}\n", ":2:10: the { that opens here is not closed; end it with }"),
     yaml(
         "indentation",
         "all:\n  hosts:\n    gpu01: {}\n   gpu02: {}\n",

@@ -45,8 +45,7 @@ def listen(imex: ModuleType, members: list[str]) -> None:
     config = imex.settings(imex.CONFIG)
     imex.serve(int(config["SERVER_PORT"]), lambda: json.dumps([imex.VERSION, members]))
     imex.serve(
-        int(config["IMEX_CMD_PORT"]),
-        lambda: json.dumps({"status": "READY", "connections": imex.connections(config)}),
+        int(config["IMEX_CMD_PORT"]), lambda: json.dumps({"status": "READY", "connections": imex.connections(config)})
     )
 
 

@@ -43,12 +43,7 @@ def test_a_zombie_a_process_that_is_gone_and_one_that_lives(tmp_path: Path) -> N
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         mine, gone = os.getpid(), 2**22 + 7
         found = PROCESSES.parse(
-            looked(
-                tmp_path,
-                f"{BUS}, {child.pid}, 81000 MiB",
-                f"{BUS}, {gone}, 10151 MiB",
-                f"{BUS}, {mine}, 3 MiB",
-            )
+            looked(tmp_path, f"{BUS}, {child.pid}, 81000 MiB", f"{BUS}, {gone}, 10151 MiB", f"{BUS}, {mine}, 3 MiB")
         )
     held = found.held
     assert [(one.pid, one.state) for one in held] == [(child.pid, "Z"), (gone, ""), (mine, held[2].state)]

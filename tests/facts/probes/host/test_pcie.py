@@ -119,8 +119,7 @@ GRUB = 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX pci=config_acs=\\"xx110x1@0000:1
 
 
 @pytest.mark.parametrize(
-    ("written", "state"),
-    [(None, "absent"), (f"# other\n{GRUB}", "same"), ("GRUB_CMDLINE_LINUX=\n", "differs")],
+    ("written", "state"), [(None, "absent"), (f"# other\n{GRUB}", "same"), ("GRUB_CMDLINE_LINUX=\n", "differs")]
 )
 def test_rdma_topo(tmp_path: Path, written: str | None, state: str) -> None:
     tree(tmp_path)
