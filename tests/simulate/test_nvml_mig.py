@@ -14,14 +14,11 @@ import pytest
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.mig import list_profiles
 from gpuprov.simulate import nvml_models
-from tests.simulate.nvml_host import Host, holding, pynvml
+from tests.simulate.nvml_host import Host, pynvml
 
 A100, H100 = "A100-SXM4-40GB", "H100-SXM5-80GB"
 FULL = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
 """Compute slices -> NVML_COMPUTE_INSTANCE_PROFILE_* of the compute instance that has them all."""
-NO = 0xFFFFFFFF  # an instance, where there is none
-# Minor numbers as /proc/driver/nvidia-caps/mig-minors has them: "gpu0/gi1/access 12", "gpu0/gi1/ci0/access 13".
-GI1, GI1_CI0 = "nvidia-cap12", "nvidia-cap13"
 
 
 class Gpu:
@@ -153,44 +150,3 @@ def test_a_reboot(tmp_path: Path, model: str, after: list[int]) -> None:
         assert mig.devices() == []
         mig.switch(1)
         assert mig.free(9) == 2
-
-
-def pids(client: Any, device: Any) -> list[tuple[int, int, int]]:
-    found = client.nvmlDeviceGetComputeRunningProcesses(device)
-    assert all(process.usedGpuMemory is None for process in found)
-    return [(process.pid, process.gpuInstanceId, process.computeInstanceId) for process in found]
-
-
-def test_an_instance_in_use_stays(tmp_path: Path) -> None:
-    host = Host(tmp_path, H100, 1)
-    host.capabilities()
-    with gpu(host) as mig:
-        mig.create(9, 9)
-        used, other = mig.compute(1, FULL[3]), mig.compute(2, FULL[3])
-        device, idle = (mig.client.nvmlDeviceGetHandleByUUID(uuid) for uuid in mig.devices())
-        folder = tmp_path / "dev/nvidia-caps"
-        with holding(folder / GI1, folder / GI1_CI0) as pid:
-            assert pids(mig.client, mig.handle) == pids(mig.client, device) == [(pid, 1, 0)]
-            assert pids(mig.client, idle) == []
-            with pytest.raises(pynvml.NVMLError_InUse):
-                mig.client.nvmlComputeInstanceDestroy(used)
-            mig.client.nvmlComputeInstanceDestroy(other)
-            mig.client.nvmlGpuInstanceDestroy(mig.client.nvmlDeviceGetGpuInstanceById(mig.handle, 2))
-            with pytest.raises(pynvml.NVMLError_InUse):
-                mig.switch(0)
-        assert pids(mig.client, mig.handle) == []
-        mig.client.nvmlComputeInstanceDestroy(used)
-        with holding(folder / GI1), pytest.raises(pynvml.NVMLError_InUse):
-            mig.client.nvmlGpuInstanceDestroy(mig.client.nvmlDeviceGetGpuInstanceById(mig.handle, 1))
-
-
-def test_processes_of_a_whole_gpu(tmp_path: Path) -> None:
-    host = Host(tmp_path, H100, 2)
-    held, other, memory = (host.write(f"/dev/nvidia{name}", "") for name in ("0", "1", "-uvm"))
-    with host.client() as client, holding(held, memory) as one, holding(held, other, memory) as two, holding(held):
-        first, second = (client.nvmlDeviceGetHandleByIndex(index) for index in range(2))
-        assert sorted(pids(client, first)) == sorted([(one, NO, NO), (two, NO, NO)])
-        assert pids(client, second) == [(two, NO, NO)]
-        assert client.nvmlDeviceGetComputeRunningProcesses_v2(second)[0].pid == two
-        assert client.nvmlDeviceGetGraphicsRunningProcesses(first) == []
-        assert client.nvmlDeviceGetMPSComputeRunningProcesses(first) == []
