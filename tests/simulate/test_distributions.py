@@ -7,7 +7,8 @@ import pytest
 from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate.description import Description, convert
 from gpuprov.simulate.distributions import DISTRIBUTIONS, TABLE
-from gpuprov.simulate.parts import identity
+from gpuprov.simulate.parts import boot, identity
+from gpuprov.simulate.parts.base import File
 
 STANDING_IN = [entry.key for entry in TABLE if entry.stands_in]
 
@@ -62,3 +63,9 @@ def test_repositories(values: object, configured: tuple[str, ...], served: tuple
     described = convert(values, "host.yaml")
     assert described.configured == configured
     assert described.served == served
+
+
+def test_the_dnf_family_has_grubby_in_place_of_update_grub() -> None:
+    files = boot.part("gpu01", Description(distribution="rocky9")).files
+    assert isinstance(files["/usr/sbin/grubby"], File)
+    assert "/usr/sbin/update-grub" not in files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -77,3 +78,25 @@ def test_another_description_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
         machine.up("one", Description(kind="machine", gpu=Gpus(model="H100-SXM5-80GB")))
     with pytest.raises(GpuprovError, match='host name is "One"'):
         machine.up("One", PLAIN)
+
+
+def test_a_disk_with_a_kernel_of_its_own_has_no_metapackage_that_brings_another() -> None:
+    newest, older = disk.Recipe("debian12", MIRRORS), disk.Recipe("debian12", MIRRORS, "6.1.0-47-amd64")
+    assert newest.base_key != older.base_key
+    mine, plain = set(older.packages), set(newest.packages)
+    assert mine - plain == {"linux-image-6.1.0-47-amd64", "linux-headers-6.1.0-47-amd64"}
+    assert plain - mine == {"linux-image-amd64", "linux-headers-amd64"}
+
+
+def test_the_partitions_lie_behind_each_other_with_room_for_grub(tmp_path: Path) -> None:
+    raw = tmp_path / "disk.raw"
+    disk._partition(raw)
+    with raw.open("rb") as file:
+        sector = file.read(512)
+    assert sector[510:] == b"\x55\xaa"
+    (boot_start, boot_size), (root_start, root_size) = (
+        struct.unpack_from("<II", sector, 446 + 16 * number + 8) for number in (0, 1)
+    )
+    assert boot_start == 2048
+    assert root_start == boot_start + boot_size
+    assert raw.stat().st_size == 512 * (root_start + root_size)

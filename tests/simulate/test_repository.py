@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import debs
 from gpuprov.simulate.parts.base import text
-from gpuprov.simulate.repository.debian import Package, parse
+from gpuprov.simulate.repository.debian import Package, closure, parse
 from gpuprov.simulate.repository.plan import Plan, plan
 from gpuprov.simulate.repository.standins import Content, standin
 from tests.simulate.needs import needs_dpkg
@@ -103,3 +104,8 @@ def test_a_standin_says_so_and_keeps_the_layout(tmp_path: Path) -> None:
         assert (folder / "usr/share/doc/nvidia-kernel-dkms/copyright").read_text() == "kept"
         assert f"DKMS_VERSION={expected}" in (folder / "DEBIAN/postinst").read_text()
         subprocess.run(["md5sum", "--check", "--quiet", "DEBIAN/md5sums"], cwd=folder, check=True)
+
+
+def test_a_package_that_the_mirror_lacks_is_named() -> None:
+    with pytest.raises(GpuprovError, match="have no package nvidia-nothing"):
+        closure(parse(INDEX), ["nvidia-nothing"])

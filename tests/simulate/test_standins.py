@@ -7,17 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
+from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import debs, rpms
 from gpuprov.simulate.distributions import DISTRIBUTIONS, Distribution, Repository
 from gpuprov.simulate.parts import nvml
 from gpuprov.simulate.parts.base import File, text
+from gpuprov.simulate.repository.versions import versions
 from gpuprov.simulate.standins import driver as standins_driver
 from gpuprov.simulate.standins import nvidia_apt, nvidia_dnf, ubuntu
 from gpuprov.simulate.standins.catalogue import names
 from gpuprov.simulate.standins.model import Standin
 from tests.simulate.needs import needs_dpkg, needs_rpmbuild
 
+ROCKY9 = DISTRIBUTIONS["rocky9"]
 Make = Callable[[Distribution, str], list[Standin]]
 
 
@@ -107,3 +111,44 @@ def test_rpms_of_two_versions_with_scripts_and_marks(tmp_path: Path) -> None:
     ).stdout
     for words in ("3 A", debs.MARK, "b = 3:1", "/etc/a.conf", 'echo "${1%/x}" 100%'):
         assert words in told
+
+
+@pytest.mark.parametrize(
+    ("distribution", "version", "name", "full"),
+    [
+        ("ubuntu2404", "570.211.01", "nvidia-dkms-570-open", "570.211.01-0ubuntu1"),
+        ("ubuntu2404", "580.95.05", "libnvidia-compute-580", "580.95.05-0ubuntu1"),
+        ("ubuntu2204", "580.159.03", "libnvidia-compute-580", "580.159.03-1ubuntu1"),
+        ("ubuntu2404", "590.48.01", "nvidia-dkms-open", "590.48.01-1ubuntu1"),
+        ("debian12", "590.48.01", "nvidia-kernel-open-dkms", "590.48.01-1"),
+    ],
+)
+def test_nvidias_apt_names_lose_their_suffix(distribution: str, version: str, name: str, full: str) -> None:
+    made = by_name(nvidia_apt.packages(DISTRIBUTIONS[distribution], version))
+    assert made[name].version == full
+    assert {"cuda-drivers", "nvidia-open"} <= made.keys()
+
+
+def test_module_streams() -> None:
+    documents = list(yaml.safe_load_all(nvidia_dnf.modulemd(ROCKY9, ["570.211.01", "580.178.04"])))
+    found = {
+        document["data"]["stream"]: document["data"] for document in documents if document["document"] == "modulemd"
+    }
+    assert set(found) == {"570", "570-open", "570-dkms", "580", "580-open", "580-dkms", "open-dkms", "latest-dkms"}
+    precompiled = found["580"]["artifacts"]["rpms"]
+    assert "kmod-nvidia-580.178.04-5.14.0-570.12.1-3:580.178.04-3.el9_6.x86_64" in precompiled
+    assert "libnvidia-ml-3:580.178.04-1.el9.x86_64" in precompiled
+    assert not [name for name in precompiled if "dkms" in name or ":570" in name]
+    artifacts = found["580-open"]["artifacts"]["rpms"]
+    assert "kmod-nvidia-open-dkms-3:580.178.04-1.el9.x86_64" in artifacts
+    assert not [name for name in artifacts if name.startswith(("kmod-nvidia-latest", "cuda-drivers")) or ":570" in name]
+    assert {"default", "ks", "fm"} <= set(found["580-dkms"]["profiles"])
+    assert "nvidia-fabric-manager" in found["570-open"]["profiles"]["fm"]["rpms"]
+    assert documents[-1]["data"]["stream"] == "latest-dkms"
+
+
+def test_versions_on_offer() -> None:
+    assert versions("570, 580.95.05 570") == ("570.211.01", "580.95.05")
+    assert versions("") == versions("570,580")
+    with pytest.raises(GpuprovError, match='driver is "699"'):
+        versions("699")
