@@ -138,12 +138,7 @@ def of_containerd(version: str) -> Iterator[tuple[str, tuple[bool, ...], dict[st
     yield "CRI disabled by its long name", (False,), {MAIN: disabled}, "the CRI plugin is disabled"
     yield "mirrors in a file of the site's", BOTH, {MAIN: IMPORTING, SITE: MIRRORS}, ""
     main = KUBESPRAY[2].replace("DEFAULT", "runc")
-    yield (
-        TWO_FILES,
-        BOTH,
-        {MAIN: main.replace("version", f"{IMPORTS}\nversion"), SITE: MIRRORS},
-        "",
-    )
+    yield (TWO_FILES, BOTH, {MAIN: main.replace("version", f"{IMPORTS}\nversion"), SITE: MIRRORS}, "")
     if version.startswith("1.7") or two:
         yield "Kubespray's", BOTH, {MAIN: KUBESPRAY[2].replace("DEFAULT", "runc")}, ""
     if two:

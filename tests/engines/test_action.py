@@ -120,12 +120,7 @@ def test_a_daemon_is_told_once_and_said_in_check_mode() -> None:
     told = machine.ask(state="in_force")
     assert (told["changed"], told["restart"]) == (True, [])
     assert machine.steps == ["read", "read", "tell", "read"]
-    assert machine.ask(state="in_force") == {
-        "restart": [],
-        "changed": False,
-        "msg": "",
-        "diff": {"prepared": ""},
-    }
+    assert machine.ask(state="in_force") == {"restart": [], "changed": False, "msg": "", "diff": {"prepared": ""}}
 
 
 def test_a_daemon_that_takes_its_time_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

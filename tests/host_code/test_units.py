@@ -164,27 +164,12 @@ def test_a_zombie_is_dead(place: Path, ask: Ask) -> None:
         assert ask(state="observed")["daemon"] == "dead"
 
 
-def test_a_daemon_that_lives_is_left_alone(place: Path, ask: Ask, process: subprocess.Popen[bytes]) -> None:
-    assert ask(state="alive") == {**ask(state="alive"), "changed": False, "daemon": "alive"}
-    assert log(place) == []
-
-
 def test_a_dead_daemon_is_started(place: Path, ask: Ask, process: subprocess.Popen[bytes]) -> None:
     put(place, "main", 0)
     put(place, "after", process.pid)
     planned = ask(state="alive", check=True)
     assert (planned["changed"], log(place)) == (True, [])
     assert ask(state="alive") == {**planned, "changed": True, "daemon": "dead"}
-    assert log(place) == ["reload", "restart"]
-
-
-def test_a_daemon_is_started_with_settings_of_which_systemd_has_not_heard(
-    place: Path, ask: Ask, process: subprocess.Popen[bytes]
-) -> None:
-    """A first drop-in, in a folder that is new: systemd 252 does not say that it needs to be reloaded."""
-    put(place, "after", process.pid)
-    put(place, "main", 0)
-    ask(state="alive", files=[str(place / "settings")])
     assert log(place) == ["reload", "restart"]
 
 

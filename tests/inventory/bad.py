@@ -55,19 +55,9 @@ FORM = [
         ':2:3: hosts of group "all" is a list; allowed: a mapping (write "NAME:" for each)',
     ),
     yaml(
-        "children as list",
-        "all:\n  children:\n    - training\n",
-        ':2:3: children of group "all" is a list; allowed: a mapping (write "NAME:" for each)',
-    ),
-    yaml(
         "vars as list",
         "all:\n  vars: [a]\n  hosts: {gpu01: {}}\n",
         ':2:3: vars of group "all" is a list; allowed: a mapping of variables',
-    ),
-    yaml(
-        "vars as text",
-        "all:\n  vars: a=b\n  hosts: {gpu01: {}}\n",
-        ':2:3: vars of group "all" is "a=b"; allowed: a mapping of variables',
     ),
     yaml(
         "a host that is an address",
@@ -78,11 +68,6 @@ FORM = [
         "a host that is a number",
         "all:\n  hosts:\n    17: {}\n",
         ':3:5: a host of group "all" is called 17; allowed: a name (quote it)',
-    ),
-    yaml(
-        "a group that is a number",
-        "all:\n  children:\n    17: {}\n",
-        ":3:5: a group is called 17; allowed: a name (quote it)",
     ),
     yaml(
         "names that YAML takes for true and false",
@@ -163,11 +148,7 @@ TEXT = [
         ':5:15: "y" is written twice; the first is in line 5; remove one of them',
     ),
     yaml("a tab", "all:\n\thosts: {}\n", ":2:1: a tab is not allowed here; indent with spaces"),
-    yaml(
-        "an open brace",
-        "all:\n  hosts: {gpu01: {}\n",
-        ":2:10: the { that opens here is not closed; end it with }",
-    ),
+    yaml("an open brace", "all:\n  hosts: {gpu01: {}\n", ":2:10: the { that opens here is not closed; end it with }"),
     yaml(
         "indentation",
         "all:\n  hosts:\n    gpu01: {}\n   gpu02: {}\n",

@@ -11,11 +11,6 @@ VALUES = [
     yaml("gpuprov empty", spec(""), f":3:5: gpuprov is empty; {MAPPING}"),
     yaml("gpuprov false", spec("false"), f":3:5: gpuprov is false; {MAPPING}"),
     yaml(
-        "a brace left open",
-        spec("\n      mig: {layout: []\n      mps: {}"),
-        ":4:12: the { that opens here is not closed; end it with }",
-    ),
-    yaml(
         "a bracket left open",
         spec("\n      mig: [a\n      mps: {}"),
         ":4:12: the [ that opens here is not closed; end it with ]",
@@ -156,12 +151,6 @@ SOURCES = [
             "inv/b.yaml:1:1: the inventory is a list; allowed: a mapping of groups",
         ],
         "inv",
-    ),
-    Bad(
-        "a script that fails",
-        {"inv.sh": "#!/bin/sh\necho no credentials >&2\nexit 3\n"},
-        ["inv.sh: inventory script returned non-zero exit code 3; it said: no credentials"],
-        "inv.sh",
     ),
     Bad(
         "a script that fails and says a password",

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from gpuprov.inventory import load
+from gpuprov.spec.model import RawHost
+
 GOOD = """\
 all:
   vars:
@@ -26,6 +29,13 @@ def lay(files: Mapping[str, str | bytes]) -> None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         if path.suffix in (".sh", ".py"):
             path.chmod(0o755)
+
+
+def read(text: str, **more: str) -> dict[str, RawHost]:
+    """The hosts of an inventory of this text, beside files of variables (`group_vars__all`)."""
+    lay({"inventory.yaml": text})
+    lay({name.replace("__", "/") + ".yml": content for name, content in more.items()})
+    return {host.name: host for host in load(["inventory.yaml"]).hosts}
 
 
 def locked(text: str, password: str = "hunter2") -> str:

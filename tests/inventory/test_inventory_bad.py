@@ -30,11 +30,6 @@ def test_bad_inventory(
         assert not list(tmp_path.glob("cache/**/*.msgpack"))
 
 
-def test_names_are_unique() -> None:
-    names = [row.name for row in ROWS]
-    assert len(names) == len(set(names)) >= 25
-
-
 def test_undefined_names_all_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lay({"inventory.yaml": 'all:\n  vars: {gpuprov: {a: "{{ b }}"}}\n  hosts: {"gpu[1:3]": {}}\n'})

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from gpuprov.core.errors import GpuprovError
-from gpuprov.inventory import Inventory, find_default_sources, load
-from gpuprov.spec.model import RawHost
+from gpuprov.inventory import find_default_sources, load
 from gpuprov.spec.problem import Origin
-from tests.inventory.files import GOOD, indented, lay, locked
+from tests.inventory.files import GOOD, indented, lay, locked, read
 
 DRIVER = {"version": "535", "kernel_modules": "proprietary"}
 
@@ -22,12 +21,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
-
-
-def read(text: str, **more: str) -> dict[str, RawHost]:
-    lay({"inventory.yaml": text})
-    lay({name.replace("__", "/") + ".yml": content for name, content in more.items()})
-    return {host.name: host for host in load(["inventory.yaml"]).hosts}
 
 
 def exact(value: Any) -> Any:
@@ -266,12 +259,6 @@ def test_warnings(capfd: pytest.CaptureFixture[str]) -> None:
         'inventory.yaml:2:10: warning: the variable "gpu_prov" is not read; did you mean "gpuprov"?',
     ]
     assert capfd.readouterr() == ("", "")
-
-
-def test_limit() -> None:
-    lay({"inventory.yaml": GOOD})
-    inventory: Inventory = load(["inventory.yaml"], limit="training:!gpu01")
-    assert [host.name for host in inventory.hosts] == ["gpu02"]
 
 
 def test_default_sources(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpuprov.inventory import load
-from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Origin
-from tests.inventory.files import lay
+from tests.inventory.files import lay, read
 
 
 @pytest.fixture(autouse=True)
@@ -17,12 +16,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
-
-
-def read(text: str, **more: str) -> dict[str, RawHost]:
-    lay({"inventory.yaml": text})
-    lay({name.replace("__", "/") + ".yml": content for name, content in more.items()})
-    return {host.name: host for host in load(["inventory.yaml"]).hosts}
 
 
 PRECEDENCE = """\

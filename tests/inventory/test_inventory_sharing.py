@@ -178,19 +178,7 @@ def _from_ansible(source: str) -> dict[str, Any]:
     """Every host's variables, resolved by Ansible."""
     tool = Path(sys.executable).parent / "ansible"
     given = "msg={{ {'gpuprov': gpuprov, 'ansible_host': ansible_host} }}"
-    command: list[str | Path] = [
-        tool,
-        "all",
-        "-i",
-        source,
-        "-c",
-        "local",
-        "-m",
-        "ansible.builtin.debug",
-        "-a",
-        given,
-        "-o",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    words = ["-i", source, "-c", "local", "-m", "ansible.builtin.debug", "-a", given, "-o"]
+    done = subprocess.run([tool, "all", *words], capture_output=True, text=True, check=True)
     rows = (line.partition(" | SUCCESS => ") for line in done.stdout.splitlines())
     return {name: json.loads(answer)["msg"] for name, _, answer in rows}

@@ -196,10 +196,7 @@ def test_times_and_process_ids_do_not_keep_equal_plans_apart() -> None:
     (group,) = groups([host(number) for number in (1, 2, 3)])
     assert group.where == "gpu[001:003]"
     assert group.plan.run == {"nvidia_driver": "the spec changed since it was applied"}
-    assert [one.name for one in group.plan.section("client")] == [
-        "python3 (job-9.scope)",
-        "dcgm (nvidia-dcgm.service)",
-    ]
+    assert [one.name for one in group.plan.section("client")] == ["python3 (job-9.scope)", "dcgm (nvidia-dcgm.service)"]
     (alone,) = groups([host(1)])
     assert alone.plan == host(1), "a host by itself is told whole"
 
@@ -424,9 +421,7 @@ def test_a_loaded_driver_whose_packages_move_leaves_the_reboot_unknown() -> None
     found = host_plan(spec, results, facts, Decision(RUN, {}), NOW)
     assert found.reboot == "unknown"
     assert "a loaded driver would be replaced" in found.reboot_reasons[0]
-    beside = [
-        Result(host="gpu1", capability="dcgm", check="dcgm.version", status="fail", changes=(PACKAGE,)),
-    ]
+    beside = [Result(host="gpu1", capability="dcgm", check="dcgm.version", status="fail", changes=(PACKAGE,))]
     decision = Decision({"dcgm": "a check fails"}, {})
     assert host_plan(spec, beside, facts, decision, NOW).reboot is False
 

@@ -44,10 +44,7 @@ def many(plan: HostPlan, number: int, **more: Any) -> list[HostPlan]:
 @pytest.mark.parametrize(
     ("plans", "expected"),
     [
-        (
-            [*many(DOWN, 2), *many(DOWN, 2, blocked=(JOB,))],
-            f"4 hosts: {SAID}, one reboot each, 2 have jobs running",
-        ),
+        ([*many(DOWN, 2), *many(DOWN, 2, blocked=(JOB,))], f"4 hosts: {SAID}, one reboot each, 2 have jobs running"),
         ([DOWN], f"1 host: {SAID}, one reboot"),
         ([DOWN, *many(IDLE, 3)], f"1 of 4 hosts: {SAID}, one reboot; 3 with nothing to do"),
         ([*many(DOWN, 2, permission="never")], f"2 hosts: {SAID}, a reboot that needs permission"),

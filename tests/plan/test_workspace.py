@@ -65,24 +65,9 @@ def test_ssh_masters_are_ended(server: Sshd, tmp_path: Path) -> None:
     sockets = tmp_path / "control"
     sockets.mkdir()
     host = server.host().connection
-    command = [
-        "ssh",
-        "-M",
-        "-N",
-        "-f",
-        "-o",
-        f"ControlPath={sockets}/one",
-        "-o",
-        "ControlPersist=60",
-        "-p",
-        str(host["ansible_port"]),
-    ]
-    command += [
-        "-i",
-        str(host["ansible_ssh_private_key_file"]),
-        *str(host["ansible_ssh_common_args"]).split(),
-        "root@127.0.0.1",
-    ]
+    command = ["ssh", "-M", "-N", "-f", "-o", f"ControlPath={sockets}/one", "-o", "ControlPersist=60"]
+    command += ["-p", str(host["ansible_port"]), "-i", str(host["ansible_ssh_private_key_file"])]
+    command += [*str(host["ansible_ssh_common_args"]).split(), "root@127.0.0.1"]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert (sockets / "one").is_socket()
     close_connections(sockets)

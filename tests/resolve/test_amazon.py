@@ -113,7 +113,7 @@ def test_each_series_of_kernels_has_packages_of_its_own() -> None:
     ]
     both = package_lists.header_packages(forms, [K61, "6.18.8-9.213.amzn2023.x86_64"])
     assert [package_lists.without_release(name) for name in both] == [
-        *("kernel-devel", "kernel6.18-devel", "kernel-modules-extra", "kernel6.18-modules-extra"),
+        *("kernel-devel", "kernel6.18-devel", "kernel-modules-extra", "kernel6.18-modules-extra")
     ]
 
 

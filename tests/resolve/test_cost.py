@@ -18,7 +18,3 @@ def test_rules_are_matched_once_for_each_version() -> None:
             "proprietary": "nvidia-0",
         }
     assert fitting.call_count == 2
-
-
-def test_a_set_without_rules_has_no_kernel_package() -> None:
-    assert resolve.kernel_package({"open": []}, {"nvidia-0": "535.183.01-1"}) == {}

@@ -236,11 +236,6 @@ def test_cuda_asks_for_a_driver_that_runs_it() -> None:
     assert lacking["hint"].endswith("whole sets: 570.195.03")
 
 
-def test_a_gpu_that_needs_open_modules_decides_on_ubuntu_too() -> None:
-    index = offer(UBUNTU, U570, flavours=("open", "proprietary"))
-    assert decide(UBUNTU, "570", modules="auto", pci_ids=[B200], index=index)["flavour"] == "open"
-
-
 def test_a_branch_that_the_distribution_has_no_names_for() -> None:
     answer = decide(UBUNTU, "450", modules="proprietary", index=offer(UBUNTU, U570, flavours=("proprietary",)))
     assert answer["problem"] == 'no driver version matches "450" in the host\'s repositories'

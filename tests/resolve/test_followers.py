@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.catalog import fabric
 from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.host_code.packages import lists
@@ -39,12 +37,6 @@ def test_the_newest_version_that_both_have() -> None:
     assert (behind["version"], behind["packages"][FM]) == ("535.261.03", "535.261.03-1")
 
 
-def test_fabric_manager_is_missing_for_the_version_that_is_asked_for() -> None:
-    answer = decide("535.309.01", {FM: ["535.261.03-1"]})
-    assert answer["problem"] == f"version 535.309.01 is not whole in the host's repositories: no {FM} 535.309.01"
-    assert answer["hint"] == "the nearest version with the whole set is 535.261.03; whole sets: 535.261.03"
-
-
 def test_no_repository_has_any() -> None:
     answer = decide("535", {})
     assert answer["problem"].endswith(f"no {FM} 535.309.01")
@@ -73,19 +65,6 @@ def test_fabric_manager_that_ran_ahead_comes_back() -> None:
     assert answer["packages"][FM] == "535.261.03-1"
 
 
-@pytest.mark.parametrize(
-    ("branch", "names"),
-    [
-        ("535", [FM]),
-        ("575.57.08", ["nvidia-fabricmanager-575"]),
-        ("580", ["nvidia-fabricmanager"]),
-        ("3:999.1-1.el9", ["nvidia-fabricmanager"]),
-    ],
-)
-def test_its_name_depends_on_the_branch(branch: str, names: list[str]) -> None:
-    assert list(resolve.fitting(RULES, branch)) == names
-
-
 def test_a_change_of_branch_replaces_the_old_name() -> None:
     index = {name: ["580.95.05-1"] for name in (*SETS["proprietary"], "nvidia-fabricmanager")}
     installed = {**of(OLD), FM: "535.261.03-1", "nvidia-fabricmanager-dev-535": "535.261.03-1"}
@@ -102,10 +81,6 @@ def test_the_revision_of_the_drivers_own_archive_wins() -> None:
     assert resolve.follower(ubuntu, rules, index, {}, driver) == (FM, ubuntu)
     assert resolve.follower("535.261.03-1", rules, index, {}, driver) == (FM, "535.261.03-1")
     assert resolve.follower(ubuntu, rules, index, {FM: "535.261.03-1"}, driver) == (FM, "535.261.03-1"), "kept"
-
-
-def test_without_followers_nothing_changes() -> None:
-    assert resolve.decide("535", "auto", [], {}, RULES_OF, BOOKWORM, {})["replaced"] == []
 
 
 def test_what_follows_an_installed_driver_replaces_that_of_another_branch() -> None:

@@ -42,12 +42,3 @@ def test_of_two_architectures_the_hosts_own_tells_the_version(native: str, turne
 def test_the_first_three_cells_will_do(cells: int) -> None:
     row = "ii |libc6|2.36-9|glibc|amd64|Debian".split("|")[:cells]
     assert lists.parse_installed("|".join(row)) == {"libc6": "2.36-9"}
-
-
-def test_rows_of_installed_packages() -> None:
-    text = (
-        "ii |dkms|3.0.10-8|dkms|all|Debian\niF |nvidia-dkms-580-open|580.95.05-1ubuntu1|s|amd64|NVIDIA\n"
-        "rc |gone|1|s|amd64|x\n\nnoise\n"
-    )
-    assert [row[1] for row in lists.parse_rows(text)] == ["dkms", "nvidia-dkms-580-open"]
-    assert lists.parse_rows(text)[0][4:] == ["all", "Debian"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.rules.reload import reload_reasons, shown_name, shown_value
+from gpuprov.rules.reload import reload_reasons, shown_value
 
 LOADED: dict[str, Any] = {
     "version": "535.261.03",
@@ -57,8 +57,3 @@ def test_a_parameter_that_the_module_does_not_show_is_no_reason() -> None:
 )
 def test_values_as_the_module_shows_them(given: object, shown: str) -> None:
     assert shown_value(given) == shown
-
-
-def test_names_as_the_module_shows_them() -> None:
-    assert shown_name("RmProfilingAdminOnly") == "NVreg_RestrictProfilingToAdminUsers"
-    assert shown_name("NVreg_EnableMSI") == "NVreg_EnableMSI"

@@ -30,19 +30,6 @@ def whole(version: str, flavour: str = "proprietary") -> dict[str, str]:
     return dict.fromkeys(SETS[flavour], version)
 
 
-@pytest.mark.parametrize(
-    ("package", "upstream"),
-    [
-        ("535.309.01-0+deb12u1", "535.309.01"),
-        ("535.216.03-2~bpo12+1", "535.216.03"),
-        ("3:580.95.05-1.el9", "580.95.05"),
-        ("555.58", "555.58"),
-    ],
-)
-def test_the_driver_version_in_a_package_version(package: str, upstream: str) -> None:
-    assert resolve.upstream(package) == upstream
-
-
 def test_order_is_by_number() -> None:
     versions = ["535.98", "535.309.01-0+deb12u1", "535.104.05", "550.163.01-2", "535.261.03-1"]
     assert [resolve.upstream(v) for v in sorted(versions, key=resolve.order)] == [
@@ -107,10 +94,6 @@ def test_the_newest_whole_set_is_taken(wanted: str) -> None:
     assert answer["problem"] == ""
 
 
-def test_an_older_exact_version_is_taken() -> None:
-    assert decide("535.261.03")["packages"] == whole(OLD)
-
-
 @pytest.mark.parametrize("wanted", ["any", "535", "535.261.03"])
 def test_bookworm_has_the_open_modules_whole_only_at_261(wanted: str) -> None:
     answer = decide(wanted, "open")
@@ -155,19 +138,10 @@ def test_an_installed_whole_set_is_kept(wanted: str) -> None:
     assert (answer["version"], answer["kept"]) == ("535.261.03", True)
 
 
-def test_an_installed_set_is_kept_without_any_index() -> None:
-    assert decide("535", installed=whole(OLD), index={})["kept"]
-
-
 @pytest.mark.parametrize(("wanted", "target"), [("535.309.01", NEW), ("535.216.03", "535.216.03-2~bpo12+1")])
 def test_another_exact_version_moves_the_set_both_ways(wanted: str, target: str) -> None:
     answer = decide(wanted, installed=whole(OLD))
     assert (answer["packages"], answer["kept"]) == (whole(target), False)
-
-
-def test_a_half_set_is_completed_at_its_modules_version() -> None:
-    half = {"nvidia-kernel-dkms": OLD, "nvidia-smi": OLD}
-    assert decide("535", installed=half)["packages"] == whole(OLD)
 
 
 def test_a_mixed_set_follows_its_module() -> None:
@@ -177,11 +151,6 @@ def test_a_mixed_set_follows_its_module() -> None:
 
 def test_a_half_set_that_is_no_longer_offered_moves_to_the_newest() -> None:
     assert decide("535", installed={"nvidia-kernel-dkms": "535.183.01-1"})["packages"] == whole(NEW)
-
-
-def test_the_other_flavour_is_resolved_anew() -> None:
-    answer = decide("535", "open", installed=whole(NEW))
-    assert (answer["version"], answer["kept"]) == ("535.261.03", False)
 
 
 def test_trixie() -> None:

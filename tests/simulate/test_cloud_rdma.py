@@ -3,28 +3,24 @@ archives."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 import pytest
 
-from gpuprov.catalog.rdma import efa as catalogue
 from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.probes import rdma
 from gpuprov.facts.probes.base import Output, Probe
-from gpuprov.facts.probes.rdma.efa import EFA, domains
+from gpuprov.facts.probes.rdma.efa import EFA
 from gpuprov.host_code import efa as onhost
 from gpuprov.host_code import files
 from gpuprov.simulate.description import Description, Gpus, convert
 from gpuprov.simulate.parts import cloud_rdma, efa, erdma
 from gpuprov.simulate.parts.cloud_rdma_files import cloud_rdma_container as program
 from gpuprov.simulate.standins import efa as standins_efa
-from gpuprov.simulate.standins import erdma as standins_erdma
 from gpuprov.simulate.standins import installers
 
 pytestmark = pytest.mark.install  # programs, started again and again
@@ -118,19 +114,6 @@ def test_what_no_host_has(values: object, said: str) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("part", [erdma.part, efa.part])
-def test_a_host_that_is_not_described_so_has_nothing_of_it(part: Callable[..., object]) -> None:
-    assert not getattr(part("h", Description(gpu=GPU)), "files")  # noqa: B009
-
-
-@pytest.mark.parametrize(
-    ("count", "instance"), [(1, "p4d.24xlarge"), (4, "p4d.24xlarge"), (8, "p6-b200.48xlarge"), (32, "p5.48xlarge")]
-)
-def test_the_instance_type_is_one_that_can_have_them(count: int, instance: str) -> None:
-    assert efa.instance(count) == instance
-    assert catalogue.count_devices(instance) >= count
-
-
 def test_efa_before_and_while_its_driver_is_loaded(make: Make) -> None:
     host = make(FOUR)
     before = host.read(EFA)
@@ -157,48 +140,6 @@ def test_efa_before_and_while_its_driver_is_loaded(make: Make) -> None:
     assert host.read(EFA).p2p == dict.fromkeys(NAMES, "NVIDIA")
 
 
-def test_the_kernels_own_has_no_version_and_no_provider(make: Make) -> None:
-    host = make(FOUR)
-    host.run("own")
-    state = host.read(EFA)
-    assert (state.loaded, state.version, state.p2p) == (True, "", {})
-    assert not (host.sys / "module/efa/srcversion").exists()
-    assert len(host.read(rdma.DEVICES)) == 4
-
-
-def test_a_function_is_unbound(make: Make) -> None:
-    host = make(FOUR)
-    host.run("load")
-    host.run("unbind", ADDRESSES[1])
-    assert dict(host.read(EFA).functions)[ADDRESSES[1]] == ""
-    assert tuple(device.name for device in host.read(rdma.DEVICES)) == (NAMES[0], *NAMES[2:])
-    with pytest.raises(SystemExit, match="is not one of 0002:10"):
-        host.run("unbind", "0000:00:00.0")
-    host.run("unload")
-    host.run("load")
-    assert len(host.read(rdma.DEVICES)) == 4
-
-
-def test_what_is_in_use_or_not_there(make: Make) -> None:
-    host = make(FOUR)
-    with pytest.raises(SystemExit, match="rmmod: ERROR: Module efa is not currently loaded"):
-        host.run("unload")
-    host.run("load")
-    with (host.folder / "dev/uverbs2").open(), pytest.raises(SystemExit, match="Module efa is in use"):
-        host.run("unload")
-    host.run("unload")
-    host.on_disk = False
-    with pytest.raises(SystemExit, match="FATAL: Module efa not found"):
-        host.run("load")
-
-
-def test_a_boot_loads_what_a_list_names(make: Make) -> None:
-    host = make(FOUR)
-    (host.folder / "etc/modules-load.d/efa.conf").write_text("# a comment\nib_core\nefa\n")
-    host.run("boot")
-    assert host.read(EFA).loaded
-
-
 @pytest.mark.parametrize(
     ("words", "node_type", "gids"), [((), "CA", 2), (("compat_mode=N",), "RNIC", 1), (("compat_mode=x",), "CA", 2)]
 )
@@ -210,23 +151,6 @@ def test_erdma_is_roce_or_iwarp_by_its_parameter(make: Make, words: Iterable[str
     assert len(device.ports[0].gids) == gids
     assert host.text("module/erdma/parameters/vector_num") == "8\n"
     assert not (host.sys / "module/erdma/parameters/wwi_perf").exists(), "the module on disk does not take it"
-
-
-def test_the_programs_before_kmods_leave_other_modules_alone() -> None:
-    for name in cloud_rdma.BEFORE:
-        content = efa.part("h", FOUR).files[f"/usr/local/sbin/{name}"].content
-        assert isinstance(content, bytes)
-        assert b"@" not in content.replace(b'"$@"', b"")
-        assert b"/usr/sbin/" + name.encode() in content
-        assert b"gpuprov simulated host" in content
-
-
-@pytest.mark.parametrize("module", [standins_erdma, standins_efa])
-def test_an_archive_is_the_same_for_the_same_simulation(module: object, tmp_path: Path) -> None:
-    write = getattr(module, "write")  # noqa: B009
-    first, again = write(tmp_path / "a"), write(tmp_path / "b")
-    assert first[1] == again[1]
-    assert first[0].name == again[0].name
 
 
 def test_efas_installer_is_one_to_the_program_that_runs_it(tmp_path: Path) -> None:
@@ -242,55 +166,9 @@ def test_efas_installer_is_one_to_the_program_that_runs_it(tmp_path: Path) -> No
         assert "gpuprov stand-in" in (folder / "packages" / name / "DEBIAN/control").read_text()
 
 
-def test_efas_installer_takes_the_options_that_it_is_given(tmp_path: Path) -> None:
-    file, _ = standins_efa.write(tmp_path)
-    folder = onhost.unpack_installer(str(file), str(tmp_path))
-
-    def said(*words: str) -> str:
-        stub = (
-            'PATH=/nowhere; id() { echo 0; }; apt-get() { echo "asked for $*"; return 1; }; source ./efa_installer.sh'
-        )
-        done = subprocess.run(
-            ["/bin/bash", "-c", stub, "bash", *words], cwd=folder, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 1
-        return done.stdout + done.stderr
-
-    for kmod in (True, False):
-        for mpi in ("none", "openmpi4", "openmpi5", "both"):
-            told = said(*onhost.build_options({"kmod": kmod, "plugin": kmod, "mpi": mpi}))
-            assert f"asked for install -y -q pciutils{' dkms' if kmod else ''}\n" in told
-    assert "usage: " in said("-y", "--mpi=other")
-    assert "nobody is asked by a stand-in" in said("--skip-mpi")
-
-
 @pytest.mark.parametrize(
     "file", sorted(one for one in installers.FILES.rglob("*") if one.is_file() and one.suffix != ".pyc"), ids=str
 )
 def test_each_file_says_that_it_stands_in(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     assert "stand-in" in text or "gpuprov simulat" in text or file.name in ("__init__.py", "postinst", "prerm")
-
-
-def test_fi_info_lists_the_devices_that_can_be_opened(make: Make) -> None:
-    host = make(FOUR)
-    script = (standins_efa.FILES / "fi_info").read_text().replace("/sys/", f"{host.sys}/")
-    script = script.replace("-c /dev/infiniband/", f"-e {host.folder}/dev/").replace(
-        '-c "/dev/infiniband/', f'-e "{host.folder}/dev/'
-    )
-
-    def said() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
-
-    assert (said().returncode, said().stderr) == (61, "fi_getinfo: -61\n")
-    host.run("load")
-    assert domains(said().stdout) == NAMES
-    (host.folder / "dev/uverbs3").unlink()
-    assert domains(said().stdout) == NAMES[:3]
-
-
-def test_what_a_host_is_told_can_be_read_again() -> None:
-    content = efa.part("h", FOUR).files[cloud_rdma.TOLD].content
-    assert isinstance(content, bytes)
-    assert msgspec.json.decode(content, type=cloud_rdma.Cloud).module == "efa"
-    assert json.loads(content)["netdev"] is None

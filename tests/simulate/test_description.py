@@ -11,7 +11,7 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.explain import all_checks
 from gpuprov.simulate import faults
 from gpuprov.simulate.description import Description, Gpus, convert, read
-from gpuprov.simulate.devices import devices, table
+from gpuprov.simulate.devices import devices
 from gpuprov.simulate.faults.base import Fault
 
 H100 = Gpus(model="H100-SXM5-80GB", count=8)
@@ -48,11 +48,6 @@ def test_file_that_is_no_yaml(tmp_path: Path) -> None:
         read(tmp_path / "d.yaml")
 
 
-def test_empty_file_is_a_plain_host(tmp_path: Path) -> None:
-    (tmp_path / "d.yaml").write_text("", encoding="utf-8")
-    assert read(tmp_path / "d.yaml") == Description()
-
-
 def test_devices_are_distinct_and_repeatable() -> None:
     description = Description(gpu=H100, nvswitch=3, hcas=8)
     made = devices("gpu01", description)
@@ -62,18 +57,6 @@ def test_devices_are_distinct_and_repeatable() -> None:
     assert len({device.uuid for device in made if device.role == "gpu"}) == 8
     assert {device.uuid for device in devices("gpu02", description)}.isdisjoint(d.uuid for d in made if d.uuid)
     assert {device.numa_node for device in made if device.role == "hca"} == {0, 1}
-
-
-def test_fourth_generation_shows_only_in_the_vpd() -> None:
-    made = devices("gpu01", Description(gpu=Gpus(model="B200", count=8), nvswitch=4, hcas=1))
-    assert {(d.identifier, d.vpd) for d in made if d.role == "nvlink-bridge"} == {("15b3:1021", "SW_MNG")}
-    assert {(d.identifier, d.vpd) for d in made if d.role == "hca"} == {("15b3:1021", "")}
-
-
-def test_table_has_ten_columns_and_no_empty_one() -> None:
-    rows = [line.split("\t") for line in table(devices("gpu01", Description(gpu=H100, hcas=1))).splitlines()]
-    assert {len(row) for row in rows} == {10}
-    assert all(all(row) for row in rows)
 
 
 @pytest.mark.parametrize("fault", faults.TABLE, ids=lambda fault: fault.name)
@@ -113,16 +96,3 @@ def test_faults_that_cannot_be(description: Description, said: str) -> None:
 def test_a_fault_parameter_cannot_leave_its_quotes() -> None:
     with pytest.raises(GpuprovError, match="fault parameter is"):
         faults.plant("gpu01", "gpu-lost=0'; reboot #", lambda _host, _script: pytest.fail("must not run"))
-
-
-def test_planting_and_healing_leave_a_file_and_take_it_away() -> None:
-    ran: list[str] = []
-
-    def run(_host: str, script: str) -> str:
-        ran.append(script)
-        return ""
-
-    faults.plant("gpu01", "mirror-fails=3", run)
-    faults.heal("gpu01", "mirror-fails", run)
-    assert "printf '%s\\n' '3' > /var/lib/gpuprov-sim/faults/mirror-fails" in ran[0]
-    assert "rm -f /var/lib/gpuprov-sim/faults/mirror-fails" in ran[1]

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from gpuprov.core.errors import GpuprovError
-from gpuprov.simulate import distributions, image, sources
 from gpuprov.simulate.description import Description, convert
 from gpuprov.simulate.distributions import DISTRIBUTIONS, TABLE
-from gpuprov.simulate.hosts import PARTS
 from gpuprov.simulate.parts import boot, identity
 from gpuprov.simulate.parts.base import File
 
 STANDING_IN = [entry.key for entry in TABLE if entry.stands_in]
-GRUBBY = boot.ASSETS / "grubby"
 
 
 @pytest.mark.parametrize("key", STANDING_IN)
@@ -38,11 +31,6 @@ def test_the_host_says_that_its_userland_is_debian(key: str) -> None:
         assert isinstance(content, bytes)
         assert b"its programs are Debian's" in content
     assert DISTRIBUTIONS[key].kernel in made.script
-
-
-def test_debian_stays_what_it_is() -> None:
-    assert identity.part("gpu01", Description()).files == {}
-    assert identity.part in PARTS
 
 
 @pytest.mark.parametrize(
@@ -75,56 +63,6 @@ def test_repositories(values: object, configured: tuple[str, ...], served: tuple
     described = convert(values, "host.yaml")
     assert described.configured == configured
     assert described.served == served
-
-
-def test_images_are_shared_and_the_dnf_family_has_its_own() -> None:
-    mirrors = sources.Mirrors("http://m/debian", "http://m/security")
-    recipes = {key: image.Recipe(key, mirrors) for key in DISTRIBUTIONS}
-    assert recipes["ubuntu2404"].tag == recipes["debian12"].tag
-    assert recipes["rocky8"].tag == recipes["rocky9"].tag != recipes["debian12"].tag
-    assert {"dnf", "rpm", "dracut"} <= set(recipes["rocky9"].packages)
-    assert "initramfs-tools" not in recipes["rocky9"].packages
-
-
-def test_machines_are_of_distributions_that_are_real() -> None:
-    assert distributions.REAL == ("debian12", "debian13")
-
-
-@pytest.fixture
-def grubby(tmp_path: Path) -> tuple[Path, Path]:
-    """A boot loader entry and the stand-in grubby that edits it."""
-    (tmp_path / "entries").mkdir()
-    entry = tmp_path / "entries/id-5.14.conf"
-    entry.write_text(boot.ENTRY.format(name="Rocky", kernel="5.14", version="9", id="rocky"), encoding="utf-8")
-    (tmp_path / "grub").write_text(boot.EL_DEFAULTS, encoding="utf-8")
-    script = GRUBBY.read_text(encoding="utf-8").replace("/boot/loader/entries", str(tmp_path / "entries"))
-    program = tmp_path / "grubby"
-    program.write_text(script.replace("/etc/default/grub", str(tmp_path / "grub")), encoding="utf-8")
-    return program, entry
-
-
-def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, program, *arguments], capture_output=True, text=True, check=False)
-
-
-def test_grubby_adds_replaces_and_removes(grubby: tuple[Path, Path]) -> None:
-    program, entry = grubby
-    for _ in range(2):
-        assert run(program, "--update-kernel=ALL", "--args=iommu=pt nosmt", "--remove-args=quiet").returncode == 0
-    assert "options root=/dev/simulated ro iommu=pt nosmt\n" in entry.read_text()
-    assert 'GRUB_CMDLINE_LINUX="iommu=pt nosmt"' in (program.parent / "grub").read_text()
-    run(program, "--update-kernel=DEFAULT", "--args=iommu=off", "--remove-args=nosmt")
-    told = run(program, "--info=ALL").stdout
-    assert 'args="ro iommu=off"' in told
-    assert 'root="/dev/simulated"' in told
-    assert run(program, "--default-kernel").stdout == "/boot/vmlinuz-5.14\n"
-    assert "GRUB_CMDLINE_LINUX" in (program.parent / "grub").read_text()
-
-
-def test_grubby_without_such_a_kernel(grubby: tuple[Path, Path]) -> None:
-    done = run(grubby[0], "--update-kernel=/boot/vmlinuz-6", "--args=x")
-    assert done.returncode == 1
-    assert "no entry for /boot/vmlinuz-6" in done.stderr
 
 
 def test_the_dnf_family_has_grubby_in_place_of_update_grub() -> None:

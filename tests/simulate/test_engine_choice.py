@@ -50,17 +50,6 @@ def test_a_docker_that_answers_is_taken_where_podman_is_missing_or_does_not_answ
     assert engine_choice.chosen() == "docker"
 
 
-def test_podman_comes_first_where_both_answer(install: Install) -> None:
-    install("docker")
-    install("podman")
-    assert engine_choice.chosen() == "podman"
-
-
-def test_no_engine_at_all_means_podman(install: Install) -> None:
-    assert engine_choice.chosen() == "podman"
-    assert "podman" in tools.missing("container")
-
-
 def test_the_variable_decides_and_setup_does_not_call_a_missing_podman_installed(
     install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:

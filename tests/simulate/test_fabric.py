@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
-import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -12,7 +10,6 @@ from types import ModuleType
 
 import pytest
 
-from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts import fabric
 
 SWITCH = "nvswitch\t0\t0001:c0:00.0\t10de:22a3\t10de:22a3\t068000\t0\tNVSwitch\t-\t-\n"
@@ -37,10 +34,6 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     (tmp_path / "DEVICES").write_text(SWITCH)
     (tmp_path / "LOADED").write_text(LOADED.format("535.261.03"))
     return module
-
-
-def test_it_starts_with_a_switch_and_its_own_driver(daemon: ModuleType) -> None:
-    assert daemon.problem() is None
 
 
 def test_it_refuses_another_driver(daemon: ModuleType, tmp_path: Path) -> None:
@@ -68,20 +61,3 @@ def test_dead_with_the_state_latched(daemon: ModuleType, tmp_path: Path, monkeyp
     assert daemon.main() == 1
     assert (tmp_path / "STATE").read_text() == "Completed\n"
     assert "Connected to 1 node." in log.read_text()
-
-
-@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not installed")
-@pytest.mark.parametrize(
-    ("version", "names"),
-    [
-        ("535.261.03", {"nvidia-fabricmanager-535", "libnvidia-nscq-535"}),
-        ("580.178.04", {"nvidia-fabricmanager", "libnvidia-nscq", "libnvsdm", "nvidia-imex"}),
-    ],
-)
-def test_names_follow_the_branch(tmp_path: Path, version: str, names: set[str]) -> None:
-    made = fabric.packages(tmp_path, "debian12", version)
-    assert {file.name.partition("_")[0] for file in made} == names
-    content = subprocess.run(["dpkg-deb", "--contents", made[0]], check=True, capture_output=True, text=True).stdout
-    for path in fabric.fabric_manager_files(version):
-        assert f" .{path}\n" in content
-    assert fabric.part("a", Description()).files == {}

@@ -53,15 +53,6 @@ def test_a_host_with_nvidia_fs(tmp_path: Path) -> None:
     assert all(gpu.supported for gpu in found.gpus)
 
 
-def test_the_fault(tmp_path: Path) -> None:
-    assert said(tmp_path, fault=True).direct("NVMe") == ()
-
-
-def test_without_a_gpu_and_without_the_module(tmp_path: Path) -> None:
-    found = said(tmp_path, gpus="", module="")
-    assert (found.gpus, found.module, found.direct("NVMe")) == ((), "", ())
-
-
 @pytest.mark.parametrize("name", ["properties.use_pci_p2pdma", "properties.allow_compat_mode"])
 def test_it_reads_what_apply_writes(tmp_path: Path, name: str) -> None:
     text = extras_gds.asset("cufile.json").content

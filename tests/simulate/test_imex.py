@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -47,19 +45,8 @@ def listen(imex: ModuleType, members: list[str]) -> None:
     config = imex.settings(imex.CONFIG)
     imex.serve(int(config["SERVER_PORT"]), lambda: json.dumps([imex.VERSION, members]))
     imex.serve(
-        int(config["IMEX_CMD_PORT"]),
-        lambda: json.dumps({"status": "READY", "connections": imex.connections(config)}),
+        int(config["IMEX_CMD_PORT"]), lambda: json.dumps({"status": "READY", "connections": imex.connections(config)})
     )
-
-
-def test_nobody_lives(imex: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    assert imex.control(["-q"]) == 1
-    assert imex.control(["-N", "-j"]) == ""
-    first, _, second = capsys.readouterr().out.partition("\n")
-    assert first == "UNAVAILABLE"
-    domain = parse_domain(second)
-    assert domain
-    assert (domain.status, {one.status for one in domain.members}) == ("DOWN", {"UNAVAILABLE"})
 
 
 def test_all_live(imex: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,33 +70,3 @@ def test_another_list_of_nodes_is_another_domain(imex: ModuleType, capsys: pytes
     domain = parse_domain(capsys.readouterr().out)
     assert domain
     assert (domain.status, domain.members[0].lost) == ("DOWN", ("127.0.0.1", "127.0.0.2"))
-
-
-def test_the_daemon_refuses_what_the_real_one_refuses(
-    imex: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loaded = tmp_path / "version"
-    loaded.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n")
-    monkeypatch.setattr(imex, "LOADED", str(loaded))
-    assert imex.daemon(imex.CONFIG) == "driver 580.95.05, and this is @VERSION@"
-    (tmp_path / "nodes").write_text("")
-    assert imex.daemon(imex.CONFIG) == "no nodes are configured"
-
-
-def test_its_exit_statuses(imex: ModuleType, tmp_path: Path) -> None:
-    """systemd takes a parent that ends with 0 for a daemon that runs."""
-    program = (fabric.ASSETS / "nvidia-imex").read_text(encoding="utf-8")
-    loaded = tmp_path / "version"
-    loaded.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n")
-    ended = []
-    for version in ("580.95.05", "570.133.20"):
-        text = program.replace("@VERSION@", version).replace("/proc/driver/nvidia/version", str(loaded))
-        # The child, which would serve for ever, ends at once.
-        file = tmp_path / "nvidia-imex"
-        file.write_text(text.replace("    os.setsid()\n", "    os._exit(0)\n"))
-        command = [sys.executable, str(file), "-c", imex.CONFIG]
-        ended.append(subprocess.run(command, capture_output=True, text=True, check=False, timeout=20))
-    assert [(done.returncode, done.stderr) for done in ended] == [
-        (0, ""),
-        (1, "driver 580.95.05, and this is 570.133.20\n"),
-    ]

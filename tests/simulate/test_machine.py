@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 import struct
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from gpuprov.core.errors import GpuprovError
-from gpuprov.simulate import disk, disk_files, image, machine, qemu, sources, tools
+from gpuprov.simulate import disk, disk_files, image, machine, sources, tools
 from gpuprov.simulate.description import Description, Gpus
 
 MIRRORS = sources.Mirrors("http://mirror.example/debian", "http://mirror.example/debian-security")
@@ -51,31 +47,9 @@ def test_the_key_of_a_disk_covers_what_is_on_it(monkeypatch: pytest.MonkeyPatch)
     assert disk.Recipe("debian12", MIRRORS).key == recipe.key
 
 
-def test_a_disk_with_a_kernel_of_its_own_has_no_metapackage_that_brings_another() -> None:
-    newest, older = disk.Recipe("debian12", MIRRORS), disk.Recipe("debian12", MIRRORS, "6.1.0-47-amd64")
-    assert newest.base_key != older.base_key
-    mine, plain = set(older.packages), set(newest.packages)
-    assert mine - plain == {"linux-image-6.1.0-47-amd64", "linux-headers-6.1.0-47-amd64"}
-    assert plain - mine == {"linux-image-amd64", "linux-headers-amd64"}
-
-
 def test_an_unknown_distribution_says_what_is_allowed() -> None:
     with pytest.raises(GpuprovError, match="debian12, debian13"):
         disk.Recipe("debian7", MIRRORS).command(Path("tree"))
-
-
-def test_the_partitions_lie_behind_each_other_with_room_for_grub(tmp_path: Path) -> None:
-    raw = tmp_path / "disk.raw"
-    disk._partition(raw)
-    with raw.open("rb") as file:
-        sector = file.read(512)
-    assert sector[510:] == b"\x55\xaa"
-    (boot_start, boot_size), (root_start, root_size) = (
-        struct.unpack_from("<II", sector, 446 + 16 * number + 8) for number in (0, 1)
-    )
-    assert boot_start == 2048
-    assert root_start == boot_start + boot_size
-    assert raw.stat().st_size == 512 * (root_start + root_size)
 
 
 @pytest.mark.parametrize("path", ["identity", "finish"])
@@ -84,37 +58,6 @@ def test_the_programs_on_the_disk_are_shell(path: str, tmp_path: Path) -> None:
     assert isinstance(content, bytes)
     assert b"@" not in content
     subprocess.run(["sh", "-n"], input=content, check=True)
-
-
-def test_an_accelerator_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(qemu.VARIABLE, "tcg")
-    assert qemu.accelerator(Path("/no/kernel")) == "tcg"
-    monkeypatch.setenv(qemu.VARIABLE, "xen")
-    with pytest.raises(GpuprovError, match='GPUPROV_SIM_ACCEL is "xen"; allowed: kvm, tcg'):
-        qemu.accelerator(Path("/no/kernel"))
-
-
-def test_kvm_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    trials: list[Path] = []
-    monkeypatch.delenv(qemu.VARIABLE, raising=False)
-    monkeypatch.setattr(os, "access", lambda *_: True)
-    monkeypatch.setattr(tools, "run", lambda *_: "QEMU 7")
-
-    def hangs(kernel: Path) -> bool:
-        trials.append(kernel)
-        return False
-
-    monkeypatch.setattr(qemu, "_speaks", hangs)
-    assert [qemu.accelerator(Path("k")), qemu.accelerator(Path("k"))] == ["tcg", "tcg"]
-    assert len(trials) == 1
-
-
-def test_a_machine_without_its_process_is_dead(cache: Path) -> None:
-    folder = kept("one")
-    (folder / "pid").write_text(str(os.getpid()))  # a number that is somebody else's by now
-    assert [(row.name, row.kind, row.state) for row in machine.listing()] == [("one", "machine", "dead")]
-    assert machine.describe("one") == PLAIN
-    assert machine.describe("two") is None
 
 
 def test_down_ends_only_the_process_that_names_its_folder(cache: Path) -> None:
@@ -137,61 +80,23 @@ def test_another_description_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
         machine.up("One", PLAIN)
 
 
-def test_the_fabric_address_is_the_number_kept() -> None:
-    kept("one", number=7)
-    assert machine.fabric_address("one") == "10.77.0.7"
-    with pytest.raises(GpuprovError, match='no simulated machine is named "two"'):
-        machine.fabric_address("two")
+def test_a_disk_with_a_kernel_of_its_own_has_no_metapackage_that_brings_another() -> None:
+    newest, older = disk.Recipe("debian12", MIRRORS), disk.Recipe("debian12", MIRRORS, "6.1.0-47-amd64")
+    assert newest.base_key != older.base_key
+    mine, plain = set(older.packages), set(newest.packages)
+    assert mine - plain == {"linux-image-6.1.0-47-amd64", "linux-headers-6.1.0-47-amd64"}
+    assert plain - mine == {"linux-image-amd64", "linux-headers-amd64"}
 
 
-def test_a_tag_that_was_never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "require", lambda _: None)
-    with pytest.raises(GpuprovError, match='no disk was kept under the name "nothing"'):
-        machine.up("one", PLAIN, tag="nothing")
-    assert machine.listing() == []
-
-
-def test_qemu_is_asked_for_its_port(tmp_path: Path) -> None:
-    table = "VLAN -1:\n  TCP[HOST_FORWARD]  14       127.0.0.1 41234       10.0.2.15    22     0     0\n"
-    assert _asked(tmp_path / "control", {"return": table}) == 41234
-
-
-def test_a_refusal_of_qemu_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(GpuprovError, match="QEMU refuses human-monitor-command: no such device"):
-        _asked(tmp_path / "control", {"error": {"class": "GenericError", "desc": "no such device"}})
-    with pytest.raises(GpuprovError, match="QEMU does not answer"):
-        qemu.ssh_port(tmp_path / "nobody")
-
-
-def _asked(control: Path, answer: dict[str, object]) -> int:
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(control))
-        server.listen()
-
-        script: list[dict[str, object]] = [{"QMP": {}}, {"return": {}}, {"event": "RESET"}, answer]
-
-        def serve() -> None:
-            connection, _ = server.accept()
-            with connection, connection.makefile("rw") as stream:
-                for said in script:
-                    if "return" in said or "error" in said:
-                        stream.readline()
-                    stream.write(json.dumps(said) + "\n")
-                    stream.flush()
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            return qemu.ssh_port(control)
-        finally:
-            thread.join()
-
-
-def test_the_end_of_a_console_has_no_colours() -> None:
-    assert qemu.tail("a\n\x1b[0;32m  OK  \x1b[0m Started\r\nlast\n", 2) == "  OK   Started\nlast"
-
-
-def test_a_container_user_needs_no_qemu() -> None:
-    assert "qemu-system-x86" not in tools.packages("container").values()
-    assert "qemu-system-x86" in tools.packages("machine").values()
-    assert "podman" not in tools.packages("machine").values()
+def test_the_partitions_lie_behind_each_other_with_room_for_grub(tmp_path: Path) -> None:
+    raw = tmp_path / "disk.raw"
+    disk._partition(raw)
+    with raw.open("rb") as file:
+        sector = file.read(512)
+    assert sector[510:] == b"\x55\xaa"
+    (boot_start, boot_size), (root_start, root_size) = (
+        struct.unpack_from("<II", sector, 446 + 16 * number + 8) for number in (0, 1)
+    )
+    assert boot_start == 2048
+    assert root_start == boot_start + boot_size
+    assert raw.stat().st_size == 512 * (root_start + root_size)

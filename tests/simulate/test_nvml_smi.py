@@ -12,7 +12,7 @@ import pytest
 
 from gpuprov.capabilities.health.fragment import Health
 from gpuprov.facts.probes.base import Output
-from gpuprov.facts.probes.gpus import gpu_health, gpu_settings, gpu_state
+from gpuprov.facts.probes.gpus import gpu_health, gpu_state
 from gpuprov.simulate import debs, image, sources
 from gpuprov.simulate.repository.debian import Archive
 from gpuprov.simulate.repository.plan import upstream
@@ -121,63 +121,6 @@ def test_mig(smi: Smi, tmp_path: Path) -> None:
     assert "Disabled MIG Mode" in smi.run(host, "-mig", "0")[1]
 
 
-def test_mig_mode_is_pending_while_a_client_holds_an_ampere_gpu(smi: Smi, tmp_path: Path) -> None:
-    host = Host(tmp_path, "A30", 1, version=smi.version)
-    query = ("--query-gpu=mig.mode.current,mig.mode.pending", "--format=csv,noheader")
-    with host.write("/dev/nvidia0", "").open() as held, subprocess.Popen(["sleep", "60"], stdin=held) as client:
-        held.close()
-        assert (
-            "in pending enable state for GPU 00000001:10:00.0:In use by another client" in smi.run(host, "-mig", "1")[1]
-        )
-        assert smi.run(host, *query) == (0, "Disabled, Enabled\n")
-        client.kill()
-    smi.run(host, "-mig", "1")
-    assert smi.run(host, *query) == (0, "Enabled, Enabled\n")
-
-
-def test_a_reset_ends_what_is_pending(smi: Smi, tmp_path: Path) -> None:
-    host = Host(tmp_path, "A100-SXM4-40GB", 2, version=smi.version)
-    query = ("--query-gpu=mig.mode.current,mig.mode.pending", "--format=csv,noheader")
-    with host.write("/dev/nvidia1", "").open() as held, subprocess.Popen(["sleep", "60"], stdin=held) as client:
-        held.close()
-        smi.run(host, "-mig", "1")
-        assert smi.run(host, *query) == (0, "Enabled, Enabled\nDisabled, Enabled\n")
-        status, text = smi.run(host, "--gpu-reset")
-        assert status != 0
-        assert "could not be reset:\n  GPU 00000001:11:00.0: In use by another client" in text
-        client.kill()
-    status, text = smi.run(host, "-r", "-i", "1")
-    assert (status, text) == (0, "GPU 00000001:11:00.0 was successfully reset.\nAll done.\n")
-    assert smi.run(host, *query) == (0, "Enabled, Enabled\nEnabled, Enabled\n")
-    smi.run(host, "mig", "-cgi", "9", "-C")
-    assert smi.run(host, "-r")[0] == 0
-    assert smi.run(host, "-L")[1].count("MIG") == 0
-
-
-def test_compute_mode(smi: Smi, tmp_path: Path) -> None:
-    host = Host(tmp_path, "H100-SXM5-80GB", 2, version=smi.version)
-    query = ("--query-gpu=compute_mode", "--format=csv,noheader")
-    assert smi.run(host, "-i", "0", "-c", "EXCLUSIVE_PROCESS")[0] == 0
-    assert smi.run(host, *query) == (0, "Exclusive_Process\nDefault\n")
-    smi.run(host, "-mig", "1", "-i", "0")
-    assert "not supported on a MIG-enabled device" in smi.run(host, "-i", "0", "-c", "EXCLUSIVE_PROCESS")[1]
-    assert smi.run(host, *query) == (0, "Default\nDefault\n")
-
-
-def test_processes(smi: Smi, tmp_path: Path) -> None:
-    host = Host(tmp_path, "H100-SXM5-80GB", 2, version=smi.version)
-    host.capabilities()
-    smi.run(host, "-mig", "1", "-i", "0")
-    smi.run(host, "mig", "-i", "0", "-cgi", "9", "-C")
-    whole, memory = host.write("/dev/nvidia1", ""), host.write("/dev/nvidia-uvm", "")
-    with holding(whole, memory) as one, holding(tmp_path / "dev/nvidia-caps/nvidia-cap22") as two:  # gpu0/gi2/ci0
-        assert re.search(rf"\| +0 +2 +0 +{two} +C +\S*sleep", smi.run(host)[1])
-        assert re.search(rf"\| +1 +N/A +N/A +{one} +C +\S*sleep", smi.run(host)[1])
-        told = smi.run(host, "--query-compute-apps=pid,gpu_bus_id", "--format=csv,noheader")
-        assert told == (0, f"{two}, 00000001:10:00.0\n{one}, 00000001:11:00.0\n")
-        assert "In use by another client" in smi.run(host, "mig", "-i", "0", "-dci")[1]
-
-
 def test_memory_that_is_held_and_a_clock_that_is_low(smi: Smi, tmp_path: Path) -> None:
     """What the faults of these names come to in nvidia-smi's own words, and in what is read of them."""
     host = Host(tmp_path, "H100-SXM5-80GB", 2, version=smi.version)
@@ -251,15 +194,3 @@ def test_settings(smi: Smi, tmp_path: Path) -> None:
     assert state("1") == own
     host.boot(2)
     assert state() == "700.00 W, 345 MHz, 1980 MHz, Default, Disabled, Disabled"
-
-
-def test_confidential_computing(smi: Smi, tmp_path: Path) -> None:
-    host = Host(tmp_path, "H100-SXM5-80GB", 1, version=smi.version)
-    asked = [("conf-compute", "-f"), ("conf-compute", "-d")]
-    assert [smi.run(host, *words)[1] for words in asked] == ["CC status: OFF\n", "DevTools Mode: OFF\n"]
-    host.write("/var/lib/gpuprov-sim/faults/confidential-computing", "devtools\n")
-    assert [smi.run(host, *words)[1] for words in asked] == ["CC status: ON\n", "DevTools Mode: ON\n"]
-    older = Host(tmp_path / "older", "A100-SXM4-40GB", 1, version=smi.version)
-    said = smi.run(older, *asked[0])[1]
-    assert said in ("CC status: OFF\n", "Failed to display Conf. Compute CC feature status: Not Supported\n")
-    assert gpu_settings.parse_confidential(Output(said)).mode == "disabled"

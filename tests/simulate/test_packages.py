@@ -8,7 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from http.client import IncompleteRead, RemoteDisconnected
+from http.client import IncompleteRead
 from pathlib import Path
 
 import pytest
@@ -55,11 +55,6 @@ def log(tmp_path: Path) -> list[str]:
     return (tmp_path / "run/downloads.log").read_text(encoding="utf-8").splitlines()
 
 
-def test_packages_are_served_and_counted(get: Callable[[str], bytes], tmp_path: Path) -> None:
-    assert get("a.deb") == get("Packages") == get("b%7e1.deb") == CONTENT
-    assert log(tmp_path) == ["a.deb\tserved", "b~1.deb\tserved"]
-
-
 def test_it_fails_at_the_nth_package_and_each_after(get: Callable[[str], bytes], tmp_path: Path) -> None:
     get("a.deb")
     fault(tmp_path, "2")
@@ -72,40 +67,6 @@ def test_it_fails_at_the_nth_package_and_each_after(get: Callable[[str], bytes],
     (tmp_path / "faults/mirror-fails").unlink()
     assert get("c.deb") == CONTENT
     assert log(tmp_path)[2:5] == ["b~1.deb\tcut", "b~1.deb\tcut", "c.deb\tcut"]
-
-
-def test_a_package_that_is_not_what_its_index_says(get: Callable[[str], bytes], tmp_path: Path) -> None:
-    fault(tmp_path, "2 corrupt")
-    assert get("a.deb") == CONTENT
-    spoilt = get("c.deb")
-    assert (len(spoilt), spoilt[:-1]) == (len(CONTENT), CONTENT[:-1])
-    assert spoilt != CONTENT
-
-
-def test_ways_to_fail(get: Callable[[str], bytes], tmp_path: Path) -> None:
-    fault(tmp_path, "1 404")
-    with pytest.raises(urllib.error.HTTPError, match="404"):
-        get("a.deb")
-    fault(tmp_path, "1 refuse")
-    with pytest.raises(RemoteDisconnected):
-        get("a.deb")
-
-
-def test_debian_s_own_driver_packages_leave_the_sources(tmp_path: Path) -> None:
-    (tmp_path / "sources.list.d").mkdir()
-    lines = (
-        "deb http://m/debian bookworm main contrib non-free non-free-firmware\ndeb http://m/debian x non-free main\n"
-    )
-    deb822 = "Types: deb\nURIs: http://m/non-free\nSuites: trixie\nComponents: main non-free-firmware contrib\n"
-    (tmp_path / "sources.list").write_text(lines)
-    (tmp_path / "sources.list.d/debian.sources").write_text(deb822)
-    script = packages.STRIP.replace("/etc/apt", str(tmp_path))
-    for _ in range(2):
-        subprocess.run(["sh", "-e"], input=script, text=True, check=True)
-    assert (tmp_path / "sources.list").read_text() == "deb http://m/debian bookworm main\ndeb http://m/debian x main\n"
-    stanza = (tmp_path / "sources.list.d/debian.sources").read_text()
-    assert stanza.endswith("Components: main\n")
-    assert "URIs: http://m/non-free\n" in stanza
 
 
 def test_the_part_brings_source_key_and_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

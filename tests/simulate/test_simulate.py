@@ -35,12 +35,6 @@ Enabled: no
 URIs: http://off.example/debian
 Suites: bookworm
 """
-ONE_LINE = """\
-deb cdrom:[Debian]/ bookworm main
-deb [arch=amd64 signed-by=/k.gpg] https://mirror.example/debian bookworm main  # comment
-deb-src http://source.example/debian bookworm main
-deb http://security.example/debian-security bookworm-security main
-"""
 MIRRORS = sources.Mirrors("http://mirror.example/debian", "http://mirror.example/debian-security")
 
 
@@ -54,16 +48,6 @@ def etc_apt(tmp_path: Path, **files: str) -> Path:
 
 def test_mirrors_from_deb822(tmp_path: Path) -> None:
     assert sources.read(etc_apt(tmp_path, debian_sources=DEB822)) == MIRRORS
-
-
-def test_mirrors_from_one_line_sources(tmp_path: Path) -> None:
-    other = "deb https://packages.example/apt stable-of-something main\n"
-    found = sources.read(etc_apt(tmp_path, sources_list=ONE_LINE, a_list=other))
-    assert found == sources.Mirrors("https://mirror.example/debian", "http://security.example/debian-security")
-
-
-def test_disabled_stanzas_are_left_out() -> None:
-    assert ("http://off.example/debian", "bookworm") not in sources.parse_deb822(DEB822)
 
 
 @pytest.mark.parametrize("text", ["", "deb http://mirror.example/debian bookworm main\n", "deb http://u/ noble main\n"])
@@ -80,34 +64,10 @@ def test_mirrors_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert sources.read(tmp_path) == MIRRORS
 
 
-def test_recipe_has_all_suites_and_components() -> None:
-    recipe = image.Recipe("debian13", MIRRORS)
-    assert [line.split()[1:3] for line in recipe.lines()] == [
-        ["http://mirror.example/debian", "trixie"],
-        ["http://mirror.example/debian", "trixie-updates"],
-        ["http://mirror.example/debian-security", "trixie-security"],
-    ]
-    assert all(line.endswith("main contrib non-free non-free-firmware") for line in recipe.lines())
-
-
-def test_key_follows_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = image.Recipe("debian12", MIRRORS)
-    before = recipe.key
-    assert image.Recipe("debian12", MIRRORS).key == before
-    assert image.Recipe("debian13", MIRRORS).key != before
-    monkeypatch.setattr(image, "PACKAGES", (*image.PACKAGES, "strace"))
-    assert recipe.key != before
-
-
 def test_unknown_distribution() -> None:
     with pytest.raises(GpuprovError, match='"debian11"') as caught:
         image.Recipe("debian11", MIRRORS).key  # noqa: B018
     assert caught.value.hint.startswith("allowed: debian12, debian13")
-
-
-def test_cache_is_outside_the_repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert image.cache_dir() == tmp_path / "gpuprov"
 
 
 def test_inventory_is_yaml_that_ansible_reads() -> None:

@@ -10,25 +10,19 @@ import pytest
 import yaml
 
 from gpuprov.core.errors import GpuprovError
-from gpuprov.rules.package_lists import parse_precompiled
 from gpuprov.simulate import debs, rpms
 from gpuprov.simulate.distributions import DISTRIBUTIONS, Distribution, Repository
 from gpuprov.simulate.parts import nvml
 from gpuprov.simulate.parts.base import File, text
-from gpuprov.simulate.repository.index import NVIDIA, Release
 from gpuprov.simulate.repository.versions import versions
 from gpuprov.simulate.standins import driver as standins_driver
-from gpuprov.simulate.standins import el as standins_el
-from gpuprov.simulate.standins import extras as standins
-from gpuprov.simulate.standins import nvidia_apt, nvidia_dnf, precompiled, ubuntu
-from gpuprov.simulate.standins import rpm_kernels as standins_rpm_kernels
+from gpuprov.simulate.standins import nvidia_apt, nvidia_dnf, ubuntu
 from gpuprov.simulate.standins.catalogue import names
-from gpuprov.simulate.standins.extra import Extra, Packaged
 from gpuprov.simulate.standins.model import Standin
 from tests.simulate.needs import needs_dpkg, needs_rpmbuild
 
+ROCKY9 = DISTRIBUTIONS["rocky9"]
 Make = Callable[[Distribution, str], list[Standin]]
-NOBLE, ROCKY9, ROCKY10 = (DISTRIBUTIONS[key] for key in ("ubuntu2404", "rocky9", "rocky10"))
 
 
 @pytest.fixture(autouse=True)
@@ -44,38 +38,6 @@ def without_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def by_name(made: list[Standin]) -> dict[str, Standin]:
     return {package.name: package for package in made}
-
-
-def test_ubuntus_names_and_versions() -> None:
-    made = by_name(ubuntu.packages(NOBLE, "580.159.03"))
-    assert {package.version for package in made.values()} == {"580.159.03-0ubuntu0.24.04.1"}
-    assert {
-        "nvidia-dkms-580-server-open", "nvidia-firmware-580-server-580.159.03", "nvidia-fabricmanager-580",
-        "libnvidia-compute-580-server", "nvidia-headless-no-dkms-580-server",
-    } <= made.keys()  # fmt: skip
-    assert made["nvidia-headless-580-server"].requires == (
-        "nvidia-headless-no-dkms-580-server",
-        "nvidia-dkms-580-server",
-    )
-    assert "nvidia-kernel-common-580-server-580.159.03" in made["nvidia-fabricmanager-580"].requires
-    assert "nvidia-kernel-common-580-server-580.159.03" in made["nvidia-kernel-common-580-server"].provides
-    assert all("(=" in relation for relation in made["nvidia-driver-580-server"].requires)
-
-
-@pytest.mark.parametrize(
-    ("distribution", "version", "name", "full"),
-    [
-        ("ubuntu2404", "570.211.01", "nvidia-dkms-570-open", "570.211.01-0ubuntu1"),
-        ("ubuntu2404", "580.95.05", "libnvidia-compute-580", "580.95.05-0ubuntu1"),
-        ("ubuntu2204", "580.159.03", "libnvidia-compute-580", "580.159.03-1ubuntu1"),
-        ("ubuntu2404", "590.48.01", "nvidia-dkms-open", "590.48.01-1ubuntu1"),
-        ("debian12", "590.48.01", "nvidia-kernel-open-dkms", "590.48.01-1"),
-    ],
-)
-def test_nvidias_apt_names_lose_their_suffix(distribution: str, version: str, name: str, full: str) -> None:
-    made = by_name(nvidia_apt.packages(DISTRIBUTIONS[distribution], version))
-    assert made[name].version == full
-    assert {"cuda-drivers", "nvidia-open"} <= made.keys()
 
 
 @pytest.mark.parametrize(
@@ -124,84 +86,6 @@ def test_what_the_catalogue_names_is_on_offer(make: Make, key: str, source: Repo
     assert set(wanted) <= {package.name for package in make(known, version)}
 
 
-def test_the_dnf_set_has_epoch_release_and_both_kernel_packages() -> None:
-    made = by_name(nvidia_dnf.packages(ROCKY9, "580.178.04"))
-    assert made["libnvidia-ml"].version == "580.178.04-1.el9"
-    assert made["nvidia-driver-cuda"].epoch == nvidia_dnf.EPOCH
-    assert "nvidia-kmod-common = 3:580.178.04" in made["kmod-nvidia-open-dkms"].requires
-    assert made["kmod-nvidia-open-dkms"].conflicts == ("kmod-nvidia-latest-dkms",)
-    assert "dkms install -m nvidia -v 580.178.04" in made["kmod-nvidia-open-dkms"].scripts["post"]
-    assert made["nvidia-fabricmanager"].epoch == 0
-    assert "nvidia-fabric-manager" in by_name(nvidia_dnf.packages(ROCKY9, "570.211.01"))
-
-
-def test_module_streams() -> None:
-    documents = list(yaml.safe_load_all(nvidia_dnf.modulemd(ROCKY9, ["570.211.01", "580.178.04"])))
-    found = {
-        document["data"]["stream"]: document["data"] for document in documents if document["document"] == "modulemd"
-    }
-    assert set(found) == {"570", "570-open", "570-dkms", "580", "580-open", "580-dkms", "open-dkms", "latest-dkms"}
-    precompiled = found["580"]["artifacts"]["rpms"]
-    assert "kmod-nvidia-580.178.04-5.14.0-570.12.1-3:580.178.04-3.el9_6.x86_64" in precompiled
-    assert "libnvidia-ml-3:580.178.04-1.el9.x86_64" in precompiled
-    assert not [name for name in precompiled if "dkms" in name or ":570" in name]
-    artifacts = found["580-open"]["artifacts"]["rpms"]
-    assert "kmod-nvidia-open-dkms-3:580.178.04-1.el9.x86_64" in artifacts
-    assert not [name for name in artifacts if name.startswith(("kmod-nvidia-latest", "cuda-drivers")) or ":570" in name]
-    assert {"default", "ks", "fm"} <= set(found["580-dkms"]["profiles"])
-    assert "nvidia-fabric-manager" in found["570-open"]["profiles"]["fm"]["rpms"]
-    assert documents[-1]["data"]["stream"] == "latest-dkms"
-
-
-def test_precompiled_modules_tell_their_driver_as_the_real_ones_do(tmp_path: Path) -> None:
-    made = [p for p in precompiled.ubuntu(NOBLE, ["580.178.04", "580.95.05"]) if p.name.startswith("linux-modules")]
-    name = "linux-modules-nvidia-580-server-open-6.8.0-60-generic"
-    found = {p.version: p.requires for p in made if p.name == name}
-    assert set(found) == {"6.8.0-60.60", "6.8.0-60.60+1"}, "the kernel's version, one package for each driver"
-    assert "nvidia-kernel-common-580-server (>= 580.178.04)" in found["6.8.0-60.60+1"]
-    lines = [f"offered|{name}|{version}|{', '.join(requires)}\n" for version, requires in found.items()]
-    offered = parse_precompiled("".join(lines))["offered"][name]
-    assert offered == ["580.95.05-6.8.0-60.60", "580.178.04-6.8.0-60.60+1"]
-    shown = tmp_path / "nvidia.ko"
-    shown.write_bytes(precompiled.module("580.95.05", "open"))
-    assert b"version=580.95.05\0license=Dual MIT/GPL\0" in shown.read_bytes()
-    kmod = nvidia_dnf.precompiled(ROCKY9, ["580.178.04"])[0]
-    assert (kmod.name, kmod.epoch) == ("kmod-nvidia-580.178.04-5.14.0-570.12.1", 3)
-    assert nvidia_dnf.precompiled(ROCKY10, ["580.178.04"]) == []
-
-
-def test_kernels_of_the_dnf_family() -> None:
-    names = {key: {p.name for p in standins_el.installed(DISTRIBUTIONS[key])} for key in ("rocky8", "rocky9")}
-    assert "kernel-devel-matched" in names["rocky9"] - names["rocky8"]
-    kernels = by_name(standins_rpm_kernels.installed(ROCKY10))
-    assert f"kernel-core-{kernels['kernel-core'].version}.x86_64" == f"kernel-core-{ROCKY10.kernel}"
-
-
-def test_versions_on_offer() -> None:
-    assert versions("570, 580.95.05 570") == ("570.211.01", "580.95.05")
-    assert versions("") == versions("570,580")
-    with pytest.raises(GpuprovError, match='driver is "699"'):
-        versions("699")
-
-
-def test_pinning_packages_begin_with_580() -> None:
-    made = by_name(nvidia_apt.pinning(("570.211.01", "580.178.04")))
-    assert set(made) == {"nvidia-driver-pinning-580", "nvidia-driver-pinning-580.178.04"}
-
-
-def test_extras_have_one_entry_for_both_forms(monkeypatch: pytest.MonkeyPatch) -> None:
-    extra = Extra(
-        name="x", summary="X", epoch=1, deb=Packaged("1-1", name="libx", requires=("y (= {version})",)),
-        rpm=Packaged("1-1.{tag}"), files={"{libdir}/x.so": text("")}, distributions=("rocky9", "ubuntu2404"),
-    )  # fmt: skip
-    monkeypatch.setattr(standins, "EXTRAS", (extra,))
-    (deb,) = standins.extras(NOBLE, "nvidia")
-    (rpm,) = standins.extras(ROCKY9, "nvidia")
-    assert (deb.name, deb.requires, *deb.files) == ("libx", ("y (= 1-1)",), "/usr/lib/x86_64-linux-gnu/x.so")
-    assert (rpm.name, rpm.version, *rpm.files) == ("x", "1-1.el9", "/usr/lib64/x.so")
-    assert standins.extras(ROCKY10, "nvidia") == standins.extras(ROCKY9, "distribution") == []
-
-
 @needs_dpkg
 def test_a_deb_has_relations_epoch_and_mark(tmp_path: Path) -> None:
     package = Standin("a", "1-2", "A", requires=("b (= 1)", "c"), epoch=1, source="s").instead_of("v")
@@ -229,25 +113,42 @@ def test_rpms_of_two_versions_with_scripts_and_marks(tmp_path: Path) -> None:
         assert words in told
 
 
-@needs_rpmbuild
-def test_an_rpm_says_its_source_package(tmp_path: Path) -> None:
-    packages = [
-        Standin("nvidia-driver", "580.95.05-1.el9", "A", source="nvidia-driver"),
-        Standin("nvidia-modprobe", "580.95.05-1.el9", "B", source="nvidia-driver"),
-        Standin("dkms", "3.2.1-1", "C"),
-    ]
-    made = rpms.build(tmp_path, packages)
-    assert [file.name.partition("-5")[0] for file in made[:2]] == ["nvidia-driver", "nvidia-modprobe"]
-    query = ["rpm", "-qp", "--qf", "%{NAME} %{SOURCERPM}\n", *map(str, made)]
-    told = subprocess.run(query, check=True, capture_output=True, text=True).stdout.split("\n")
-    of_driver = "nvidia-driver-gpuprov-stand-ins-1-1.src.rpm"
-    assert told[:3] == [
-        f"nvidia-driver {of_driver}",
-        f"nvidia-modprobe {of_driver}",
-        "dkms gpuprov-stand-ins-1-1.src.rpm",
-    ]
+@pytest.mark.parametrize(
+    ("distribution", "version", "name", "full"),
+    [
+        ("ubuntu2404", "570.211.01", "nvidia-dkms-570-open", "570.211.01-0ubuntu1"),
+        ("ubuntu2404", "580.95.05", "libnvidia-compute-580", "580.95.05-0ubuntu1"),
+        ("ubuntu2204", "580.159.03", "libnvidia-compute-580", "580.159.03-1ubuntu1"),
+        ("ubuntu2404", "590.48.01", "nvidia-dkms-open", "590.48.01-1ubuntu1"),
+        ("debian12", "590.48.01", "nvidia-kernel-open-dkms", "590.48.01-1"),
+    ],
+)
+def test_nvidias_apt_names_lose_their_suffix(distribution: str, version: str, name: str, full: str) -> None:
+    made = by_name(nvidia_apt.packages(DISTRIBUTIONS[distribution], version))
+    assert made[name].version == full
+    assert {"cuda-drivers", "nvidia-open"} <= made.keys()
 
 
-def test_a_flat_repository_has_no_suite() -> None:
-    assert NVIDIA.suite == ""
-    assert Release("Ubuntu", "Ubuntu", "noble", "restricted").component == "restricted"
+def test_module_streams() -> None:
+    documents = list(yaml.safe_load_all(nvidia_dnf.modulemd(ROCKY9, ["570.211.01", "580.178.04"])))
+    found = {
+        document["data"]["stream"]: document["data"] for document in documents if document["document"] == "modulemd"
+    }
+    assert set(found) == {"570", "570-open", "570-dkms", "580", "580-open", "580-dkms", "open-dkms", "latest-dkms"}
+    precompiled = found["580"]["artifacts"]["rpms"]
+    assert "kmod-nvidia-580.178.04-5.14.0-570.12.1-3:580.178.04-3.el9_6.x86_64" in precompiled
+    assert "libnvidia-ml-3:580.178.04-1.el9.x86_64" in precompiled
+    assert not [name for name in precompiled if "dkms" in name or ":570" in name]
+    artifacts = found["580-open"]["artifacts"]["rpms"]
+    assert "kmod-nvidia-open-dkms-3:580.178.04-1.el9.x86_64" in artifacts
+    assert not [name for name in artifacts if name.startswith(("kmod-nvidia-latest", "cuda-drivers")) or ":570" in name]
+    assert {"default", "ks", "fm"} <= set(found["580-dkms"]["profiles"])
+    assert "nvidia-fabric-manager" in found["570-open"]["profiles"]["fm"]["rpms"]
+    assert documents[-1]["data"]["stream"] == "latest-dkms"
+
+
+def test_versions_on_offer() -> None:
+    assert versions("570, 580.95.05 570") == ("570.211.01", "580.95.05")
+    assert versions("") == versions("570,580")
+    with pytest.raises(GpuprovError, match='driver is "699"'):
+        versions("699")

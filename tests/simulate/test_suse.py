@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from gpuprov.catalog.drivers.sets import find_packages
-from gpuprov.core.errors import GpuprovError
-from gpuprov.facts.probes.base import Output
-from gpuprov.facts.probes.kernel import boot as probe
 from gpuprov.rules.resolve import fitting
-from gpuprov.simulate import image, sources
-from gpuprov.simulate.description import Description, check
+from gpuprov.simulate.description import Description
 from gpuprov.simulate.distributions import DISTRIBUTIONS
-from gpuprov.simulate.parts import boot, identity
+from gpuprov.simulate.parts import identity
 from gpuprov.simulate.repository.others import nvidia_place
 from gpuprov.simulate.standins import nvidia_zypper as nvidia
-from gpuprov.simulate.standins import suse as standins_suse
 from tests.simulate.test_standins import by_name, without_programs
 
 SLES, LEAP = DISTRIBUTIONS["sles15"], DISTRIBUTIONS["leap15"]
@@ -36,14 +28,6 @@ def test_what_the_hosts_say_that_they_are() -> None:
     assert (nvidia_place(SLES), nvidia_place(LEAP)) == ("nvidia/sles15/x86_64", "nvidia/leap15/x86_64")
 
 
-def test_the_zypper_family_has_an_image_of_its_own() -> None:
-    mirrors = sources.Mirrors("http://m/debian", "http://m/security")
-    recipes = {key: image.Recipe(key, mirrors) for key in ("sles15", "leap15", "rocky9")}
-    assert recipes["sles15"].tag == recipes["leap15"].tag != recipes["rocky9"].tag
-    assert "zypper" in recipes["sles15"].packages
-    assert not {"dnf", "initramfs-tools"} & set(recipes["sles15"].packages)
-
-
 @pytest.mark.parametrize("version", ["575.57.08", "580.95.05", "590.48.01", "610.43.02"])
 @pytest.mark.parametrize("flavour", ["open", "proprietary"])
 def test_the_catalogues_set_is_there_whole(version: str, flavour: str) -> None:
@@ -53,50 +37,3 @@ def test_the_catalogues_set_is_there_whole(version: str, flavour: str) -> None:
     for name in fitting(found.sets[flavour], version):
         assert made[name].version == f"{version}-1", name
     assert made.keys() == by_name(nvidia.packages(LEAP, version)).keys()
-
-
-def test_generations_do_not_stand_beside_each_other() -> None:
-    old, new = by_name(nvidia.packages(SLES, "580.95.05")), by_name(nvidia.packages(SLES, "595.71.05"))
-    assert "nvidia-common-G06" in new["nvidia-common-G07"].conflicts
-    assert "nvidia-open-driver-G06" in new["nvidia-open-driver-G07"].conflicts
-    assert old["nvidia-open-driver-G06"].conflicts == ("nvidia-driver-G06",)
-    assert "nvidia-common-G06 = 580.95.05" in old["nvidia-open-driver-G06"].requires
-    assert "dkms install -m nvidia -v 580.95.05" in old["nvidia-open-driver-G06"].scripts["post"]
-    assert nvidia.packages(SLES, "570.211.01") == [], "those compile by themselves, and gpuprov does not take them"
-    assert "libnvidia-ml" not in by_name(nvidia.packages(SLES, "610.43.02"))
-
-
-def test_headers_are_of_the_kernel_that_the_host_has() -> None:
-    kernels = by_name(standins_suse.kernels(SLES))
-    assert kernels["kernel-default-devel"].version == "6.4.0-150700.53.40.1"
-    assert "kernel-default-devel = 6.4.0-150700.53.40" in kernels["kernel-default-devel"].provides
-    assert "kernel-default" not in by_name(standins_suse.offered(SLES))
-    assert "Leap-release" in by_name(standins_suse.installed(LEAP))
-
-
-def test_the_stand_in_mkconfig_takes_grubs_defaults(tmp_path: Path) -> None:
-    made = boot.part("gpu01", Description(distribution="sles15")).files
-    program = made["/usr/sbin/grub2-mkconfig"].content
-    assert isinstance(program, bytes)
-    (tmp_path / "grub").write_text(
-        'GRUB_CMDLINE_LINUX="iommu=pt"\nGRUB_CMDLINE_LINUX_DEFAULT="quiet"\n', encoding="utf-8"
-    )
-    script = (
-        program.decode()
-        .replace("/etc/default/grub", f"{tmp_path}/grub")
-        .replace("$(ls /lib/modules | sort -rV)", "6.4.0-default")
-    )
-    subprocess.run(["sh", "-c", script, "grub2-mkconfig", "-o", f"{tmp_path}/grub.cfg"], check=True)
-    lines = [line for line in (tmp_path / "grub.cfg").read_text(encoding="utf-8").splitlines() if "linux  " in line]
-    assert probe.parse_boot_entries(Output("\n".join(lines))) == (
-        {"root": "/dev/simulated", "iommu": "pt", "quiet": ""},
-    )
-    assert subprocess.run(["sh", "-c", script], capture_output=True, check=False).returncode == 1
-    assert "/usr/sbin/grubby" not in made
-
-
-def test_descriptions_that_cannot_be() -> None:
-    with pytest.raises(GpuprovError, match="sles15 has no NVIDIA driver of its own"):
-        check(Description(distribution="sles15", repositories=("distribution",)))
-    with pytest.raises(GpuprovError, match="sles15 takes no packages for apt"):
-        check(Description(distribution="sles15", ofed=True))

@@ -114,10 +114,7 @@ def test_a_failure_carries_changes_and_reboot_and_own_evidence_wins() -> None:
 
 @pytest.mark.parametrize(
     ("facts", "found"),
-    [
-        (Facts({}), "colour was not read on the host"),
-        (Facts({"colour": Output("", 1)}), "the colour cannot be seen"),
-    ],
+    [(Facts({}), "colour was not read on the host"), (Facts({"colour": Output("", 1)}), "the colour cannot be seen")],
 )
 def test_a_probe_that_fails_is_an_error_and_never_a_pass(facts: Facts, found: str) -> None:
     result = by_check(evaluate(SPEC, facts, registered=registered()))["paint.colour"]
@@ -154,13 +151,7 @@ def test_a_fleet_in_its_order_with_one_host_down() -> None:
 
 def result(status: ResultStatus, moment: Moment = "now", reboot: str = "") -> Result:
     return Result(
-        host="h",
-        capability="c",
-        check=f"c.{status}",
-        status=status,
-        found="why",
-        moment=moment,
-        reboot=reboot,
+        host="h", capability="c", check=f"c.{status}", status=status, found="why", moment=moment, reboot=reboot
     )
 
 

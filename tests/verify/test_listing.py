@@ -169,10 +169,7 @@ def test_a_record_is_shown_without_a_host(tmp_path: Path, capsys: pytest.Capture
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [
-        (["gpu3"], 'HOST: no host or group matches "gpu3"'),
-        (["gpu1", "--limit", "gpu2"], "have no host in common"),
-    ],
+    [(["gpu3"], 'HOST: no host or group matches "gpu3"'), (["gpu1", "--limit", "gpu2"], "have no host in common")],
 )
 def test_hosts_that_nobody_has_are_refused(tmp_path: Path, words: list[str], told: str) -> None:
     with pytest.raises(GpuprovError) as raised:

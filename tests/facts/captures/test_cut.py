@@ -63,14 +63,6 @@ def test_a_list_of_gpus_that_breaks_off_says_nothing_of_the_others(
     assert facts.get(nvidia.DRIVER).version == "580.95.05"
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
-def test_a_stream_that_breaks_off_is_no_whole_record(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
-    path = tmp_path / "nvidia-bug-report.log.gz"
-    packed = pack(whole().encode())
-    path.write_bytes(packed[: len(packed) * 3 // 4])
-    assert only(path).cut
-
-
 def test_a_kernel_log_that_breaks_off_passes_nothing(tmp_path: Path) -> None:
     path = written(tmp_path, cut(whole(), "Linux version"))
     with pytest.raises(NotRecorded, match=r"^not in this bug report, which is incomplete: kernel_log$"):

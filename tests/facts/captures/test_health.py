@@ -223,11 +223,7 @@ def wide(*widths: int) -> str:
 
 @pytest.mark.parametrize(
     ("widths", "found"),
-    [
-        ((16,) * 8, ""),
-        ((16, 16, 8, 16, 16, 16, 16, 16), "the PCIe link of 0000:"),
-        ((8,) * 8, ""),
-    ],
+    [((16,) * 8, ""), ((16, 16, 8, 16, 16, 16, 16, 16), "the PCIe link of 0000:"), ((8,) * 8, "")],
     ids=["wide", "one narrow", "all alike"],
 )
 def test_a_gpu_whose_link_is_narrower_than_its_likes_is_found_without_the_kernels_files(

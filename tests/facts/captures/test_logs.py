@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from gpuprov.cli import cli
 from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.captures import RecordedFacts, logs, read
 from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG
@@ -164,23 +162,6 @@ def test_nvidia_smi_alone_is_judged_without_the_bus(tmp_path: Path) -> None:
     line = "    Persistence Mode                      : Enabled\n"
     path.write_text(path.read_text().replace(line, f"{line}    GPU Recovery Action : OS Reboot\n", 1))
     assert (found(path)["health.recovery"].status, found(path)["health.recovery"].action) == ("fail", "reboot")
-
-
-def test_the_command_takes_a_log(tmp_path: Path) -> None:
-    (tmp_path / "inventory.yaml").write_text(SPEC, encoding="utf-8")
-    (tmp_path / "saved").write_text(f"{as_dmesg(0, VERSION)}\n{as_dmesg(9, LOST)}\n", encoding="utf-8")
-    words = [
-        "health",
-        str(tmp_path / "inventory.yaml"),
-        "--limit",
-        "gpu017",
-        "--from",
-        str(tmp_path / "saved"),
-        "--json",
-    ]
-    done = CliRunner().invoke(cli, words, standalone_mode=False)
-    (host,) = json.loads(done.stdout)["hosts"]
-    assert (done.return_value, host["fit"], host["action"]) == (1, "until", "reboot")
 
 
 def test_a_journal_in_an_sosreport_is_read_where_dmesg_has_lost_the_boot(tmp_path: Path) -> None:

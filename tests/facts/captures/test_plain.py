@@ -20,111 +20,8 @@ from tests.facts.captures.test_reports import specs
 
 REAL = Path(__file__).parents[2] / "real"
 SPEC = "all: {hosts: {gpu017: {gpuprov: {health: {}}}}}\n"
-XML = """\
-<?xml version="1.0" ?>
-<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">
-<nvidia_smi_log>
-	<timestamp>Tue Dec 30 09:49:57 2025</timestamp>
-	<driver_version>590.44.01</driver_version>
-	<cuda_version>13.1</cuda_version>
-	<attached_gpus>1</attached_gpus>
-	<gpu id="00000000:61:00.0">
-		<product_name>NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition</product_name>
-		<persistence_mode>Enabled</persistence_mode>
-		<mig_devices>
-			None
-		</mig_devices>
-		<uuid>GPU-12345678-aaaa-bbbb-cccc-0123456789ab</uuid>
-		<vbios_version>98.02.6A.00.03</vbios_version>
-		<inforom_version>
-			<img_version>G153.0520.00.02</img_version>
-		</inforom_version>
-		<gpu_recovery_action>None</gpu_recovery_action>
-		<pci>
-			<pci_sub_system_id>204C10DE</pci_sub_system_id>
-			<pci_gpu_link_info>
-				<pcie_gen>
-					<max_link_gen>4</max_link_gen>
-				</pcie_gen>
-				<link_widths>
-					<max_link_width>16x</max_link_width>
-					<current_link_width>16x</current_link_width>
-				</link_widths>
-			</pci_gpu_link_info>
-			<replay_counter>0</replay_counter>
-		</pci>
-		<clocks_event_reasons>
-			<clocks_event_reason_gpu_idle>Not Active</clocks_event_reason_gpu_idle>
-			<clocks_event_reason_sw_power_cap>Not Active</clocks_event_reason_sw_power_cap>
-			<clocks_event_reason_hw_slowdown>Not Active</clocks_event_reason_hw_slowdown>
-			<clocks_event_reason_hw_thermal_slowdown>Not Active</clocks_event_reason_hw_thermal_slowdown>
-		</clocks_event_reasons>
-		<fb_memory_usage>
-			<total>97887 MiB</total>
-			<reserved>637 MiB</reserved>
-			<used>65720 MiB</used>
-			<free>31531 MiB</free>
-		</fb_memory_usage>
-		<utilization>
-			<gpu_util>0 %</gpu_util>
-		</utilization>
-		<ecc_mode>
-			<current_ecc>Disabled</current_ecc>
-			<pending_ecc>Disabled</pending_ecc>
-		</ecc_mode>
-		<ecc_errors>
-			<volatile>
-				<sram_correctable>N/A</sram_correctable>
-				<dram_uncorrectable>N/A</dram_uncorrectable>
-			</volatile>
-			<aggregate>
-				<sram_threshold_exceeded>N/A</sram_threshold_exceeded>
-			</aggregate>
-			<channel_repair_pending>No</channel_repair_pending>
-			<tpc_repair_pending>No</tpc_repair_pending>
-		</ecc_errors>
-		<retired_pages>
-			<multiple_single_bit_retirement>
-				<retired_count>N/A</retired_count>
-				<retired_pagelist>N/A</retired_pagelist>
-			</multiple_single_bit_retirement>
-			<pending_blacklist>N/A</pending_blacklist>
-		</retired_pages>
-		<remapped_rows>
-			<remapped_row_corr>0</remapped_row_corr>
-			<remapped_row_unc>0</remapped_row_unc>
-			<remapped_row_pending>No</remapped_row_pending>
-			<remapped_row_failure>No</remapped_row_failure>
-		</remapped_rows>
-		<temperature>
-			<gpu_temp>24 C</gpu_temp>
-			<gpu_temp_tlimit>68 C</gpu_temp_tlimit>
-			<gpu_temp_slow_tlimit_threshold>-2 C</gpu_temp_slow_tlimit_threshold>
-		</temperature>
-		<gpu_power_readings>
-			<average_power_draw>3.97 W</average_power_draw>
-			<instant_power_draw>3.99 W</instant_power_draw>
-			<current_power_limit>300.00 W</current_power_limit>
-			<requested_power_limit>300.00 W</requested_power_limit>
-		</gpu_power_readings>
-		<clocks>
-			<graphics_clock>180 MHz</graphics_clock>
-		</clocks>
-		<max_clocks>
-			<graphics_clock>3090 MHz</graphics_clock>
-			<mem_clock>14001 MHz</mem_clock>
-		</max_clocks>
-		<fabric>
-			<state>N/A</state>
-			<status>N/A</status>
-		</fabric>
-		<processes>
-		</processes>
-	</gpu>
-</nvidia_smi_log>
-"""
-"""Lines of pro-6000-maxq-blackwell-v13.xml, https://github.com/influxdata/telegraf, plugins/inputs/nvidia_smi/testdata.
-"""
+XML = (Path(__file__).parent / "data" / "nvidia-smi-q-x.xml").read_text(encoding="utf-8")
+"""Lines of pro-6000-maxq-blackwell-v13.xml, https://github.com/influxdata/telegraf, plugins/inputs/nvidia_smi/testdata."""
 IBSTAT = (REAL / "mooncake-roce-ibstat" / "ibstat.txt").read_text(encoding="utf-8")
 DOWN = "[   10.250000] Linux version 6.1.0-47-amd64\n[   11.250000] systemd[1]: Started.\n"
 
@@ -257,16 +154,6 @@ def test_what_lies_beside_a_bug_report_is_of_its_host(tmp_path: Path) -> None:
     both = {one.check: one.status for one in recorded.verify(specs(SPEC), read(tmp_path), named=True)}
     assert (alone["health.port_state"], both["health.port_state"]) == ("skip", "fail")
     assert {name for name in both if both[name] != alone[name]} == {"health.port_state"}
-
-
-def test_two_of_a_command_are_of_two_hosts_by_their_names(tmp_path: Path) -> None:
-    (tmp_path / "gpu017.smi.xml").write_text(XML)
-    (tmp_path / "gpu018.smi.xml").write_text(XML)
-    (tmp_path / "gpu018.ibstat.txt").write_text(IBSTAT)
-    assert [(one.host, "recorded_ports" in one.outputs) for one in read(tmp_path)] == [
-        ("gpu017", False),
-        ("gpu018", True),
-    ]
 
 
 def test_a_folder_of_many_hosts_is_one_page_by_cause_in_flat_memory(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def run_health(path: Path, limit: str = "") -> tuple[str, str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
-@pytest.mark.parametrize("name", ["cut.log.gz", "gpu017/dmesg.gz", "gpu017/kern.log.1.gz", "gpu017/any"])
+@pytest.mark.parametrize("name", ["cut.log.gz", "gpu017/kern.log.1.gz"])
 def test_a_compressed_log_without_its_end_passes_nothing(
     pack: Callable[[bytes], bytes], name: str, tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ from gpuprov.facts.collect.unreached import Unreached, without_host
 from gpuprov.facts.probes.base import Facts, Output, Probe, ProbeFailed
 from gpuprov.spec.model import RawHost
 from tests.facts.collect.sshd import Sshd, free_ports
-from tests.here import commands
+from tests.here import commands, program
 from tests.taint.canary import Nest
 
 pytestmark = pytest.mark.install
@@ -115,39 +115,24 @@ def test_too_much_output_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         run(RawHost(name="here", connection={"ansible_connection": "local"}), compose([BYTES]))
 
 
+def by_sudo(folder: Path, script: str, **connection: object) -> RawHost:
+    """This machine, on which another user is become by a sudo that is this script."""
+    program(folder, "sudo", script)
+    become = {"ansible_become": True, "ansible_become_user": "daemon", "ansible_become_exe": str(folder / "sudo")}
+    return RawHost(name="here", connection={"ansible_connection": "local", **become, **connection})
+
+
 def test_sudo_without_permission_names_the_way_out(tmp_path: Path) -> None:
-    sudo = tmp_path / "sudo"
-    sudo.write_text("#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
-    sudo.chmod(0o755)
-    raw = RawHost(
-        name="here",
-        connection={
-            "ansible_connection": "local",
-            "ansible_become": True,
-            "ansible_become_user": "daemon",
-            "ansible_become_exe": str(sudo),
-        },
-    )
+    raw = by_sudo(tmp_path, "echo 'sudo: a password is required' >&2\nexit 1\n")
     with pytest.raises(UnreachableError, match="sudo: a password is required") as caught:
         run(raw, compose([HELLO]))
     assert "ansible_become_password" in caught.value.hint
 
 
 def test_a_wrong_become_password_is_named_as_wrong(tmp_path: Path) -> None:
-    sudo = tmp_path / "sudo"
-    sudo.write_text(
-        "#!/bin/sh\nread -r _\nprintf 'Sorry, try again.\\nsudo: 1 incorrect password attempt\\n' >&2\nexit 1\n"
-    )
-    sudo.chmod(0o755)
-    connection: dict[str, object] = {
-        "ansible_connection": "local",
-        "ansible_become": True,
-        "ansible_become_user": "daemon",
-        "ansible_become_exe": str(sudo),
-        "ansible_become_password": "wrong",
-    }
+    script = "read -r _\nprintf 'Sorry, try again.\\nsudo: 1 incorrect password attempt\\n' >&2\nexit 1\n"
     with pytest.raises(UnreachableError, match="does not accept ansible_become_password") as caught:
-        run(RawHost(name="here", connection=connection), compose([HELLO]))
+        run(by_sudo(tmp_path, script, ansible_become_password="wrong"), compose([HELLO]))
     assert "correct ansible_become_password" in caught.value.hint
     assert "set ansible_become_password" not in caught.value.hint
 
@@ -167,20 +152,11 @@ def test_a_failure_of_sudo_is_shown_by_a_command_that_uses_sudo(sshd: Sshd) -> N
 
 
 def test_a_become_password_reaches_sudo_once(tmp_path: Path) -> None:
-    sudo = tmp_path / "sudo"
-    sudo.write_text(
-        '#!/bin/sh\nread -r first; read -r second && exit 9\n[ "$first" = "s3\'cret" ] || exit 1\n'
+    script = (
+        'read -r first; read -r second && exit 9\n[ "$first" = "s3\'cret" ] || exit 1\n'
         'while [ "$1" != -- ]; do shift; done; shift; exec "$@"\n'
     )
-    sudo.chmod(0o755)
-    connection: dict[str, object] = {
-        "ansible_connection": "local",
-        "ansible_become": True,
-        "ansible_become_user": "daemon",
-        "ansible_become_exe": str(sudo),
-        "ansible_become_password": "s3'cret",
-    }
-    outputs = split(run(RawHost(name="here", connection=connection), compose([HELLO])).encode())
+    outputs = split(run(by_sudo(tmp_path, script, ansible_become_password="s3'cret"), compose([HELLO])).encode())
     assert outputs
     assert outputs["hello"] == Output("hello\n", 4, "oops\n")
 
@@ -193,13 +169,18 @@ def test_local_and_a_program_that_is_missing() -> None:
     assert "/no/such/ssh" in failed(found["odd"]).message
 
 
-def test_any_other_connection_plugin_goes_through_ansible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def tunnel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A connection plugin of the site's, in a folder that Ansible looks into."""
+    told = 'DOCUMENTATION = """\nname: tunnel\nshort_description: x\ndescription: x\nauthor: x\noptions: {}\n"""\n'
     plugin = "from ansible.plugins.connection.local import *\nclass Connection(Connection):\n    transport = 'tunnel'\n"
-    documentation = (
-        'DOCUMENTATION = """\nname: tunnel\nshort_description: x\ndescription: x\nauthor: x\noptions: {}\n"""\n'
-    )
-    (tmp_path / "tunnel.py").write_text(documentation + plugin)
+    (tmp_path / "tunnel.py").write_text(told + plugin)
     monkeypatch.setenv("ANSIBLE_CONNECTION_PLUGINS", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("tunnel")
+def test_any_other_connection_plugin_goes_through_ansible() -> None:
     raw = RawHost(name="far", connection={"ansible_connection": "tunnel", "ansible_user": "{{ 'x' }}"})
     assert facts(gather([(raw, (HELLO,))])["far"]).get(HELLO) == Output("hello\n", 4, "oops\n")
 
@@ -313,17 +294,9 @@ def _wait(condition: object) -> None:
     raise TimeoutError
 
 
-def test_nothing_of_the_inventory_is_a_template_on_the_way_through_ansible(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_of_the_inventory_is_a_template_on_the_way_through_ansible(tunnel: Path) -> None:
     """Not a value, and not a name: the lookup that asks for a value was once made with the variable's name."""
-    plugin = "from ansible.plugins.connection.local import *\nclass Connection(Connection):\n    transport = 'tunnel'\n"
-    documentation = (
-        'DOCUMENTATION = """\nname: tunnel\nshort_description: x\ndescription: x\nauthor: x\noptions: {}\n"""\n'
-    )
-    (tmp_path / "tunnel.py").write_text(documentation + plugin)
-    monkeypatch.setenv("ANSIBLE_CONNECTION_PLUGINS", str(tmp_path))
-    nest = Nest(tmp_path / "nest")
+    nest = Nest(tunnel / "nest")
     connection: dict[str, object] = {"ansible_connection": "tunnel"}
     connection |= {f"ansible_{n}": canary for n, canary in enumerate(nest.all())}
     connection |= {f"ansible_x') }}}}{canary}": 1 for canary in nest.templates()}

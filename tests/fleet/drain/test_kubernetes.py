@@ -155,9 +155,7 @@ def test_who_cordons_between_look_and_change_keeps_the_node(kubectl: Kubectl) ->
     step = Kubernetes().drain("gpu1", "fri")
     assert (step.state, step.message) == ("refused", "somebody else has cordoned it")
     kubectl.put(
-        annotations=OURS,
-        unschedulable=True,
-        after={"metadata": {"annotations": {"gpuprov/drain": '{"run": "thu"}'}}},
+        annotations=OURS, unschedulable=True, after={"metadata": {"annotations": {"gpuprov/drain": '{"run": "thu"}'}}}
     )
     step = Kubernetes().returned("gpu1", "fri", green=True)
     assert (step.state, step.message) == ("refused", "run thu has it")

@@ -144,20 +144,6 @@ def test_a_table_without_the_largest_profile_decides_by_places() -> None:
     assert not fit(few, 8, [Instance("3g.40gb"), Instance("2g.20gb"), Instance("1g.10gb")]).reason
 
 
-def test_layouts_of_an_a30() -> None:
-    found = [format_profiles(one.profile for one in layout) for layout in list_layouts(A30.profiles, 4)]
-    assert found == [
-        "4g.24gb",
-        "2 x 2g.12gb",
-        "2g.12gb, 2g.12gb+me",
-        "2g.12gb, 2 x 1g.6gb",
-        "2g.12gb, 1g.6gb, 1g.6gb+me",
-        "2g.12gb+me, 2 x 1g.6gb",
-        "4 x 1g.6gb",
-        "3 x 1g.6gb, 1g.6gb+me",
-    ]
-
-
 def test_without_instances() -> None:
     assert ask() == Fit(())
     assert fit((), 8, []) == Fit(())

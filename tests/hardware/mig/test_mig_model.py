@@ -24,7 +24,6 @@ def reason(key: str, counts: dict[str, int]) -> str:
 
 def test_every_model_takes_as_many_of_each_profile_as_the_catalogue_says() -> None:
     classes = {one.mig.profile_class: one for one in list_gpus() if model_of(one).grid is not None}
-    assert len(classes) == 13
     for one in classes.values():
         for profile in model_of(one).profiles:
             most = profile.max_count

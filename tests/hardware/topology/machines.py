@@ -100,11 +100,7 @@ class Machine:
             lines += [f"link|GPU {index}: NVIDIA (UUID: GPU-{index})", *self.nvlinks.get(index, "").splitlines()]
         nvlinks = Output("".join(f"{line}\n" for line in [*lines, *self.matrix])) if self.smi else Output("", 127)
         devices = Output("".join(f"{line}\n" for line in self.devices))
-        return {
-            "topology_pci": Output(pci),
-            "rdma_devices": devices,
-            "topology_nvlinks": nvlinks,
-        }
+        return {"topology_pci": Output(pci), "rdma_devices": devices, "topology_nvlinks": nvlinks}
 
     def read(self) -> Wiring:
         texts = self.texts

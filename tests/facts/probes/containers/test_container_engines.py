@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -10,13 +9,14 @@ import pytest
 
 from gpuprov.facts.probes.containers.container_engines import ENGINES
 from gpuprov.rules import engine_output
+from tests.facts.probes import run_well
 
 PROGRAMS = {
     "dockerd": 'echo "Docker version 28.3.3"',
     # A question at docker.socket starts the daemon behind it.
     "docker": 'touch "$(dirname "$0")/started"; echo "{}"',
     "systemctl": """case $* in
-  *MainPID*) cat "$(dirname "$0")/process" ;;
+  *MainPID*) cat "$(dirname "$0")/../process" ;;
   *ExecStart\\ docker*) echo "ExecStart={ path=/usr/bin/dockerd ; argv[]=/usr/bin/dockerd -H fd:// OPTION ; ignore_errors=no }" ;;
   *docker.service*) s=inactive; [ -e "$(dirname "$0")/started" ] && s=active
     printf 'ActiveState=%s\\nUnitFileState=disabled\\nExecMainStartTimestampMonotonic=5\\n' "$s" ;;
@@ -26,12 +26,8 @@ esac""",
 
 def told(folder: Path, option: str = "") -> engine_output.Engine:
     """What the probe finds of docker."""
-    for name, text in PROGRAMS.items():
-        (folder / name).write_text(f"#!/bin/sh\n{text.replace('OPTION', option)}\n", encoding="utf-8")
-        (folder / name).chmod(0o755)
-    environment = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "-c", ENGINES.script], capture_output=True, text=True, env=environment, check=True)
-    return engine_output.parse(done.stdout)["docker"]
+    programs = {name: text.replace("OPTION", option) for name, text in PROGRAMS.items()}
+    return engine_output.parse(run_well(ENGINES.script, folder, programs).text)["docker"]
 
 
 def test_a_daemon_behind_its_socket_is_alive_when_it_was_asked(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.containers import kubernetes
 from gpuprov.facts.probes.containers.kubernetes import Node, Service
+from tests.facts.probes import run_script
 
 SYSTEMCTL = """for u do :; done
 case $u in
@@ -31,9 +32,6 @@ def read(root: Path, **programs: str) -> Node:
     """The probe's answer on a host whose files lie below `root`, with these programs before the machine's own."""
     folder = root / "bin"
     folder.mkdir(exist_ok=True)
-    for name, body in programs.items():
-        (folder / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
-        (folder / name).chmod(0o755)
     for name in ("sort", "sed", "tr", "head", "cat", "grep", "uname", "timeout"):
         if not (folder / name).exists():
             os.symlink(f"/usr/bin/{name}", folder / name)
@@ -43,10 +41,7 @@ def read(root: Path, **programs: str) -> Node:
     mounts = root / "proc/self/mounts"
     mounts.parent.mkdir(parents=True, exist_ok=True)
     mounts.touch()
-    done = subprocess.run(
-        ["/bin/sh", "-c", script], capture_output=True, text=True, check=False, timeout=20, env={"PATH": str(folder)}
-    )
-    return kubernetes.parse_node(Output(done.stdout, done.returncode, done.stderr))
+    return kubernetes.parse_node(run_script(script, root, programs, path="/nowhere"))
 
 
 def joined(root: Path) -> Path:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus.cgpu import CGPU, Cgpu, parse
 from gpuprov.host_code.at_boot.cgpu import CgpuGpu
+from tests.facts.probes import run_well
 
 
 def tree(root: Path, **gpus: dict[str, str]) -> Path:
@@ -27,20 +25,11 @@ def tree(root: Path, **gpus: dict[str, str]) -> Path:
 
 
 def read(root: Path, **programs: str) -> Cgpu:
-    commands = {"modinfo": "exit 1", "nvidia-smi": "exit 9", **programs}
-    folder = root / "bin"
-    folder.mkdir()
-    for name, body in commands.items():
-        (folder / name.replace("_", "-")).write_text(f"#!/bin/sh\n{body}\n")
-        (folder / name.replace("_", "-")).chmod(0o755)
-    script = CGPU.script
-    for place in ("/proc/cgpu_km", "/proc/[0-9]*"):
-        assert place in script
-    script = script.replace("/proc/cgpu_km", f"{root}/cgpu_km")
+    script = CGPU.script.replace("/proc/cgpu_km", f"{root}/cgpu_km")
     script = script.replace("/proc/[0-9]*", f"{root}/processes/[0-9]*")
-    env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=20, env=env)
-    return parse(Output(done.stdout))
+    assert script.count(str(root)) > 1
+    named = {name.replace("_", "-"): body for name, body in programs.items()}
+    return parse(run_well(script, root, {"modinfo": "exit 1", "nvidia-smi": "exit 9", **named}))
 
 
 def test_a_host_with_cgpu(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus import fabric
 from gpuprov.facts.probes.gpus.fabric import GpuFabric
-from tests.facts.probes import captured, published
+from tests.facts.probes import captured, published, run_well
 
 AWK = re.search(r"awk '([^']*)'", fabric.STATE.script)[1]  # type: ignore[index]
 
@@ -102,17 +102,9 @@ def test_bridges() -> None:
 def run_state(folder: Path, query: str, long: str) -> str:
     """What the snippet prints where nvidia-smi answers the query form and the long form so; an empty answer is a
     failure."""
-    smi = folder / "nvidia-smi"
-    smi.write_text(
-        f"#!/bin/sh\n[ $1 = -q ] && {{ printf '{long}'; exit 0; }}\n"
-        f"[ -n '{query}' ] || {{ echo 'Field is not valid'; exit 2; }}\nprintf '{query}'\n"
-    )
-    smi.chmod(0o755)
-    done = subprocess.run(
-        ["/bin/sh", "-c", fabric.STATE.script], capture_output=True, check=True, text=True,
-        env={"PATH": f"{folder}:/usr/bin:/bin"},
-    )  # fmt: skip
-    return done.stdout
+    smi = f"[ $1 = -q ] && {{ printf '{long}'; exit 0; }}\n"
+    smi += f"[ -n '{query}' ] || {{ echo 'Field is not valid'; exit 2; }}\nprintf '{query}'"
+    return run_well(fabric.STATE.script, folder, {"nvidia-smi": smi}).text
 
 
 def test_the_long_form_is_asked_of_gpus_that_are_registered_only(tmp_path: Path) -> None:
@@ -139,19 +131,11 @@ def test_what_the_kernel_has_for_bridged_switches() -> None:
 
 @pytest.mark.skipif(not shutil.which("awk"), reason="the snippet needs awk")
 def test_a_driver_that_does_not_know_the_fields_is_asked_in_the_long_form(tmp_path: Path) -> None:
-    smi = tmp_path / "nvidia-smi"
-    long = "GPU 00000000:19:00.0\n    Product Name   : x\n    Fabric\n        State   : Completed\n        Status   : Success\n"
-    long += "    ECC Mode\n        State  : no\n"
-    smi.write_text(f"#!/bin/sh\n[ $1 = -q ] || {{ echo 'Field is not valid'; exit 2; }}\nprintf '{long}'\n")
-    smi.chmod(0o755)
-    done = subprocess.run(
-        ["/bin/sh", "-c", fabric.STATE.script],
-        capture_output=True,
-        check=True,
-        text=True,
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+    long = "GPU 00000000:19:00.0\\n    Product Name   : x\\n    Fabric\\n        State   : Completed\\n        Status   : Success\\n"
+    long += "    ECC Mode\\n        State  : no\\n"
+    assert fabric.parse_state(Output(run_state(tmp_path, "", long))) == (
+        GpuFabric("0000:19:00.0", "Completed", "Success"),
     )
-    assert fabric.parse_state(Output(done.stdout)) == (GpuFabric("0000:19:00.0", "Completed", "Success"),)
 
 
 def test_of_its_own_log_counts_what_this_run_wrote(tmp_path: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.facts.probes.gpus.gpu_state import State
+from tests.facts.probes import run_script
 
 
 def run(tmp_path: Path, first: str, second: str, status: int = 0) -> State:
@@ -19,19 +18,9 @@ def run(tmp_path: Path, first: str, second: str, status: int = 0) -> State:
         "nvidia-smi": f'case "$*" in -q) {shown} "{first}"; exit {status};; "-q -d PERFORMANCE") {shown} "{second}";; esac',
         "sleep": ":",
     }
-    for name, text in programs.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    done = subprocess.run(
-        ["sh", "-c", GPU_HEALTH.script],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == status
-    return GPU_HEALTH.parse(Output(done.stdout, done.returncode, done.stderr))
+    output = run_script(GPU_HEALTH.script, tmp_path, programs)
+    assert output.status == status
+    return GPU_HEALTH.parse(output)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from gpuprov.verify.evaluate import Result
 from gpuprov.verify.fitness import fitness
 from tests.capabilities.asking import Row, ask, judge
 from tests.capabilities.health_host import WELL, smi
+from tests.facts.probes import run_script, run_well
 
 CHECK = "health.processes"
 BUS = "00000000:19:00.0"
@@ -32,14 +33,9 @@ def looked(folder: Path, *rows: str, status: int = 0, used: str = "") -> Output:
     """What the probe prints on a host whose nvidia-smi prints these rows."""
     (folder / "rows").write_text("".join(f"{row}\n" for row in rows))
     (folder / "used").write_text(used)
-    (folder / "nvidia-smi").write_text(
-        f"#!/bin/sh\ncase $1 in *memory.used) cat {folder}/used;; *) cat {folder}/rows; exit {status};; esac\n"
-    )
-    (folder / "nvidia-smi").chmod(0o755)
-    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    smi = f"case $1 in *memory.used) cat {folder}/used;; *) cat {folder}/rows; exit {status};; esac"
     script = PROCESSES.script.replace("sleep 4", "sleep 1")
-    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
-    return Output(done.stdout, done.returncode, done.stderr)
+    return run_script(script, folder, {"nvidia-smi": smi}, path=f"{folder}:{os.environ['PATH']}")
 
 
 def test_a_zombie_a_process_that_is_gone_and_one_that_lives(tmp_path: Path) -> None:
@@ -47,12 +43,7 @@ def test_a_zombie_a_process_that_is_gone_and_one_that_lives(tmp_path: Path) -> N
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         mine, gone = os.getpid(), 2**22 + 7
         found = PROCESSES.parse(
-            looked(
-                tmp_path,
-                f"{BUS}, {child.pid}, 81000 MiB",
-                f"{BUS}, {gone}, 10151 MiB",
-                f"{BUS}, {mine}, 3 MiB",
-            )
+            looked(tmp_path, f"{BUS}, {child.pid}, 81000 MiB", f"{BUS}, {gone}, 10151 MiB", f"{BUS}, {mine}, 3 MiB")
         )
     held = found.held
     assert [(one.pid, one.state) for one in held] == [(child.pid, "Z"), (gone, ""), (mine, held[2].state)]
@@ -130,18 +121,13 @@ def test_who_calls_a_program_of_roots_by_another_name_is_no_slurmd() -> None:
 def test_a_process_that_ends_while_the_host_is_looked_at_is_not_left(tmp_path: Path) -> None:
     """A host on which jobs end every second is well: nvidia-smi names it once."""
     gone, named = 2**22 + 7, 2**22 + 8
-    looked(tmp_path)
-    program = f"""#!/bin/sh
-case $1 in *memory.used) exit;; esac
+    smi = f"""case $1 in *memory.used) exit;; esac
 [ -e {tmp_path}/asked ] || echo '{BUS}, {gone}, 3 MiB'
 : > {tmp_path}/asked
-echo '{BUS}, {named}, 3 MiB'
-"""
-    (tmp_path / "nvidia-smi").write_text(program)
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-c", PROCESSES.script], env=environment, capture_output=True, text=True, check=True)
-    assert [one.pid for one in PROCESSES.parse(Output(done.stdout)).held] == [named]
-    assert done.stderr == ""
+echo '{BUS}, {named}, 3 MiB'"""
+    output = run_well(PROCESSES.script, tmp_path, {"nvidia-smi": smi})
+    assert [one.pid for one in PROCESSES.parse(output).held] == [named]
+    assert output.error == ""
 
 
 def test_one_that_hangs_and_one_that_waits_again_and_again(tmp_path: Path) -> None:

@@ -3,30 +3,21 @@ real ones."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
-from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus.imex import IMEX, Imex, parse
 from tests.capabilities.imex_host import HERE, THERE, domain
+from tests.facts.probes import run_well
 
 UNIT = "printf 'LoadState=loaded\\nActiveState=active\\nUnitFileState=enabled\\n'"
 
 
 def read(root: Path, **programs: str) -> Imex:
-    (root / "bin").mkdir()
-    commands = {"systemctl": "exit 1", "hostname": f"echo '{HERE} 2001:db8::1 '", **programs}
-    for name, body in commands.items():
-        (root / "bin" / name.replace("_", "-")).write_text(f"#!/bin/sh\n{body}\n")
-        (root / "bin" / name.replace("_", "-")).chmod(0o755)
-    script = IMEX.script
-    for place in ("/etc/nvidia-imex", "/usr/bin/nvidia-imex", "/proc/[0-9]*", "/proc/driver", "/dev/nvidia"):
-        assert place in script
-        script = script.replace(place, f"{root}{place.replace('/usr/bin', '/bin')}")
-    env = {**os.environ, "PATH": f"{root}/bin:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=20, env=env)
-    return parse(Output(done.stdout))
+    commands = {"systemctl": "exit 1", "hostname": f"echo '{HERE} 2001:db8::1 '"}
+    commands |= {name.replace("_", "-"): body for name, body in programs.items()}
+    places = ("/etc/nvidia-imex", "/proc/[0-9]*", "/proc/driver", "/dev/nvidia")
+    assert "/usr/bin/nvidia-imex" in IMEX.script
+    return parse(run_well(IMEX.script.replace("/usr/bin/", f"{root}/bin/"), root, commands, places))
 
 
 def test_a_tray(tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from gpuprov.facts.probes.base import Output, ProbeFailed
 from gpuprov.facts.probes.gpus import fabric, gpu_health, vgpu
+from tests.facts.probes import run_script
 
 # The order of headings is that of 550 and newer: processes, then capabilities.
 SMI = """
@@ -55,11 +55,7 @@ GPU 00000000:03:00.0
 
 def answered(folder: Path, script: str, name: str) -> Output:
     (folder / "smi.txt").write_text(SMI.replace("{name}", name), encoding="utf-8")
-    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n[ $1 = -q ] || exit 2\ncat {folder}/smi.txt\n", encoding="utf-8")
-    (folder / "nvidia-smi").chmod(0o755)
-    env = {"PATH": f"{folder}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, env=env)
-    return Output(done.stdout, done.returncode, done.stderr)
+    return run_script(script, folder, {"nvidia-smi": f"[ $1 = -q ] || exit 2\ncat {folder}/smi.txt"})
 
 
 @pytest.mark.parametrize("name", ["python3", WELL], ids=["plain", "forged"])

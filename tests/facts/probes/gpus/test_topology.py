@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,21 +10,15 @@ from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.gpus.nvlink import NVLINKS, LinkedGpu, NvLinks
 from gpuprov.facts.probes.gpus.nvlink import parse as parse_nvlinks
 from gpuprov.facts.probes.gpus.topology import PCI, Function, Link, PciTree, parse
+from tests.facts.probes import run_script
 from tests.hardware.topology.machines import Machine, hgx_h100, port, rail
 from tests.hardware.topology.others import hgx_b200
 
 
 def read(probe: Probe[object], root: Path, **programs: str) -> Output:
     """Run the probe's script with sysfs in this folder and these programs."""
-    folder = root / "bin"
-    folder.mkdir()
-    for name, body in programs.items():
-        (folder / name.replace("_", "-")).write_text(f"#!/bin/sh\n{body}\n")
-        (folder / name.replace("_", "-")).chmod(0o755)
-    script = probe.script.replace("/sys/", f"{root}/sys/")
-    env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=20, env=env, check=False)
-    return Output(done.stdout, done.returncode, done.stderr)
+    named = {name.replace("_", "-"): body for name, body in programs.items()}
+    return run_script(probe.script.replace("/sys/", f"{root}/sys/"), root, named)
 
 
 @pytest.mark.parametrize("machine", [hgx_h100(misplaced=True), hgx_b200()])

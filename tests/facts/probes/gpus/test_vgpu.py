@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus import vgpu
 from tests.capabilities.vgpu_host import token_text
+from tests.facts.probes import run_script
 
 CONF = """# Description: Set Feature to be enabled
 FeatureType=1
@@ -19,23 +19,12 @@ FeatureType=1
 """
 
 
-def stub(folder: Path, name: str, body: str) -> None:
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
-    path.chmod(0o755)
-
-
 def read(root: Path, **programs: str) -> tuple[vgpu.Gridd, str]:
-    bin_folder = root / "bin"
-    bin_folder.mkdir(exist_ok=True)
-    for name, body in programs.items():
-        stub(bin_folder, name, body)
     script = vgpu.GRIDD.script.replace("/etc/nvidia", str(root)).replace(
-        "/usr/bin/nvidia-gridd", str(bin_folder / "nvidia-gridd")
+        "/usr/bin/nvidia-gridd", f"{root}/bin/nvidia-gridd"
     )
-    env = {"PATH": f"{bin_folder}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=20, env=env)
-    return vgpu.parse_gridd(Output(done.stdout, done.returncode)), done.stdout
+    output = run_script(script, root, programs)
+    return vgpu.parse_gridd(output), output.text
 
 
 SYSTEMCTL = "printf 'LoadState=loaded\\nActiveState=active\\nUnitFileState=enabled\\n'"
@@ -104,12 +93,7 @@ GPU 00000000:03:00.0
 
 def test_licences_of_nvidia_smi(tmp_path: Path) -> None:
     (tmp_path / "smi.txt").write_text(SMI, encoding="utf-8")
-    stub(tmp_path, "nvidia-smi", f"cat {tmp_path}/smi.txt")
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    done = subprocess.run(
-        ["sh", "-c", vgpu.LICENCES.script], capture_output=True, text=True, check=False, timeout=20, env=env
-    )
-    found = vgpu.parse_licences(Output(done.stdout, done.returncode))
+    found = vgpu.parse_licences(run_script(vgpu.LICENCES.script, tmp_path, {"nvidia-smi": f"cat {tmp_path}/smi.txt"}))
     assert found.complaint == ""
     assert [(one.bus, one.mode, one.product, one.status) for one in found.gpus] == [
         ("0000:02:00.0", "VGPU", "NVIDIA Virtual Compute Server", "Licensed (Expiry: 2025-3-19 7:29:4 GMT)"),

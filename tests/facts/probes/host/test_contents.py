@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
-from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.host.contents import CONTENTS
+from tests.facts.probes import run_well
 
 SHOWN = (
     "Id=gpuprov-roce.service\nLoadState=loaded\nActiveState=failed\n\nId=gpuprov-pcie.service\nActiveState=active\n\n"
@@ -21,12 +19,9 @@ esac"""
 
 
 def test_only_units_that_failed_are_asked_for(tmp_path: Path) -> None:
-    for name, body in {"systemctl": f"printf '{SHOWN}'", "journalctl": JOURNAL}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "paths": "", "folders": "", "units": "x"}
-    done = subprocess.run(["sh", "-c", CONTENTS.script], env=environment, check=True, capture_output=True, text=True)
-    assert CONTENTS.parse(Output(done.stdout)).said == {
+    answers = {"systemctl": f"printf '{SHOWN}'", "journalctl": JOURNAL}
+    output = run_well(f"paths= folders= units=x\n{CONTENTS.script}", tmp_path, answers)
+    assert CONTENTS.parse(output).said == {
         "gpuprov-roce.service": "roce: mlx5_0: no such | port",
         "nvidia-gridd.service": "refused (token)",
     }

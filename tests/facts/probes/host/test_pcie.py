@@ -3,8 +3,6 @@ left out."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,19 +10,13 @@ import pytest
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.host.pcie import PCIE, Pcie, parse
 from tests.capabilities.pcie_host import CONTROL, GPU, HCA, LEFT, ON, RIGHT, ROOT_PORT, UPSTREAM, said, space, tree
+from tests.facts.probes import run_well
 
 UNIT = "printf 'LoadState=loaded\\nActiveState=active\\nUnitFileState=enabled\\n'"
 
 
 def read(root: Path, **programs: str) -> Pcie:
-    commands = {"systemctl": "exit 1", "journalctl": "exit 1", **programs}
-    folder = root / "bin"
-    folder.mkdir()
-    for name, body in commands.items():
-        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
-        (folder / name).chmod(0o755)
-    script = PCIE.script
-    for place in (
+    places = (
         "/sys/bus/pci",
         "/proc/irq",
         "/etc/gpuprov",
@@ -32,13 +24,9 @@ def read(root: Path, **programs: str) -> Pcie:
         "/etc/default",
         "/proc/cmdline",
         "/sys/kernel",
-        "/usr/sbin",
-    ):
-        assert place in script
-        script = script.replace(place, f"{root}{place}")
-    env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=20, env=env)
-    return parse(Output(done.stdout))
+    )
+    commands = {"systemctl": "exit 1", "journalctl": "exit 1", **programs}
+    return parse(run_well(PCIE.script, root, commands, (*places, "/usr/sbin")))
 
 
 def test_a_host_with_a_switch(tmp_path: Path) -> None:
@@ -131,8 +119,7 @@ GRUB = 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX pci=config_acs=\\"xx110x1@0000:1
 
 
 @pytest.mark.parametrize(
-    ("written", "state"),
-    [(None, "absent"), (f"# other\n{GRUB}", "same"), ("GRUB_CMDLINE_LINUX=\n", "differs")],
+    ("written", "state"), [(None, "absent"), (f"# other\n{GRUB}", "same"), ("GRUB_CMDLINE_LINUX=\n", "differs")]
 )
 def test_rdma_topo(tmp_path: Path, written: str | None, state: str) -> None:
     tree(tmp_path)

@@ -3,14 +3,13 @@ slurmds print."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.host.slurm import HEALTH, SLURM, Gres, Judged, Slurm, parse
+from tests.facts.probes import run_well
 
 MIG = "/dev/nvidia1,/dev/nvidia-caps/nvidia-cap156,/dev/nvidia-caps/nvidia-cap157"
 SAID = f"""\
@@ -27,16 +26,11 @@ def read(root: Path, conf: str | None = None, **programs: str) -> Slurm:
         (root / folder).mkdir(parents=True, exist_ok=True)
     if conf is not None:
         (root / "etc/slurm/slurm.conf").write_text(conf)
-    for name, body in {"systemctl": "echo 0", **programs}.items():
-        (root / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
-        (root / "bin" / name).chmod(0o755)
     script = SLURM.script.replace("PATH=$PATH:/usr/sbin:/sbin:/opt/slurm/sbin", ":")
     for place in ("/etc/slurm", "/etc/gpuprov", "/usr/lib/slurm", "/usr/local/lib/gpuprov"):
         script = script.replace(place, f"{root}{place}")
     script = script.replace("/usr/lib/*/", f"{root}/nowhere/*/")
-    env = {**os.environ, "PATH": f"{root}/bin:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=30, env=env)
-    return parse(Output(done.stdout))
+    return parse(run_well(script, root, {"systemctl": "echo 0", **programs}))
 
 
 def slurmd(said: str = SAID) -> str:

@@ -3,14 +3,13 @@ files."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.kernel.first_boot import FIRST_BOOT, FirstBoot
 from gpuprov.host_code.first_boot_systemd import FIRST_ENTRY, KEPT_ENTRY, VARIABLES, VENDOR
+from tests.facts.probes import run_well
 
 LISTING = """Boot Loader Entries:
         title: Debian GNU/Linux 12 (bookworm) (default)
@@ -23,9 +22,8 @@ LISTING = """Boot Loader Entries:
 
 
 def asked(folder: Path, variables: dict[str, str], *, line: str = "ro\n", conf: str = "", back: str = "1") -> FirstBoot:
-    programs = folder / "bin"
-    for place in (programs, folder / "efivars", folder / "loader"):
-        place.mkdir()
+    for place in ("efivars", "loader"):
+        (folder / place).mkdir()
     for name, value in {"LoaderInfo": "systemd-boot 252.39-1~deb12u2", **variables}.items():
         (folder / f"efivars/{name}-{VENDOR}").write_bytes(b"\7\0\0\0" + f"{value}\0".encode("utf-16-le"))
     (folder / "cmdline").write_text(line)
@@ -37,17 +35,10 @@ def asked(folder: Path, variables: dict[str, str], *, line: str = "ro\n", conf: 
         "systemctl": "echo 1min",
         "tail": '[ -p /dev/stdin ] && exec /usr/bin/tail "$1" "$2"',  # as with efivarfs, in which it cannot seek
     }
-    for name, script in answers.items():
-        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
-        (programs / name).chmod(0o755)
-    script = FIRST_BOOT.script.replace(VARIABLES, f"{folder}/efivars").replace(
-        "/etc/kernel/cmdline", f"{folder}/cmdline"
-    )
-    ran = subprocess.run(
-        ["sh", "-c", f"PATH={programs}:$PATH\nback={back}\n{script}"], capture_output=True, text=True, check=True
-    )
-    assert ran.stderr == ""
-    return FIRST_BOOT.parse(Output(ran.stdout))
+    script = FIRST_BOOT.script.replace(VARIABLES, f"{folder}/efivars").replace("/etc/kernel/", f"{folder}/")
+    output = run_well(f"back={back}\n{script}", folder, answers)
+    assert output.error == ""
+    return FIRST_BOOT.parse(output)
 
 
 def test_a_host_that_can(tmp_path: Path) -> None:

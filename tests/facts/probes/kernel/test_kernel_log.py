@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from gpuprov.facts.probes.base import Output, ProbeFailed
 from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG, KernelLog, parse, seconds, sxids, xids
 from tests.capabilities import health_host
 from tests.capabilities.asking import Row, judge
+from tests.facts.probes import run_well
 
 BOOT, NOW = 1_763_800_000, 1_763_900_000
 HEAD = f"now|{NOW}\nboot|{BOOT}\n"
@@ -115,24 +115,15 @@ def test_no_times(since: str) -> None:
 
 def test_the_script_asks_the_journal_for_what_is_asked_for(tmp_path: Path) -> None:
     """A journalctl that notes how it is asked."""
-    program = tmp_path / "journalctl"
-    program.write_text(
-        f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\n'
+    journalctl = (
+        f'echo "$*" >> {tmp_path}/asked\n'
         "echo '1763800001.000000 gpu1 kernel: NVRM: Xid (PCI:0000:9b:00): 79, x'\n"
-        "echo '1763800002.000000 gpu1 kernel: nothing of interest'\n"
+        "echo '1763800002.000000 gpu1 kernel: nothing of interest'"
     )
-    program.chmod(0o755)
     for asked, wanted in (("", "-k -b"), ("@1763800000", "_TRANSPORT=kernel --since @1763800000")):
         script = f"since={asked}\n{KERNEL_LOG.script}"
-        done = subprocess.run(
-            ["sh", "-c", script],
-            env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=30,
-        )
-        log = parse(Output(done.stdout))
+        output = run_well(script, tmp_path, {"journalctl": journalctl})
+        log = parse(output)
         assert [one.number for one in xids(log)] == [79]
         assert len(log.lines) == 1
         assert log.since == (float(asked[1:]) if asked else None)
@@ -161,18 +152,8 @@ def from_host(tmp_path: Path, rows: list[str], *, program: str = "journalctl") -
     """What the script prints on a host whose log has these lines."""
     stamp = "1763800001.000000 gpu1 kernel: " if program == "journalctl" else "[  100.500000] "
     (tmp_path / "log").write_text("".join(f"{stamp}{row}\n" for row in rows))
-    for name in ("journalctl", "dmesg"):
-        (tmp_path / name).write_text(f"#!/bin/sh\ncat {tmp_path / 'log'}\n" if name == program else "#!/bin/sh\n")
-        (tmp_path / name).chmod(0o755)
-    done = subprocess.run(
-        ["sh", "-c", KERNEL_LOG.script],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    return parse(Output(done.stdout))
+    programs = {name: f"cat {tmp_path}/log" if name == program else "" for name in ("journalctl", "dmesg")}
+    return parse(run_well(KERNEL_LOG.script, tmp_path, programs))
 
 
 @pytest.mark.parametrize("program", ["journalctl", "dmesg"])

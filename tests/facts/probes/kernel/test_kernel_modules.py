@@ -4,18 +4,15 @@ up."""
 from __future__ import annotations
 
 import gzip
-import subprocess
 from pathlib import Path
 
-from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.kernel import modules
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
-from tests.here import program
+from tests.facts.probes import run_well
 
 OLD, NEW = "5.14.0-503.40.1.el9_5.x86_64", "5.14.0-570.12.1.el9_6.x86_64"
-KMOD = """#!/bin/sh
-[ "$1" = --dump-modversions ] && { cat "$2.asks"; exit; }
+KMOD = """[ "$1" = --dump-modversions ] && { cat "$2.asks"; exit; }
 d={root}/lib/modules/$2
 case $5$4 in
 nvidiaversion | versionnvidia) [ -e $d/nvidia ] && echo 570.86.15 ;;
@@ -28,20 +25,11 @@ esac
 
 
 def read(root: Path) -> dict[str, modules.KernelModules]:
-    folder = root / "bin"
-    folder.mkdir(exist_ok=True)
-    (folder / "modinfo").write_text(KMOD.replace("{root}", str(root)))
-    (folder / "modprobe").write_text(KMOD.replace("{root}", str(root)))
-    (folder / "uname").write_text(f"#!/bin/sh\necho {OLD}\n")
-    (folder / "systemd-detect-virt").write_text(f"#!/bin/sh\ntest -e {root}/container\n")
-    for file in folder.iterdir():
-        file.chmod(0o755)
-    script = modules.KERNELS.script.replace("/lib/modules/", f"{root}/lib/modules/").replace("/boot/", f"{root}/boot/")
-    script = script.replace("/run/.containerenv", f"{root}/.containerenv")
-    done = subprocess.run(
-        ["sh", "-c", script], capture_output=True, text=True, check=True, env={"PATH": f"{folder}:/usr/bin:/bin"}
-    )
-    return {kernel.release: kernel for kernel in modules.parse_kernels(Output(done.stdout))}
+    kmod = KMOD.replace("{root}", str(root))
+    answers = {"uname": f"echo {OLD}", "systemd-detect-virt": f"test -e {root}/container"}
+    moved = ("/lib/modules/", "/boot/", "/run/.containerenv")
+    output = run_well(modules.KERNELS.script, root, {"modinfo": kmod, "modprobe": kmod, **answers}, moved)
+    return {kernel.release: kernel for kernel in modules.parse_kernels(output)}
 
 
 def kernel(
@@ -143,13 +131,10 @@ def test_the_sites_modules_are_asked_for_of_each_kernel(tmp_path: Path) -> None:
     for release in (OLD, NEW):
         kernel(tmp_path, release).joinpath("modules.dep").touch()
     (tmp_path / "lib/modules/0-left").mkdir()  # a folder that depmod has not seen
-    program(tmp_path, "modinfo", ANSWERS.format(root=tmp_path, old=OLD, new=NEW))
     spec = HostSpec(name="gpu1", capabilities={"kernel": Kernel(modules_built=("lustre", "fuse"))})
-    script = modules.BUILT.of(spec).script.replace("/lib/modules/", f"{tmp_path}/lib/modules/")
-    done = subprocess.run(
-        ["sh", "-c", script], capture_output=True, text=True, check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    )
-    found = {(module.release, module.name): module for module in modules.parse_built(Output(done.stdout))}
+    answers = {"modinfo": ANSWERS.format(root=tmp_path, old=OLD, new=NEW)}
+    output = run_well(modules.BUILT.of(spec).script, tmp_path, answers, ["/lib/modules/"])
+    found = {(module.release, module.name): module for module in modules.parse_built(output)}
     assert {key: module.fits for key, module in found.items()} == {
         (OLD, "lustre"): True,
         (OLD, "fuse"): False,

@@ -17,6 +17,7 @@ from gpuprov.spec.model import HostSpec
 from tests import here
 from tests.capabilities import ofed_host
 from tests.capabilities.roce_host import put
+from tests.facts.probes import run_well
 
 PLACES = (
     *(
@@ -39,21 +40,11 @@ case $f in srcversion) echo A1 ;; version) echo 25.10-1.7.1 ;; *) echo "$d" ;; e
 
 
 def read(root: Path, **programs: str) -> Ofed:
-    folder = root / "bin"
-    folder.mkdir()
     bodies = {"uname": "echo 6.8.0-88", "modinfo": MODINFO, "systemctl": "exit 1", "journalctl": "exit 1", **programs}
-    for name, body in bodies.items():
-        (folder / name).write_text(f"#!/bin/sh\n{body.replace('ROOT', str(root))}\n")
-        (folder / name).chmod(0o755)
-    script = OFED.script
-    for place in PLACES:
-        assert place in script
-        script = script.replace(place, f"{root}{place}")
-    script = script.replace("[ -d /dev/infiniband ]", f"[ -d {root} ]")
-    env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=120, env=env)
-    assert done.stderr == ""
-    return parse(Output(done.stdout))
+    script = OFED.script.replace("[ -d /dev/infiniband ]", f"[ -d {root} ]")
+    output = run_well(script, root, {name: body.replace("ROOT", str(root)) for name, body in bodies.items()}, PLACES)
+    assert output.error == ""
+    return parse(output)
 
 
 def test_the_probe_names_the_catalogues_things() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from gpuprov.facts.probes.rdma import DEVICES, Gid, RdmaDevice, RdmaPort, list_h
 from gpuprov.facts.probes.rdma.surroundings import HOST, Daemon, RdmaHost
 from gpuprov.facts.probes.rdma.surroundings import parse as parse_host
 from gpuprov.host_code.at_boot.network import Netdev
+from tests.facts.probes import run_script
 
 UNSET = "0000:0000:0000:0000:0000:0000:0000:0000"
 MAPPED = "0000:0000:0000:0000:0000:ffff:0a4d:0001"
@@ -60,20 +59,14 @@ def soft(root: Path, name: str, **files: str) -> Path:
 
 
 def read(root: Path, script: str, **programs: str) -> Output:
-    folder = root / "bin"
-    folder.mkdir(exist_ok=True)
-    for name, body in programs.items():
-        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
-        (folder / name).chmod(0o755)
     for place, there in (("/sys/class/infiniband_mad", "mad"), ("/sys/class/infiniband", "infiniband"), ("/sys/class/net", "net"),
                          ("/sys/module", "module"), ("/lib/modules", "modules"), ("/proc/net/vlan", "vlan"), ("/proc/$p", "proc/$p"),
                          ("/proc/[0-9]*", "proc/[0-9]*"), ("/proc/self", "self"),
                          ("/sys/bus/pci/devices", "devices"), ("/etc/gpuprov", "etc"), ("/etc/systemd/system", "units")):  # fmt: skip
         script = script.replace(place, f"{root}/{there}")
-    env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=20, env=env)
-    assert done.stderr == ""
-    return Output(done.stdout, done.returncode)
+    output = run_script(script, root, programs)
+    assert output.error == ""
+    return output
 
 
 def devices(root: Path) -> tuple[RdmaDevice, ...]:
@@ -98,12 +91,7 @@ def test_an_adapter_and_its_port(tmp_path: Path) -> None:
 
 def test_a_bridge_of_the_nvswitch_board_is_no_adapter(tmp_path: Path) -> None:
     """ConnectX-7 functions that manage NVLink say SW_MNG in their VPD, between bytes that are no text."""
-    hca(
-        tmp_path,
-        "mlx5_8",
-        "0000:07:00.0",
-        vpd=b"\x82\x10\x00NVLink5\x00V0\x06SW_MNG\x00\xff",
-    )
+    hca(tmp_path, "mlx5_8", "0000:07:00.0", vpd=b"\x82\x10\x00NVLink5\x00V0\x06SW_MNG\x00\xff")
     hca(tmp_path, "mlx5_0", "0000:3b:00.0", vpd=b"\x82\x10\x00ConnectX-7\x00")
     assert [(one.name, one.bridge) for one in devices(tmp_path)] == [("mlx5_0", False), ("mlx5_8", True)]
     assert [one.name for one in list_hcas(devices(tmp_path))] == ["mlx5_0"]
