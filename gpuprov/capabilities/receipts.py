@@ -80,7 +80,7 @@ def _list_lasting(capability: Capability) -> list[Compared]:
 def _lasting(check: Compared, group: Group) -> Iterator[Lasting]:
     for one in group.resources:
         if isinstance(one, Setting) and one.moment == "now":
-            before = one.before or group.values.get((one.device, one.key), "") if one.compare(group.values) else ""
+            before = group.values.get((one.device, one.key), "") if one.compare(group.values) else ""
             yield Lasting(check.id, one.device, one.label, one.end, before, check.until)
 
 

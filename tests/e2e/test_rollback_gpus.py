@@ -73,9 +73,9 @@ def test_mig_and_settings_go_back(lab: Lab, partitioned: Machine) -> None:
     assert site.sh(POWER) == "300.00 W\n" * 2
     assert not lab.run("verify", lab.inventory(mig(HALVES, 300), site), "--json").failed()
     planned = lab.run("plan", lab.inventory({**mig(HALVES, 300), "readings": {}}, site))
-    assert "rollback could not undo readings: packages, and what is set on the running host, stay" in planned.text, (
-        planned
-    )
+    assert (
+        "rollback could not undo readings: packages, and settings whose value before is not known, stay" in planned.text
+    ), planned
     first = lab.run("rollback", site.name, inventory, "--yes")
     assert first.code == 0, first
     assert "gpu_settings goes, as far as the receipt lists it" in first.text, "it is named before it is asked"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Mapping, NamedTuple
 
 Locks = Mapping[str, Any]
@@ -84,3 +85,10 @@ def format_pair(clocks: tuple[int, int]) -> str:
 
 def format_span(lock: Any) -> str:
     return "default" if lock == "default" else f"{lock[0]} to {lock[1]} MHz"
+
+
+def parse_spans(words: str) -> dict[str, Any]:
+    """Return the locks that are listed as CLOCK SPAN, ...; what is no span of MHz is "default"."""
+    pairs = [part.partition(" ")[::2] for part in words.split(", ")]
+    numbers = {name: [int(number) for number in re.findall(r"\d+", span)] for name, span in pairs}
+    return {name: "default" if len(span) != 2 else span for name, span in numbers.items()}

@@ -85,7 +85,7 @@ def plan_power(card: Card, value: Any, steps: list[Step], problems: list[str]) -
     if power is None:
         problems.append("it has no power limit that can be set; leave power_limit out")
         return
-    limit = power.default if value == "default" else int(value) * 1000
+    limit = power.default if value == "default" else round(float(value) * 1000)
     if not power.least <= limit <= power.most:
         problems.append(
             f"power_limit is {format_watts(limit)}; allowed: {format_watts(power.least)} to {format_watts(power.most)}"
