@@ -743,11 +743,11 @@ ASKED: list[dict[str, Any]] = [
 def test_settings_of_a_gpu_in_every_state(plain: dict[str, Any], locks: dict[str, Any]) -> None:
     """The program on a host has a step, or waits for a boot, exactly where the check on the controller fails: one reads
     NVML, the other nvidia-smi's text; both are stand-in values here."""
-    planning, card, wanted = (on_host(f"gpu_settings.{name}") for name in ("plan", "card", "wanted"))
+    planning, card, wanted, limits = (on_host(f"gpu_settings.{name}") for name in ("plan", "card", "wanted", "limits"))
     block, _ = convert(plain, GpuSettings)
     (name,) = plain
     check = next(one for one in BY_NAME["gpu_settings"].checks if one.id == f"gpu_settings.{name}")
-    address, clocks = gpu_settings_host.FIRST, planning.Clocks([2619], lambda _memory: [1200, 1755, 1980])
+    address, clocks = gpu_settings_host.FIRST, limits.Clocks([2619], lambda _memory: [1200, 1755, 1980])
     for by_nvml, by_smi in CARDS:
         own = {**CARD, **by_nvml}
         there = card.Card(

@@ -138,8 +138,8 @@ def test_settings_are_put_back_and_of_a_gpu_that_others_changed_since_nothing(
 
 
 REFUSED = [
-    ({"power_limit": 100}, "power_limit is 100 W; allowed: 200 W to 700 W"),
-    ({"power_limit": 701}, "allowed: 200 W to 700 W"),
+    ({"power_limit": 100}, "power_limit is 100 W; allowed: 200 to 700 W"),
+    ({"power_limit": 701}, "allowed: 200 to 700 W"),
     (
         {"application_clocks": {"memory": 1593, "graphics": 1755}},
         "application_clocks.memory is 1593 MHz; allowed: 2619 MHz",

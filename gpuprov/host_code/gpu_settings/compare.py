@@ -14,7 +14,7 @@ class State(NamedTuple):
     """A GPU's settings; None where it does not have one. `ecc`: now, and after the next boot. `power`, `own_power`: the
     limit and its default, in milliwatts. `applications`, `own_applications`: memory and graphics in MHz, and their
     defaults; `no_applications`: the driver's words where there are none. `mode`: the compute mode. `graphics`,
-    `memory`: the clocks now."""
+    `memory`: the clocks now. `power_span`: the lowest and the highest limit, in milliwatts."""
 
     ecc: tuple[str, str] | None
     power: float | None
@@ -26,6 +26,7 @@ class State(NamedTuple):
     mig: bool
     graphics: int | None = None
     memory: int | None = None
+    power_span: tuple[float, float] | None = None
 
 
 class Pair(NamedTuple):
