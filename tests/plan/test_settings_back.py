@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import msgspec
 import pytest
 
 from gpuprov.host_code.lasting import BOOT, DRIVER, Lasting, format_setting
+from gpuprov.host_code.restore import look
 from gpuprov.host_code.restore.kinds import ALREADY
 from gpuprov.plan import as_text, page, settings_back
 from gpuprov.plan.document import build_document
 from gpuprov.plan.foresee import Foreseen
-from gpuprov.plan.host_code import HostAnswer
+from gpuprov.plan.host_code import HostAnswer, program, with_python
 from gpuprov.plan.model import HOST, HostPlan, Item
 from gpuprov.plan.settings_back import Answer, compare_settings
 from gpuprov.spec.model import RawHost
@@ -98,3 +100,10 @@ def test_a_host_that_puts_nothing_back_is_not_asked(asked: dict[str, Any], more:
     plan = msgspec.structs.replace(PLAN, **more)
     assert compared(asked, plan) == plan
     assert "requests" not in asked
+
+
+def test_the_program_that_a_host_is_sent_answers() -> None:
+    missing = format_setting(Lasting("kernel.sysctl", "", "vm.no_such_name", "1", "60", BOOT))
+    command = with_python(program(look.__name__), {"settings": [missing]})
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert msgspec.json.decode(done.stdout, type=Answer).stays == {missing: "it cannot be read: the host has none"}
