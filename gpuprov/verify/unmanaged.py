@@ -81,10 +81,12 @@ def _left_settings(capability: str, entries: Iterable[str], present: Settings | 
     """present: what the spec's own block declares; None: it has none. A device is named only while it is known to be
     there, or nothing is declared for any."""
     settings = present or Settings({}, frozenset())
-    devices, checks = {device for _, device, _ in settings.declared}, {check for check, _, _ in settings.declared}
+    checks = {check for check, _, _ in settings.declared}
     left = dict[Unmanaged, None]()
     for setting in parse_settings(entries):
-        is_unknown = setting.check in settings.unread or (setting.check in checks and setting.device not in devices)
+        is_unknown = setting.check in settings.unread or (
+            setting.check in checks and setting.device not in settings.present
+        )
         if setting.key not in settings.declared and not is_unknown and not is_over(setting, boot):
             name, value, before = setting.words
             stays = explain_stay(setting)

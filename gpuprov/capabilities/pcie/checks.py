@@ -187,6 +187,7 @@ def max_read_request(ctx: Ctx) -> Group | Outcome:
         {place: value for group in groups for place, value in group.values.items()},
         expected=", ".join(expected),
         fix=RESET,
+        present=tuple(function.address for function in ctx.facts.get(PCIE).path()),
     )
 
 
