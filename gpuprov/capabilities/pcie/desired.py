@@ -11,6 +11,8 @@ from gpuprov.capabilities.at_boot import COMMON, command, unit
 from gpuprov.capabilities.at_boot import files as at_boot
 from gpuprov.capabilities.base import Desired, Resources
 from gpuprov.capabilities.pcie.fragment import REASON, Ctx, Pcie, explain_policy, lines, settings
+from gpuprov.capabilities.pcie.tasks import TASKS
+from gpuprov.capabilities.steps import Step, hand_steps
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.pcie import PCIE
@@ -124,21 +126,18 @@ def make(ctx: Ctx) -> dict[str, Any]:
     masks, topo = block.acs == "rdma_topo", state.topo
     in_force = state.topo_status == 0 or state.topo_started
     values = role_values(desired(ctx), "program", "programs", "files", "units", "absent", "on", "off")
-    tasks: dict[str, Any] = {}
-    if masks and topo and state.topo_grub != "same":
-        tasks["masks"] = {"argv": [topo, "write-grub-acs", "--output", catalogue.GRUB]}
-    for service in balancer(ctx):
-        if service.reads or service.outdated:
-            tasks["balancer"] = started(service)
+    written = {"argv": [topo, "write-grub-acs", "--output", catalogue.GRUB]}
+    steps = [Step("masks", written, masks and topo and state.topo_grub != "same")]
+    steps += [Step("balancer", started(service), service.reads or service.outdated) for service in balancer(ctx)]
     if values.pop("on"):
         own = {"name": catalogue.UNIT, "state": "ran", "enabled": True, "program": "pcie"}
-        tasks["unit"] = {**own, "differs": differs(ctx), "way_out": FIX}
+        steps.append(Step("unit", {**own, "differs": differs(ctx), "way_out": FIX}))
     return {
         "of": "PCIe settings",
         "install": ["pciutils"] if registers(block) and not state.setpci else [],
         **values,
         "reboot": REASON if masks and not in_force else "",
-        "tasks": tasks,
+        "tasks": hand_steps(steps, TASKS),
     }
 
 
