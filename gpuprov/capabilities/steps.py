@@ -1,4 +1,4 @@
-"""What a role does that is no state (a reset, a build, a MIG plan): whether a host needs it, and what it takes before."""
+"""What a role does that is no state (a reset, a build, a MIG plan): whether a host needs it, and what it takes first."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def hand_steps(steps: Iterable[Step], stages: Stages) -> dict[str, Any]:
-    """Return the arguments of the tasks that are needed. Raises ValueError for a role in which what a step needs does not
-    come before it."""
+    """Return the arguments of the tasks that are needed. Raises ValueError for a role in which what a step needs does
+    not come before it."""
     given = dict[str, Any]()
     for step in steps:
         if not step.needed:

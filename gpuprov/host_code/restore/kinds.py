@@ -80,7 +80,7 @@ def explain_stay(setting: Lasting) -> str:
 
 
 def explain_change(setting: Lasting, now: str) -> str:
-    """Explain why a setting with this value now is left as it is; empty if the value is still the one that was applied."""
+    """Explain why a setting with this value now is left as it is; empty if it still has the applied one."""
     if now == setting.before:
         return ALREADY
     return "" if now == setting.value else f"changed by others since it was applied: it is {now}"
