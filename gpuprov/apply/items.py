@@ -129,11 +129,11 @@ class _Judge:
         return not ended_well and (capability == self._outcome.culprit or capability not in self._acting)
 
     def _acted(self, item: Item) -> bool:
-        """Return whether a task has changed something that may have caused this. Package changes are each named;
-        running things may be due to the reboot."""
+        """Return whether a task has changed something that may have caused this. Package changes, and settings that are
+        put back, are each named; running things may be due to the reboot."""
         if item.kind in PACKAGES and item.capability in self._moving:
             return False
-        if item.kind == "client" and self._stopped:
+        if (item.kind == "client" and self._stopped) or (item.kind, item.capability) == ("setting", HOST):
             return False
         return item.capability in self._acting or (self._rebooted and item.kind not in (*PACKAGES, "file"))
 

@@ -34,7 +34,7 @@ NEVER = (
     "not taken back: firmware and VBIOS, keys in the firmware, kernels that are gone, what others than gpuprov changed, "
     "and what programs wrote"
 )
-PRUNED = "goes, as far as the receipt lists it; packages, and what it set on the running host, stay"
+PRUNED = "goes, as far as the receipt lists it; packages stay, and settings whose value before is not known"
 STAYS = "stays as it is, for the checkpoint says nothing of it"
 GO_ON = "gpuprov rollback once more goes on with it"
 
@@ -71,7 +71,7 @@ def rollback(
     show.say(NEVER)
     raws = {raw.name: raw for raw, _ in fleet.pairs}
     begun = {name: targets[name] for name in raws}
-    pruned = {name: target.pruned for name, target in begun.items()}
+    pruned = {name: tuple(dict.fromkeys((*target.pruned, *target.settings))) for name, target in begun.items()}
     plain = msgspec.structs.replace(
         options, act="apply", run=run, only=None, checkpoint=False, asked_at="", prune=True, prune_only=pruned
     )

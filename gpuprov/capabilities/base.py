@@ -206,11 +206,10 @@ class Resources(Generic[F]):
 
     Checks are generated from it: `NAME.files` compares all files by content; if it has `units`, `NAME.enabled` compares what starts at
     a boot, and `NAME.active` what runs. `paths`: every path that it may write on a host with this spec, `lines`: every foreign file in
-    which it may set keys, by the spec where that decides, `units`: every unit that it may set, `reads`: what those may have read
-    that run; `states`: systemd's state of other
-    units, whose names depend on the host, by a probe of its own. `coming`: the desired resources once the packages of this run are
-    installed, by the probes of the role; None: the same. `files_check`: the name of the check of its files. `proves`: by such a check,
-    the fields of the spec that it proves.
+    which it may set keys, by the spec where that decides, `units`: every unit that it may set, `reads`: what those that run may have
+    read, by unit, or as NAME@*.service by template; `states`: systemd's state of other units, whose names depend on the host, by a
+    probe of its own. `coming`: the desired resources once the packages of this run are installed, by the probes of the role; None: the
+    same. `files_check`: the name of the check of its files. `proves`: by such a check, the fields of the spec that it proves.
     """
 
     desired: Callable[[Context[F]], Iterable[Resource]]

@@ -28,7 +28,8 @@ class Group(msgspec.Struct, frozen=True):
     themselves. `fix`: what to do where one differs. `files`: what a file says when it is right, by path, where a module
     or an option is missing in it. `changed`: the file that apply changes for all of them together; empty where it is
     another check's; None: each is a change. `message`: how they differ, in words of their own. `beside`: what else is
-    wrong, which no resource says. `reboot`: why only a reboot brings it.
+    wrong, which no resource says. `reboot`: why only a reboot brings it. `present`: devices that the host has, beside
+    those of the resources.
     """
 
     resources: tuple[Setting | KernelModule, ...]
@@ -42,6 +43,7 @@ class Group(msgspec.Struct, frozen=True):
     message: str = ""
     beside: tuple[str, ...] = ()
     reboot: str = ""
+    present: tuple[str, ...] = ()
 
     def compare(self) -> list[Difference]:
         """Compare all of them, in their order."""

@@ -81,7 +81,8 @@ def asks(host: HostSpec, known: Mapping[str, Capability]) -> dict[str, str]:
             lines += own
             paths |= dict.fromkeys((*resources.paths(host, block), *own))
             units |= dict.fromkeys(resources.units(host, block) if resources.units else ())
-            units |= dict.fromkeys(resources.reads(host, block) if resources.reads else ())
+            reading = resources.reads(host, block) if resources.reads else ()
+            units |= dict.fromkeys(unit for unit in reading if "*" not in unit)
     units |= dict.fromkeys(filter(None, map(derive_unit, paths)))
     questions = {"paths": paths, "lines": lines, "folders": sorted(select_own_folders(paths)), "units": units}
     return {name: "\n".join(each) for name, each in questions.items()}

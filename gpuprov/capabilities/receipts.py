@@ -45,10 +45,11 @@ def mentioned(capability: Capability, ctx: Context[Any], values: Mapping[str, An
 
 class Settings(NamedTuple):
     """Settings that a capability brings to a host and that outlast their declaration; `unread`: the checks of those that
-    cannot be known now."""
+    cannot be known now; `present`: devices that the host has."""
 
     declared: dict[tuple[str, str, str], Lasting]
     unread: frozenset[str]
+    present: frozenset[str] = frozenset()
 
     @property
     def lines(self) -> list[str]:
@@ -58,7 +59,7 @@ class Settings(NamedTuple):
 
 def settings(capability: Capability, ctx: Context[Any]) -> Settings:
     """Return the settings of the capability that the receipt lists."""
-    declared, unread = dict[tuple[str, str, str], Lasting](), set[str]()
+    declared, unread, present = dict[tuple[str, str, str], Lasting](), set[str](), set[str]()
     for check in _list_lasting(capability):
         try:
             group = check.group(ctx)
@@ -70,7 +71,8 @@ def settings(capability: Capability, ctx: Context[Any]) -> Settings:
             continue
         unread |= {check.id} if group.beside else set()  # it may compare some of its settings only
         declared |= {each.key: each for each in _lasting(check, group)}
-    return Settings(declared, frozenset(unread))
+        present |= {*group.present}
+    return Settings(declared, frozenset(unread), frozenset(present | {device for _, device, _ in declared}))
 
 
 def _list_lasting(capability: Capability) -> list[Compared]:
@@ -80,7 +82,7 @@ def _list_lasting(capability: Capability) -> list[Compared]:
 def _lasting(check: Compared, group: Group) -> Iterator[Lasting]:
     for one in group.resources:
         if isinstance(one, Setting) and one.moment == "now":
-            before = one.before or group.values.get((one.device, one.key), "") if one.compare(group.values) else ""
+            before = group.values.get((one.device, one.key), "") if one.compare(group.values) else ""
             yield Lasting(check.id, one.device, one.label, one.end, before, check.until)
 
 

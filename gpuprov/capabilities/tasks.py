@@ -190,7 +190,12 @@ def each_task(stages: Stages) -> Iterator[Task]:
 
 def each_key(stages: Stages) -> set[str]:
     """Return the names of all entries of `tasks` that a role reads."""
-    return {item.key for item in _walk(declared for each in stages.values() for declared in each)} - {""}
+    return {*list_keys(stages)}
+
+
+def list_keys(stages: Stages) -> list[str]:
+    """Return the keys of a role in order, that of a block or a part before those in it."""
+    return [item.key for item in _walk(declared for each in stages.values() for declared in each) if item.key]
 
 
 def _walk(declared: Iterable[Task | Block | Part]) -> Iterator[Task | Block | Part]:

@@ -8,6 +8,7 @@ from typing import Literal
 from gpuprov.catalog.reader import Fact, File, load
 
 POLICY = "/usr/local/lib/gpuprov/pcie/irqbalance.sh"
+BALANCER, BALANCER_PROGRAM = "irqbalance.service", "/usr/sbin/irqbalance"
 DROP_IN = "/etc/systemd/system/irqbalance.service.d/90-gpuprov-pcie.conf"
 GRUB = "/etc/default/grub.d/config-acs.cfg"
 """The file that `rdma_topo write-grub-acs` writes by default."""

@@ -10,20 +10,22 @@ import msgspec
 from gpuprov.capabilities import BY_NAME
 from gpuprov.facts.probes.host.checkpoints import Checkpoint, Checkpoints
 from gpuprov.facts.probes.host.house import Receipt
-from gpuprov.host_code.lasting import SETTING
+from gpuprov.host_code.lasting import SETTING, parse_settings
+from gpuprov.host_code.restore.kinds import explain_stay
 from gpuprov.plan import no_way_back
 from gpuprov.render.spec_digest import is_comparable
 
 
 class Back(msgspec.Struct, frozen=True):
     """A host's way back. `pruned`: capabilities that were applied since, and whose resources in the receipt are
-    removed; `stays`: those without resources in the receipt, which no spec removes; `until_boot`: those of which
-    something stays until the next boot.
+    removed; `settings`: those whose settings in the receipt can be put back; `stays`: those without resources in the
+    receipt, which no spec removes; `until_boot`: those of which something may stay until the next boot.
     """
 
     checkpoint: Checkpoint
     values: dict[str, Any]
     pruned: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
     stays: tuple[str, ...] = ()
     until_boot: tuple[str, ...] = ()
 
@@ -58,15 +60,14 @@ def back(checkpoints: Checkpoints, receipt: Receipt | None, to: str = "", *, las
     added = [name for name in sorted(since) if not _is_requested(chosen.spec, name)]
     values = {**chosen.spec, **{name: gone for name in added if (gone := _removal_of(name)) is not None}}
     stays = [name for name in added if no_way_back.stays(name)]
-    listed = {
-        name
-        for name, capability in (receipt.capabilities if receipt else {}).items()
-        if any(not line.startswith(SETTING) for line in capability.resources or ())
-    }
+    lines = {name: each.resources or () for name, each in (receipt.capabilities if receipt else {}).items()}
+    settings = {name for name, each in lines.items() if any(not explain_stay(one) for one in parse_settings(each))}
+    listed = {name for name, each in lines.items() if any(not line.startswith(SETTING) for line in each)} | settings
     return Back(
         chosen,
         values,
         tuple(name for name in stays if name in listed),
+        tuple(sorted(since & settings)),
         tuple(name for name in stays if name not in listed),
         tuple(name for name in sorted(since) if no_way_back.until_boot(name)),
     )

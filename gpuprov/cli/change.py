@@ -25,7 +25,8 @@ FILE = Written()
 prune_option = click.option(
     "--prune",
     is_flag=True,
-    help="Also take away files, units and holds that an earlier apply brought and the specs ask for no longer.",
+    help="Also take away files, units and holds that an earlier apply brought and the specs ask for no longer, and put "
+    "settings back.",
 )
 
 

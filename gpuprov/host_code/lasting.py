@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Collection, Iterable, Iterator, NamedTuple
+from typing import Collection, Iterable, Iterator, NamedTuple, Tuple
 
 SETTING, UNREAD = "setting ", "unread "
 """How a line of a setting begins; how that of a check begins whose settings cannot be known, which no receipt keeps."""
 BOOT, DRIVER, AGAIN = "the next boot", "the driver is next loaded", "something sets it again"
 """What ends a value."""
+Place = Tuple[str, str, str]
+"""A setting's check, its device and its name."""
 
 
 class Lasting(NamedTuple):
@@ -24,8 +26,13 @@ class Lasting(NamedTuple):
     left: str = ""
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> Place:
         return self.check, self.device, self.name
+
+    @property
+    def words(self) -> tuple[str, str, str]:
+        """The name, the value and the value before."""
+        return self.name, self.value, self.before
 
 
 def format_setting(setting: Lasting) -> str:

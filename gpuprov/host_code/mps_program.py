@@ -8,13 +8,15 @@ import os
 from types import ModuleType
 from typing import Any, Mapping
 
-from . import mps
+from . import mps, reads, units
 from .files import Difference, Wanted, bring_about, list_differences, list_foreign_files
 from .mps import __main__, control, daemon, devices, environments, modes, program
 from .mps.program import Answer
 from .systemd import systemctl
 
 FOLDER = "/usr/local/lib/gpuprov/mps"
+CONTROL = "/usr/bin/nvidia-cuda-mps-control"
+"""What a daemon reads at its start, beside what its unit writes."""
 PARTS = (mps, __main__, control, daemon, devices, environments, modes, program)
 
 
@@ -41,9 +43,16 @@ def carry_out(config: Mapping[str, Any], *, check: bool) -> tuple[Answer, list[s
     before = os.umask(0o022)
     try:
         with contextlib.redirect_stderr(warnings):
-            return program.run(config, not check), warnings.getvalue().splitlines()
+            return program.run(config, not check, explain_age), warnings.getvalue().splitlines()
     finally:
         os.umask(before)
+
+
+def explain_age(pid: str) -> str:
+    """Return what a daemon is older than, of what it has read; empty if it has read everything as it is."""
+    running = [reads.find_program(int(pid))]
+    newer = [path for start in units.find_start(int(pid)) for path in reads.list_newer([CONTROL], start, running)]
+    return f"older than {', '.join(newer)}" if newer else ""
 
 
 def read_file(part: ModuleType) -> str:

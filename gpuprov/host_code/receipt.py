@@ -14,7 +14,8 @@ import re
 from typing import Any, Collection, Dict, Iterable, Iterator, Mapping
 
 from .files import compute_digest, read, remove, settle, write
-from .lasting import SETTING, UNREAD, merge_settings
+from .lasting import SETTING, UNREAD, Lasting, format_setting, is_over, merge_settings, parse_settings
+from .restore.kinds import explain_stay
 from .unit_files import derive_unit_file
 
 FOLDER = "/var/lib/gpuprov"
@@ -117,17 +118,19 @@ def merge_applied(
     """Merge the applied capabilities that have a digest into the receipt, and remove them from the mark.
 
     `resources`: by capability, its resources on the host, files without their sums. `forgotten`: capabilities whose
-    entries are deleted. `fresh`: those whose digest differs; the others have the time of this apply, too. `gone`:
-    deleted entries. An unreadable receipt is kept as receipt.json.damaged.
+    entries are deleted, except settings that were to be put back and still stand there (`drop_settings`). `fresh`: those
+    whose digest differs; the others have the time of this apply, too. `gone`: deleted entries. An unreadable receipt is
+    kept as receipt.json.damaged.
     """
     entries, damaged = read_entries()
     given = {name: digests[name] for name in names if name in digests and name not in forgotten}
     fresh = {name: digest for name, digest in given.items() if entries.get(name, {}).get("digest") != digest}
-    gone = [name for name in forgotten if name in entries]
+    waiting = {name: list(_list_waiting(entries[name])) for name in forgotten if name in entries}
+    gone = [name for name, lines in waiting.items() if not lines]
     answer = {"fresh": sorted(fresh), "gone": sorted(gone), "damaged": damaged}
     if check:
         return answer
-    if given or gone:
+    if given or waiting:
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         if damaged:
             os.replace(RECEIPT, f"{RECEIPT}.damaged")
@@ -136,6 +139,8 @@ def merge_applied(
             entries[name] = parse_entry(
                 spec, now, list_resources(resources[name], before or ()) if name in resources else before
             )
+        for name, lines in waiting.items():
+            entries[name]["resources"] = lines
         receipt = {
             "schema": 2,
             "applied_at": now,
@@ -150,3 +155,28 @@ def merge_applied(
     else:
         remove(MARK)
     return answer
+
+
+def _list_waiting(entry: Entry) -> Iterator[str]:
+    """Yield the settings of an entry that can be put back."""
+    boot = (read(BOOT_ID) or "").strip()
+    for setting in parse_settings(entry.get("resources") or ()):
+        if not explain_stay(setting) and not is_over(setting, boot):
+            yield format_setting(setting)
+
+
+def drop_settings(settled: Collection[Lasting], failed: Collection[Lasting]) -> None:
+    """Take settings that need no listing any more out of the receipt; the failed ones stay until what ends them."""
+    try:
+        receipt = json.loads(read(RECEIPT))
+        entries = [entry for entry in receipt["capabilities"].values() if "resources" in entry]
+        done, boot = {setting.key for setting in settled}, (read(BOOT_ID) or "").strip()
+        waiting = {setting.key for setting in failed}
+        for entry in entries:
+            lines = [line for line in entry["resources"] if not line.startswith(SETTING)]
+            settings = [each for each in parse_settings(entry["resources"]) if each.key not in done]
+            marked = [each._replace(left=each.left or boot) if each.key in waiting else each for each in settings]
+            entry["resources"] = [*lines, *map(format_setting, marked)]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return
+    write(RECEIPT, json.dumps(receipt, indent=2) + "\n")

@@ -35,8 +35,10 @@ def host_plan(
     concerned = [r for r in results if r.capability in decision.run or r.capability == "host"]
     failing = [r for r in concerned if not r.stops and r.status == "fail"]
     before = [r for r in concerned if r.stops]
-    reasons = tuple(dict.fromkeys(r.reboot for r in failing + before if r.reboot))
-    pruned = changes_of(unmanaged) if HOST in decision.run else ()
+    left = tuple(unmanaged) if HOST in decision.run else ()
+    pruned = changes_of(left)
+    named = (*(r.reboot for r in failing + before), *(each.reboot for each in left))
+    reasons = tuple(dict.fromkeys(filter(None, named)))
     own_items = (Item.of(r.capability, change) for r in [*before, *failing] for change in r.changes)
     changes = merged([*own_items, *(Item.of(HOST, change) for change in pruned)])
     drivers = [change for r in [*before, *failing] if r.capability == "nvidia_driver" for change in r.changes]

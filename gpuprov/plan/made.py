@@ -42,6 +42,9 @@ def _of_module(capability: str, module: str, answer: Mapping[str, Any]) -> Itera
     elif module == "boot":
         images = (path for path in _texts(answer, "renewed") if "/init" in path)
         yield from (Item(capability=capability, kind="initramfs", name=path, after="rebuilt") for path in images)
+    elif module == "settings":
+        restored = Item(kind="setting", name="", after="put back", capability=capability)
+        yield from (msgspec.structs.replace(restored, name=name) for name in _texts(answer, "restored"))
     elif module == "reboot":
         yield REBOOT
     elif module == "clients":

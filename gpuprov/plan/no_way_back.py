@@ -42,7 +42,7 @@ def no_way_back(
         yield from _packages(here, packages)
         new = [name for name in run if stays(name) and here.spec.get(name, False) is False]
         if new:
-            yield f"{', '.join(sorted(new))}: packages, and what is set on the running host, stay"
+            yield f"{', '.join(sorted(new))}: packages, and settings whose value before is not known, stay"
         yield from (f"{name}: {why}" for name in sorted(sets) if (why := until_boot(name)))
     if spec.on_failure == "rollback" and reboots:
         yield from _boot(facts)
@@ -56,7 +56,8 @@ def stays(name: str) -> bool:
 def until_boot(name: str) -> str:
     """Describe what of a capability stays until the next boot; empty for nothing."""
     stays_on = one.until_boot if (one := BY_NAME.get(name)) else ""
-    return f"{stays_on} that the checkpoint does not name stay as they are until the next boot" if stays_on else ""
+    where = "that the checkpoint does not name, and whose value before is not known,"
+    return f"{stays_on} {where} stay as they are until the next boot" if stays_on else ""
 
 
 def _packages(here: Checkpoint, packages: dict[str, str]) -> Iterator[str]:

@@ -22,6 +22,7 @@ from gpuprov.plan.exact import complete
 from gpuprov.plan.foresee import Foreseen, Keys, with_keys
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.read import Pair, Reading, read
+from gpuprov.plan.settings_back import compare_settings
 from gpuprov.plan.show import Show
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import Result, broken
@@ -121,6 +122,7 @@ class Planner:
                 host_plans = complete(
                     host_plans, self._foreseen, limit=timeout, keys=self._keys, pace=pace, on_done=done
                 )
+            host_plans = compare_settings(host_plans, self._foreseen, limit=timeout, pace=pace)
         return [plan if plan.host in others else self._with_places(plan) for plan in host_plans]
 
     def _with_places(self, plan: HostPlan) -> HostPlan:

@@ -22,6 +22,7 @@ from gpuprov.render.spec_digest import SPEC
 from gpuprov.spec.model import is_secret
 from gpuprov.spec.schema import format_document_schema
 from gpuprov.verify.evaluate import IN_SERVICE, Result
+from gpuprov.verify.unmanaged import is_same
 
 FORMAT = 1
 MARK = b'{"gpuprov_plan":'
@@ -227,7 +228,7 @@ def _host_changes(bound: Bound, before: Iterable[Judged], now: Reading, to_run: 
     if not bound.plan.blocked and {*to_run} != {*bound.plan.run}:
         was, is_ = ", ".join(bound.plan.run) or "nothing", ", ".join(to_run) or "nothing"
         return [f"{bound.host}: to apply was {was}; is {is_}"]
-    if bound.plan.prunes and (left := now.foreseen) and left.unmanaged != bound.plan.unmanaged:
+    if bound.plan.prunes and (left := now.foreseen) and not is_same(left.unmanaged, bound.plan.unmanaged):
         return [f"{bound.host}: what is no longer asked for is not the same any more"]
     return []
 

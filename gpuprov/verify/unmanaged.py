@@ -14,29 +14,38 @@ from gpuprov.core.sanitize import counted, fold_paths
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.host import contents, house
 from gpuprov.facts.probes.host.contents import Contents
-from gpuprov.host_code.lasting import AGAIN, Lasting, is_over, parse_settings
+from gpuprov.host_code.lasting import Lasting, format_setting, is_over, parse_settings
+from gpuprov.host_code.restore.kinds import explain_reboot, explain_stay, needs_idle
 from gpuprov.host_code.unit_files import derive_unit_file
 from gpuprov.host_code.wanted_units import RUNS, STARTS
 from gpuprov.spec.model import HostSpec
 
 Kind = Literal["file", "unit", "hold", "setting"]
 KINDS = get_args(Kind)[:3]
-"""Kinds that --prune takes away."""
+"""Kinds that --prune removes; settings get their values before again."""
 CHANGED = "changed by others since it was applied"
 OLD = "an earlier gpuprov brought it, whose receipt does not say what: apply the block once more, then prune"
 
 
 class Unmanaged(msgspec.Struct, frozen=True, kw_only=True):
     """A file, a unit, a hold or a setting that is there as it was applied. `capability`: whose it was. `runs`: a unit
-    that runs now. `stays`: the reason why --prune leaves it as it is; empty where it takes it away. `unknown`: nobody knows how
-    it is, so that the receipt goes on naming its capability."""
+    that runs now. `value`, `before`: of a setting, as it was applied, and before the first apply. `stays`: the reason
+    why --prune leaves it as it is; empty where it takes it away, or puts it back. `reboot`: why that holds only after a
+    reboot. `unknown`: nobody knows how it is, so that the receipt goes on naming its capability."""
 
     capability: str
     kind: Kind
     name: str
     runs: bool = False
+    value: str = ""
+    before: str = ""
     stays: str = ""
+    reboot: str = ""
     unknown: bool = False
+
+    def is_of(self, setting: Lasting) -> bool:
+        """Return whether this names a setting of a receipt; several of one name, as of CPUs, are named together."""
+        return (self.kind, self.name, self.value, self.before) == ("setting", *setting.words)
 
 
 def find_unmanaged(host: HostSpec, facts: Facts, values: Mapping[str, Mapping[str, Any]] = {}) -> tuple[Unmanaged, ...]:
@@ -72,21 +81,28 @@ def _left_settings(capability: str, entries: Iterable[str], present: Settings | 
     """present: what the spec's own block declares; None: it has none. A device is named only while it is known to be
     there, or nothing is declared for any."""
     settings = present or Settings({}, frozenset())
-    devices, checks = {device for _, device, _ in settings.declared}, {check for check, _, _ in settings.declared}
+    checks = {check for check, _, _ in settings.declared}
     left = dict[Unmanaged, None]()
     for setting in parse_settings(entries):
-        is_unknown = setting.check in settings.unread or (setting.check in checks and setting.device not in devices)
+        is_unknown = setting.check in settings.unread or (
+            setting.check in checks and setting.device not in settings.present
+        )
         if setting.key not in settings.declared and not is_unknown and not is_over(setting, boot):
-            name, stays = f"{setting.name} = {setting.value}", _explain(setting, gone=present is None)
-            left[Unmanaged(capability=capability, kind="setting", name=name, stays=stays)] = None
+            name, value, before = setting.words
+            stays = explain_stay(setting)
+            reboot = "" if stays else explain_reboot(setting)
+            left[
+                Unmanaged(
+                    capability=capability,
+                    kind="setting",
+                    name=name,
+                    value=value,
+                    before=before,
+                    stays=stays,
+                    reboot=reboot,
+                )
+            ] = None
     yield from left
-
-
-def _explain(setting: Lasting, *, gone: bool) -> str:
-    """Explain how long a value stays: `apply leaves it until the next boot; it was 60 before`."""
-    before = f"; it was {setting.before} before" * bool(setting.before)
-    leaves = "--prune leaves it" if gone else "apply leaves it"
-    return f"{'stays' if setting.left else leaves} until {setting.until or AGAIN}{before}"
 
 
 def _gone(host: HostSpec, facts: Facts, name: str, entry: house.Applied, desired: set[str]) -> Iterator[Unmanaged]:
@@ -169,7 +185,8 @@ def prune_values(
     names: of these capabilities alone.
 
     `files`: by path the sum that a file must have to go. `units`, `holds`: by name. `busy`: users' programs may depend
-    on one of the units. `forgotten`: capabilities that the receipt names no longer then. Beside them what these say
+    on one of the units, or would be shut out by a setting. `forgotten`: capabilities that the receipt names no longer
+    then. `settings`: lines of the receipt that are put back, if there are any. Beside them what these say
     (`Capability.pruned`).
     """
     receipt = facts.known(house.RECEIPT)
@@ -185,12 +202,20 @@ def prune_values(
         return {}
     sums = {path: digest for entry in applied.values() for path, digest in _sums(entry.resources or ()).items()}
     harmless = {name for name, capability in BY_NAME.items() if not capability.serves_jobs}
+    settings = [
+        setting
+        for name, entry in applied.items()
+        for setting in parse_settings(entry.resources or ())
+        if any(leftover.capability == name and leftover.is_of(setting) for leftover in going)
+    ]
     return {
         "files": {leftover.name: sums[leftover.name] for leftover in going if leftover.kind == "file"},
         "units": [leftover.name for leftover in going if leftover.kind == "unit"],
         "holds": [leftover.name for leftover in going if leftover.kind == "hold"],
-        "busy": any(leftover.kind == "unit" and leftover.capability not in harmless for leftover in going),
+        "busy": any(leftover.kind == "unit" and leftover.capability not in harmless for leftover in going)
+        or any(map(needs_idle, settings)),
         "forgotten": gone,
+        **({"settings": [*map(format_setting, settings)]} if settings else {}),
         **{
             key: value
             for capability in _capabilities(gone)
@@ -204,10 +229,9 @@ def in_words(values: Mapping[str, Any]) -> str:
     """Say what such values take away: `no longer asked for: 3 files, 1 unit`; empty for nothing."""
     if not values:
         return ""
-    numbers = [counted(len(values[f"{kind}s"]), kind) for kind in KINDS if values[f"{kind}s"]]
+    numbers = [counted(len(named), kind) for kind in get_args(Kind) if (named := values.get(f"{kind}s"))]
     gone = _capabilities(values["forgotten"])
     stays = ["users' processes must have left the GPUs"] * values["busy"]
-    stays += [f"{capability.until_boot} stay until the next boot" for capability in gone if capability.until_boot]
     stays += [
         f"{capability.name} stays on the GPUs until {_block(capability)} is applied"
         for capability in gone
@@ -230,11 +254,22 @@ def lines(leftovers: Iterable[Unmanaged]) -> list[str]:
     """Describe them by capability and by what becomes of them: `mps: /etc/gpuprov/{a,b} (REASON)`."""
     alike: dict[tuple[str, str], list[str]] = {}
     for leftover in leftovers:
-        alike.setdefault((leftover.capability, leftover.stays), []).append(leftover.name)
+        before = f" (before: {leftover.before})" * bool(leftover.before)
+        value = f" = {leftover.value}{before}" * (leftover.kind == "setting")
+        alike.setdefault((leftover.capability, leftover.stays), []).append(f"{leftover.name}{value}")
     return [
         f"{capability}: {', '.join(fold_paths(names))}" + (f" ({stays})" if stays else "")
         for (capability, stays), names in alike.items()
     ]
+
+
+def is_same(left: Iterable[Unmanaged], right: Iterable[Unmanaged]) -> bool:
+    """Return whether both name the same; of settings a host may have said in one of them why they stay."""
+    bare, other = (
+        [msgspec.structs.replace(one, stays="", reboot="") if one.kind == "setting" else one for one in each]
+        for each in (left, right)
+    )
+    return bare == other
 
 
 def changes_of(leftovers: Iterable[Unmanaged]) -> Iterator[Change]:
@@ -248,5 +283,7 @@ def changes_of(leftovers: Iterable[Unmanaged]) -> Iterator[Change]:
             yield Change(
                 kind="service", name=leftover.name, before="active" if leftover.runs else "enabled", after="disabled"
             )
+        elif leftover.kind == "setting":
+            yield Change(kind="setting", name=leftover.name, before=leftover.value, after=leftover.before)
         else:
             yield Change(kind="hold", name=leftover.name, before="held", after="not held")

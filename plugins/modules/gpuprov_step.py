@@ -43,6 +43,7 @@ options:
       - prebuilt
       - reason
       - running_kernel
+      - settings
       - slurm
       - tool_build
       - unload
@@ -115,6 +116,7 @@ def bundled() -> None:
         prebuilt,
         reason,
         running_kernel,
+        settings,
         slurm,
         tool_build,
         unload,

@@ -16,6 +16,7 @@ from gpuprov.capabilities.base import Change
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan import HostPlan, sentence
 from gpuprov.plan.foresee import Foreseen, Text
+from gpuprov.plan.made import made
 from gpuprov.plan.model import Item
 from gpuprov.plan.planning import plans_of
 from gpuprov.plan.read import Reading
@@ -159,6 +160,22 @@ def test_a_blocked_host_has_its_list_and_the_place_that_asked() -> None:
         "  not done: 1 package, 2 files, 1 setting (-v lists them)",
     ]
     assert "    ~ sysctl: a=1 -> a=2" in as_text(ApplyRun(run="r", hosts=[outcome]), verbose=True)
+
+
+def test_a_setting_is_put_back_where_the_host_says_so() -> None:
+    """Another one, which the receipt lists no longer either, was changed by others."""
+    left = tuple(
+        Unmanaged(capability="kernel", kind="setting", name=name, value="1", before="60")
+        for name in ("vm.swappiness", "vm.dirty_ratio")
+    )
+    values = {"files": {}, "units": [], "holds": [], "busy": False, "forgotten": [], "settings": ["x", "y"]}
+    before = reading(result(status="pass"), unmanaged=left, prune=values)
+    done = made("", "settings", {"changed": True, "restored": ["vm.swappiness"]})
+    found = settled(before, GREEN, prune=True, state="changed", changed=["host: Put back"], made=done)
+    assert [(one.name, one.before, one.after, one.state) for one in found.items] == [
+        ("vm.swappiness", "1", "60", "done"),
+        ("vm.dirty_ratio", "1", "60", "not needed"),
+    ]
 
 
 def test_what_prune_takes_away_is_listed_and_done() -> None:

@@ -20,6 +20,8 @@ CUT: list[dict[str, Any]] = [
     GPUS[0] | {"mig": True, "devices": [{"uuid": MIG[0], "start": 4, "compute": 0}]},
     GPUS[1] | {"mig": True, "devices": [{"uuid": MIG[1], "start": 0, "compute": 0}, {"uuid": "MIG-c", "start": 0, "compute": 1}]},
 ]  # fmt: skip
+NEW = "".format
+"""No daemon is older than what it has read."""
 # What the real one answers, as far as it is asked: 535 without a GPU, and for partitions what the guide shows.
 STAND_IN = r"""#!/bin/sh
 d=$CUDA_MPS_PIPE_DIRECTORY

@@ -142,4 +142,4 @@ def said(
 
 RDMA = f"device|ibp24s0|{HCA}|mlx5_core|0x15b3|0x1021|1: CA|0c42:a103|28.41.1000|0|||\n"
 """The HCA as the probe of RDMA devices prints it."""
-PROBES = {"pcie": said(config=None, unit=("not-found", "inactive", ""))}
+PROBES = {"pcie": said("installed|", config=None, unit=("not-found", "inactive", ""))}

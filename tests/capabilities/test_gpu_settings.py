@@ -286,7 +286,7 @@ FITS: list[tuple[Plain, dict[str, str], str, str]] = [
     ({"power_limit": 100}, {}, "fail", f"GPU 0 ({FIRST}): power_limit is 100 W; allowed: 200 to 700 W"),
     ({"power_limit": 701}, {}, "fail", "allowed: 200 to 700 W"),
     ({"power_limit": "default"}, {}, "pass", "supported by 2 GPUs"),
-    ({"power_limit": 500}, {"gpu_settings": both(limit="N/A")}, "fail", "it has none that can be set"),
+    ({"power_limit": 500}, {"gpu_settings": both(limit="N/A")}, "fail", "it has no power limit that can be set"),
     ({"ecc": "enabled"}, {"gpu_settings": both(ecc="N/A", pending="N/A")}, "fail", "it has no ECC mode"),
     (
         {"application_clocks": {"memory": 1593, "graphics": 1755}},

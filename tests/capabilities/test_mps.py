@@ -7,8 +7,9 @@ import pytest
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.mps.fragment import Group, Mps
 from gpuprov.facts.probes.base import Facts, Output
+from gpuprov.host_code import mps_program
 from tests.capabilities import mps_host as host
-from tests.capabilities.asking import BARE, CHECKS, NO_GPU, PODMAN, Row, judge
+from tests.capabilities.asking import BARE, CHECKS, NO_GPU, PODMAN, Row, judge, older
 from tests.capabilities.contents_host import Also, unit
 from tests.capabilities.mps_host import MIG, TWO, A, B, daemon, environment, gpus, units
 
@@ -43,6 +44,7 @@ SECOND = (TWO + daemon("old", A, pid=702)).replace("control -f", "control -f -S"
 PROFILE = "file|/etc/profile.d/gpuprov-mps.sh|if [ -r /run/gpuprov/mps/host.env ]; then\n"
 DROP_IN = "file|/etc/systemd/system/triton.service.d/50-gpuprov-mps.conf|EnvironmentFile=/run/gpuprov/mps/gpu1.env\n"
 SNIPPET = "file|/srv/mps/host.yaml|  CUDA_MPS_PIPE_DIRECTORY: /tmp/nvidia-mps\n"
+PROGRAM = mps_program.CONTROL
 OLD_DRIVER = {"driver_libraries": "/usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03\n"}
 
 
@@ -72,8 +74,8 @@ ROWS = [
         change="service gpuprov-mps@gpu1.service: failed -> active"),
     Row("each GPU's", "mps.active", GPU, seen(TWO), "pass", "gpuprov-mps@gpu0.service active, gpuprov-mps@gpu1.service active"),
     Row("each MIG device's", "mps.active", PER_MIG, seen(*ON_MIG, gpu=IN_MIG), "pass", "gpuprov-mps@gpu1-mig4.service active"),
-    Row("of the driver before", "mps.active", None, seen(daemon(), "old|700|\n"), "fail", "is older than its program",
-        change="service gpuprov-mps@host.service: older than its program -> started anew"),
+    Row("of the driver before", "mps.active", None, {"unit_reads": older("gpuprov-mps@host.service", PROGRAM)}, "fail",
+        f"is older than {PROGRAM}", change=f"service gpuprov-mps@host.service: older than {PROGRAM} -> started anew"),
     Row("the other protocol", "mps.active", Mps(protocol="v3"), {}, "fail", "is of protocol v2", "gpuprov apply"),
     Row("v3", "mps.active", Mps(protocol="v3"), seen(daemon(command=f"{host.COMMAND} -p 3 -m -a /run/x.toml")), "pass"),
     Row("other devices", "mps.active", None, seen(daemon("host", A)), "fail", "is for other devices", "gpuprov apply"),

@@ -17,7 +17,7 @@ from gpuprov.catalog import mps as catalogue
 from gpuprov.host_code.mps import __main__ as boot
 from gpuprov.host_code.mps import daemon, devices, environments, modes, program
 from tests.capabilities.mps_host import A, B
-from tests.capabilities.mps_programs import CUT, GPUS, PATHS, config, folder, running
+from tests.capabilities.mps_programs import CUT, GPUS, NEW, PATHS, config, folder, running
 
 __all__ = ["folder"]
 DEFAULT, EXCLUSIVE = 0, 3
@@ -77,7 +77,7 @@ def test_also_where_the_daemon_has_failed(folder: Path, systemctl: list[str], mo
     nvml, given = Modes(EXCLUSIVE, DEFAULT), exclusive(folder, "none")
     modes.note_exclusive(given, GPUS[0], True)
     monkeypatch.setattr(program, "Nvml", lambda: nvml)
-    told, _ = program.settle(given, True)
+    told, _ = program.settle(given, True, NEW)
     assert told == ["gpuprov-mps@sick.service: stopped and removed", "GPU 0: compute mode DEFAULT"]
     assert nvml.modes == [DEFAULT, DEFAULT]
     assert "disable --now gpuprov-mps@sick.service" in systemctl
@@ -91,14 +91,14 @@ def test_a_unit_that_is_only_named_is_not_removed(systemctl: list[str]) -> None:
 def test_a_start_after_too_many(systemctl: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "find_running", lambda _name: None)
     one = devices.list_daemons(config("gpu"), GPUS)[0]
-    program.compare_or_fix(one, exclusive(folder, "gpu"), Modes(), True)
+    program.compare_or_fix(one, exclusive(folder, "gpu"), Modes(), True, NEW)
     assert systemctl[-2:] == [f"{verb} gpuprov-mps@gpu0.service" for verb in ("reset-failed", "restart")]
 
 
 def test_all_is_refused_before_anything_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def settle(_config: object, change: bool) -> tuple[list[str], str]:
+    def settle(_config: object, change: bool, _ages: object) -> tuple[list[str], str]:
         asked.append(change)
         if refuses:
             raise devices.Problem("2 clients use it")
@@ -106,10 +106,10 @@ def test_all_is_refused_before_anything_is_changed(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(program, "settle", settle)
     refuses = True
-    assert program.run(config(), True) == ([], "2 clients use it", "")
+    assert program.run(config(), True, NEW) == ([], "2 clients use it", "")
     refuses = False
-    assert program.run(config(), True) == (["a"], "", "")
-    assert program.run(config(), False).changed == ["a"]
+    assert program.run(config(), True, NEW) == (["a"], "", "")
+    assert program.run(config(), False, NEW).changed == ["a"]
     assert asked == [False, False, True, False]
 
 
@@ -153,7 +153,7 @@ def test_clients_are_refused_while_no_driver_answers(
     monkeypatch.setattr(program, "Nvml", mismatch)
     monkeypatch.setattr(daemon, "find_running", lambda _name: process(folder))
     with pytest.raises(devices.Problem, match="2 clients use it: pid 900 901"):
-        program.settle(config("none", control=str(folder / "control")), True)
+        program.settle(config("none", control=str(folder / "control")), True, NEW)
     assert not [words for words in systemctl if words.startswith("disable")]
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from gpuprov.catalog import mps as catalogue
+from gpuprov.host_code import mps_program
 from gpuprov.host_code.mps import __main__ as boot
 from gpuprov.host_code.mps import daemon, devices, environments, program
 from tests.capabilities.mps_host import MIG, A, B
-from tests.capabilities.mps_programs import CUT, GPUS, config, folder, running
+from tests.capabilities.mps_programs import CUT, GPUS, NEW, config, folder, running
 
 __all__ = ["folder"]
 
@@ -69,14 +70,14 @@ def test_a_host_without_a_driver_is_judged_later(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(daemon, "list_known_names", lambda: ["gpu0", "host"])
     monkeypatch.setattr(daemon, "find_running", lambda _name: None)
     monkeypatch.setattr(daemon, "is_enabled", lambda name: name == "host")
-    told, later = program.settle(config("gpu", count=2), False)
+    told, later = program.settle(config("gpu", count=2), False, NEW)
     assert told == [
         "gpuprov-mps@host.service: stopped and removed",
         "gpuprov-mps@gpu0.service: enabled",
         "gpuprov-mps@gpu1.service: enabled",
     ]
     assert "no libnvidia-ml.so.1" in later
-    assert program.settle(config("mig", count=2), False)[0] == [], "which there are is not known"
+    assert program.settle(config("mig", count=2), False, NEW)[0] == [], "which there are is not known"
     assert program.list_names_without_driver(config("groups", groups=[{"gpus": [0]}, {"gpus": [1], "name": "b"}])) == [
         "group0",
         "b",
@@ -169,23 +170,31 @@ def test_a_daemon_with_clients_is_not_restarted(folder: Path) -> None:
 def test_why_a_daemon_is_another() -> None:
     one = devices.list_daemons(config(), GPUS)[0]
     words, environment = daemon.build_command(one, config()), daemon.build_environment(one)
-    assert program.compare_daemon(one, config(), ("7", [*words, ""], environment)) == ""
+    assert program.compare_daemon(one, config(), ("7", [*words, ""], environment), NEW) == ""
     moved = environment | {"CUDA_VISIBLE_DEVICES": A}
-    assert program.compare_daemon(one, config(), ("7", words, moved)) == f"CUDA_VISIBLE_DEVICES is {A}, wanted {A},{B}"
-    assert "started as" in program.compare_daemon(one, config(partitions=[4]), ("7", words, environment))
+    assert (
+        program.compare_daemon(one, config(), ("7", words, moved), NEW)
+        == f"CUDA_VISIBLE_DEVICES is {A}, wanted {A},{B}"
+    )
+    assert "started as" in program.compare_daemon(one, config(partitions=[4]), ("7", words, environment), NEW)
 
 
-def test_a_program_that_was_replaced(tmp_path: Path) -> None:
+def test_a_program_that_was_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = tmp_path / "sleep"
     shutil.copy2("/bin/sleep", copy)
+    monkeypatch.setattr(mps_program, "CONTROL", str(copy))
     with subprocess.Popen([copy, "30"]) as process:
-        assert not daemon.is_replaced(str(process.pid))
+        time.sleep(0.3)  # the clock of processes is coarser than that of files
+        os.utime(copy)
+        assert mps_program.explain_age(str(process.pid)) == "", "it runs from this very file"
         copy.unlink()
-        assert daemon.is_replaced(str(process.pid))
+        shutil.copy2("/bin/sleep", copy)
+        assert mps_program.explain_age(str(process.pid)) == f"older than {copy}"
         one = devices.list_daemons(config(), GPUS)[0]
-        assert program.compare_daemon(one, config(), (str(process.pid), [], {})) == "its program was replaced"
+        found = program.compare_daemon(one, config(), (str(process.pid), [], {}), mps_program.explain_age)
+        assert found == f"older than {copy}"
         process.kill()
-    assert not daemon.is_replaced("0")
+    assert mps_program.explain_age("0") == ""
 
 
 def test_a_file_is_put_in_its_place_and_no_link_is_followed(tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ def made(block: Pcie, text: str = "", container: str = "none\n") -> dict[str, An
     values = make(Context(HostSpec(name="h"), block, facts(pcie=text or said(), container=container)))
     tasks = {key: values["tasks"].get(key, {}) for key in ("unit", "balancer", "masks")}
     short = {"differs": tasks["unit"].get("differs", ""), "unit": tasks["unit"].get("name", "")}
-    return {**values, **short, "balancer": tasks["balancer"].get("name", ""), "masks": tasks["masks"].get("argv", [])}
+    balancer = tasks["balancer"].get("state", "") + " differs" * bool(tasks["balancer"].get("differs"))
+    return {**values, **short, "balancer": balancer, "masks": tasks["masks"].get("argv", [])}
 
 
 LOCAL, COMPUTED = Pcie(affinity="local"), Pcie(acs="rdma_topo")
@@ -54,10 +55,11 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("the drivers of HCAs are to come", made(Pcie(max_read_request=4096), said(hca=False)), {"differs": "max_read_request 4096"}),
     ("an interrupt is elsewhere", made(LOCAL, said(irq="0-31")), {"differs": f"{HCA} irq 101 0-31 -> 0-15"}),
     ("it is elsewhere in a container", made(LOCAL, said(irq="0-31"), "podman\n"), {"differs": ""}),
-    ("irqbalance runs", made(LOCAL, said(THERE, RUNS)), {"balancer": "irqbalance.service"}),
-    ("irqbalance has the policy", made(LOCAL, said(THERE, KEPT)), {"balancer": "", "absent": []}),
-    ("irqbalance should have it no more", made(Pcie(), said(THERE, KEPT)), {"balancer": "irqbalance.service"}),
-    ("irqbalance is off", made(LOCAL, said(THERE)), {"balancer": ""}),
+    ("irqbalance runs", made(LOCAL, said(THERE, RUNS)), {"balancer": "renewed differs"}),
+    ("irqbalance has the policy", made(LOCAL, said(THERE, KEPT)), {"balancer": "renewed", "absent": []}),
+    ("irqbalance should have it no more", made(Pcie(), said(THERE, KEPT)), {"balancer": "restarted"}),
+    ("irqbalance is off", made(LOCAL, said(THERE)), {"balancer": "renewed"}),
+    ("irqbalance is others' alone", made(Pcie(), said(THERE, RUNS)), {"balancer": ""}),
     ("masks are to be written", made(COMPUTED, said(*TOPO)), {"masks": MASKS, "reboot": REASON, "unit": ""}),
     ("masks wait for a reboot", made(COMPUTED, said(*TOPO[:2], "topo_grub|same")), {"masks": [], "reboot": REASON}),
     ("masks have been started with", made(COMPUTED, said(*TOPO[:2], "topo_grub|same", "topo_started|")), {"reboot": ""}),

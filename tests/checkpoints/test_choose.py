@@ -12,6 +12,7 @@ from gpuprov.checkpoints import Back, Refused, back
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.facts.probes.host.checkpoints import CHECKPOINTS, Checkpoints
 from gpuprov.facts.probes.host.house import Applied, Receipt
+from gpuprov.host_code.lasting import BOOT, Lasting, format_setting
 from gpuprov.plan.no_way_back import until_boot
 from gpuprov.render import digests
 from gpuprov.spec.kernel import Kernel
@@ -122,7 +123,13 @@ def test_what_was_set_up_since_is_taken_away_and_the_rest_is_named() -> None:
     applied.capabilities["dcgm"] = Applied("2:a:b:c", BETWEEN, ("unit nvidia-dcgm.service",))
     listed = back(found(BOTH[1]), applied)
     assert isinstance(listed, Back)
-    assert (listed.pruned, listed.stays) == (("dcgm",), ())
+    assert (listed.pruned, listed.stays, listed.settings) == (("dcgm",), (), ())
+    setting = Lasting("kernel.sysctl", "", "vm.swappiness", "1", "60", BOOT)
+    for name, at in (("kernel", BETWEEN), ("pcie", BEFORE)):
+        applied.capabilities[name] = Applied("2:a:b:c", at, (format_setting(setting),))
+    restored = back(found(BOTH[1]), applied)
+    assert isinstance(restored, Back)
+    assert restored.settings == ("kernel",), "settings of pcie were there before"
 
 
 def test_what_stays_until_the_next_boot_is_named() -> None:

@@ -8,6 +8,7 @@ how they depend on each other.
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import hashlib
 import io
 import json
@@ -71,6 +72,7 @@ def main(words: Sequence[str]) -> int:
     wanted = [one for before, one in zip(["", *words], words, strict=False) if before == "-p"]
     status = 0
     if verb == "show":
+        names = [one for name in names for one in (fnmatch.filter(state["active"], name) if "*" in name else [name])]
         for name in names:
             values = show(name, state)
             shown = [values[key] if "--value" in options else f"{key}={values[key]}" for key in wanted]

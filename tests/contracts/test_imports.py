@@ -42,7 +42,18 @@ SIDEWAYS = {
     ("report", "explain"),
     ("report", "export"),
 }
-SHARED = {"answers", "at_boot", "base", "booting", "compared", "driver", "package_sources", "read_files", "tasks"}
+SHARED = {
+    "answers",
+    "at_boot",
+    "base",
+    "booting",
+    "compared",
+    "driver",
+    "package_sources",
+    "read_files",
+    "steps",
+    "tasks",
+}
 """What capabilities import from beside them."""
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -82,6 +82,8 @@ LISTS = {
     "cli/drain.py": "schedulers, two of which are called as the capabilities for their nodes",
     "fleet/drain/choose.py": "the same",
     "fleet/policy/policy.py": "the same",
+    "host_code/restore/kinds.py": "single checks, whose settings can be put back; test_settings compares them with the registry",
+    "host_code/restore/act.py": "the same, by what their names begin with",
     "verify/images.py": "single checks, which an image leaves to its first boot; tests/bake compares them with the registry",
 }
 SEVERAL: tuple[type[ast.List | ast.Tuple | ast.Set], ...] = (ast.List, ast.Tuple, ast.Set)

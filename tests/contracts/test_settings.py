@@ -23,6 +23,8 @@ from gpuprov.capabilities.kernel.now import sysctls
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.host_code import running_kernel, settings
 from gpuprov.host_code.lasting import merge_settings, parse_settings
+from gpuprov.host_code.restore import act as restore
+from gpuprov.host_code.restore import kinds
 from gpuprov.resources import KernelModule, Modules, Setting
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
@@ -132,8 +134,13 @@ def test_what_outlasts_its_declaration_is_listed_and_named_where_no_block_declar
     there = facts(**{**known, "receipt": json.dumps({"capabilities": {name: entry}}), "contents": "@contents\n"})
     assert [left for left in find_unmanaged(spec, there) if left.kind == "setting"] == []
     left = find_unmanaged(HostSpec(name="gpu1"), there)
-    assert {one.name for one in left} == {f"{one.name} = {one.value}" for one in parse_settings(kept)}
-    assert all(" until " in one.stays for one in left)
+    assert {(one.name, one.value) for one in left} == {(one.name, one.value) for one in parse_settings(kept)}
+    assert all(" until " in one.stays if one.stays else one.before for one in left)
+
+
+def test_each_setting_that_outlasts_its_declaration_has_a_way_back() -> None:
+    assert {check.id for one in CAPABILITIES for check in list_compared(one) if check.until} == set(kinds.KINDS)
+    assert {name.partition(".")[0] for name in kinds.KINDS} == set(restore.WAYS)
 
 
 def settle(group: Group) -> Group:

@@ -26,6 +26,7 @@ KEPT = "/etc/tmpfiles.d/gpuprov-mps.conf"
 
 def test_what_the_spec_asks_for_no_longer_is_named_and_taken_away(lab: Lab) -> None:
     with loaded(NAME, Description(gpu=Gpus(model="H100-SXM5-80GB", count=1)), "nvidia-modprobe") as machine:
+        backlog = machine.sh("sysctl -n net.core.somaxconn").strip()
         folder = lab.inventory({"gpu": GPU, **ALL}, machine)
         applied = lab.run("apply", folder, "--yes")
         assert applied.code == 0, applied
@@ -41,9 +42,7 @@ def test_what_the_spec_asks_for_no_longer_is_named_and_taken_away(lab: Lab) -> N
         assert plan.code == 0, plan
         assert "no longer asked for (--prune takes it away)" in plan.text, plan
         assert "/etc/gpuprov/mps.json" in plan.text
-        assert "kernel: net.core.somaxconn = 8192 (--prune leaves it until the next boot" in plan.text.replace(
-            "\n", " "
-        )
+        assert f"kernel: net.core.somaxconn = 8192 (before: {backlog})" in plan.text
         unchanged = lab.run("apply", folder, "--yes")
         assert (unchanged.code, "unchanged" in unchanged.text) == (0, True), unchanged
         assert machine.sh("systemctl is-active gpuprov-mps@host.service").strip() == "active"
@@ -54,6 +53,9 @@ def test_what_the_spec_asks_for_no_longer_is_named_and_taken_away(lab: Lab) -> N
         going = {one["name"] for one in (*host["files"], *host["services"])}
         assert {"/etc/gpuprov/mps.json", "/etc/sysctl.d/90-gpuprov.conf", "gpuprov-mps@host.service"} <= going
         assert KEPT not in going
+        assert [(one["name"], one["before"], one["after"]) for one in host["settings"]] == [
+            ("net.core.somaxconn", "8192", backlog)
+        ]
         pruned = lab.run("apply", folder, "--prune", "--yes")
         assert pruned.code == 0, pruned
         gone = [one.partition(" ")[2] for one in listed if one.startswith("file /")]
@@ -65,6 +67,7 @@ def test_what_the_spec_asks_for_no_longer_is_named_and_taken_away(lab: Lab) -> N
             "inactive",
         ]
         assert machine.sh(MODE).strip() == "Default"
+        assert machine.sh("sysctl -n net.core.somaxconn").strip() == backlog
         assert list(machine.receipt()["capabilities"]) == ["persistence"]
         again = lab.run("plan", folder, "--prune")
         assert (again.code, "no longer" in again.text) == (0, False), again

@@ -108,9 +108,38 @@ def test_application_clocks_and_back(host: Host, run: Run) -> None:
     assert state(host) == FRESH
 
 
+def test_settings_are_put_back_and_of_a_gpu_that_others_changed_since_nothing(
+    host: Host, run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The words of the receipt are those of the checks."""
+    monkeypatch.setattr(on_host("receipt"), "RECEIPT", str(host.root / "receipt.json"))
+    run(**EVERYTHING)
+    run([{"gpus": [1], "settings": {"power_limit": 300}}])
+    words = {
+        "power_limit": ("500 W", "700 W"),
+        "compute_mode": ("exclusive_process", "default"),
+        "ecc": ("disabled", "enabled"),
+        "locked_clocks": ("graphics 1200 to 1755 MHz, memory 2619 to 2619 MHz", "graphics default, memory default"),
+    }
+    lasting = on_host("lasting")
+    lines = [
+        lasting.format_setting(lasting.Lasting(f"gpu_settings.{name}", gpu, f"{gpu}: {name}", *both, lasting.DRIVER))
+        for gpu in (FIRST, "GPU 1 (0001:11:00.0)")
+        for name, both in words.items()
+    ]
+    done = step(capsys, "settings", settings=lines)
+    assert len(done["restored"]) == 7
+    assert done["warnings"] == [
+        "not put back: GPU 1 (0001:11:00.0): power_limit = 500 W: changed by others since it was applied: it is 300 W"
+    ]
+    assert state(host) == FRESH
+    assert state(host, 1) == {**FRESH, "power": 300}
+    assert not step(capsys, "settings", settings=lines)["changed"]
+
+
 REFUSED = [
-    ({"power_limit": 100}, "power_limit is 100 W; allowed: 200 W to 700 W"),
-    ({"power_limit": 701}, "allowed: 200 W to 700 W"),
+    ({"power_limit": 100}, "power_limit is 100 W; allowed: 200 to 700 W"),
+    ({"power_limit": 701}, "allowed: 200 to 700 W"),
     (
         {"application_clocks": {"memory": 1593, "graphics": 1755}},
         "application_clocks.memory is 1593 MHz; allowed: 2619 MHz",

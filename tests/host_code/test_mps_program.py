@@ -82,7 +82,7 @@ def test_what_cannot_be(
     """In check mode driver and MIG devices are not yet what this run makes of them."""
     program = on_host("mps.program")
 
-    def refuse(_config: object, _change: bool) -> None:
+    def refuse(_config: object, _change: bool, _ages: object) -> None:
         raise program.Problem("mps: scope: gpu has GPU 0, which is in MIG mode")
 
     monkeypatch.setattr(program, "settle", refuse)
@@ -97,7 +97,7 @@ def test_a_gpu_that_does_not_take_its_mode_is_a_warning(
 ) -> None:
     program = on_host("mps.program")
 
-    def settle(_config: object, _change: bool) -> tuple[list[str], str]:
+    def settle(_config: object, _change: bool, _ages: object) -> tuple[list[str], str]:
         sys.stderr.write("GPU 0: compute mode: nvmlDeviceSetComputeMode: Insufficient Permissions\n")
         return [], ""
 

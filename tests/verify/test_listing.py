@@ -125,14 +125,10 @@ def test_what_an_apply_brought_and_no_block_declares_is_named_and_is_no_differen
     entry = {"digest": "1", "resources": [lasting.format_setting(applied)]}
     found = listed("readings", receipt=json.dumps({"capabilities": {"kernel": entry}}))
     text = report.as_text(found)
-    assert (
-        "gpu1  no longer asked for\n  kernel: vm.swappiness = 1 (--prune leaves it until the next boot; it was 60"
-        in text
-    )
+    assert "gpu1  no longer asked for\n  kernel: vm.swappiness = 1 (before: 60)\n" in text
     assert "1 no longer asked for, all as it should be" in text
-    assert [left["name"] for left in json.loads(report.document([found], {}))["hosts"][0]["left"]] == [
-        "vm.swappiness = 1"
-    ]
+    (left,) = json.loads(report.document([found], {}))["hosts"][0]["left"]
+    assert (left["name"], left["value"], left["before"], left["stays"]) == ("vm.swappiness", "1", "60", "")
     assert report.show([found], {}, path=None, as_json=False, verbose=False) == 0
 
 

@@ -23,7 +23,9 @@ from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.unmanaged import changes_of, find_unmanaged, in_words, prune_values
 from gpuprov.verify.unmanaged import lines as as_lines
-from tests.capabilities.asking import facts
+from tests.capabilities import gpu_settings_host, pcie_host, roce_host
+from tests.capabilities.asking import facts, good
+from tests.capabilities.specs import block
 
 SUM, OTHER = "a" * 64, "b" * 64
 MPS, UNIT = "/etc/gpuprov/mps.json", "/etc/systemd/system/gpuprov-mps@.service"
@@ -186,14 +188,12 @@ def test_nothing_is_named_without_a_receipt(remembered: str) -> None:
     assert find_unmanaged(HOST, known(remembered, *THERE)) == ()
 
 
-def test_the_kernel_s_boot_entries_are_made_anew_and_what_stays_until_the_boot_is_said() -> None:
+def test_the_kernel_s_boot_entries_are_made_anew() -> None:
     path = "/etc/default/grub.d/90-gpuprov.cfg"
     there = known(receipt(kernel=[f"file {SUM} {path}"]), file(path))
     values = prune_values(HOST, there, find_unmanaged(HOST, there))
     assert values["entries"] == "update-grub"
-    assert in_words(values) == (
-        "no longer asked for: 1 file; sysctl values, hugepages and CPU governors stay until the next boot"
-    )
+    assert in_words(values) == "no longer asked for: 1 file"
     silent = facts(receipt=receipt(kernel=[f"file {SUM} {path}"]), contents="@contents\n" + file(path))
     (one,) = find_unmanaged(HOST, silent)
     assert "os_release" in one.stays
@@ -241,34 +241,36 @@ SWAPPINESS = ("kernel.sysctl", "", "vm.swappiness", "1", "60", lasting.BOOT)
 DIRTY = ("kernel.sysctl", "", "vm.dirty_ratio", "5", "", lasting.BOOT)
 ECC = ("gpu_settings.ecc", "GPU 0 (0000:17:00.0)", "GPU 0 (0000:17:00.0): ECC mode", "enabled", "", lasting.AGAIN)
 SYSCTLS = "vm.swappiness = 1\nvm.dirty_ratio = 5\n"
+UNKNOWN = "its value before is not known; by hand: "
+ONE_GPU = {"per_gpu": [{"gpus": [0], "power_limit": 400}]}
+EACH = (gpu_settings_host.FIRST, gpu_settings_host.SECOND)
+TWO_GPUS = {"gpu_settings": gpu_settings_host.HEAD + "".join(map(gpu_settings_host.gpu, EACH))}
+ONE_PORT = {"fabric": "roce", "devices": [{"pci": "0000:3b:00.0"}], "roce": {"mtu": 9000}}
+DEVICE = "device|mlx5_0|0000:3b:00.0|mlx5_core|0x15b3|0x1021|1: CA|b83f:d203:0000:0001|28.43.2566|0|ens1f0np0|b8:3f:d2:00:00:01|"
+TWO_PORTS = {
+    "roce": roce_host.said() + roce_host.said().replace("mlx5_0", "mlx5_1"),
+    "rdma_devices": f"{DEVICE}\nport|mlx5_0|1|4: ACTIVE|5: LinkUp|Ethernet|400 Gb/sec (4X NDR)|0x0|0x0\n",
+}
+PCIE = {"pcie": pcie_host.said(), "rdma_devices": pcie_host.RDMA, "machine": "kind|none\n"}
+LEFT_DIRTY = f"vm.dirty_ratio = 5 (stays until the next boot: {UNKNOWN}sysctl -w vm.dirty_ratio=VALUE)"
+LEFT_ECC = f"stays until something sets it again: {UNKNOWN}nvidia-smi -i 0000:17:00.0 -e 0 or 1, then a reboot"
 
 
 @pytest.mark.parametrize(
     ("block", "applied", "boot", "named"),
     [
-        (
-            None,
-            [(*SWAPPINESS, "")],
-            "one",
-            ["vm.swappiness = 1 (--prune leaves it until the next boot; it was 60 before)"],
-        ),
-        ({}, [(*DIRTY, "")], "one", ["vm.dirty_ratio = 5 (apply leaves it until the next boot)"]),
-        ({}, [(*DIRTY, "one")], "one", ["vm.dirty_ratio = 5 (stays until the next boot)"]),
-        ({}, [(*DIRTY, "one")], "", ["vm.dirty_ratio = 5 (stays until the next boot)"]),
+        (None, [(*SWAPPINESS, "")], "one", ["vm.swappiness = 1 (before: 60)"]),
+        ({}, [(*DIRTY, "")], "one", [LEFT_DIRTY]),
+        ({}, [(*DIRTY, "one")], "", [LEFT_DIRTY]),
         ({}, [(*DIRTY, "one")], "two", []),
         ({"sysctl": {"vm.dirty_ratio": 7}}, [(*DIRTY, "")], "one", []),
         (
             {"sysctl": {"vm.dirty_ratio": 7}},
             [(*SWAPPINESS, ""), (*DIRTY, "")],
             "one",
-            ["vm.swappiness = 1 (apply leaves it until the next boot; it was 60 before)"],
+            ["vm.swappiness = 1 (before: 60)"],
         ),
-        (
-            None,
-            [(*ECC, "one")],
-            "two",
-            ["GPU 0 (0000:17:00.0): ECC mode = enabled (stays until something sets it again)"],
-        ),
+        (None, [(*ECC, "one")], "two", [f"GPU 0 (0000:17:00.0): ECC mode = enabled ({LEFT_ECC})"]),
         (
             {"cpu_governor": "performance"},
             [("kernel.governor", "policy0", "governor", "x", "", lasting.BOOT, "")],
@@ -278,7 +280,7 @@ SYSCTLS = "vm.swappiness = 1\nvm.dirty_ratio = 5\n"
         ({}, [("kernel.sysctl", "", "a line of another form")], "one", []),
     ],
     ids=[
-        *("no-block", "no-entry", "after-that-apply", "the-boot-is-not-known", "after-a-boot", "another-value"),
+        *("no-block", "no-entry", "the-boot-is-not-known", "after-a-boot", "another-value"),
         *("one-of-two", "kept-by-the-card", "what-cannot-be-read", "another-form"),
     ],
 )
@@ -290,9 +292,56 @@ def test_settings_that_the_spec_declares_no_longer(
     there = facts(receipt=remembered, contents="@contents\n", os_release=OS, sysctl=SYSCTLS, sysctl_files="", boot=boot)
     found = find_unmanaged(spec, there)
     assert as_lines(found) == [f"kernel: {line}" for line in named]
-    assert list(changes_of(found)) == []
+    back = [one for one in applied if one[:6] == SWAPPINESS]
+    changes = [(one.kind, one.name, one.before, one.after) for one in changes_of(found)]
+    assert changes == [("setting", "vm.swappiness", "1", "60") for _ in back]
     values = prune_values(spec, there, found)
-    assert in_words(values).startswith("no longer asked for: kernel" if block is None else "")
+    assert values.get("settings", []) == [lasting.SETTING + "\t".join(words) for words in back]
+    words = "no longer asked for: 1 setting" if back else "no longer asked for: kernel" if block is None else ""
+    assert in_words(values) == words
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "before", "reboot", "busy"),
+    [
+        ("ecc", "enabled", "disabled", "the ECC mode of GPU 0 (0000:17:00.0) changes at a boot", False),
+        ("compute_mode", "default", "exclusive_process", "", True),
+        ("compute_mode", "prohibited", "default", "", False),
+        ("power_limit", "500 W", "700 W", "", False),
+    ],
+)
+def test_a_setting_that_is_put_back_asks_for_what_its_apply_asks_for(
+    check: str, value: str, before: str, reboot: str, *, busy: bool
+) -> None:
+    device = "GPU 0 (0000:17:00.0)"
+    line = lasting.Lasting(f"gpu_settings.{check}", device, f"{device}: {check}", value, before, lasting.DRIVER)
+    there = facts(receipt=receipt(gpu_settings=[lasting.format_setting(line)]), contents="@contents\n", os_release=OS)
+    found = find_unmanaged(HOST, there)
+    assert [(one.stays, one.reboot) for one in found] == [("", reboot)]
+    assert prune_values(HOST, there, found)["busy"] is busy
+
+
+@pytest.mark.parametrize(
+    ("name", "block_", "device", "known_", "named"),
+    [
+        ("gpu_settings", ONE_GPU, f"GPU 1 ({gpu_settings_host.SECOND})", TWO_GPUS, True),
+        ("gpu_settings", ONE_GPU, "GPU 2 (0000:5e:00.0)", TWO_GPUS, False),
+        ("pcie", {"max_read_request": 4096}, pcie_host.GPU, PCIE, True),
+        ("pcie", {"max_read_request": 4096}, "0000:ff:00.0", PCIE, False),
+        ("rdma", ONE_PORT, "mlx5_1 port 1 (ens1f0np0)", TWO_PORTS, True),
+        ("rdma", ONE_PORT, "mlx5_2 port 1", TWO_PORTS, False),
+    ],
+    ids=["a-gpu", "a-gpu-that-is-gone", "a-function", "a-function-that-is-gone", "a-port", "a-port-that-is-gone"],
+)
+def test_a_device_that_left_the_block_is_named_while_it_is_there(
+    name: str, block_: dict[str, Any], device: str, known_: dict[str, str], *, named: bool
+) -> None:
+    check = {"gpu_settings": "gpu_settings.power_limit", "pcie": "pcie.max_read_request", "rdma": "rdma.roce_settings"}
+    left = lasting.Lasting(check[name], device, f"{device} mtu", "400 W", "700 W", lasting.DRIVER)
+    spec = HostSpec(name="gpu1", capabilities={name: block(name, block_)})
+    remembered = receipt(**{name: [lasting.format_setting(left)]})
+    there = facts(**{**good(), **known_, "receipt": remembered, "contents": "@contents\n"})
+    assert [one.name for one in find_unmanaged(spec, there)] == ([left.name] if named else [])
 
 
 def test_a_check_that_breaks_says_nothing_of_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:

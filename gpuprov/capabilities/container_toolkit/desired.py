@@ -19,6 +19,8 @@ from gpuprov.capabilities.container_toolkit.fragment import (
     specification_file,
 )
 from gpuprov.capabilities.container_toolkit.readers import needed_flags, too_old
+from gpuprov.capabilities.container_toolkit.tasks import TASKS
+from gpuprov.capabilities.steps import Step, hand_steps
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.facts.probes.containers.container_engines import ENGINES
 from gpuprov.facts.probes.containers.container_toolkit import TOOLKIT, Toolkit
@@ -174,20 +176,20 @@ def make(ctx: Ctx) -> dict[str, Any]:
     decision, toolkit = decided(ctx), ctx.facts.get(TOOLKIT)
     names, default = list(registrable(ctx.fragment, ctx.facts)), {"default": ctx.fragment.default_runtime}
     drop_ins = modern(decision.version or toolkit.version)
-    tasks: dict[str, Any] = {"cdi": {"directory": ctx.fragment.cdi_directory}}
-    if names or ctx.fragment.rootless:
-        users = list(ctx.fragment.rootless)
-        tasks["register"] = {"names": names, "users": users, **default, "drop_ins": drop_ins}
-    if names:
-        tasks |= {"daemons": {"names": names, **default}, "restart": default}
-    if argv := settings(ctx.fragment.mode, toolkit, runners(ctx.fragment, ctx.facts)):
-        tasks["settings"] = {"argv": argv}
+    users, argv = list(ctx.fragment.rootless), settings(ctx.fragment.mode, toolkit, runners(ctx.fragment, ctx.facts))
+    steps = [
+        Step("cdi", {"directory": ctx.fragment.cdi_directory}),
+        Step("register", {"names": names, "users": users, **default, "drop_ins": drop_ins}, names or users),
+        Step("daemons", {"names": names, **default}, names),
+        Step("restart", default, names),
+        Step("settings", {"argv": argv}, argv),
+    ]
     return {
         "later": waiting(ctx, decision),
         "repository": repository(ctx),
         **packages(ctx, decision),
         **role_values(coming(ctx), "files", "absent", "lines", "on", "off"),
-        "tasks": tasks,
+        "tasks": hand_steps(steps, TASKS),
     }
 
 

@@ -19,7 +19,9 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     wanted_settings,
 )
 from gpuprov.capabilities.fabric_manager.log import mismatched
+from gpuprov.capabilities.fabric_manager.tasks import TASKS
 from gpuprov.capabilities.fabric_manager.tray import list_members, of_tray, package_only
+from gpuprov.capabilities.steps import Need, Step, hand_steps
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import ProbeFailed
@@ -35,6 +37,7 @@ from gpuprov.spec.model import HostSpec
 Ctx = Context[FabricManager]
 Life = Literal["dead", "alive", "old"]
 RESET = ["nvidia-smi", "-r"]
+FREE: dict[Need, str] = {"gpus-free": "stop"}
 # As earlier versions wrote it: another text would have every running daemon restarted.
 NODES_HEADER = "#\n# Ansible managed\n#\n"
 DROP_IN = """# Managed by gpuprov: change the inventory, then apply again.
@@ -161,8 +164,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     )
 
 
-def runtime(ctx: Ctx, service: Daemon, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is done with the daemon by the tasks of the last stage: their arguments.
+def list_steps(ctx: Ctx, service: Daemon, values: Mapping[str, Any]) -> Iterator[Step]:
+    """Yield what is done with the daemon by the tasks of the last stage.
 
     GPUs of boards that register with the fabric are reset while Fabric Manager is stopped, in the order of the guide:
     https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide. Those of NVLink 5 with shared NVSwitches are
@@ -193,15 +196,11 @@ def runtime(ctx: Ctx, service: Daemon, values: Mapping[str, Any]) -> dict[str, A
         )
     fix = f"journalctl -u {service.unit}, on the host; gpuprov explain finds most of its messages"
     own = {**run, "way_out": fix} if (run := next(iter(values["run"]), None)) else {}
-    needed = {
-        "waits": ({"msg": message}, message),
-        "unit": (own, starts),
-        "stop": ({}, starts and (now == "old" or after)),
-        "reset_before": ({"argv": RESET}, before and not parted),
-        "reset_after": ({"argv": RESET}, after),
-        "start": ({}, starts),
-    }
-    return {key: entry for key, (entry, need) in needed.items() if need}
+    yield Step("waits", {"msg": message}, message)
+    yield Step("unit", own, starts, FREE if now == "old" else {})
+    yield Step("reset_before", {"argv": RESET}, before and not parted, FREE)
+    yield Step("reset_after", {"argv": RESET}, after, FREE)
+    yield Step("start", {}, starts)
 
 
 def missing_config(ctx: Ctx, service: Daemon, decision: Decision) -> None:
@@ -268,7 +267,7 @@ def make(ctx: Ctx) -> Mapping[str, object]:
         "files": values["files"],
         "reboot": reboot(ctx),
         "runtime": {"off": values["off"], "on": values["on"] if service.seen.version else []},
-        "tasks": {**({"replace": {}} if replaces else {}), **runtime(ctx, service, values)},
+        "tasks": hand_steps([Step("replace", {}, replaces), *list_steps(ctx, service, values)], TASKS),
     }
 
 

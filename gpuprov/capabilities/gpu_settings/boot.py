@@ -16,7 +16,7 @@ def ecc_boot(ctx: Ctx) -> Group | Outcome:
     """The pending ECC mode of each GPU is the one that the spec asks for: the GPU keeps it, and a boot brings it into
     force."""
     return state_settings(
-        list_requests(ctx, "ecc"), PENDING_ECC, lambda gpu: compare_ecc(gpu.state, gpu.settings["ecc"])[1]
+        ctx, list_requests(ctx, "ecc"), PENDING_ECC, lambda gpu: compare_ecc(gpu.state, gpu.settings["ecc"])[1]
     )
 
 

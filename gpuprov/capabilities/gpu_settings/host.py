@@ -41,6 +41,9 @@ class Asked(NamedTuple):
             bool(now.mig),
             now.graphics,
             now.memory,
+            None
+            if now.power_least is None or now.power_most is None
+            else (now.power_least * 1000, now.power_most * 1000),
         )
 
     @property

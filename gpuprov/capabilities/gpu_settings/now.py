@@ -11,7 +11,7 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Outcome, not_asked, skip
 from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.gpu_settings.fragment import asks
-from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, describe_gpus, list_requests, unreadable
+from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, describe_gpus, gpus, list_requests, unreadable
 from gpuprov.capabilities.gpu_settings.rules import VOLATILE
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.driver import nvidia
@@ -37,6 +37,7 @@ their name count, too."""
 
 
 def state_settings(
+    ctx: Ctx,
     found: list[Asked] | Outcome,
     what: str,
     compare: Callable[[Asked], Pair],
@@ -66,6 +67,7 @@ def state_settings(
         expected=describe_gpus([(one, wanted) for one, wanted, _ in rows]),
         right=describe_gpus([(one, there) for one, _, there in rows]),
         fix=fix,
+        present=tuple(str(gpu) for gpu, _ in gpus(ctx)),
     )
 
 
@@ -93,7 +95,7 @@ def ecc(ctx: Ctx) -> Group | Outcome:
         return Pair(now.wanted, f"{now.actual}{later}")
 
     hint = "reboot: a pending ECC mode waits for it" if other and waiting else f"{APPLY}, then a reboot"
-    return state_settings(selection, "ECC mode", compare, hint if reboot else APPLY, reboot)
+    return state_settings(ctx, selection, "ECC mode", compare, hint if reboot else APPLY, reboot)
 
 
 @compared(
@@ -106,7 +108,9 @@ def ecc(ctx: Ctx) -> Group | Outcome:
 def power_limit(ctx: Ctx) -> Group | Outcome:
     """The power limit set on each GPU matches the spec; another limiter, such as the BMC's, may enforce less."""
     selection = list_requests(ctx, "power_limit")
-    group = state_settings(selection, "power limit", lambda gpu: compare_power(gpu.state, gpu.settings["power_limit"]))
+    group = state_settings(
+        ctx, selection, "power limit", lambda gpu: compare_power(gpu.state, gpu.settings["power_limit"])
+    )
     if isinstance(selection, Outcome) or isinstance(group, Outcome):
         return group
     less = [
@@ -127,6 +131,7 @@ def power_limit(ctx: Ctx) -> Group | Outcome:
 def application_clocks(ctx: Ctx) -> Group | Outcome:
     """Each GPU's application clocks match the spec, or are its own."""
     return state_settings(
+        ctx,
         list_requests(ctx, "application_clocks"),
         "application clocks",
         lambda gpu: compare_applications(gpu.state, gpu.settings["application_clocks"]),
@@ -151,7 +156,7 @@ def locked_clocks(ctx: Ctx) -> Group | Outcome:
         actual = ", ".join(f"{name} {pair.actual}" for name, pair in pairs.items())
         return Pair(expected, ("" if actual != expected else "; ".join(list_slow(gpu, spans))) or actual)
 
-    return state_settings(list_requests(ctx, "locked_clocks"), "locked clocks", compare)
+    return state_settings(ctx, list_requests(ctx, "locked_clocks"), "locked clocks", compare)
 
 
 def list_slow(gpu: Asked, locks: dict[str, Any]) -> list[str]:
@@ -178,6 +183,7 @@ def list_slow(gpu: Asked, locks: dict[str, Any]) -> list[str]:
 def compute_mode(ctx: Ctx) -> Group | Outcome:
     """Each GPU is in the compute mode that the spec asks for."""
     return state_settings(
+        ctx,
         list_requests(ctx, "compute_mode"),
         COMPUTE_MODE,
         lambda gpu: compare_mode(gpu.state, gpu.settings["compute_mode"]),

@@ -10,6 +10,7 @@ from gpuprov.capabilities.gpu_settings.fragment import HERE, Entry, GpuSettings,
 from gpuprov.catalog import gpu_settings as catalogue
 from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
+from gpuprov.host_code.gpu_settings.limits import is_within
 from gpuprov.host_code.gpu_settings.wanted import normalize_name
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, report_under
@@ -93,7 +94,7 @@ def hardware(path: Path, entry: Settings, host: HostSpec) -> Iterable[Problem]:
 
 def _power(path: Path, limit: Any, gpu: Gpu | None) -> Iterable[Problem]:
     known = catalogue.find_power(gpu) if gpu else None
-    if not isinstance(limit, int) or not gpu or not known or known.least <= limit <= known.most:
+    if not isinstance(limit, int) or not gpu or not known or is_within(limit, (known.least, known.most)):
         return
     hint = f"allowed: {known.least} to {known.most} W, or default, which is {known.default} W"
     yield problem((*path, "power_limit"), f" is {limit} W, which a {gpu.key} does not take", hint)

@@ -11,7 +11,7 @@ TASKS: Stages = {
         files(
             "Apply the GPU settings at boot, or not",
             part="boot",
-            why="What a unit that is switched off had set stays until the next boot: nobody says what the GPUs had before.",
+            why="What a unit that is switched off had set stays until the next boot, or until --prune puts it back.",
         ),
         step(
             "Set the ECC mode for the next boot",

@@ -14,6 +14,8 @@ from gpuprov.capabilities.gpudirect_rdma.checks import MISSING, Ctx, decided
 from gpuprov.capabilities.gpudirect_rdma.decision import PROBES, Decision
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES
 from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE
+from gpuprov.capabilities.gpudirect_rdma.tasks import TASKS
+from gpuprov.capabilities.steps import Step, hand_steps
 from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.driver import nvidia
@@ -155,22 +157,20 @@ def make(ctx: Ctx) -> dict[str, Any]:
     message = (
         f"gpudirect_rdma: {decision.method or 'the method is decided when there is a driver'}, since {decision.reason}"
     )
-    tasks: dict[str, Any] = {"method": {"msg": message}}
-    if again:
-        why = "; ".join(f"{release}: {why}" for release, why in again.items())
-        tasks["peer_build"] = {"module": name, "kernels": list(again), "why": why}
-    if loads := peer(ctx, name):
-        tasks["peer_memory"] = {**loads, "unit": catalogue.UNIT}
-    service = own.pop("service")
-    if own.pop("run"):
-        tasks["gdrcopy"] = {"name": service}
+    why, loads = "; ".join(f"{release}: {why}" for release, why in again.items()), peer(ctx, name)
+    steps = [
+        Step("method", {"msg": message}),
+        Step("peer_build", {"module": name, "kernels": list(again), "why": why}, again),
+        Step("peer_memory", {**loads, "unit": catalogue.UNIT}, loads),
+        Step("gdrcopy", {"name": own.pop("service")}, own.pop("run")),
+    ]
     return {
         "later": own.pop("later"),
         "problem": dead(state, name),
         **values,
         "reboot": reboot(ctx),
         "gdrcopy": own,
-        "tasks": tasks,
+        "tasks": hand_steps(steps, TASKS),
     }
 
 

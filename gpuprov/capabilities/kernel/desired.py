@@ -12,6 +12,8 @@ from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.kernel.machine import elsewhere, hugepage_settings
 from gpuprov.capabilities.kernel.next_boot import parameters
 from gpuprov.capabilities.kernel.now import IN_KIB, as_text, loaded_modules, sysctls
+from gpuprov.capabilities.kernel.tasks import TASKS
+from gpuprov.capabilities.steps import Step, hand_steps
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host import cpu, system, virtualization
 from gpuprov.facts.probes.host.family import family
@@ -146,19 +148,19 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "limits": limits(kernel),
         "hugepages": pages.get("2M", 0),
     }
-    tasks: dict[str, Any] = {
-        "boot": {"command_line": words(kernel), "entries": boot_entries_program(ctx.facts)},
-        "running_kernel": running,
-    }
+    steps = [
+        Step("boot", {"command_line": words(kernel), "entries": boot_entries_program(ctx.facts)}),
+        Step("running_kernel", running),
+    ]
     if values.pop("on"):
         slow = select_differing(ctx.facts.get(cpu.FREQUENCY).policies, kernel.cpu_governor)
         differs = " ".join(policy.name for policy in slow)
         own = {"name": UNIT, "state": "ran", "enabled": True, "program": "governor"}
-        tasks["unit"] = {**own, "differs": differs, "way_out": GOVERNOR_FIX}
+        steps.append(Step("unit", {**own, "differs": differs, "way_out": GOVERNOR_FIX}))
     return {
         **values,
         "reboot": f"the running kernel was started without {' '.join(without)}" if without else "",
-        "tasks": tasks,
+        "tasks": hand_steps(steps, TASKS),
     }
 
 

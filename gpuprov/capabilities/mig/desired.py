@@ -16,6 +16,8 @@ from gpuprov.capabilities.base import Context, Desired, Outcome, Resources
 from gpuprov.capabilities.mig import config_file, host
 from gpuprov.capabilities.mig.fragment import Mig, plain_layout
 from gpuprov.capabilities.mig.now import FIELDS, HOST_STATE, STATE, list_changes, unreadable, users
+from gpuprov.capabilities.mig.tasks import TASKS
+from gpuprov.capabilities.steps import Need, Step, hand_steps
 from gpuprov.catalog import gpus
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.gpus import mig
@@ -106,11 +108,11 @@ def make(ctx: Ctx) -> dict[str, Any]:
     ]
     values = role_values(resources, "program", "files", "units", "on", "run")
     containers = getattr(ctx.host.capabilities.get("container_toolkit"), "cdi_directory", "")
-    tasks: dict[str, Any] = {
-        "start": {"leave": ["gpuprov-mps@*.service"] if ctx.applies("mps") else []},
-        "unit": [{**entry, "program": "mig"} for entry in values.pop("run")],
-        **({"cdi": {"directory": containers}} if containers else {}),
-    }
+    steps = [
+        Step("start", {"leave": ["gpuprov-mps@*.service"] if ctx.applies("mps") else []}),
+        Step("unit", [{**entry, "program": "mig"} for entry in values.pop("run")]),
+        Step("cdi", {"directory": containers}, containers),
+    ]
     made: dict[str, Any] = {
         "wanted": make_request(ctx.fragment),
         "services": host.services(ctx.host),
@@ -122,7 +124,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     if isinstance(plan, Outcome):
         problem = f"mig: {plan.found}. Fix: {plan.hint}" if plan.status == "fail" and not made["later"] else ""
         nothing: dict[str, Any] = {"steps": [], "stop": [], "watching": []}
-        return {**values, "tasks": {**tasks, "mig": {**made, "problem": problem, **nothing}}}
+        return {**values, "tasks": hand_steps([*steps, Step("mig", {**made, "problem": problem, **nothing})], TASKS)}
     met = [user for user in users(ctx) if any(host.concerns(need, user) for need in plan)]
     ending = sorted({user.holder.unit for user in met if host.is_service(user.holder.unit, ctx.host)})
     changed = {need.gpu.index for need in plan if need.change.anything}
@@ -130,18 +132,17 @@ def make(ctx: Ctx) -> dict[str, Any]:
     computing = {user.holder.pid for user in others if user.computes}
     watching = {str(other.holder) for other in others if other.gpu in changed and other.holder.pid not in computing}
     problems = "; ".join(need.problem for need in plan if need.problem)
-    if any(user in others for user in met):
-        tasks["drain"] = {}
+    needs: dict[Need, str] = {"host-drained": "drain"} if any(user in others for user in met) else {}
     if any(need.change.switches and host.resets(need.gpu) for need in plan):
-        tasks["stop"] = {}
-    tasks["mig"] = {
+        needs["gpus-free"] = "stop"
+    arguments = {
         **made,
         "problem": f"{problems}. Fix: correct mig in the spec; gpuprov mig layouts lists what fits" if problems else "",
         "steps": [step for need in plan for step in need.change.steps()] + _nodes(ctx),
         "stop": stopped(ctx.host, ending),
         "watching": sorted(watching),
     }
-    return {**values, "tasks": tasks}
+    return {**values, "tasks": hand_steps([*steps, Step("mig", arguments, needs=needs)], TASKS)}
 
 
 def _nodes(ctx: Ctx) -> list[str]:

@@ -28,6 +28,9 @@ from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Mps]
 UNIT_FILE, TMPFILES = f"/etc/systemd/system/{catalogue.UNIT}", "/etc/tmpfiles.d/gpuprov-mps.conf"
+EACH = catalogue.UNIT.replace("@", "@*")
+READS = {EACH: (mps_program.CONTROL,)}
+"""What the daemons have read at their start; the names of those of MIG devices are known on the host alone."""
 UNIT = f"""{HEADER}[Unit]
 Description=MPS control daemon %i
 Documentation=https://docs.nvidia.com/deploy/mps/
@@ -129,15 +132,21 @@ def units(ctx: Ctx) -> Iterator[Unit]:
     for name, target in named.items():
         daemon = running.get(unit(name))
         outdated = _outdated(daemon, target, block) if daemon and target else ""
-        yield Unit(name=unit(name), enabled=True, active=None if waits else True, waits=waits, outdated=outdated)
+        yield Unit(
+            name=unit(name),
+            enabled=True,
+            active=None if waits else True,
+            waits=waits,
+            outdated=outdated,
+            reads=READS[EACH],
+            process=catalogue.CONTROL,
+        )
     if len(named) == len(rows) if state.gpus else named or block.scope == "none":
         yield from (Unit(name=unit(name), enabled=False, active=False) for name in state.units if name not in named)
 
 
 def _outdated(daemon: mps.Daemon, target: Wanted, block: Mps) -> str:
     """Return the reason to restart a daemon; empty without one."""
-    if daemon.old:
-        return "older than its program"
     if daemon.protocol != block.protocol:
         return f"of protocol {daemon.protocol}"
     return "for other devices" if daemon.devices != target.devices else ""
@@ -207,6 +216,7 @@ RESOURCES: Resources[Any] = Resources(
     desired,
     paths,
     STATE,
+    reads=lambda _host, _block: READS,
     units=lambda host, block: map(unit, list_names_without_driver(plain(host, block))),
     states=states,
     proves={"enabled": ("scope", "groups"), "active": ("scope", "groups", "protocol")},

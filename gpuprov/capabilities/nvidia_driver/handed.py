@@ -10,15 +10,16 @@ from gpuprov.capabilities.nvidia_driver import installer
 from gpuprov.capabilities.nvidia_driver.decision import Ctx
 from gpuprov.capabilities.nvidia_driver.fragment import Decision, package_names, served
 from gpuprov.capabilities.nvidia_driver.holding import forgets_kernels, holds_kernels
+from gpuprov.capabilities.nvidia_driver.tasks import TASKS
 from gpuprov.capabilities.nvidia_driver.transaction import Transaction, installed, prebuilt
+from gpuprov.capabilities.steps import Need, Step, hand_steps
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host import pci, system
 from gpuprov.facts.probes.kernel.signing import CERTIFICATE_FILE, KEY_FILE, SITE_KEY
 from gpuprov.facts.probes.software.prebuilt import PREBUILT
 from gpuprov.rules import certificates
 
-Entries = Iterator[tuple[str, Any, object]]
-"""Key, arguments, and whether the task is needed."""
+Steps = Iterator[Step]
 HERE = "nvidia_driver"
 MOVED = ("of", "remove", "pin", "stream")
 BEFORE = frozenset(("folder", "old_key", "tools", "aside", "stop"))
@@ -28,14 +29,14 @@ AFTER = frozenset(("pack", "brought", "unload"))
 
 def hand(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of the tasks that are needed. values: those of the role."""
-    entries = (
+    steps = (
         *_judging(ctx, decision, moves, values),
         *_key(ctx),
         *_installing(ctx, decision, moves, values),
         *_of_builder(ctx, decision, moves, values),
         *_loading(ctx, decision, moves),
     )
-    given = {**hand_nothing(), **{key: arguments for key, arguments, needed in entries if needed}}
+    given = {**hand_nothing(), **hand_steps(steps, TASKS)}
     parts: dict[str, Any] = {"before": {}} if BEFORE & given.keys() else {}
     after = AFTER & given.keys() or values["forget"] or values["leaving"]
     return {**given, **parts, **({"after": {}} if after else {})}
@@ -51,41 +52,42 @@ def signs(ctx: Ctx) -> bool:
     return bool(ctx.fragment.signing.key_file) and not served(ctx.host, ctx.fragment)
 
 
-def _judging(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> Entries:
+def _judging(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> Steps:
     wanted = served(ctx.host, ctx.fragment) or moves.before or moves.install or moves.remove
     trial = {"install": [*moves.before, *moves.install], "remove": list(moves.remove)}
     spare = _without_headers(deciding.spare(ctx))
-    yield "spare", {"msg": spare}, spare
-    yield "try", {**_some(values, "of", "pin", "stream", "hint"), **trial}, wanted
+    yield Step("spare", {"msg": spare}, spare)
+    yield Step("try", {**_some(values, "of", "pin", "stream", "hint"), **trial}, wanted)
     if deciding.installs_runfile(ctx, decision):
-        yield "fetch", installer.fetch(ctx.fragment), True
-        yield "runfile", installer.judge(ctx.fragment), True
-        yield "installer", installer.install(ctx, decision, values["kernels"]), True
-    yield "installed", {"path": installer.locate(ctx.fragment)}, ctx.fragment.source == "runfile"
+        yield Step("fetch", installer.fetch(ctx.fragment))
+        yield Step("runfile", installer.judge(ctx.fragment))
+        frees: dict[Need, str] = {"gpus-free": "unload_first"} if deciding.reload_reasons(ctx, decision) else {}
+        yield Step("installer", installer.install(ctx, decision, values["kernels"]), needs=frees)
+    yield Step("installed", {"path": installer.locate(ctx.fragment)}, ctx.fragment.source == "runfile")
 
 
-def _key(ctx: Ctx) -> Entries:
+def _key(ctx: Ctx) -> Steps:
     given, left = ctx.fragment.signing, ctx.facts.get(SITE_KEY)
     key = {"src": given.key_file, "dest": KEY_FILE, "mode": "0600"}
     certificate = {"src": given.certificate_file, "dest": CERTIFICATE_FILE, "mode": "0644"}
-    yield "folder", {"path": KEY_FILE.rpartition("/")[0]}, signs(ctx)
-    yield "key", [key, certificate], signs(ctx)
-    yield "old_key", [{"path": path} for path in left], left and not signs(ctx)
+    yield Step("folder", {"path": KEY_FILE.rpartition("/")[0]}, signs(ctx))
+    yield Step("key", [key, certificate], signs(ctx))
+    yield Step("old_key", [{"path": path} for path in left], left and not signs(ctx))
 
 
-def _installing(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> Entries:
+def _installing(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> Steps:
     driver, elsewhere = ctx.fragment, served(ctx.host, ctx.fragment)
     of_runfile, moving = driver.source == "runfile", moves.install or moves.remove
     kernels = holds_kernels(ctx) and moving
     tools = {"install": list(moves.before), **_some(values, "of", "pin")}
     made = [f"{name}={decision.packages[name]}" for name in moves.source_packages]
     aside = {"built_from": made, "without": values["leaving"], **_some(values, "version", "flavour", "kernels")}
-    yield "tools", tools, moves.before and not elsewhere
-    yield "aside", aside, moves.builds
-    yield "packages", {}, forgets_kernels(ctx) if of_runfile else not elsewhere
-    yield "new_kernels", {}, kernels
-    yield "hold_new_kernels", {}, kernels
-    yield "modules", _modules(ctx, decision, values), not elsewhere
+    yield Step("tools", tools, moves.before and not elsewhere)
+    yield Step("aside", aside, moves.builds)
+    yield Step("packages", {}, forgets_kernels(ctx) if of_runfile else not elsewhere)
+    yield Step("new_kernels", {}, kernels)
+    yield Step("hold_new_kernels", {}, kernels)
+    yield Step("modules", _modules(ctx, decision, values), not elsewhere)
 
 
 def _modules(ctx: Ctx, decision: Decision, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,7 +112,7 @@ def _modules(ctx: Ctx, decision: Decision, values: Mapping[str, Any]) -> dict[st
     return {**common, "state": "dkms", "package": values["module"], "module": _name_module(ctx, decision)}
 
 
-def _of_builder(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> Entries:
+def _of_builder(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> Steps:
     builder, elsewhere = ctx.fragment.build_host, served(ctx.host, ctx.fragment)
     packages = decision.packages
     driver = {
@@ -127,11 +129,11 @@ def _of_builder(ctx: Ctx, decision: Decision, moves: Transaction, values: Mappin
     }
     fix = f"gpuprov apply --full --limit {builder}, which packs the modules again"
     given = {"driver": driver, "builder": builder}
-    yield "pack", given, builder == ctx.host.name
-    yield "judged", given, elsewhere
-    yield "brought", given, elsewhere
-    yield "copy", {"of": f"nvidia_driver.build_host {builder}", "hint": fix}, elsewhere
-    yield "from_build_host", _some(values, *MOVED), elsewhere
+    yield Step("pack", given, builder == ctx.host.name)
+    yield Step("judged", given, elsewhere)
+    yield Step("brought", given, elsewhere)
+    yield Step("copy", {"of": f"nvidia_driver.build_host {builder}", "hint": fix}, elsewhere)
+    yield Step("from_build_host", _some(values, *MOVED), elsewhere)
 
 
 def _name_module(ctx: Ctx, decision: Decision) -> str:
@@ -139,16 +141,15 @@ def _name_module(ctx: Ctx, decision: Decision) -> str:
     return package_names(ctx.fragment, ctx.facts).modules.get(decision.flavour, "nvidia")
 
 
-def _loading(ctx: Ctx, decision: Decision, moves: Transaction) -> Entries:
+def _loading(ctx: Ctx, decision: Decision, moves: Transaction) -> Steps:
     elsewhere, reasons = served(ctx.host, ctx.fragment), deciding.reload_reasons(ctx, decision)
     under_installer = deciding.installs_runfile(ctx, decision)
     reason = _reason(ctx, decision) if reasons else ""
     on_bus = bool(pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))) and not ctx.facts.get(system.CONTAINER)
-    yield "stop", {}, reasons and (moves.install or moves.remove) and not elsewhere
-    yield "unload_first", {}, reasons and under_installer
-    yield "unload", {}, reasons and not under_installer
-    yield "reason", {"capability": HERE, "reason": reason}, True
-    yield "driver_loaded", {"wanted": on_bus}, True
+    yield Step("stop", {}, reasons and (moves.install or moves.remove) and not elsewhere)
+    yield Step("unload", {}, reasons and not under_installer)
+    yield Step("reason", {"capability": HERE, "reason": reason})
+    yield Step("driver_loaded", {"wanted": on_bus})
 
 
 def _reason(ctx: Ctx, decision: Decision) -> str:

@@ -8,8 +8,8 @@ import msgspec
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.compared import Group, compared, list_changes, restart_unit
-from gpuprov.capabilities.pcie.fragment import REASON, Ctx, guest, model
+from gpuprov.capabilities.compared import Group, compared, list_changes
+from gpuprov.capabilities.pcie.fragment import REASON, Ctx, explain_policy, guest, model
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes import rdma
@@ -187,6 +187,7 @@ def max_read_request(ctx: Ctx) -> Group | Outcome:
         {place: value for group in groups for place, value in group.values.items()},
         expected=", ".join(expected),
         fix=RESET,
+        present=tuple(function.address for function in ctx.facts.get(PCIE).path()),
     )
 
 
@@ -241,11 +242,9 @@ def affinity(ctx: Ctx) -> Group | Outcome:
     group = _local_interrupts(functions)
     if group.compare():
         return group
-    if state.balancer and catalogue.POLICY not in state.irqbalance:
-        problems = f"irqbalance runs without it: {state.irqbalance.strip()}"
-        changes = restart_unit("irqbalance.service", "without gpuprov's policy")
-        hint = f"{APPLY}; systemctl restart irqbalance"
-        return fail(f"irqbalance with {catalogue.POLICY}", problems, hint, changes=changes)
+    if state.balancer and (problem := explain_policy(state.irqbalance, wanted=True)):
+        hint = f"{APPLY}; systemctl restart {catalogue.BALANCER}"
+        return fail(f"irqbalance with {catalogue.POLICY}", problem, hint)
     if not sum(len(function.interrupts) for function in functions):
         return fail(expected, "none", "the driver has none yet: bring the ports up, and verify again")
     return group

@@ -6,17 +6,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gpuprov.capabilities.answers import BEFORE, HEADER
+from gpuprov.capabilities.answers import APPLY, BEFORE, HEADER
 from gpuprov.capabilities.at_boot import COMMON, command, unit
 from gpuprov.capabilities.at_boot import files as at_boot
 from gpuprov.capabilities.base import Desired, Resources
-from gpuprov.capabilities.pcie.fragment import REASON, Ctx, Pcie, lines, settings
+from gpuprov.capabilities.pcie.fragment import REASON, Ctx, Pcie, explain_policy, lines, settings
+from gpuprov.capabilities.pcie.tasks import TASKS
+from gpuprov.capabilities.steps import Step, hand_steps
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.pcie import PCIE
 from gpuprov.host_code.at_boot.pcie import CONFIG, list_differences, set_here
 from gpuprov.host_code.at_boot.program import Refused
-from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
+from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values, started
 
 MODULES = (*COMMON, "pcie")
 PROGRAM = at_boot("pcie", MODULES)
@@ -24,6 +26,10 @@ FIX = "see dmesg | grep -E 'mlx5|pci' and lspci -nn, or take out of the spec wha
 UNIT_FILE = f"/etc/systemd/system/{catalogue.UNIT}"
 FILES = (UNIT_FILE, CONFIG, catalogue.DROP_IN, catalogue.POLICY, *PROGRAM)
 """Every file that the role may write; a file that is no longer needed is removed."""
+READS = {
+    catalogue.BALANCER: (catalogue.BALANCER_PROGRAM, catalogue.POLICY, catalogue.DROP_IN.rpartition("/")[0]),
+}
+"""What irqbalance has read at its start; it asks the policy once of each interrupt."""
 UNIT = unit(
     f"""
 Description=PCI Express settings of GPUs and HCAs
@@ -45,7 +51,7 @@ After={catalogue.UNIT}
 [Service]
 Type=simple
 ExecStart=
-ExecStart=/usr/sbin/irqbalance --foreground $OPTIONS $IRQBALANCE_ARGS --policyscript={catalogue.POLICY}
+ExecStart={catalogue.BALANCER_PROGRAM} --foreground $OPTIONS $IRQBALANCE_ARGS --policyscript={catalogue.POLICY}
 """
 POLICY = f"""#!/bin/sh
 # irqbalance --policyscript: SYSFS-DEVICE IRQ. Interrupts of HCAs stay where {catalogue.UNIT} has put them. Managed by gpuprov.
@@ -89,6 +95,22 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     kept = {*texts, *programs, *([catalogue.POLICY] if setting_lines else [])}
     yield from (Absent(path) for path in FILES if path not in kept)
     yield Unit(name=catalogue.UNIT, enabled=bool(setting_lines), active=bool(setting_lines))
+    yield from balancer(ctx)
+
+
+def balancer(ctx: Ctx) -> Iterator[Unit]:
+    """Yield irqbalance's unit, which is restarted where it runs and has another policy, and never started; nothing if
+    it is others' alone."""
+    state, wanted = ctx.facts.get(PCIE), is_balanced(ctx)
+    has_policy = catalogue.POLICY in state.irqbalance
+    if wanted or has_policy:
+        yield Unit(
+            name=catalogue.BALANCER,
+            reads=READS[catalogue.BALANCER] if wanted else (),
+            process=catalogue.BALANCER_PROGRAM.rpartition("/")[2] if wanted else "",
+            outdated=explain_policy(state.irqbalance, wanted=wanted) if state.balancer else "",
+            fix=f"{APPLY}; systemctl restart {catalogue.BALANCER}",
+        )
 
 
 def configuration(setting_lines: tuple[str, ...]) -> str:
@@ -101,24 +123,21 @@ def make(ctx: Ctx) -> dict[str, Any]:
     """Return the role's values. `install`: packages; the values of its resources. `reboot`: why rdma_topo's masks,
     which a command gives to GRUB, need one."""
     block, state = ctx.fragment, ctx.facts.get(PCIE)
-    balanced = is_balanced(ctx)
     masks, topo = block.acs == "rdma_topo", state.topo
-    started = state.topo_status == 0 or state.topo_started
+    in_force = state.topo_status == 0 or state.topo_started
     values = role_values(desired(ctx), "program", "programs", "files", "units", "absent", "on", "off")
-    tasks: dict[str, Any] = {}
-    if masks and topo and state.topo_grub != "same":
-        tasks["masks"] = {"argv": [topo, "write-grub-acs", "--output", catalogue.GRUB]}
-    if state.balancer and (catalogue.POLICY in state.irqbalance) != balanced:
-        tasks["balancer"] = {"name": "irqbalance.service", "state": "restarted"}
+    written = {"argv": [topo, "write-grub-acs", "--output", catalogue.GRUB]}
+    steps = [Step("masks", written, masks and topo and state.topo_grub != "same")]
+    steps += [Step("balancer", started(service), service.reads or service.outdated) for service in balancer(ctx)]
     if values.pop("on"):
         own = {"name": catalogue.UNIT, "state": "ran", "enabled": True, "program": "pcie"}
-        tasks["unit"] = {**own, "differs": differs(ctx), "way_out": FIX}
+        steps.append(Step("unit", {**own, "differs": differs(ctx), "way_out": FIX}))
     return {
         "of": "PCIe settings",
         "install": ["pciutils"] if registers(block) and not state.setpci else [],
         **values,
-        "reboot": REASON if masks and not started else "",
-        "tasks": tasks,
+        "reboot": REASON if masks and not in_force else "",
+        "tasks": hand_steps(steps, TASKS),
     }
 
 
@@ -128,6 +147,7 @@ RESOURCES = Resources(
     desired,
     lambda _host, _block: FILES,
     (PCIE,),
+    reads=lambda _host, _block: READS,
     units=lambda _host, _block: (catalogue.UNIT,),
     proves={"files": BY_UNIT, "enabled": BY_UNIT, "active": BY_UNIT},
 )

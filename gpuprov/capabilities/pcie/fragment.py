@@ -8,6 +8,7 @@ import msgspec
 
 from gpuprov.capabilities.base import Context
 from gpuprov.catalog import gpus
+from gpuprov.catalog import pcie as catalogue
 from gpuprov.facts.probes.host import system, virtualization
 from gpuprov.spec.model import Fragment, HostSpec
 
@@ -90,3 +91,10 @@ Ctx = Context[Pcie]
 def guest(ctx: Ctx) -> str:
     """Return the hypervisor of the virtual machine; empty on bare metal, and in a container, whose machine is another."""
     return "" if ctx.facts.get(system.CONTAINER) else ctx.facts.get(virtualization.MACHINE).kind
+
+
+def explain_policy(command: str, *, wanted: bool) -> str:
+    """Explain how the command line of a running irqbalance differs from what is wanted; empty if it does not."""
+    if (catalogue.POLICY in command) == wanted:
+        return ""
+    return f"irqbalance runs with{'out' * wanted} gpuprov's policy: {command.strip()}"

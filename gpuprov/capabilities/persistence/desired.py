@@ -8,6 +8,8 @@ from typing import Any
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired, Outcome, Resources, check, fail, ok
 from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, LEGACY_FILE, PROGRAM, Persistence
+from gpuprov.capabilities.persistence.tasks import TASKS
+from gpuprov.capabilities.steps import Step, hand_steps
 from gpuprov.facts.probes.driver import persistence
 from gpuprov.facts.probes.host import pci, system
 from gpuprov.resources import Absent, File, Resource, Unit, role_values, started
@@ -154,17 +156,16 @@ def make(ctx: Ctx) -> dict[str, Any]:
         if state.gpus
         else None
     )
-    tasks: dict[str, Any] = {}
-    if missing and state.offered:
-        tasks["download"] = {"install": [f"{persistence.PACKAGE}={state.offered[0]}"]}
+    offered_packages = [f"{persistence.PACKAGE}={version}" for version in state.offered[:1]]
+    steps = [Step("download", {"install": offered_packages}, missing and offered_packages)]
     if runs:
-        tasks["unit"] = started(runs, f"journalctl -u {runs.name}, on the host")
+        steps.append(Step("unit", started(runs, f"journalctl -u {runs.name}, on the host")))
     return {
         "of": persistence.PACKAGE,
         "instead": INSTEAD,
         "install": [persistence.PACKAGE] if missing else [],
         **role_values(resources, "files", "absent", "on", "off"),
-        "tasks": tasks,
+        "tasks": hand_steps(steps, TASKS),
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.steps import Step, hand_steps
 from gpuprov.capabilities.tasks import (
     Part,
     Stages,
@@ -135,47 +136,47 @@ TASKS: Stages = {
 
 def handed(ctx: Context[Rdma], decided: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of the tasks that are needed. decided: the decisions of all parts of the capability."""
-    return {key: arguments for key, arguments, needed in _entries(ctx, decided) if needed}
+    return hand_steps(list_steps(ctx, decided), TASKS)
 
 
-def _entries(ctx: Context[Rdma], decided: Mapping[str, Any]) -> Iterator[tuple[str, Any, object]]:
-    """Yield key, arguments, and whether the task is needed."""
-    yield "fetch", decided["fetch"], True
-    yield "boot", {}, decided["initramfs"]
-    yield "efa_run", decided["efa"], decided["efa"] is not None
-    yield "efa_load", {}, decided["efa_loads"]
+def list_steps(ctx: Context[Rdma], decided: Mapping[str, Any]) -> Iterator[Step]:
+    """Yield the steps of all parts."""
+    yield Step("fetch", decided["fetch"])
+    yield Step("boot", {}, decided["initramfs"])
+    yield Step("efa_run", decided["efa"], decided["efa"] is not None)
+    yield Step("efa_load", {}, decided["efa_loads"])
     erdma = decided["erdma"]
-    yield "erdma", {}, erdma["due"]
-    yield "erdma_run", _some(erdma, "archive", "sha256", "named", "mode", "kernels", "environment"), erdma["run"]
-    yield "erdma_build", {"kernels": erdma["build"], "environment": erdma["environment"]}, True
+    yield Step("erdma", {}, erdma["due"])
+    yield Step("erdma_run", _some(erdma, "archive", "sha256", "named", "mode", "kernels", "environment"), erdma["run"])
+    yield Step("erdma_build", {"kernels": erdma["build"], "environment": erdma["environment"]})
     yield from _ofed(decided["ofed"])
     opensm = {"state": "ran", "enabled": True, "answer": "opensm", "way_out": OPENSM_FIX}
     own = decided["opensm"]
-    yield "opensm", {"name": own["unit"], **opensm, "differs": own["differs"], "ask": own["ask"]}, own["here"]
+    yield Step("opensm", {"name": own["unit"], **opensm, "differs": own["differs"], "ask": own["ask"]}, own["here"])
     if part := decided["unit"]:
         given = {"name": part.unit, "state": decided["now"], "enabled": True, "differs": part.differs}
-        yield "unit", {**given, "program": part.speaks, "way_out": part.way_out}, True
-    yield "raise", [{"argv": argv} for argv in decided["limits"]["raise"]], True
+        yield Step("unit", {**given, "program": part.speaks, "way_out": part.way_out})
+    yield Step("raise", [{"argv": argv} for argv in decided["limits"]["raise"]])
     yield from _nccl(ctx, decided["nccl"])
 
 
-def _ofed(ofed: Mapping[str, Any]) -> Iterator[tuple[str, Any, object]]:
-    yield "ofed", {}, ofed["asked"]
-    yield "doca_host", {"package": ofed["source"], "named": ofed["named"]}, ofed["asked"]
-    yield "ofed_build", [{"argv": argv} for argv in ofed["build"]], True
+def _ofed(ofed: Mapping[str, Any]) -> Iterator[Step]:
+    yield Step("ofed", {}, ofed["asked"])
+    yield Step("doca_host", {"package": ofed["source"], "named": ofed["named"]}, ofed["asked"])
+    yield Step("ofed_build", [{"argv": argv} for argv in ofed["build"]])
     if service := ofed["openibd"]:
-        yield "openibd", {"name": service["unit"], "state": "observed", "enabled": True}, True
-        yield "openibd_modules", {}, service["start"] or service["replace"]
-        yield "openibd_start", _some(service, "unit", "replace", "unload", "start"), True
-        yield "openibd_left", _some(service, "unit", "left"), True
+        yield Step("openibd", {"name": service["unit"], "state": "observed", "enabled": True})
+        yield Step("openibd_modules", {}, service["start"] or service["replace"])
+        yield Step("openibd_start", _some(service, "unit", "replace", "unload", "start"))
+        yield Step("openibd_left", _some(service, "unit", "left"))
 
 
-def _nccl(ctx: Context[Rdma], conf: Mapping[str, Any]) -> Iterator[tuple[str, Any, object]]:
+def _nccl(ctx: Context[Rdma], conf: Mapping[str, Any]) -> Iterator[Step]:
     block = ctx.fragment.nccl
-    yield "nccl", {}, conf["manage"]
-    yield "topology", {"src": block.topo_source, "dest": block.topo_file}, block.topo_source
-    yield "nccl_problem", {"msg": conf["problem"]}, conf["problem"]
-    yield "nccl_conf", {"content": conf["text"], "dest": conf["path"], "backup": conf["keep"]}, conf["text"]
+    yield Step("nccl", {}, conf["manage"])
+    yield Step("topology", {"src": block.topo_source, "dest": block.topo_file}, block.topo_source)
+    yield Step("nccl_problem", {"msg": conf["problem"]}, conf["problem"])
+    yield Step("nccl_conf", {"content": conf["text"], "dest": conf["path"], "backup": conf["keep"]}, conf["text"])
 
 
 def _some(values: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.base import Context, Desired, Resources
+from gpuprov.capabilities.steps import Step, hand_steps
 from gpuprov.capabilities.vgpu_guest.fragment import SETTING_FIELDS, VgpuGuest, differences, wanted_settings
 from gpuprov.capabilities.vgpu_guest.now import find_complaint
+from gpuprov.capabilities.vgpu_guest.tasks import TASKS
 from gpuprov.catalog import vgpu as catalogue
 from gpuprov.facts.probes.gpus.vgpu import GRIDD
 from gpuprov.resources import File, Resource, Unit, role_values
@@ -65,18 +67,16 @@ def make(ctx: Ctx) -> dict[str, Any]:
         token.path for token in ctx.facts.get(GRIDD).tokens if by_token and token.path.startswith(f"{folder}/")
     ]
     dest = f"{folder}/{block.token_file.rpartition('/')[2]}" if by_token and block.token_file else ""
-    tasks: dict[str, Any] = {
-        "own": [] if dest else [{"path": path, "mode": block.token_mode} for path in token_paths],
-        "unit": {**values["run"][0], **DAEMON},
-    }
-    if folder:
-        tasks["folder"] = {"path": folder}
-    if dest:
-        tasks["token"] = {"src": block.token_file, "dest": dest, "mode": block.token_mode}
+    steps = [
+        Step("own", [] if dest else [{"path": path, "mode": block.token_mode} for path in token_paths]),
+        Step("unit", {**values["run"][0], **DAEMON}),
+        Step("folder", {"path": folder}, folder),
+        Step("token", {"src": block.token_file, "dest": dest, "mode": block.token_mode}, dest),
+    ]
     return {
         "files": values["files"],
         "absent": [path for path in token_paths if dest and path != dest],
-        "tasks": tasks,
+        "tasks": hand_steps(steps, TASKS),
     }
 
 

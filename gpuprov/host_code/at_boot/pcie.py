@@ -191,33 +191,33 @@ def list_differences(functions: Sequence[Function], desired: Mapping[str, str]) 
     if not functions or ("gpu_max_read_request" in desired and not gpus):
         raise Refused(f"there is no {'GPU' if functions else 'GPU and no HCA'} on the PCI bus")
     if desired.get("acs") == "disabled":
-        yield from compare_access(functions)
+        yield from (compare_value(dev, "acs", "0000") for dev in map(read_function, functions) if dev.silent or dev.acs)
     for several, size in ((gpus, "gpu_max_read_request"), (hcas, "max_read_request")):
         yield from compare_control(several, int(desired.get(size, 0)), desired.get("relaxed_ordering", ""))
     if desired.get("affinity") == "local":
         yield from compare_affinity(hcas)
 
 
-def compare_access(functions: Iterable[Function]) -> Iterator[Difference]:
-    for dev in map(read_function, functions):
-        if dev.silent or dev.acs:
-            yield Difference(
-                dev.address, "acs", UNREADABLE if dev.silent else f"{dev.acs or 0:04x}", "0000", "ECAP_ACS+6.w=0000"
-            )
-
-
 def compare_control(functions: Iterable[Function], size: int, ordering: str) -> Iterator[Difference]:
     for dev in map(read_function, functions) if size or ordering else ():
         if dev.control is None and not dev.silent:
             continue
-        actual = UNREADABLE if dev.silent else str(dev.read_request)
-        if size and actual != str(size):
-            change = f"CAP_EXP+8.w={(size // 128).bit_length() - 1 << 12:04x}:{REQUEST:04x}"
-            yield Difference(dev.address, "max_read_request", actual, str(size), change)
-        actual = UNREADABLE if dev.silent else "enabled" if dev.relaxed else "disabled"
-        if ordering and actual != ordering:
-            change = f"CAP_EXP+8.w={RELAXED if ordering == 'enabled' else 0:04x}:{RELAXED:04x}"
-            yield Difference(dev.address, "relaxed_ordering", actual, ordering, change)
+        desired = {"max_read_request": str(size or ""), "relaxed_ordering": ordering}
+        each = [compare_value(dev, setting, value) for setting, value in desired.items() if value]
+        yield from (difference for difference in each if difference.found != difference.value)
+
+
+def compare_value(dev: Function, setting: str, value: str) -> Difference:
+    """Compare one register of a function with a value, which it may have."""
+    if setting == "acs":
+        found, change = f"{dev.acs or 0:04x}", f"ECAP_ACS+6.w={value}"
+    elif setting == "max_read_request":
+        found = str(dev.read_request)
+        change = f"CAP_EXP+8.w={(int(value) // 128).bit_length() - 1 << 12:04x}:{REQUEST:04x}"
+    else:
+        found = "enabled" if dev.relaxed else "disabled"
+        change = f"CAP_EXP+8.w={RELAXED if value == 'enabled' else 0:04x}:{RELAXED:04x}"
+    return Difference(dev.address, setting, UNREADABLE if dev.silent else found, value, change)
 
 
 def compare_affinity(functions: Iterable[Function]) -> Iterator[Difference]:

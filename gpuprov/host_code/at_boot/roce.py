@@ -70,10 +70,11 @@ class Host:
         """Set the differing values that are set first, or the others, and read again."""
         for difference in self.differences():
             if (difference.key in FIRST) == first:
-                self.complaints[difference.place] = self._put(difference)
+                self.complaints[difference.place] = self.put_value(difference)
         self.look()
 
-    def _put(self, difference: Difference) -> str:
+    def put_value(self, difference: Difference) -> str:
+        """Set one value; return the error, or ""."""
         port, key, value = difference.port, difference.key, difference.value
         if key == "traffic_class":
             return write(f"{CLASS}/{port.device}/tc/{port.number}/traffic_class", value)
@@ -171,6 +172,14 @@ def set_connections(port: RocePort, name: str, value: str) -> str:
     return error
 
 
+def load_manager() -> None:
+    """Bring the folder of rdma_cm, whose module and file system may not be there yet."""
+    if not os.path.isdir(MANAGER) and not is_contained():
+        run("modprobe", "rdma_cm")
+        if not os.path.isdir(MANAGER):
+            run("mount", "-t", "configfs", "none", "/sys/kernel/config")
+
+
 def wait_until_settled(seconds: int) -> int:
     """Wait until no more devices appear; return the seconds that are left."""
     counts = [-1]
@@ -185,10 +194,7 @@ def wait_until_settled(seconds: int) -> int:
 def apply(seconds: int) -> None:
     desired = read_request()
     seconds = wait_until_settled(seconds)
-    if not os.path.isdir(MANAGER) and not is_contained():
-        run("modprobe", "rdma_cm")
-        if not os.path.isdir(MANAGER):
-            run("mount", "-t", "configfs", "none", "/sys/kernel/config")
+    load_manager()
     host = Host(desired)
     wait(seconds, host.look)
     before = host.differences()

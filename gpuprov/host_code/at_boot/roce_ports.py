@@ -75,15 +75,19 @@ def parse(text: str) -> tuple[RocePort, ...]:
 
 
 def list_differences(ports: Sequence[RocePort], desired: Mapping[str, str]) -> list[Difference]:
-    """List the differences of each port from the requested settings. A port that does not trust the DSCP reports no map
-    of it."""
+    """List the differences of each port from the requested settings."""
     result = []
     for port in ports:
         for key, value in desired.items():
-            lacks = "by PCP" if key.startswith("dscp.") and port.values.get("trust") == "pcp" else "not shown"
             if port.has(key) and port.values.get(key) != value:
-                result.append(Difference(port, key, port.values.get(key, lacks), value))
+                result.append(Difference(port, key, read_value(port, key), value))
     return result
+
+
+def read_value(port: RocePort, key: str) -> str:
+    """Return the value of a port's setting, or why it has none: a port that does not trust the DSCP reports no map of it."""
+    lacks = "by PCP" if key.startswith("dscp.") and port.values.get("trust") == "pcp" else "not shown"
+    return port.values.get(key, lacks)
 
 
 def select_ports(requested: Asked, ports: Sequence[RocePort], all_devices: Sequence[RdmaDevice]) -> list[RocePort]:

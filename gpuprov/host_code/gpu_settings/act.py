@@ -8,6 +8,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Sequence
 
 from . import compare, plan
 from .card import Card, list_graphics_clocks, list_memory_clocks, read_cards
+from .limits import Clocks
 from .nvml import NO_PERMISSION, Failed, Nvml
 from .wanted import WantedError, select_targets
 
@@ -96,7 +97,7 @@ def judge_settings(nvml: Nvml, config: Mapping[str, Any], change: bool, partly: 
 
 
 def set_clocks(nvml: Nvml, card: Card) -> Any:
-    return lambda: plan.Clocks(
+    return lambda: Clocks(
         list_memory_clocks(nvml, card.handle), lambda memory: list_graphics_clocks(nvml, card.handle, memory)
     )
 

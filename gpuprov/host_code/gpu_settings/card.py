@@ -56,6 +56,7 @@ class Card(NamedTuple):
             self.mode,
             self.mig,
             *self.clocks,
+            (self.power.least, self.power.most) if self.power else None,
         )
 
 

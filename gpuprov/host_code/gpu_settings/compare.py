@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Mapping, NamedTuple
 
 Locks = Mapping[str, Any]
@@ -13,7 +14,7 @@ class State(NamedTuple):
     """A GPU's settings; None where it does not have one. `ecc`: now, and after the next boot. `power`, `own_power`: the
     limit and its default, in milliwatts. `applications`, `own_applications`: memory and graphics in MHz, and their
     defaults; `no_applications`: the driver's words where there are none. `mode`: the compute mode. `graphics`,
-    `memory`: the clocks now."""
+    `memory`: the clocks now. `power_span`: the lowest and the highest limit, in milliwatts."""
 
     ecc: tuple[str, str] | None
     power: float | None
@@ -25,6 +26,7 @@ class State(NamedTuple):
     mig: bool
     graphics: int | None = None
     memory: int | None = None
+    power_span: tuple[float, float] | None = None
 
 
 class Pair(NamedTuple):
@@ -84,3 +86,10 @@ def format_pair(clocks: tuple[int, int]) -> str:
 
 def format_span(lock: Any) -> str:
     return "default" if lock == "default" else f"{lock[0]} to {lock[1]} MHz"
+
+
+def parse_spans(words: str) -> dict[str, Any]:
+    """Return the locks that are listed as CLOCK SPAN, ...; what is no span of MHz is "default"."""
+    pairs = [part.partition(" ")[::2] for part in words.split(", ")]
+    numbers = {name: [int(number) for number in re.findall(r"\d+", span)] for name, span in pairs}
+    return {name: "default" if len(span) != 2 else span for name, span in numbers.items()}

@@ -86,14 +86,6 @@ def read_process_file(pid: str, what: str) -> str:
         return ""
 
 
-def is_replaced(pid: str) -> bool:
-    """Return whether a process's program file was replaced since it was started, as a change of the driver does."""
-    try:
-        return os.readlink(f"/proc/{pid}/exe").endswith(" (deleted)")
-    except OSError:
-        return False
-
-
 def find_running(name: str) -> Process | None:
     """Return the daemon of an active unit, as in `read_process`."""
     _, shown = run_systemctl("show", "-p", "ActiveState", "-p", "MainPID", name_unit(name))

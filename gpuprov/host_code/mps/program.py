@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 from . import daemon as of
 from . import modes
@@ -10,6 +10,9 @@ from .control import Control, Restart
 from .daemon import Process
 from .devices import Config, Daemon, Nvml, Problem, check_limits, group_names, list_daemons
 from .environments import remove_environments, write_environments
+
+Ages = Callable[[str], str]
+"""What the daemon with this process id is older than; empty if it has read everything as it is."""
 
 
 def get_old_control(name: str, config: Config, process: Process) -> Control:
@@ -57,11 +60,11 @@ def retire_daemon(name: str, config: Config, change: bool) -> None:
     remove_environments(config, name)
 
 
-def compare_daemon(daemon: Daemon, config: Config, process: Process) -> str:
+def compare_daemon(daemon: Daemon, config: Config, process: Process, explain_age: Ages) -> str:
     """Return the difference of a running daemon from its configuration; "" if there is none."""
     pid, words, environment = process
-    if of.is_replaced(pid):
-        return "its program was replaced"
+    if age := explain_age(pid):
+        return age
     for key, value in of.build_environment(daemon).items():
         if environment.get(key) != value:
             return f"{key} is {environment.get(key, 'not set')}, wanted {value}"
@@ -73,7 +76,7 @@ def compare_daemon(daemon: Daemon, config: Config, process: Process) -> str:
     )
 
 
-def compare_or_fix(daemon: Daemon, config: Config, nvml: modes.Modes, change: bool) -> list[str]:
+def compare_or_fix(daemon: Daemon, config: Config, nvml: modes.Modes, change: bool, explain_age: Ages) -> list[str]:
     """List the differences of one daemon, and fix them if `change`."""
     name, process = daemon["name"], of.find_running(daemon["name"])
     if process is None:
@@ -86,7 +89,7 @@ def compare_or_fix(daemon: Daemon, config: Config, nvml: modes.Modes, change: bo
     if changes and change:
         of.must("enable", of.name_unit(name))
     try:
-        why = compare_daemon(daemon, config, process)
+        why = compare_daemon(daemon, config, process, explain_age)
         if why:
             raise Restart(why)
         control = Control(daemon, config)
@@ -127,7 +130,7 @@ def prepare(config: Config, change: bool) -> list[str]:
     return changes
 
 
-def settle(config: Config, change: bool) -> tuple[list[str], str]:
+def settle(config: Config, change: bool, explain_age: Ages) -> tuple[list[str], str]:
     """Return the differences, fixed if `change`; and the reason why daemons have to wait, if the driver is not loaded."""
     try:
         nvml = Nvml()
@@ -144,7 +147,7 @@ def settle(config: Config, change: bool) -> tuple[list[str], str]:
             changes.append(f"{of.name_unit(name)}: stopped and removed")
     changes += of.enlarge_shared_memory(config, change)
     for daemon in desired:
-        changes += compare_or_fix(daemon, config, nvml, change)
+        changes += compare_or_fix(daemon, config, nvml, change, explain_age)
     return changes + modes.give_back(config, nvml, gpus, desired, change), ""
 
 
@@ -156,12 +159,12 @@ class Answer(NamedTuple):
     later: str = ""
 
 
-def run(config: Config, change: bool) -> Answer:
+def run(config: Config, change: bool, explain_age: Ages) -> Answer:
     """Report the differences, and fix them if `change`; everything is checked before anything is changed."""
     try:
-        changed, later = settle(config, False)
+        changed, later = settle(config, False, explain_age)
         if change:
-            changed, later = settle(config, True)
+            changed, later = settle(config, True, explain_age)
     except (Problem, OSError) as problem:
         return Answer([], str(problem))
     return Answer(changed, "", later)

@@ -69,6 +69,7 @@ def settings(ctx: Ctx) -> Group | Outcome:
         {(name, key): found.get((name, key), value) for name, key, value in each},
         expected=expected,
         right=f"{expected}, on {', '.join(port.name for port in own_ports)}",
+        present=tuple(port.name for port in ctx.facts.get(ROCE).ports),
         fix=f"systemctl restart {catalogue.UNIT} ({APPLY} does); what it says: journalctl -u {catalogue.UNIT}",
     )
 

@@ -28,8 +28,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     """A control daemon. `unit` is empty if it belongs to none. `percentage` is empty if it does not answer: then
-    `complaint` is its output. `limits` by device ordinal, as shown. `partitions`: chunks by the beginning of a UUID.
-    `old`: its program was replaced after it was started."""
+    `complaint` is its output. `limits` by device ordinal, as shown. `partitions`: chunks by the beginning of a UUID."""
 
     pid: int
     unit: str = ""
@@ -42,7 +41,6 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     limits: tuple[str, ...] = ()
     servers: tuple[Server, ...] = ()
     partitions: dict[str, tuple[int, ...]] = {}
-    old: bool = False
     complaint: str = ""
 
     @property
@@ -183,7 +181,6 @@ def _parse_daemon(pid: str, text: str, rows: dict[str, list[str]]) -> Daemon:
         devices=tuple(part for part in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if part),
         servers=tuple(_parse_server(server, server_lines) for server, server_lines in servers.items()),
         partitions=partitions,
-        old=bool(_split_pairs(rows, "old", pid)),
         **_parse_answers(answers or [""]),
     )
 

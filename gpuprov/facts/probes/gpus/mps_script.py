@@ -37,7 +37,6 @@ for f in /proc/[0-9]*/comm; do
   case " $a" in *"mps-control "*-[fd]*|*"mps-control "*--foreground*|*"mps-control "*--daemon*) ;; *) continue ;; esac
   u=$(unit_of "/proc/$p/cgroup"); case $u in *.scope|*/*) u= ;; esac
   echo "daemon|$p|$u|$a"
-  case $(readlink "/proc/$p/exe") in *' (deleted)') echo "old|$p|" ;; esac
   e=$(tr '\0' '\n' < "/proc/$p/environ" | grep -E '^CUDA_'); echo "$e" | sed "s#^#env|$p|#"
   d=$(echo "$e" | sed -n 's/^CUDA_MPS_PIPE_DIRECTORY=//p'); l=$(echo "$e" | sed -n 's/^CUDA_MPS_LOG_DIRECTORY=//p')
   k=$(echo "$e" | sed -n 's/^CUDA_VISIBLE_DEVICES=//p' | tr ',' '\n' | grep -c .); [ "$k" = 0 ] && k=1

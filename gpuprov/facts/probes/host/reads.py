@@ -51,7 +51,7 @@ if (k["ExecMainStartTimestampMonotonic"] > 0 && k["ActiveState"] ~ /^(active|rel
 printf "%s|%s|%.2f\\n", k["Id"], k["MainPID"], now - up + k["ExecMainStartTimestampMonotonic"] / 1000000 + {reads.LATE}
 split("", k) }}'); do
 u=${{l%%|*}}; t=${{l##*|}}; x=${{l#*|}}; x=$(readlink "/proc/${{x%|*}}/exe")
-p=$(echo "$reads" | awk -F'|' -v u="$u" '$1 == u {{ print $2 }}')
+p=$(echo "$reads" | awk -F'|' -v u="$u" -v w="${{u%%@*}}@*.${{u##*.}}" '$1 == u || $1 == w {{ print $2 }}')
 echo "start|$u|$t"
 find $p $(readlink -f $p) -newerct "@$t" -printf '%y|%C@|%p\\n' | sort -u | while IFS='|' read -r y c p; do
 [ "$p" = "$x" ] && continue
@@ -67,4 +67,4 @@ true""",
     speaks=True,
     blank="@reads",
 )
-"""Of $reads, UNIT|PATH for each file or folder that a unit reads."""
+"""Of $reads, UNIT|PATH for each file or folder that a unit reads; NAME@*.service for all units of a template."""

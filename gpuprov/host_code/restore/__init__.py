@@ -1,0 +1,1 @@
+"""Puts settings back to their values before gpuprov set them."""
