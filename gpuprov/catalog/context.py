@@ -46,7 +46,7 @@ def bound_pattern(text: str) -> str:
     return f"{before}{re.escape(text)}{after}"
 
 
-_STAMP = re.compile(r"(\[ *[\d.]+\] *|\d{4}[-/]\d\d[-/]\d\d[t ][\d:.,]+z? |kernel: |error: |warning: )*")
+_STAMP = re.compile(r"(\[ *[\d.]+\] *|\[?\d{4}[-/]\d\d[-/]\d\d[t ][\d:.,]+z?\]? |kernel: |error: |warning: )*")
 
 
 def is_whole_line(signature: str, line: str) -> bool:

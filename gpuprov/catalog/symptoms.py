@@ -73,6 +73,10 @@ FILES = (
     "symptoms_cluster",
     "symptoms_runs",
     "symptoms_sharing",
+    "symptoms_schedulers",
+    "symptoms_orchestration",
+    "symptoms_networks",
+    "symptoms_installs",
 )
 
 

@@ -66,15 +66,16 @@ def table(those: Iterable[Line]) -> str:
     return "\n".join(rows)
 
 
-THIN, ALL = "2026-11-29", "2026-11-29, all layers"
+THIN, ALL, KINDS = "2026-11-29", "2026-11-29, all layers", "2026-11-29, by kind"
 PARTS = {
     "the half that the catalogue is written by": [line for line in lines() if not line.held_out],
     "the half set aside": [line for line in lines() if line.held_out and not line.fresh],
     "gathered after the catalogue had been written": [
-        line for line in lines() if line.fresh and line.gathered not in (THIN, ALL)
+        line for line in lines() if line.fresh and line.gathered not in (THIN, ALL, KINDS)
     ],
     "gathered of layers that had few lines": [line for line in lines() if line.fresh and line.gathered == THIN],
-    "gathered last, of all layers": [line for line in lines() if line.fresh and line.gathered == ALL],
+    "gathered of all layers": [line for line in lines() if line.fresh and line.gathered == ALL],
+    "gathered last, after rows for whole kinds": [line for line in lines() if line.fresh and line.gathered == KINDS],
 }
 
 

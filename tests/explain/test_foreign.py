@@ -205,6 +205,7 @@ def test_a_gpu_by_its_address_is_one_whoever_has_it() -> None:
         ("2024/01/04 07:43:58 Incompatible platform detected", "kubernetes-nvml"),
         ("[    4.1] Reading register timed out.", "efa-dead"),
         ("Error: No devices were found", "smi-no-devices"),
+        ("[2023-10-16T10:42:01.139] error: Reading register timed out.", "efa-dead"),
         ("kernel: Loading of unsigned module is rejected", "module-key-rejected"),
     ],
 )

@@ -12,6 +12,10 @@ may be used. All of the third are set aside. What is set aside of these is `fres
 layers that had few lines, and are divided by source as those of the second, but for one by which a row was written; who
 wrote had seen all of them when gathering. So it is with those of "all layers", of threads of which the corpus had no
 line: their answers were written down before the rows that were added then.
+
+Those gathered "by kind" are of two gatherings. By all of the first, rows were written that hold whole families of
+messages of a program. The second was gathered when these rows were done, of threads that neither the corpus nor a row
+has, and is divided by source as above; rows were then written by those that are not set aside.
 """
 
 from __future__ import annotations
