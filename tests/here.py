@@ -84,6 +84,7 @@ def moved(folder: Path, *paths: str) -> Path:
 
 
 def program(folder: Path, name: str, text: str) -> None:
-    """Write a stand-in for a program, for `play`."""
+    """Write a stand-in for a program, for `play`; never through a link to the machine's own."""
+    (folder / name).unlink(missing_ok=True)
     (folder / name).write_text(f"#!/bin/sh\n{text}", encoding="utf-8")
     (folder / name).chmod(0o755)
