@@ -46,6 +46,7 @@ def stand_in(folder: Path, programs: Mapping[str, str]) -> dict[str, str]:
     """An environment in which these programs are found first; each is a script, or the body of a shell's."""
     folder.mkdir(exist_ok=True)
     for name, body in programs.items():
+        (folder / name).unlink(missing_ok=True)  # a link would lead the text into the machine's own program
         (folder / name).write_text(body if body.startswith("#!") else f"#!/bin/sh\n{body}\n")
         (folder / name).chmod(0o755)
     return {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
