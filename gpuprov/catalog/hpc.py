@@ -102,12 +102,6 @@ def list_packages(origin: Origin, family: str) -> tuple[str, ...]:
     )
 
 
-def find_mpirun(origin: Origin, family: str) -> str:
-    """Return the pattern of mpirun's path."""
-    rows = read_hpc_file().programs
-    return next((row.mpirun for row in rows if (row.origin, row.family) == (origin, family)), "")
-
-
 def parse_level(version: str) -> str:
     """Return the OFED level of a package of an OFED's user space (`23.10` of 1.16.0-1.2310119); empty for others."""
     match = _LEVEL.search(version)

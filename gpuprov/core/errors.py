@@ -84,12 +84,6 @@ class GpuprovError(Exception):
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 
 
-class ApplyError(GpuprovError):
-    """Apply could not be completed on at least one host."""
-
-    exit_code = CODES["failed"]
-
-
 class UnreachableError(GpuprovError):
     """A host could not be reached."""
 

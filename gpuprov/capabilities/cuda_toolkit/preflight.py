@@ -14,6 +14,7 @@ from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
 from gpuprov.facts.probes.driver.cuda_toolkit import INDEX, PACKAGES, TOOLKITS
 from gpuprov.facts.probes.host import family, system
+from gpuprov.rules import resolve
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[CudaToolkit]
@@ -56,7 +57,7 @@ def resolvable(ctx: Ctx) -> Outcome:
         return fail(expected, decision.problem, decision.hint)
     changes = move_packages(decision.packages, have, decision.remove)
     message = ", ".join(f"{name} {version}" for name, version in decision.packages.items())
-    shown = ", ".join(toolchain.strip_to_upstream(version) for version in decision.releases.values())
+    shown = ", ".join(resolve.upstream(version) for version in decision.releases.values())
     return Outcome(status="pass", expected=expected, found=message, changes=tuple(changes), version=shown)
 
 

@@ -40,6 +40,12 @@ def parse_number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def parse_version(text: str) -> tuple[int, ...]:
+    """Return the numbers at the beginning of a version, for comparing; () if it begins with none."""
+    match = re.match(r"\d+(\.\d+)*", text)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
+
+
 def parse_numbers(text: str) -> frozenset[int]:
     """`0-3,8` as numbers: how the kernel writes CPUs and ports. Raises Unreadable for a list that means more than
     NUMBERS."""

@@ -85,6 +85,11 @@ def compose(probes: Iterable[Probe[Any]], limit: int = PROBE_LIMIT) -> str:
     return head + calls + _TAIL
 
 
+def compose_one(name: str, script: str, limit: float) -> str:
+    """Compose a script for one snippet, whose output is taken as it is."""
+    return compose((Probe(name, script, lambda output: output.text),), int(limit))
+
+
 def with_environment(script: str, environment: Mapping[str, str]) -> str:
     """Return the script with additional environment for its snippets, and a bundle's own programs first in PATH."""
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()]

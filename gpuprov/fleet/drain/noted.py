@@ -17,9 +17,9 @@ import msgspec
 
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.safe_parse import Unreadable, parse_typed_json
-from gpuprov.facts.collect.script import compose, split
+from gpuprov.facts.collect.script import compose_one, split
 from gpuprov.facts.collect.transport import run as run_on
-from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.host.house import DRAINED_FILE, Drained
 from gpuprov.fleet.drain.base import Adapter, Step
 from gpuprov.host_code import machine
@@ -83,7 +83,7 @@ class Noted:
         """Run the script and return its output; empty if it could not be run."""
         answer = ""
         try:
-            text = run_on(self._hosts[host], compose((Probe("drained", script, _text),), limit=int(LIMIT)), LIMIT)
+            text = run_on(self._hosts[host], compose_one("drained", script, LIMIT), LIMIT)
             output = (split(text.encode()) or {}).get("drained", Output("", 1))
             problem = output.error.strip() or f"exit status {output.status}" if output.status else ""
             answer = "" if problem else output.text.strip()
@@ -129,7 +129,3 @@ def gone(run: str = "") -> str:
 
 def _run(run: str) -> str:
     return f'"run": {json.dumps(run)}'
-
-
-def _text(output: Output) -> str:
-    return output.text
