@@ -1,7 +1,5 @@
 """The document of `gpuprov accept`."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

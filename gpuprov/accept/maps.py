@@ -1,8 +1,6 @@
 """Figures between pairs of hosts as maps: the result of each pair, and how good it is, in levels that a legend can
 name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from statistics import median

@@ -1,7 +1,5 @@
 """Types of an acceptance: its options, the facts of its hosts, and its findings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal

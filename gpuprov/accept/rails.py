@@ -1,8 +1,6 @@
 """A host's rails: the ports to test, each with the GID and the address that others reach it by. Never a device by its
 number."""
 
-from __future__ import annotations
-
 import os
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Runs steps on many hosts at a time, over whatever the inventory says."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from gpuprov.accept.model import Ran, Runner, Step

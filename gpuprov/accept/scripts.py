@@ -4,8 +4,6 @@ Each program gets a process group of its own, recorded with its start time in th
 finds it.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 

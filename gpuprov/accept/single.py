@@ -1,7 +1,5 @@
 """Tests of one host's GPUs, on all hosts at a time, and of nccl-tests over all hosts."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

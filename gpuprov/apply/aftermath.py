@@ -1,7 +1,5 @@
 """Cleanup of hosts whose run did not end by itself: return the lock, remove temporary folders, and name what hangs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """Manifest of a bundle of packages, which the site's ssh key signs."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

@@ -1,8 +1,6 @@
 """Opening of a bundle: it is read only after its signature is verified, and accepted only if every file matches the
 manifest."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -1,8 +1,6 @@
 """A bundle's packages on a host: carried over the connection, verified there, and the only ones its package manager
 sees."""
 
-from __future__ import annotations
-
 import hashlib
 import shlex
 import tarfile
@@ -64,7 +62,7 @@ autorefresh=0
 gpgcheck=0
 repo_gpgcheck=0
 pkg_gpgcheck=0
-""",
+"""
     },
 }
 """Files of the folder on a host, by family. `@` is the folder."""

@@ -5,8 +5,6 @@ Each script gets on its standard input what a previous bundle has, and returns a
 names of those that are not new; and for apt their index.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,8 +1,6 @@
 """Identity of the spec that a bundle was made for: its values, whatever the host is called, and wherever the inventory
 lies."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from typing import Any

@@ -1,8 +1,6 @@
 """Bytes to and from a host, over the connection that reads it: a folder of packages does not fit into the text of a
 script."""
 
-from __future__ import annotations
-
 import io
 import shlex
 import subprocess

@@ -1,8 +1,6 @@
 """Checks that are generated from settings and kernel modules: their comparison, their words, and the changes that a
 plan shows."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

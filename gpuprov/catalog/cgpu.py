@@ -1,7 +1,7 @@
 """Alibaba Cloud's cGPU: the nodes of /proc/cgpu_km, the meaning of a policy's number, the drivers that work with each
 version."""
 
-from __future__ import annotations
+from functools import partial
 
 from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.core.safe_parse import parse_version
@@ -62,9 +62,7 @@ class CgpuFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     deadlock: Until
 
 
-def read_cgpu_file() -> CgpuFile:
-    """The file, read once."""
-    return load("cgpu", CgpuFile)
+read_cgpu_file = partial(load, "cgpu", CgpuFile)
 
 
 def get_bounds(key: str) -> tuple[int, int]:

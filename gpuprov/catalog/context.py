@@ -1,7 +1,5 @@
 """A line and the message in it: the text beside the message, and the boundaries of its words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

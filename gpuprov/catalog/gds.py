@@ -1,7 +1,6 @@
 """GPUDirect Storage: packages, releases, file systems as gdscheck lists them, and the requirements of PCI P2PDMA."""
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Literal
 
 from gpuprov.catalog import gpus
@@ -64,9 +63,7 @@ class GdsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     p2pdma: P2pdma
 
 
-def gds_file() -> GdsFile:
-    """The file, read once."""
-    return load("gds", GdsFile)
+gds_file = partial(load, "gds", GdsFile)
 
 
 def configuration(toolkit: str) -> str:

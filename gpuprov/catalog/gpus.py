@@ -1,7 +1,5 @@
 """Facts about each GPU, and lookup of GPUs by key, product name or PCI ID."""
 
-from __future__ import annotations
-
 import re
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache

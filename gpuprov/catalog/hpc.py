@@ -1,8 +1,7 @@
 """Open MPI, UCX and HPC-X: packages by origin, places of programs, and what the name of an HPC-X archive says."""
 
-from __future__ import annotations
-
 import re
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -76,9 +75,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
     arch: str
 
 
-def read_hpc_file() -> HpcFile:
-    """The file, read once."""
-    return load("hpc", HpcFile)
+read_hpc_file = partial(load, "hpc", HpcFile)
 
 
 def parse_archive(name: str) -> Archive | None:

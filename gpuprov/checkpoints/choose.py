@@ -1,7 +1,5 @@
 """Choice of the checkpoint that a host goes back to, and of the spec that brings it there. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

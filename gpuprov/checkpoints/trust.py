@@ -1,7 +1,5 @@
 """Limits of a checkpoint, which a host supplies: it may have this machine do no more than its inventory permits. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

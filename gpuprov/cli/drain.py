@@ -1,7 +1,5 @@
 """The commands `gpuprov drain` and `gpuprov undrain`: parse, call, print, return the exit code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 

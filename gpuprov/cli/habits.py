@@ -1,8 +1,6 @@
 """Options in Ansible's form, one by one: for commands that do not take all of `options.inventory` and
 `options.reaching`."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Errors that a user can act on, outcomes, and their exit codes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal
 

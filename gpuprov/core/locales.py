@@ -4,8 +4,6 @@ ansible/cli).
 Many scripts set LC_ALL=C, and ssh passes on the client's locale (SendEnv LC_*), which may not be installed.
 """
 
-from __future__ import annotations
-
 import locale
 import os
 import sys

@@ -1,7 +1,5 @@
 """Drift of each host of a fleet. Hosts are read once, with the checks of verify; nothing is changed on them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Drift of one host, from its results and facts. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime

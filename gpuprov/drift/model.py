@@ -1,7 +1,5 @@
 """Types of a host's drift, for the text and the JSON document."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """Drift as text. Pure functions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime

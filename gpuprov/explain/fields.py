@@ -1,7 +1,5 @@
 """The fields of a capability's block, and of the blocks inside it: purpose, allowed values, and default of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from typing import Any

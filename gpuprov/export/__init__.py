@@ -1,7 +1,5 @@
 """Export of a host's state as a spec: captures a good host, to assert it elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Contradictions on a host: its exported spec, checked by verify on the same facts."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

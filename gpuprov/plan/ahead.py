@@ -1,8 +1,6 @@
 """Reads hosts as they would be after their package sources are added: the source's index decides what waits for it, as
 it does for apply once the source is there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The document of `gpuprov plan`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal
 

@@ -1,8 +1,6 @@
 """Runs a module of gpuprov/host_code on many hosts at a time as a program: a request on its standard input, one line of
 JSON back."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Manifest of a bundle: the first file of its archive."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

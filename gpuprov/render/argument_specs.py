@@ -1,7 +1,5 @@
 """Conversion of a fragment's type to the role options declared to Ansible in `meta/argument_specs.yml`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import inspect as shape

@@ -1,7 +1,5 @@
 """The status of a roll-out as data, as printed by `rollout status --json`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime

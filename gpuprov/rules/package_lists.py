@@ -1,7 +1,5 @@
 """Offered packages, as data: headers of kernels, precompiled modules, versions in order. Standard library only."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Description of a field, from its type: the only source for argument_specs, JSON Schema, the reference and `explain`."""
 
-from __future__ import annotations
-
 import re
 
 from msgspec import inspect as shape

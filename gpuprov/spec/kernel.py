@@ -1,7 +1,5 @@
 """Requirements of the kernel: from the `kernel` block itself and the other capabilities, merged by declared rules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 

@@ -1,8 +1,6 @@
 """The typed model of a host spec. A fragment is the configuration of one capability; defaults live here and nowhere
 else."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal

@@ -1,7 +1,5 @@
 """The JSON Schema of the `gpuprov` variable, for editors; generated from the typed model."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from typing import Any

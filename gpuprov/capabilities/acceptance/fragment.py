@@ -1,7 +1,5 @@
 """The `acceptance` block."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec
@@ -90,8 +88,7 @@ class Nccl(Fragment, frozen=True):
         str, msgspec.Meta(pattern=r"^[1-9][0-9]{0,9}[KMG]?$", description="the message size: 16G, 512M")
     ] = "16G"
     busbw: Annotated[
-        Threshold,
-        msgspec.Meta(description="GB/s of bus bandwidth within a host; 0: what is published for its GPUs"),
+        Threshold, msgspec.Meta(description="GB/s of bus bandwidth within a host; 0: what is published for its GPUs")
     ] = 0.0
     across: Annotated[
         bool, msgspec.Meta(description="whether it also runs over all hosts of an acceptance, by mpirun")

@@ -1,7 +1,5 @@
 """The `cgpu` block, and the lines of its configuration on the host."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

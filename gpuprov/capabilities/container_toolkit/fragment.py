@@ -1,7 +1,5 @@
 """The `container_toolkit` block, and what follows from it on a given host."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
 

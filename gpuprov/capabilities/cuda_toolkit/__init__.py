@@ -1,7 +1,5 @@
 """`cuda_toolkit`: exact CUDA toolkits beside each other, with cuDNN and NCCL, and never a driver with them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Capability
@@ -151,7 +149,5 @@ CAPABILITY = Capability(
     desired=DESIRED,
     resources=RESOURCES,
     packages=True,
-    presupposes={
-        **dict.fromkeys(("runs", "default", "held", "path"), ("cuda_toolkit.packages",)),
-    },
+    presupposes={**dict.fromkeys(("runs", "default", "held", "path"), ("cuda_toolkit.packages",))},
 )

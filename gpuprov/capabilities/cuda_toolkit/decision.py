@@ -1,7 +1,5 @@
 """Decision which packages of the CUDA toolkit, cuDNN and NCCL a host should have, by what is installed and offered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -103,10 +101,7 @@ def space_needed(decision: Decision, part: str, host_state: There) -> dict[str, 
     for entry in catalogue.read_toolkits_file().libraries:
         if entry.family == host_state.family and toolchain.select_matching(missing, _named(entry.run, r"\d+")):
             needs.append(entry)
-    return {
-        "installed": sum(need.installed_mib for need in needs),
-        "archive": sum(need.archive_mib for need in needs),
-    }
+    return {"installed": sum(need.installed_mib for need in needs), "archive": sum(need.archive_mib for need in needs)}
 
 
 def _versions(pattern: str, host_state: There) -> list[str]:

@@ -1,7 +1,5 @@
 """The `cuda_toolkit` block."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import msgspec

@@ -1,7 +1,5 @@
 """Values that follow from the `cuda_toolkit` block on a given host."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.cuda_toolkit import decision
 from gpuprov.capabilities.cuda_toolkit.decision import Decision, There
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit

@@ -1,7 +1,5 @@
 """Checks of the toolkits as they are now: packages, compilers, the default, libraries, holds."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
@@ -177,13 +175,7 @@ def told_by(header: str, version: str) -> bool:
     return bool(header) and toolchain.is_satisfying(header, ".".join(version.split(".")[:3]))
 
 
-@check(
-    "cuda_toolkit.held",
-    *(*BASE, *answers.HOLDING),
-    fields=("hold",),
-    moment="next-boot",
-    evidence=answers.SHOWN,
-)
+@check("cuda_toolkit.held", *(*BASE, *answers.HOLDING), fields=("hold",), moment="next-boot", evidence=answers.SHOWN)
 def held(ctx: Ctx) -> Outcome:
     """Every package of the toolkits, of cuDNN and NCCL is held (or none, if the spec asks for that): no upgrade moves
     one of them alone."""

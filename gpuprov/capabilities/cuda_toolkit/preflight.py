@@ -1,8 +1,6 @@
 """Checks that the toolkits can be installed without a driver, and that the driver runs them, made before anything is
 changed."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.compared import move_packages

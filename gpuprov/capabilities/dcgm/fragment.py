@@ -1,7 +1,5 @@
 """The `dcgm` block, and what follows from it on a given host."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """The `fabric_manager` block, and what follows from it on a given host."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

@@ -1,8 +1,6 @@
 """Checks of nvidia-imex on compute trays of a rack, in place of Fabric Manager: hardware, installation, and members of
 its domain."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
@@ -126,12 +124,7 @@ def alive(ctx: Ctx) -> Outcome:
 
 
 @in_domains
-@check(
-    "fabric_manager.imex_nodes",
-    IMEX,
-    fields=("imex",),
-    evidence="hostname -I",
-)
+@check("fabric_manager.imex_nodes", IMEX, fields=("imex",), evidence="hostname -I")
 def nodes(ctx: Ctx) -> Outcome:
     """This host is among the members."""
     state, members = ctx.facts.get(IMEX), list_members(ctx.fragment)

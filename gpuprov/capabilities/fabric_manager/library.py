@@ -6,8 +6,6 @@ the one transaction of the driver's set, and which library it is follows from th
 version line of its own.
 """
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.compared import move_packages
 from gpuprov.capabilities.fabric_manager.fragment import (

@@ -1,8 +1,6 @@
 """Checks of Fabric Manager as it is now: version, hold, process, registration of the GPUs, settings in force, subnet
 manager."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec
@@ -189,11 +187,7 @@ def subnet_manager(ctx: Ctx) -> Outcome:
     return ok(f"nvlsm alive (process {process.pid})", expected)
 
 
-@compared(
-    "fabric_manager.subnet_manager_at_boot",
-    *(*HARDWARE_PROBES, boot.MODULES_LOAD),
-    moment="next-boot",
-)
+@compared("fabric_manager.subnet_manager_at_boot", *(*HARDWARE_PROBES, boot.MODULES_LOAD), moment="next-boot")
 def subnet_manager_at_boot(ctx: Ctx) -> Group | Outcome:
     """NVSwitches of generation 4: ib_umad is loaded at boot, before Fabric Manager starts; nothing else loads it."""
     switch_gen = generation(ctx.facts)
@@ -209,7 +203,4 @@ def subnet_manager_at_boot(ctx: Ctx) -> Group | Outcome:
     )
 
 
-CHECKS = (
-    *(version, held, log, registered, settings),
-    *(subnet_manager, subnet_manager_at_boot),
-)
+CHECKS = (*(version, held, log, registered, settings), *(subnet_manager, subnet_manager_at_boot))

@@ -1,7 +1,5 @@
 """`gds`: GPUDirect Storage: libcufile, its tools, nvidia-fs or PCI P2PDMA, and settings of /etc/cufile.json."""
 
-from __future__ import annotations
-
 import re
 
 from gpuprov.capabilities.base import LOADED, Capability

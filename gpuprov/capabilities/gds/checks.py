@@ -1,7 +1,5 @@
 """Checks of GPUDirect Storage: its packages, its configuration, and what gdscheck says of each file system."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gpuprov.capabilities import package_sources
@@ -146,11 +144,7 @@ def direct(ctx: Ctx) -> Outcome:
     if not answer.installed:
         return fail(expected, f"{tools} has no gdscheck", f"see gds.packages; {APPLY}")
     if not answer.modes:
-        return fail(
-            expected,
-            f"gdscheck ended with: {answer.last or 'nothing'}",
-            f"{tools}/gdscheck -p",
-        )
+        return fail(expected, f"gdscheck ended with: {answer.last or 'nothing'}", f"{tools}/gdscheck -p")
     container = ctx.facts.get(system.CONTAINER)
     if container and not answer.gpus:
         return skip(f"{container} container: the GPUs are the machine's, and it does not show them here")

@@ -1,7 +1,5 @@
 """Decision which versions of the packages a host should have, by what is installed and offered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

@@ -1,7 +1,5 @@
 """Rules for GPUDirect Storage that hold on any host, and what it asks of the kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The `health` block."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -171,8 +169,7 @@ class Health(Fragment, frozen=True):
         ),
     ] = ()
     free_space: Annotated[
-        int,
-        msgspec.Meta(ge=0, le=99, description="How many percent of each must at least be free (0: not judged)"),
+        int, msgspec.Meta(ge=0, le=99, description="How many percent of each must at least be free (0: not judged)")
     ] = 10
     free_inodes: Annotated[
         int,

@@ -1,7 +1,5 @@
 """The `hpc` block."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec
@@ -44,8 +42,7 @@ class Hpc(Fragment, frozen=True):
     ] = "openmpi"
     hpcx: Annotated[Hpcx, msgspec.Meta(description="the archive of HPC-X, unpacked to /opt")] = Hpcx()
     cuda_aware: Annotated[
-        bool,
-        msgspec.Meta(description="whether MPI and UCX must take GPU memory, as ompi_info and ucx_info report it"),
+        bool, msgspec.Meta(description="whether MPI and UCX must take GPU memory, as ompi_info and ucx_info report it")
     ] = False
     hold: Annotated[bool, msgspec.Meta(description="Hold the packages of Open MPI and UCX against upgrades")] = True
 

@@ -1,7 +1,5 @@
 """The `kubernetes` block: one strategy for a node, in the terms of the charts that it is for."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec
@@ -9,8 +7,7 @@ import msgspec
 from gpuprov.spec.model import Fragment
 
 Word = Annotated[
-    str,
-    msgspec.Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$", description="a label's value"),
+    str, msgspec.Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$", description="a label's value")
 ]
 LabelValue = Annotated[
     str, msgspec.Meta(pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$", description="a label's value")
@@ -66,8 +63,7 @@ class MpsSharing(Fragment, frozen=True):
 
     rename_by_default: Annotated[bool, msgspec.Meta(description="advertise NAME.shared instead of NAME")] = False
     fail_requests_greater_than_one: Annotated[
-        bool,
-        msgspec.Meta(description="refuse a pod that asks for more than one share; plugins before 0.20 always do"),
+        bool, msgspec.Meta(description="refuse a pod that asks for more than one share; plugins before 0.20 always do")
     ] = True
     resources: Annotated[
         tuple[SharedResource, ...], msgspec.Meta(description="what is shared (nvidia.com/gpu only); none: no MPS")

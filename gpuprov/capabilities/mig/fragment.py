@@ -1,7 +1,5 @@
 """The `mig` block: which GPUs are in MIG mode, and how each is partitioned."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,10 +8,7 @@ from gpuprov.spec.model import Fragment
 
 Mode = Literal["enabled", "disabled"]
 Count = Annotated[int, msgspec.Meta(ge=1, le=64)]
-Profile = Annotated[
-    str,
-    msgspec.Meta(description="a MIG profile's name such as 3g.40gb, 1c.3g.40gb or 1g.10gb+me"),
-]
+Profile = Annotated[str, msgspec.Meta(description="a MIG profile's name such as 3g.40gb, 1c.3g.40gb or 1g.10gb+me")]
 Slices = Annotated[
     str, msgspec.Meta(pattern=r"^[1-9][0-9]*c$", description="the slices of a compute instance: 1c, 2c, ...")
 ]
@@ -81,8 +76,7 @@ class Mig(Fragment, frozen=True):
     """
 
     mode: Annotated[
-        Mode,
-        msgspec.Meta(description="without layout and config_file: the MIG mode of every GPU that has MIG"),
+        Mode, msgspec.Meta(description="without layout and config_file: the MIG mode of every GPU that has MIG")
     ] = "enabled"
     layout: Annotated[
         tuple[LayoutEntry, ...],

@@ -1,7 +1,5 @@
 """The `nvidia_driver` block, and what follows from it on a given host."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec
@@ -92,8 +90,7 @@ class NvidiaDriver(Fragment, frozen=True):
         ),
     ] = Repository()
     runfile: Annotated[
-        Runfile,
-        msgspec.Meta(description="NVIDIA's .run file for source runfile, by url or file, and its checksum"),
+        Runfile, msgspec.Meta(description="NVIDIA's .run file for source runfile, by url or file, and its checksum")
     ] = Runfile()
     module_parameters: Annotated[
         dict[ParameterName, Scalar],

@@ -1,7 +1,5 @@
 """Packages held after the driver's transaction, and the kernels held with them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The `rdma` block."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec
@@ -29,14 +27,10 @@ class Selector(Fragment, frozen=True, omit_defaults=True):
     pci: Annotated[
         str,
         msgspec.Meta(
-            pattern=r"^(([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])?$",
-            description='its PCI address: "0000:3b:00.0"',
+            pattern=r"^(([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])?$", description='its PCI address: "0000:3b:00.0"'
         ),
     ] = ""
-    driver: Annotated[
-        str,
-        msgspec.Meta(pattern=r"^[a-z0-9_]*$", description="its kernel driver: mlx5_core"),
-    ] = ""
+    driver: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9_]*$", description="its kernel driver: mlx5_core")] = ""
     netdev: Annotated[
         str,
         msgspec.Meta(
@@ -116,8 +110,7 @@ class Rdma(Fragment, frozen=True):
         int, msgspec.Meta(ge=0, le=256, description="how many such devices the host has; 0: one or more")
     ] = 0
     rate: Annotated[
-        int,
-        msgspec.Meta(ge=0, le=3200, description="Gb/s that each port is to have at least; 0 asks for nothing"),
+        int, msgspec.Meta(ge=0, le=3200, description="Gb/s that each port is to have at least; 0 asks for nothing")
     ] = 0
     ipoib: Annotated[bool, msgspec.Meta(description="an IP network interface on each InfiniBand port: ib_ipoib")] = (
         False

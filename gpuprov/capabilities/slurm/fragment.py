@@ -1,7 +1,5 @@
 """The `slurm` block, and what it means on a given host."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 

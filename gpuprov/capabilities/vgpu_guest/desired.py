@@ -1,7 +1,5 @@
 """Desired state of the role: gridd.conf, the one token, nvidia-gridd with both."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,11 +71,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
         tasks["folder"] = {"path": folder}
     if dest:
         tasks["token"] = {"src": block.token_file, "dest": dest, "mode": block.token_mode}
-    return {
-        "files": values["files"],
-        "absent": [path for path in token_paths if dest and path != dest],
-        "tasks": tasks,
-    }
+    return {"files": values["files"], "absent": [path for path in token_paths if dest and path != dest], "tasks": tasks}
 
 
 RESOURCES: Resources[VgpuGuest] = Resources(
@@ -88,7 +82,4 @@ RESOURCES: Resources[VgpuGuest] = Resources(
     units=lambda _host, _block: (catalogue.UNIT,),
     proves={"files": ("licensing", *SETTING_FIELDS)},
 )
-DESIRED: Desired[VgpuGuest] = Desired(
-    (GRIDD,),
-    make,
-)
+DESIRED: Desired[VgpuGuest] = Desired((GRIDD,), make)

@@ -1,7 +1,5 @@
 """The `vgpu_guest` block, and the lines of gridd.conf that follow from it."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

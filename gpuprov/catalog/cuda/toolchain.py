@@ -1,7 +1,5 @@
 """Names and versions of packages of the CUDA toolkit, cuDNN and NCCL, which show the toolkit and the release."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """The driver's packages by distribution and source, as rules for the resolver and the roles."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase

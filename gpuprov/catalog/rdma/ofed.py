@@ -1,7 +1,6 @@
 """NVIDIA's DOCA-OFED: its packages, its kernel modules, its service, and the systems that it does not build on."""
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Literal
 
 from gpuprov.catalog.reader import Fact, File, Note, load
@@ -61,9 +60,7 @@ class OfedFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     unbuildable: tuple[Unbuildable, ...]
 
 
-def read_ofed_file() -> OfedFile:
-    """The file, read once."""
-    return load("rdma_ofed", OfedFile)
+read_ofed_file = partial(load, "rdma_ofed", OfedFile)
 
 
 def list_modules(role: str) -> tuple[str, ...]:

@@ -1,8 +1,6 @@
 """Archives and compressed files of others, read without writing anything: sizes are bounded, no name in them is a path
 here."""
 
-from __future__ import annotations
-
 import bz2
 import codecs
 import io

@@ -1,7 +1,5 @@
 """Numbers that a host printed."""
 
-from __future__ import annotations
-
 import math
 import re
 

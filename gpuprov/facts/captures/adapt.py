@@ -2,8 +2,6 @@
 A piece that has only half of a probe's data is not used as its output: checks would take it for complete.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

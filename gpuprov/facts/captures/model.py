@@ -1,7 +1,5 @@
 """A record of one host: its pieces, and the outputs of probes derived from them."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeVar
 
 import msgspec

@@ -2,8 +2,6 @@
 knows nothing of hosts, shells or ssh.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import selectors

@@ -6,8 +6,6 @@ be csh or fish, and nothing visible in `ps`. testinfra's backends cannot do that
 exec to ask for the encoding), so the ssh command line is built here, from the same variables.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shlex

@@ -4,8 +4,6 @@ the actions or the output of a run would change gpuprov's result: a callback tha
 it. https://docs.ansible.com/ansible/latest/reference_appendices/config.html
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 

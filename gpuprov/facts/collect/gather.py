@@ -1,7 +1,5 @@
 """Read many hosts: one script and one exec per host, many hosts at a time."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar

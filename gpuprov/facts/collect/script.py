@@ -11,8 +11,6 @@ bash would report its end in the next frame. `timeout` from coreutils would wait
 two forks and execs per probe; the one ticker costs two per host and one a second.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 import shlex

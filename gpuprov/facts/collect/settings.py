@@ -3,8 +3,6 @@ Ansible's own resolver takes 650 ms to import; the few options needed for readin
 https://docs.ansible.com/ansible/latest/collections/ansible/builtin/ssh_connection.html
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 from functools import cached_property, lru_cache

@@ -3,8 +3,6 @@ ssh. TCP's own keep-alives are answered by the kernel even for a frozen sshd; ss
 (ServerAliveInterval, ssh_config(5)).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

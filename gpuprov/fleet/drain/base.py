@@ -5,8 +5,6 @@ result of a step was read back from the scheduler after the change. What belongs
 byte.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Literal, Protocol

@@ -6,8 +6,6 @@ note too many, never one too few. As a rule this takes one login on the host eac
 that cannot be reached is taken out all the same; `untold` then gives the reason why it has no current note.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Mapping

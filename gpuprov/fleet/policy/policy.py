@@ -1,7 +1,5 @@
 """The policy of a roll-out: a typed YAML file beside the inventory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path as File
 from typing import Annotated, Any, Literal

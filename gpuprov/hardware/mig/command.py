@@ -1,7 +1,5 @@
 """`gpuprov mig fit` and `gpuprov mig layouts`: their results and output formats."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

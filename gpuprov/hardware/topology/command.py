@@ -1,7 +1,5 @@
 """`gpuprov topology`: its results and their output formats."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 

@@ -2,8 +2,6 @@
 export, topology and the exporter use these rules.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 

@@ -2,8 +2,6 @@
 each, used by specs that request it and by health.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import msgspec

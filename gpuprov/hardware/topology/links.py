@@ -1,7 +1,5 @@
 """PCIe links that are narrower or slower than both their ends support, and GPUs whose NVLinks are not all up."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -90,10 +88,7 @@ def _check_lone_link(function: Function, alike: Sequence[Function], idle: bool, 
     """Check a link whose other end is not visible: the width and speed of most similar devices on this host are
     possible here, too; the capability of its own end may not be."""
     link = function.link
-    width, speed = (
-        find_usual([peer.link.width for peer in alike]),
-        find_usual([peer.link.speed for peer in alike]),
-    )
+    width, speed = (find_usual([peer.link.width for peer in alike]), find_usual([peer.link.speed for peer in alike]))
     narrow, slow = 0 < link.width < width, 0 < link.speed < speed
     if narrow or slow:
         possible = format_link(max(width, link.width), max(speed, link.speed))

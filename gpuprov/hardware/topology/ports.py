@@ -1,7 +1,5 @@
 """Ports of RDMA devices that are down or slower than they should be, and the devices that an `rdma` block selects."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

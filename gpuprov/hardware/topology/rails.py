@@ -1,7 +1,5 @@
 """Rails: each GPU with a near HCA of its own, as NCCL and rail-optimized fabrics need it."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.hardware.topology.model import DISTANCES, Distance, Gpu, Hca, Wiring

@@ -1,7 +1,5 @@
 """The block `rdma.erdma`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """The block `rdma.ofed`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

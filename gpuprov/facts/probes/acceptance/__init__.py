@@ -1,7 +1,5 @@
 """Facts of a host for acceptance tests: tools, addresses, PCI paths, users of its HCAs, and the last measurements."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.catalog.acceptance import FOLDER, RESULT

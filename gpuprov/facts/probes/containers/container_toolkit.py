@@ -1,7 +1,5 @@
 """The NVIDIA Container Toolkit on a host: its release and settings, CDI specifications, device links, rootless users."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,8 +1,6 @@
 """A Kubernetes node as seen on its host: kubelet, gpuprov's files, other managers of the GPUs, and the cluster's
 view of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

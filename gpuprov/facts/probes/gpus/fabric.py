@@ -1,7 +1,5 @@
 """The NVSwitch fabric: bridges to its switches, the Fabric Manager daemon, its packages, and the state that GPUs report."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,7 +1,5 @@
 """NVLinks as nvidia-smi reports them: active links of each GPU, and their number between each pair."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -3,8 +3,6 @@ Processes come last in a GPU's block, so nothing below them is read; the number 
 block.
 """
 
-from __future__ import annotations
-
 import re
 
 from gpuprov.facts.probes.base import ProbeFailed

@@ -2,8 +2,6 @@
 report. GRUB's generated configuration decides: `GRUB_DEFAULT` and `grub-set-default` take effect only through it.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe

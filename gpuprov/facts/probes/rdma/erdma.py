@@ -1,7 +1,5 @@
 """Alibaba's eRDMA on a host: the driver of each kernel, the loaded module, modprobe's options, the MTU, and conflicts."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.core.safe_parse import parse_numbers

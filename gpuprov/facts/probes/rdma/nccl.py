@@ -1,7 +1,5 @@
 """NCCL's configuration on a host: its files, the login environment, and whether the files that they name exist."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe

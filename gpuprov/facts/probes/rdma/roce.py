@@ -3,8 +3,6 @@ of rdma_cm, `mlnx_qos` of NVIDIA's tools or else `dcb` of iproute2, and the driv
 debugfs (the kernel's mlx5_ib).
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe

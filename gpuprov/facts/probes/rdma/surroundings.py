@@ -1,8 +1,6 @@
 """The surroundings of a host's RDMA devices: packages, modules, network interfaces, soft devices' unit, limits of
 services."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """Rules of rpm and dnf 4, reimplemented: comparison of versions, and the effect of a lock of the versionlock plugin."""
 
-from __future__ import annotations
-
 import re
 from fnmatch import fnmatchcase
 from functools import cmp_to_key

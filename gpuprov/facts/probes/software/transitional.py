@@ -4,8 +4,6 @@ https://packages.ubuntu.com/source/noble-updates/libs/nvidia-graphics-drivers-53
 description (https://packages.ubuntu.com/questing/nvidia-imex-590), so their dependencies decide.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,8 +1,6 @@
 """zypper without side effects: versions that its repositories offer, from the metadata that the host has fetched, and
 its locks."""
 
-from __future__ import annotations
-
 
 def _build_setting(key: str, word: str) -> str:
     """Return shell that prints a setting of zypp.conf as `WORD|VALUE`; the last line is in force."""

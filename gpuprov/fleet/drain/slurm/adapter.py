@@ -4,8 +4,6 @@ No job is ended: running jobs run to their end. A node that somebody else has ta
 https://slurm.schedmd.com/scontrol.html
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 

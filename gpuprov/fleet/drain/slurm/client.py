@@ -1,7 +1,5 @@
 """scontrol and squeue: the questions, and parsing of the answers."""
 
-from __future__ import annotations
-
 import os
 
 from gpuprov.core import safe_parse
