@@ -1,10 +1,17 @@
 """Description of a field, from its type: the only source for argument_specs, JSON Schema, the reference and `explain`."""
 
 import re
+from typing import Any
 
+import msgspec
 from msgspec import inspect as shape
 
 from gpuprov.spec.kinds import unwrap
+
+
+def describe(text: str, **limits: Any) -> msgspec.Meta:
+    """Return the annotation of a field with this description, and with limits of its values."""
+    return msgspec.Meta(description=text, **limits)
 
 
 def list_members(kind: shape.Type) -> list[shape.Type]:
