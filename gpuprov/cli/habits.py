@@ -13,6 +13,11 @@ C = TypeVar("C", bound=Callable[..., Any])
 shared = functools.partial(click.option, cls=Shared)
 
 
+def combine(*decorators: Callable[[Any], Any]) -> Callable[[C], C]:
+    """Return one decorator for these, as they would stand above a command."""
+    return lambda command: functools.reduce(lambda inner, decorator: decorator(inner), reversed(decorators), command)
+
+
 def extra_vars(about: str) -> Callable[[C], C]:
     """Return a decorator for -e/--extra-vars, as in Ansible."""
     return shared("-e", "--extra-vars", multiple=True, metavar="VARIABLES", help=about)
