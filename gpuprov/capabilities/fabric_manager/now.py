@@ -7,7 +7,7 @@ import msgspec
 
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.compared import Group, compared, find_missing, judge, move_packages
+from gpuprov.capabilities.compared import Group, compared, find_missing, judge, judge_package, judge_program
 from gpuprov.capabilities.fabric_manager.fragment import (
     DRIVER_PROBES,
     HARDWARE_PROBES,
@@ -26,11 +26,10 @@ from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import fabric
 from gpuprov.facts.probes.host import pci, system
-from gpuprov.facts.probes.host.family import family, words
+from gpuprov.facts.probes.host.family import family
 from gpuprov.facts.probes.kernel import boot, modules
 from gpuprov.hardware.topology import fabric as rules
 from gpuprov.resources import KernelModule, Modules
-from gpuprov.rules import resolve
 
 Ctx = Context[FabricManager]
 UNIT, DAEMON = catalogue.UNIT, "nv-fabricmanager"
@@ -52,22 +51,11 @@ def version(ctx: Ctx) -> Outcome:
         if program:
             hint = f"{catalogue.PROGRAM} {program} belongs to no package: remove it, then gpuprov apply"
         return fail(expected, "no Fabric Manager package is installed", hint)
-    if not own_package.whole:
-        return fail(
-            expected,
-            f"{own_package.name} is not whole",
-            f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; gpuprov apply",
-        )
-    if not driver:
-        return fail(
-            expected, f"{own_package.name} {own_package.version}, and no driver", "add nvidia_driver to the spec"
-        )
-    if resolve.upstream(own_package.version) != driver:
-        changes = move_packages({own_package.name: driver}, {own_package.name: own_package.version})
-        return fail(expected, f"{own_package.name} {own_package.version}", "gpuprov apply", changes=changes)
-    if program != driver:
-        hint = f"{words(ctx.facts.get(system.OS_RELEASE)).owner} {catalogue.PROGRAM}; another installation's program lies there"
-        return fail(expected, f"{catalogue.PROGRAM} says {program or 'nothing'}", hint)
+    wrong = judge_package(ctx.facts, own_package, driver, expected) or judge_program(
+        ctx.facts, catalogue.PROGRAM, program, driver, expected
+    )
+    if wrong:
+        return wrong
     if loaded and loaded != driver:
         reason = f"the loaded driver is {loaded}, Fabric Manager and the driver's packages are {driver}"
         return fail(expected, reason, "reload the driver, or reboot", reboot=reason)
