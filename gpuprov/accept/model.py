@@ -17,8 +17,7 @@ from gpuprov.spec.model import HostSpec, RawHost
 KINDS = ("rdma", "nccl", "nvbandwidth", "dcgm", "stream")
 GROUP = 8
 """Largest number of hosts of which every pair is tested: 28 pairs, in 7 rounds. Above it, a ring: each host with its
-two neighbours.
-"""
+two neighbours."""
 
 Pairing = Literal["auto", "all", "ring"]
 Status = Literal["pass", "fail", "skip", "error", "unreachable"]

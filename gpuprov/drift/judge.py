@@ -236,8 +236,7 @@ def _group_readings(noted: Iterable[Noted], applied: Collection[datetime] = ()) 
 
 def _is_change(reading: Noted) -> bool:
     """True if a reading counts as a change. Packages are counted from the logs; a unit that has run and ended, or runs
-    again, has not changed.
-    """
+    again, has not changed."""
     if reading.kind == "unit":
         return reading.before.split(" ")[0] != reading.after.split(" ")[0] or reading.after.endswith("failed")
     return reading.kind != "package"

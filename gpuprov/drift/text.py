@@ -35,8 +35,7 @@ def as_text(hosts: Sequence[HostDrift], *, width: int = 100) -> str:
 
 def _describe_state(host: HostDrift) -> str:
     """Describe the state. A difference of a capability whose spec changed may be due to the spec, or not: such a host
-    is not called as applied.
-    """
+    is not called as applied."""
     words = WORDS[host.state]
     differs = host.state == "spec changed" and any(not each.unread for each in host.differences)
     return words.removeprefix("as applied, but ") if differs else words

@@ -17,8 +17,7 @@ REQUIRED = "none: required"
 class Field(msgspec.Struct, frozen=True, kw_only=True):
     """One field. `name` is its full name (`rdma.devices[].pci`), `path` the same in words; `default` is JSON, or says
     that there is none; `proofs` are checks of the capability, or `unproved` says why there are none. `about`: for a
-    field with fields of its own, the description of its block.
-    """
+    field with fields of its own, the description of its block."""
 
     name: str
     path: tuple[str, ...]

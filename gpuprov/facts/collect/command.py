@@ -131,8 +131,7 @@ def _build_control_path(settings: Settings, given: str) -> list[str]:
 
 def _build_ansible_command(settings: Settings, script: str) -> Command:
     """Run through Ansible itself, for connection plugins and become methods that are not built in here. Slow. Variables
-    are passed in the environment, which only this user and root can read; a file would have to be removed.
-    """
+    are passed in the environment, which only this user and root can read; a file would have to be removed."""
     import base64
     import gzip
 

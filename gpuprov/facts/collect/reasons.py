@@ -1,7 +1,6 @@
 """Reason and fix for a script that did not start, from the output of ssh, a login shell or sudo. This is the only place
 with that rule, and pure. The messages are those of OpenSSH (`ssh.c`, `sshconnect*.c`), paramiko, shadow's nologin,
-pam_nologin, sudo (`plugins/sudoers`), and sudo-rs (`src/common/error.rs`), in English: sudo is run with LC_ALL=C.
-"""
+pam_nologin, sudo (`plugins/sudoers`), and sudo-rs (`src/common/error.rs`), in English: sudo is run with LC_ALL=C."""
 
 import re
 from typing import NamedTuple

@@ -27,8 +27,7 @@ LIMIT = 20.0
 """Seconds for one host: draining does not wait longer for it."""
 NEW, MINE, THEIRS, TWIN = "new", "mine", "theirs", "twin"
 """Ownership of a host's note, as `written` prints it: this run's, written now or before; another run's, which is left;
-or this run's by another name of the host, followed by that note.
-"""
+or this run's by another name of the host, followed by that note."""
 
 
 class Noted:
@@ -95,8 +94,7 @@ class Noted:
 
 def written(by: str, run: str, host: str, *, over: bool) -> str:
     """Return shell code that writes the note, and prints whose it is now; `over`: also over one of another run. Of two
-    that write at the same time one is first: link(2).
-    """
+    that write at the same time one is first: link(2)."""
     text = json.dumps({"by": by, "run": run, "since": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "host": host})
     fresh, name = f"{DRAINED_FILE}.$$", f'"host": {json.dumps(host)}'
     named = f"grep -qsF {shlex.quote(name)} {DRAINED_FILE} || ! grep -qsF '\"host\": ' {DRAINED_FILE}"

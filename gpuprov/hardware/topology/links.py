@@ -23,8 +23,7 @@ UNSEEN_PORT = "the port above is not seen from here"
 class Lowered(msgspec.Struct, frozen=True, kw_only=True):
     """A link below its capability. `port` is the bridge above, empty if this host does not see it. `usual`: only a
     comparison with similar devices on this host shows it. `idle`: only the speed is low, and the GPU at its end saves
-    power, so it proves nothing. `unseen`: the reason why this host cannot show its capability.
-    """
+    power, so it proves nothing. `unseen`: the reason why this host cannot show its capability."""
 
     function: Function
     port: str
@@ -139,8 +138,7 @@ def find_unlinked(wiring: Wiring, requested: int = 0) -> Iterator[Unlinked]:
     host. Cards with optional bridges may have none: then all of the model have none. GPUs in MIG mode are skipped:
     their NVLinks carry nothing, and Ampere's are down
     (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide, MIG). All GPUs are skipped if nothing is known
-    of NVLinks. A guest may have been given GPUs without their NVLinks: there, each is compared with similar ones.
-    """
+    of NVLinks. A guest may have been given GPUs without their NVLinks: there, each is compared with similar ones."""
     if wiring.nvlinks.complaint:
         return
     most: dict[str, int] = {}

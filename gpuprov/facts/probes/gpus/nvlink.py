@@ -32,8 +32,7 @@ class LinkedGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 class NvLinks(msgspec.Struct, frozen=True, kw_only=True):
     """`pairs`: number of NVLinks of each pair of indices that has any, by `nvidia-smi topo -m`; None if that printed
-    nothing. `complaint`: the reason why the NVLinks are unknown; empty if they are known.
-    """
+    nothing. `complaint`: the reason why the NVLinks are unknown; empty if they are known."""
 
     gpus: tuple[LinkedGpu, ...] = ()
     pairs: dict[tuple[int, int], int] | None = None

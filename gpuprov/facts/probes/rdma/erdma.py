@@ -15,8 +15,7 @@ from gpuprov.host_code.at_boot.erdma_state import Pair
 class ErdmaKernel(msgspec.Struct, frozen=True, kw_only=True):
     """The erdma module of an installed kernel. `path` is empty for none; `parameters` are the names that it accepts.
     `mad`: it was built with MAD, which compat mode's connection management needs. `mine`: the running kernel; in a
-    container, which has no kernel of its own, the newest.
-    """
+    container, which has no kernel of its own, the newest."""
 
     release: str
     mine: bool

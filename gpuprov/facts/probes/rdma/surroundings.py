@@ -53,8 +53,7 @@ class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
     interface. `port_users`: programs that hold UDP port 4791; `kernel` for a socket of the kernel, which has no
     program. `managers`: processes of opensm. `umad`: ports through which user space may send management datagrams.
     `bound`: root on the host cannot raise a limit of a running process: a container without CAP_SYS_RESOURCE, or in a
-    user namespace (man 2 prlimit).
-    """
+    user namespace (man 2 prlimit)."""
 
     modules: dict[str, Literal["loaded", "there", "absent"]] = {}
     netdevs: tuple[Netdev, ...] = ()

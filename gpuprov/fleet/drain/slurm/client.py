@@ -13,8 +13,7 @@ NO_NODE = (b"not found", b"Invalid node name")
 OWN = ("SQUEUE_", "SLURM_TIME_FORMAT")
 """Prefixes of variables by which somebody has squeue leave jobs out (SQUEUE_STATES, SQUEUE_USERS, SQUEUE_PARTITION
 ...), or format the times behind a reason differently:
-https://slurm.schedmd.com/squeue.html#SECTION_ENVIRONMENT-VARIABLES
-"""
+https://slurm.schedmd.com/squeue.html#SECTION_ENVIRONMENT-VARIABLES"""
 
 
 class Client:
